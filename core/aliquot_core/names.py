@@ -1,0 +1,121 @@
+"""Every name that Aliquot writes or reads in a cluster, made from one setting: the domain.
+
+A cluster that already uses `aliquot.dev` for something else, or a fork, changes the domain and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from aliquot_core.errors import ClusterError
+
+DOMAIN = "aliquot.dev"
+NAMESPACE = "aliquot-system"
+
+_DOMAIN_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
+
+
+class DomainError(ClusterError):
+    """A name in the settings that Kubernetes would not take."""
+
+
+class Names(msgspec.Struct, frozen=True, kw_only=True):
+    """The names of one installation."""
+
+    domain: str = DOMAIN
+    namespace: str = NAMESPACE
+
+    def __post_init__(self) -> None:
+        if not _DOMAIN_PATTERN.fullmatch(self.domain) or len(self.domain) > 200:
+            raise DomainError(
+                f"{self.domain!r} is no DNS name with at least one dot",
+                where="setting names.domain",
+                remedy=f"use something like {DOMAIN}",
+            )
+
+    def of(self, short: str) -> str:
+        """`compute` → `aliquot.dev/compute`."""
+        return f"{self.domain}/{short}"
+
+    # --- resources ---------------------------------------------------------------------------------------------------
+    @property
+    def compute(self) -> str:
+        """Percent of a GPU: the device-plugin resource."""
+        return self.of("compute")
+
+    @property
+    def memory(self) -> str:
+        """MiB of GPU memory: an extended resource on node status."""
+        return self.of("memory")
+
+    @property
+    def best_effort(self) -> str:
+        """One id for a container that asks memory only, so that the kubelet calls us."""
+        return self.of("best-effort")
+
+    # --- what users write on pods ------------------------------------------------------------------------------------
+    @property
+    def gpus(self) -> str:
+        """Annotation: spread evenly over so many GPUs."""
+        return self.of("gpus")
+
+    @property
+    def gpu_model(self) -> str:
+        """Annotation: models allowed, or forbidden with `!`."""
+        return self.of("gpu-model")
+
+    @property
+    def gpu_uuid(self) -> str:
+        """Annotation: uuids allowed, or forbidden with `!`."""
+        return self.of("gpu-uuid")
+
+    @property
+    def placement(self) -> str:
+        """Annotation: `pack` or `spread`."""
+        return self.of("placement")
+
+    @property
+    def compute_limit(self) -> str:
+        """Annotation: may burst up to so many percent."""
+        return self.of("compute-limit")
+
+    @property
+    def preemptible(self) -> str:
+        """Annotation: `"false"` means never evicted for others."""
+        return self.of("preemptible")
+
+    @property
+    def isolation(self) -> str:
+        """Annotation: the least isolation that will do."""
+        return self.of("isolation")
+
+    # --- what Aliquot writes -----------------------------------------------------------------------------------------
+    @property
+    def grant(self) -> str:
+        """Pod annotation: which slices of which GPUs each container holds."""
+        return self.of("grant")
+
+    @property
+    def inventory(self) -> str:
+        """Node annotation: the node's GPUs."""
+        return self.of("inventory")
+
+    @property
+    def state(self) -> str:
+        """Lease annotation: `ready`, `draining` or `away`."""
+        return self.of("state")
+
+    @property
+    def cdi_kind(self) -> str:
+        """Vendor and class of the slices' CDI devices."""
+        return self.of("slice")
+
+    def cdi_name(self, token: str) -> str:
+        """The full CDI name of one slice."""
+        return f"{self.cdi_kind}={token}"
+
+    def lease(self, node: str) -> str:
+        """The name of a node's heart-beat Lease."""
+        return f"node-{node}"
