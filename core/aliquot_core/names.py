@@ -14,6 +14,8 @@ from aliquot_core.errors import ClusterError
 DOMAIN = "aliquot.dev"
 NAMESPACE = "aliquot-system"
 
+# Kubernetes allows 253; what is left is for the names below it.
+LONGEST_DOMAIN = 200
 _DOMAIN_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
 
 
@@ -28,7 +30,7 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = NAMESPACE
 
     def __post_init__(self) -> None:
-        if not _DOMAIN_PATTERN.fullmatch(self.domain) or len(self.domain) > 200:
+        if not _DOMAIN_PATTERN.fullmatch(self.domain) or len(self.domain) > LONGEST_DOMAIN:
             raise DomainError(
                 f"{self.domain!r} is no DNS name with at least one dot",
                 where="setting names.domain",

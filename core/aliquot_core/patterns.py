@@ -1,0 +1,47 @@
+"""Lists of what is allowed and what is forbidden, as annotations write them: `A100*,!A100-PCIE*`.
+
+A name passes when it matches no forbidden pattern and, if any pattern allows, one of those. Case does not count:
+drivers and people differ in it.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from aliquot_core.errors import UserError
+
+LONGEST = 4096
+
+
+class PatternError(UserError):
+    """A list of patterns that says nothing."""
+
+
+class Patterns(msgspec.Struct, frozen=True, kw_only=True):
+    """What is allowed (empty: everything) and what is forbidden."""
+
+    allowed: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
+
+    def admits(self, name: str) -> bool:
+        """Whether a GPU of that name will do."""
+        folded = name.casefold()
+        if any(fnmatchcase(folded, pattern) for pattern in self.forbidden):
+            return False
+        return not self.allowed or any(fnmatchcase(folded, pattern) for pattern in self.allowed)
+
+
+def parse_patterns(text: str, *, where: str) -> Patterns:
+    """Read a comma-separated list; `!` before a pattern forbids."""
+    if len(text) > LONGEST:
+        raise PatternError(f"{len(text)} characters are more than {LONGEST}", where=where)
+    words = [word.strip() for word in text.split(",")] if text.strip() else []
+    if any(not word.lstrip("!").strip() for word in words):
+        raise PatternError(f"{text[:80]!r} has an empty entry", where=where, remedy="write patterns between the commas")
+    folded = [word.casefold() for word in words]
+    return Patterns(
+        allowed=tuple(word for word in folded if not word.startswith("!")),
+        forbidden=tuple(word[1:].strip() for word in folded if word.startswith("!")),
+    )
