@@ -1,4 +1,4 @@
-"""Settings: flags beat the environment, which beats the TOML file, which beats the default; each value knows its source.
+"""Settings: flags beat the environment, that beats the TOML file, that beats the default; each knows its source.
 
 A component's settings are one frozen struct, named by a section: field `node_name` of section `agent` is the flag
 `--node-name`, the variable `ALIQUOT_AGENT_NODE_NAME` and the entry `node_name` of the file's `[agent]`. Unknown
@@ -48,14 +48,14 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
         sources = dict.fromkeys(fields, "default")
         for name, value in self._table(section, known=fields).items():
             values[name], sources[name] = value, f"{self.file_name} [{section}] {name}"
-        for name in fields:
+        for name, field in fields.items():
             variable = f"{PREFIX}{section}_{name}".upper()
             if variable in self.environment:
-                values[name] = _from_text(self.environment[variable], kind=fields[name].type, where=variable)
+                values[name] = _from_text(self.environment[variable], kind=field.type, where=variable)
                 sources[name] = f"environment {variable}"
             if self.flags.get(name) is not None:
                 flag = f"--{name.replace('_', '-')}"
-                values[name] = _checked(self.flags[name], kind=fields[name].type, where=flag)
+                values[name] = _checked(self.flags[name], kind=field.type, where=flag)
                 sources[name] = f"flag {flag}"
         return Resolved(section=section, value=_built(values, kind=kind, sources=sources), sources=sources)
 
