@@ -1,0 +1,56 @@
+"""The cluster that the tests in this folder share, and a namespace for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.harness import requirements
+from cluster.harness.cluster import ClusterHarness
+from support.require import skip_or_fail
+
+HERE = Path(__file__).parent
+TEST_SECONDS = 90  # the first test also starts the cluster, in 4 s on a quiet machine of 2 cores
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what lies in this folder; the hook is given all tests."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.cluster)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(TEST_SECONDS))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show with a failed test what went on in the cluster."""
+    report = yield
+    cluster = getattr(item, "funcargs", {}).get("cluster")
+    if report.failed and isinstance(cluster, ClusterHarness):
+        report.sections.append(("the cluster", cluster.explain()))
+    return report
+
+
+@pytest.fixture(scope="session")
+def able_machine() -> None:
+    """Skip, or fail where the cluster is required, unless this machine can run one."""
+    reason = requirements.why_not()
+    if reason:
+        skip_or_fail("cluster", reason)
+
+
+@pytest.fixture(scope="session")
+def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
+    """Two nodes and a control plane, for the whole session."""
+    with ClusterHarness() as running:
+        yield running
+
+
+@pytest.fixture
+def namespace(cluster: ClusterHarness) -> Iterator[str]:
+    """Give the test a namespace of its own; its pods are gone before the next test begins."""
+    with cluster.namespace() as name:
+        yield name
