@@ -1,0 +1,71 @@
+"""The device ids that the kubelet counts with: 100 per GPU for percent, some more for best effort.
+
+Ids are tokens: the grant says which GPU a container gets. Still each id names a GPU, so that what the kubelet records,
+its topology hints and its health list speak of the right card. The GPU's part of an id comes from its uuid, because
+an index may change at a reboot and the kubelet keeps ids across it. Ids are short: from 1.36 the pod's status has an
+entry for each, and the whole list must stay under the kubelet's 4 MiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from aliquot_core.door import Device
+from aliquot_core.inventory import Health, Inventory
+from aliquot_core.names import Names
+from aliquot_core.quantities import WHOLE
+
+SHORTEST_STEM = 6
+
+
+def stems(uuids: Iterable[str]) -> dict[str, str]:
+    """The id part of each GPU: the beginning of its uuid, as long as it takes to tell all of them apart."""
+    bodies = {uuid: _body(uuid) for uuid in uuids}
+    length = SHORTEST_STEM
+    longest = max((len(body) for body in bodies.values()), default=0)
+    while length < longest and len({body[:length] for body in bodies.values()}) < len(bodies):
+        length += 1
+    return {uuid: body[:length] for uuid, body in bodies.items()}
+
+
+def _body(uuid: str) -> str:
+    """What differs between two uuids of one machine; MIG ones begin with another word."""
+    return uuid.removeprefix("GPU-").removeprefix("MIG-").replace("-", "").replace("/", "")
+
+
+def device_tables(inventory: Inventory, *, names: Names, best_effort_slots: int) -> dict[str, list[Device]]:
+    """Every id of both resources, as the kubelet is to be told."""
+    by_uuid = stems(gpu.uuid for gpu in inventory.gpus)
+    compute: list[Device] = []
+    best_effort: list[Device] = []
+    for gpu in inventory.gpus:
+        stem, healthy = by_uuid[gpu.uuid], gpu.health is not Health.SICK
+        compute += [Device(id=f"{stem}-{number:02}", healthy=healthy, numa=gpu.numa) for number in range(WHOLE.value)]
+        best_effort += [
+            Device(id=f"{stem}-b{number:02}", healthy=healthy, numa=gpu.numa) for number in range(best_effort_slots)
+        ]
+    return {names.compute: compute, names.best_effort: best_effort}
+
+
+def choose(
+    *,
+    available: Iterable[str],
+    must_include: Sequence[str],
+    size: int,
+    wanted: Mapping[str, int],
+    inventory: Inventory,
+) -> list[str]:
+    """Pick `size` ids so that they name the granted GPUs: `wanted` says how many of each GPU's.
+
+    Never fewer than asked while there are enough: the kubelet fills up at random, which would name other cards.
+    """
+    by_uuid = stems(gpu.uuid for gpu in inventory.gpus)
+    chosen = list(dict.fromkeys(must_include))[:size]
+    free = sorted(set(available) - set(chosen))
+    for uuid, count in wanted.items():
+        mine = [device for device in free if device.rpartition("-")[0] == by_uuid.get(uuid)]
+        already = sum(device.rpartition("-")[0] == by_uuid.get(uuid) for device in chosen)
+        chosen += mine[: max(0, min(count - already, size - len(chosen)))]
+    taken = set(chosen)
+    rest = [device for device in free if device not in taken]
+    return chosen + rest[: size - len(chosen)]

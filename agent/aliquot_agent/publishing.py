@@ -1,0 +1,91 @@
+"""What a node's object should say, and the smallest patches that make it say so. Pure.
+
+Three things are written: the inventory annotation and the labels (metadata), and the memory resource (status). Each is
+compared with what stands there, so that a node that is right is not written to. The kubelet copies capacity to
+allocatable, keeps ours over a restart, and loses it only with its checkpoint or the node's object: reconciling heals.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from aliquot_core.inventory import Health, Inventory, encode_inventory
+from aliquot_core.names import Names
+from aliquot_core.objects import Node
+
+# Kubernetes' rule for label values.
+_LABEL_LENGTH = 63
+_NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Patches(msgspec.Struct, frozen=True, kw_only=True):
+    """Merge patches for the node's metadata and its status; None where nothing is to be written."""
+
+    metadata: dict[str, Any] | None
+    status: dict[str, Any] | None
+
+
+def patches(node: Node, *, inventory: Inventory, names: Names) -> Patches:
+    """What to write so that the node says what the inventory says."""
+    annotations = _changed(node.metadata.annotations, {names.inventory: encode_inventory(inventory)})
+    wanted = labels(inventory, names=names)
+    stale = {name: None for name in node.metadata.labels if name.startswith(names.of("gpu.")) and name not in wanted}
+    changed = _changed(node.metadata.labels, wanted) | stale
+    metadata = {field: value for field, value in (("annotations", annotations), ("labels", changed)) if value}
+    memory = str(inventory.memory.value)
+    right = _same_count(node.status.capacity.get(names.memory), memory)
+    return Patches(
+        metadata={"metadata": metadata} if metadata else None,
+        status=None if right else {"status": {"capacity": {names.memory: memory}}},
+    )
+
+
+def withdrawal(names: Names) -> Patches:
+    """What removes all that was written, for an uninstallation."""
+    return Patches(
+        metadata={"metadata": {"annotations": {names.inventory: None}}},
+        status={"status": {"capacity": {names.memory: None}}},
+    )
+
+
+def labels(inventory: Inventory, *, names: Names) -> dict[str, str]:
+    """Labels in the style of GPU feature discovery, for node selectors and for people."""
+    usable = [gpu for gpu in inventory.gpus if gpu.health is not Health.SICK]
+    if not usable:
+        return {names.of("gpu.count"): "0"}
+    model, _ = Counter(gpu.model for gpu in usable).most_common(1)[0]
+    first = next(gpu for gpu in usable if gpu.model == model)
+    major, _, minor = first.capability.partition(".")
+    told = {
+        "gpu.count": str(len(usable)),
+        "gpu.product": _label(model),
+        "gpu.memory": str(first.memory),
+        "gpu.compute.major": _label(major),
+        "gpu.compute.minor": _label(minor),
+        "gpu.driver": _label(inventory.driver),
+        "gpu.cuda": _label(inventory.cuda),
+        "gpu.mig.capable": "true" if any(gpu.mig for gpu in usable) else "false",
+    }
+    return {names.of(name): value for name, value in told.items() if value}
+
+
+def _label(text: str) -> str:
+    return _NOT_IN_LABELS.sub("-", text)[:_LABEL_LENGTH].strip("-._")
+
+
+def _changed(have: dict[str, str], want: dict[str, str]) -> dict[str, str | None]:
+    return {name: value for name, value in want.items() if have.get(name) != value}
+
+
+def _same_count(text: str | None, number: str) -> bool:
+    """Kubernetes writes 655360 as it came, but 640000 as `640k`."""
+    if text is None:
+        return False
+    for suffix, factor in (("k", 10**3), ("M", 10**6), ("G", 10**9)):
+        if text.endswith(suffix) and text[:-1].isdecimal():
+            return str(int(text[:-1]) * factor) == number
+    return text == number
