@@ -1,0 +1,89 @@
+"""NVML between its initialisation and its shutdown: handles, and what was last seen of each GPU.
+
+Everything here runs on the NVML thread, one call at a time. Handles die with the shutdown, so the outside names GPUs by
+uuid only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from aliquot_agent.gpus.driver import gpu_lost
+from aliquot_agent.gpus.model import DriverFacts, GpuFacts, GpuProblem, GpuUsage
+from aliquot_agent.gpus.nvml_binding import Binding, Device
+from aliquot_agent.gpus.nvml_events import EventSet, make_event_set
+from aliquot_agent.gpus.nvml_facts import read_driver, read_facts, read_links
+from aliquot_agent.gpus.nvml_usage import read_usage
+
+
+class NvmlSession:
+    """NVML's state in this process; there can be one."""
+
+    def __init__(self) -> None:
+        self._binding = Binding()
+        self._devices: dict[str, Device] = {}
+        self._bus_ids: dict[str, str] = {}
+        self._seen_until: dict[str, int] = {}
+        self._open = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether NVML is initialised; may be read from any thread."""
+        return self._open
+
+    def open(self) -> None:
+        """Initialise NVML; nothing happens if it is so already."""
+        if self._open:
+            return
+        self._binding.forget()
+        self._binding.system("nvmlInit")
+        self._open = True
+
+    def close(self) -> None:
+        """Shut NVML down; all handles die."""
+        self._devices.clear()
+        if self._open:
+            self._open = False
+            self._binding.system("nvmlShutdown")
+
+    def forget(self) -> None:
+        """Take in that somebody else shut NVML down."""
+        self._open = False
+        self._devices.clear()
+
+    def system(self) -> tuple[DriverFacts, int]:
+        """Read the driver's versions and the number of its GPUs."""
+        return read_driver(self._binding), self._binding.system("nvmlDeviceGetCount")
+
+    def look(self, *, index: int) -> GpuFacts:
+        """Make a handle of the GPU at that index and read all but its links."""
+        where = f"GPU {index}"
+        handle = self._binding.must("nvmlDeviceGetHandleByIndex", index, where=where)
+        uuid = self._binding.must("nvmlDeviceGetUUID", handle, where=where)
+        device = Device(handle=handle, uuid=uuid, where=f"{where} ({uuid})")
+        facts = read_facts(self._binding, device, index=index)
+        self._devices[uuid] = device
+        self._bus_ids[uuid] = facts.pci_bus_id.upper()
+        return facts
+
+    def links(self, *, uuid: str, others: Collection[str]) -> dict[str, str]:
+        """Read how a GPU reaches the others."""
+        around = {other: (self._device(other), self._bus_ids[other]) for other in others if other != uuid}
+        return read_links(self._binding, self._device(uuid), others=around)
+
+    def usage(self, *, uuid: str) -> GpuUsage:
+        """Read what a GPU does, since the last time it was asked."""
+        usage, self._seen_until[uuid] = read_usage(
+            self._binding, self._device(uuid), seen_until=self._seen_until.get(uuid, 0)
+        )
+        return usage
+
+    def watch(self, *, indexes: dict[str, int]) -> tuple[EventSet | None, tuple[GpuProblem, ...]]:
+        """Make a set of these GPUs' events; one that can't be watched is a problem of its own only."""
+        devices = {uuid: device for uuid, device in self._devices.items() if uuid in indexes}
+        return make_event_set(self._binding, devices, indexes=indexes)
+
+    def _device(self, uuid: str) -> Device:
+        if (device := self._devices.get(uuid)) is None:
+            raise gpu_lost(where=uuid)
+        return device
