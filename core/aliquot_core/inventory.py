@@ -13,6 +13,8 @@ from aliquot_core.errors import ClusterError
 from aliquot_core.quantities import NO_MEMORY, MiB
 
 VERSION = 1
+# The isolation that every GPU has: use is measured, nothing is held back.
+OBSERVE = "observe"
 
 
 class InventoryError(ClusterError):
@@ -42,7 +44,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     links: dict[str, str] = {}
     health: Health = Health.HEALTHY
     reason: str = ""
-    isolation: list[str] = ["observe"]
+    # Made anew by a function, as `v` below: msgspec then always writes it, and equal inventories are equal texts.
+    isolation: list[str] = msgspec.field(default_factory=lambda: [OBSERVE])
 
     @property
     def usable(self) -> MiB:
@@ -53,7 +56,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A node's GPUs; `problem` says why there are none that can be given."""
 
-    v: int = msgspec.field(default=VERSION)
+    # Always written: left out as a default, it would be read as whatever version the reader has.
+    v: int = msgspec.field(default_factory=lambda: VERSION)
     driver: str = ""
     cuda: str = ""
     gpus: tuple[Gpu, ...] = ()
@@ -70,7 +74,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class _Version(msgspec.Struct, frozen=True):
-    v: int = VERSION
+    v: int
 
 
 _version = msgspec.json.Decoder(_Version)
@@ -92,5 +96,5 @@ def decode_inventory(text: str) -> Inventory:
                 remedy="bring the scheduler to the version of this node's agent",
             )
         return _inventory.decode(text)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InventoryError(f"not readable: {error}", where="inventory") from None
