@@ -38,6 +38,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     memory: int
     capability: str = ""
     pci: str = ""
+    # The number in /dev/nvidia<minor>; it may differ from the index.
+    minor: int | None = None
     numa: int | None = None
     mig: bool = False
     # How this GPU reaches the others of its node, by uuid: "NV12", "PIX", "SYS" and so on.

@@ -1,0 +1,55 @@
+# Everything a newcomer needs: `make run` and `make test` make their own environment and ask for nothing but Python
+# 3.11 or later and make. What else a part needs (gcc, Go, root) it says itself, and is skipped without.
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench soak cluster stubs format clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+SOURCES := core kube proto agent deviceplugin standalone cli tests benchmarks
+
+help: ## Say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(READY) ## Show Aliquot on this machine, with simulated GPUs
+	@$(BIN)/aliquot up --demo
+
+test: $(READY) ## Run every test that can run on this machine
+	$(BIN)/pytest $(TESTS)
+
+check: $(READY) ## Lint, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports
+
+bench: $(READY) ## Measure speed and memory; figures go to benchmarks/RESULTS.md by hand
+	$(BIN)/python benchmarks/run.py
+
+soak: $(READY) ## Long hunts: bounded, but not for every day
+	ALIQUOT_SOAK=1 $(BIN)/pytest tests/simulation tests/node
+
+cluster: $(READY) ## Build the real Kubernetes that tests/cluster uses (Go, gcc, root; some 12 minutes, once a machine)
+	tests/cluster/requirements
+	tests/cluster/binaries/build
+
+stubs: $(READY) ## Write the gRPC stubs anew
+	proto/generate
+
+format: $(READY) ## Bring the sources into form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove the environment and all caches of the checkout
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): requirements/dev.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Aliquot needs Python 3.11 or later: none found on PATH (or set PYTHON=...)" >&2; exit 1; }
+	@echo "making the environment in $(VENV) with $(PYTHON) (once, about a minute)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/pip --quiet --disable-pip-version-check install --require-hashes -r requirements/dev.lock
+	@$(BIN)/pip --quiet --disable-pip-version-check install --no-build-isolation --no-deps -e .
+	@touch $@

@@ -1,0 +1,30 @@
+"""Something changed: whoever waits for it looks again."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aliquot_core.clock import Clock
+
+
+class Signal:
+    """Wakes all who wait; says nothing of what changed, so that nobody relies on seeing each change."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def notify(self) -> None:
+        """Wake everybody who waits now."""
+        self._event.set()
+        self._event = asyncio.Event()
+
+    async def wait(self, *, clock: Clock, at_most: float) -> bool:
+        """Wait for the next change, but no longer than so many seconds; tell whether there was one."""
+        changed = asyncio.ensure_future(self._event.wait())
+        tired = asyncio.ensure_future(clock.sleep(at_most))
+        try:
+            await asyncio.wait({changed, tired}, return_when=asyncio.FIRST_COMPLETED)
+            return changed.done()
+        finally:
+            changed.cancel()
+            tired.cancel()

@@ -1,0 +1,12 @@
+"""What all tests share: everything that a test started is gone when it ends."""
+
+from __future__ import annotations
+
+import os
+
+import hypothesis
+
+# Machines differ in speed by a factor of ten: a deadline per example would only fail the slow ones. `soak` digs deeper.
+hypothesis.settings.register_profile("default", deadline=None, max_examples=100, print_blob=True)
+hypothesis.settings.register_profile("soak", deadline=None, max_examples=5_000, print_blob=True)
+hypothesis.settings.load_profile("soak" if os.environ.get("ALIQUOT_SOAK") else "default")

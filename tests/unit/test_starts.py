@@ -1,0 +1,263 @@
+"""May this container start? Each rule of `starts` as a row, and the one that matters most as a property."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aliquot_agent.kubelet_view import Listed, Recorded
+from aliquot_agent.starts import Decision, Known, Refuse, Standing, Start, Wait, decide, in_force, totals
+from aliquot_core.claims import Claim
+from aliquot_core.door import PreStart
+from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
+from aliquot_core.inventory import Gpu, Health, Inventory
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_core.quantities import MiB, Percent
+
+NAMES = Names()
+CARDS = Inventory(
+    gpus=(
+        Gpu(uuid="GPU-a", index=0, model="A100", memory=80_000),
+        Gpu(uuid="GPU-b", index=1, model="A100", memory=80_000, health=Health.SICK, reason="XID 79"),
+    )
+)
+Asked = dict[str, tuple[int, int]]
+
+
+def slice_of(compute: int, memory: int, gpu: str = "GPU-a") -> Slice:
+    """A slice without burst."""
+    return Slice(gpu=gpu, compute=Percent(compute), limit=Percent(compute), memory=MiB(memory))
+
+
+def make_pod(uid: str, *, app: Asked, init: Asked | None = None, node: str = "n1", **more: Any) -> Pod:
+    """A pod bound here, with a grant on GPU-a for what each container asks (percent, MiB)."""
+
+    def containers(asked: Asked) -> list[dict[str, Any]]:
+        return [
+            {"name": name, "resources": {"limits": {NAMES.compute: str(c), NAMES.memory: str(m)}}}
+            for name, (c, m) in asked.items()
+        ]
+
+    granted = {name: ContainerGrant(slices=(slice_of(c, m),)) for name, (c, m) in ({**(init or {}), **app}).items()}
+    grant = encode_grant(Grant(node=node, pod=uid, containers=granted))
+    annotations = {NAMES.grant: grant} | more.pop("annotations", {})
+    return msgspec.convert(
+        {
+            "metadata": {"name": f"pod-{uid}", "namespace": "team", "uid": uid, "annotations": annotations},
+            "spec": {"nodeName": node, "containers": containers(app), "initContainers": containers(init or {})},
+            "status": {"phase": more.get("phase", "Pending")},
+        },
+        Pod,
+    )
+
+
+def record(uid: str, container: str, ids: set[str], name: str = "") -> Recorded:
+    """A line of the kubelet's own record."""
+    full = NAMES.cdi_name(name or f"{uid}-{container}")
+    return Recorded(uid=uid, container=container, resource=NAMES.compute, ids=frozenset(ids), names=(full,))
+
+
+def ask(
+    ids: set[str],
+    *,
+    pods: list[Pod],
+    recorded: list[Recorded] | None,
+    listed: tuple[Listed, ...] = (),
+    names: tuple[str, ...] = (),
+    standing: dict[str, Standing] | None = None,
+) -> Decision:
+    """Decide on a call for these ids."""
+    known = Known(
+        node="n1",
+        names=NAMES,
+        inventory=CARDS,
+        pods={pod.metadata.uid: pod for pod in pods},
+        recorded=None if recorded is None else tuple(recorded),
+        listed=listed,
+        standing=standing or {},
+        record_problem="" if recorded is not None else "no record",
+    )
+    return decide(PreStart(call=1, resource=NAMES.compute, ids=sorted(ids), names=list(names)), known=known)
+
+
+def test_a_granted_container_starts_under_the_name_that_the_kubelet_recorded() -> None:
+    """The spec goes where the runtime will look for it, with the container's own slice."""
+    pod = make_pod("u1", app={"main": (30, 8_000)})
+    decision = ask({"x1", "x2"}, pods=[pod], recorded=[record("u1", "main", {"x1", "x2"}, "tok")])
+    assert isinstance(decision, Start)
+    (spec,) = decision.specs
+    assert (spec.cdi_name, spec.container, spec.grant.memory) == ("aliquot.dev/slice=tok", "main", MiB(8_000))
+    assert decision.claims == {"GPU-a": Claim(compute=Percent(30), memory=MiB(8_000))}
+
+
+def test_init_and_app_containers_that_share_ids_get_a_spec_each() -> None:
+    """Nobody needs to know which of the two runs next: each finds its own memory under its own name."""
+    pod = make_pod("u1", init={"prepare": (30, 8_000)}, app={"main": (30, 16_000)})
+    shared = {"x1", "x2"}
+    decision = ask(shared, pods=[pod], recorded=[record("u1", "prepare", shared), record("u1", "main", shared)])
+    assert isinstance(decision, Start)
+    assert {spec.cdi_name: spec.grant.memory for spec in decision.specs} == {
+        "aliquot.dev/slice=u1-prepare": MiB(8_000),
+        "aliquot.dev/slice=u1-main": MiB(16_000),
+    }
+
+
+def edited(pod: Pod, text: str | None) -> Pod:
+    """The pod with another grant, or none."""
+    annotations = {} if text is None else {NAMES.grant: text}
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
+
+
+def regranted(pod: Pod, *, node: str = "n1", uid: str = "u1", container: str = "main", part: Slice) -> Pod:
+    """The pod with a grant of one slice."""
+    grant = Grant(node=node, pod=uid, containers={container: ContainerGrant(slices=(part,))})
+    return edited(pod, encode_grant(grant))
+
+
+BASE = make_pod("u1", app={"main": (30, 8_000)})
+REFUSALS = {
+    "no grant": (edited(BASE, None), "bound without a grant"),
+    "not JSON": (edited(BASE, "{"), "not readable"),
+    "unknown version": (edited(BASE, '{"v":7}'), "version 7 is not understood"),
+    "oversized": (edited(BASE, '{"v":1,' + " " * 70_000), "more than 65536"),
+    "another node": (regranted(BASE, node="n2", part=slice_of(30, 8_000)), "is for node n2"),
+    "another pod": (regranted(BASE, uid="u9", part=slice_of(30, 8_000)), "belongs to another pod"),
+    "less than asked": (regranted(BASE, part=slice_of(20, 8_000)), "compute 20 where 30 was asked"),
+    "more memory than asked": (regranted(BASE, part=slice_of(30, 9_000)), "memory 9000 MiB where 8000 MiB"),
+    "another container": (regranted(BASE, container="other", part=slice_of(30, 8_000)), "ask for nothing: other"),
+    "unknown GPU": (regranted(BASE, part=slice_of(30, 8_000, "GPU-z")), "GPU-z is not on node n1"),
+    "sick GPU": (regranted(BASE, part=slice_of(30, 8_000, "GPU-b")), "GPU-b is sick: XID 79"),
+    "more than the GPU has": (make_pod("u1", app={"main": (30, 90_000)}), "90000 MiB of 80000 MiB memory"),
+}
+
+
+@pytest.mark.parametrize("row", REFUSALS)
+def test_a_bad_grant_is_refused_with_its_reason(row: str) -> None:
+    """The kubelet shows the reason in the pod's Event; nothing starts."""
+    pod, reason = REFUSALS[row]
+    decision = ask({"x1"}, pods=[pod], recorded=[record("u1", "main", {"x1"})])
+    assert isinstance(decision, Refuse)
+    assert reason in decision.reason
+
+
+def test_an_isolation_that_the_gpu_does_not_hold_is_refused() -> None:
+    """A pod that was promised more than this GPU can hold must not run unprotected."""
+    grant = Grant(
+        node="n1",
+        pod="u1",
+        containers={"main": ContainerGrant(slices=(slice_of(30, 8_000),), isolation="mig")},
+    )
+    decision = ask({"x1"}, pods=[edited(BASE, encode_grant(grant))], recorded=[record("u1", "main", {"x1"})])
+    assert isinstance(decision, Refuse)
+    assert "does not hold isolation mig" in decision.reason
+
+
+def test_a_slice_that_others_hold_is_refused() -> None:
+    """The node has the last word: two grants for one place never run together."""
+    pods = [make_pod("u1", app={"main": (60, 8_000)}), make_pod("u2", app={"main": (60, 8_000)})]
+    decision = ask({"y"}, pods=pods, recorded=[record("u1", "main", {"x"}), record("u2", "main", {"y"})])
+    assert isinstance(decision, Refuse)
+    assert "120 % of 100 % compute" in decision.reason
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_an_ended_pod_holds_nothing(phase: str) -> None:
+    """A slice is free when its pod ended, though the kubelet still remembers the ids."""
+    pods = [make_pod("u1", app={"main": (60, 8_000)}, phase=phase), make_pod("u2", app={"main": (60, 8_000)})]
+    decision = ask({"y"}, pods=pods, recorded=[record("u1", "main", {"x"}), record("u2", "main", {"y"})])
+    assert isinstance(decision, Start)
+
+
+def test_a_pod_whose_object_is_gone_still_holds_what_it_had() -> None:
+    """A forced deletion removes the object at once; the kubelet still holds the containers."""
+    standing = {"u1": Standing(pod="team/gone", claims={"GPU-a": Claim(compute=Percent(60), memory=MiB(1))})}
+    pod = make_pod("u2", app={"main": (60, 8_000)})
+    recorded = [record("u1", "main", {"x"}), record("u2", "main", {"y"})]
+    assert isinstance(ask({"y"}, pods=[pod], recorded=recorded, standing=standing), Refuse)
+    assert isinstance(ask({"y"}, pods=[pod], recorded=recorded), Start)
+
+
+def test_a_whole_gpu_is_closed_to_best_effort_too() -> None:
+    """100 % is nobody else's, even for a pod that asks for no compute."""
+    whole = make_pod("u1", app={"main": (100, 8_000)})
+    guest = make_pod("u2", app={"main": (10, 10)})
+    decision = ask({"y"}, pods=[whole, guest], recorded=[record("u1", "main", {"x"}), record("u2", "main", {"y"})])
+    assert isinstance(decision, Refuse)
+    assert "granted whole" in decision.reason
+
+
+def test_a_pod_that_the_api_server_has_not_shown_yet_is_waited_for() -> None:
+    """The kubelet may know a pod before our watch does."""
+    assert isinstance(ask({"x"}, pods=[], recorded=[record("u1", "main", {"x"})]), Wait)
+
+
+def test_a_static_pod_is_told_why_it_gets_nothing() -> None:
+    """Its UID on the node is the mirror pod's hash annotation."""
+    mirror = make_pod("m1", app={"main": (10, 10)}, annotations={"kubernetes.io/config.hash": "hash"})
+    decision = ask({"x"}, pods=[mirror], recorded=[record("hash", "main", {"x"})])
+    assert isinstance(decision, Refuse)
+    assert "static pods get no slice" in decision.reason
+
+
+def test_an_answer_that_was_not_ours_is_refused() -> None:
+    """Ids recorded with another plugin's answer would start a container without its slice."""
+    entry = Recorded(uid="u1", container="main", resource=NAMES.compute, ids=frozenset({"x"}), names=("other.dev/a=b",))
+    assert isinstance(ask({"x"}, pods=[BASE], recorded=[entry]), Refuse)
+
+
+class TestWithoutTheKubeletsRecord:
+    """PodResources knows no UIDs, no init containers and no CDI names: it serves where it leaves no doubt."""
+
+    LISTED = (Listed(namespace="team", name="pod-u1", container="main", ids={NAMES.compute: frozenset({"x"})}),)
+
+    def test_one_container_with_one_name_starts(self) -> None:
+        """Listed once, remembered once: no doubt."""
+        decision = ask({"x"}, pods=[BASE], recorded=None, listed=self.LISTED, names=("aliquot.dev/slice=t",))
+        assert isinstance(decision, Start)
+        assert decision.specs[0].cdi_name == "aliquot.dev/slice=t"
+
+    @pytest.mark.parametrize("names", [(), ("aliquot.dev/slice=t", "aliquot.dev/slice=u")])
+    def test_an_unsure_name_waits(self, names: tuple[str, ...]) -> None:
+        """Under the wrong name the spec would serve somebody else, or nobody."""
+        assert isinstance(ask({"x"}, pods=[BASE], recorded=None, listed=self.LISTED, names=names), Wait)
+
+    def test_a_pod_with_an_init_container_waits(self) -> None:
+        """It may be the init container that is about to run."""
+        pod = make_pod("u1", init={"prepare": (30, 1)}, app={"main": (30, 8_000)})
+        assert isinstance(
+            ask({"x"}, pods=[pod], recorded=None, listed=self.LISTED, names=("aliquot.dev/slice=t",)), Wait
+        )
+
+    def test_an_unlisted_container_waits(self) -> None:
+        """Nobody is known to hold these ids."""
+        assert isinstance(ask({"q"}, pods=[BASE], recorded=None, listed=self.LISTED), Wait)
+
+
+@given(st.lists(st.tuples(st.integers(1, 100), st.integers(1, 80_000)), min_size=1, max_size=12))
+def test_whatever_is_granted_no_gpu_ever_holds_more_than_it_has(asked: list[tuple[int, int]]) -> None:
+    """However wrong the grants: the pods that were let start fit on the GPU together."""
+    started: list[Pod] = []
+    recorded: list[Recorded] = []
+    for number, (compute, memory) in enumerate(asked):
+        pod = make_pod(f"u{number}", app={"main": (compute, memory)})
+        entry = record(f"u{number}", "main", {f"id{number}"})
+        decision = ask({f"id{number}"}, pods=[*started, pod], recorded=[*recorded, entry])
+        if isinstance(decision, Start):
+            started.append(pod)
+            recorded.append(entry)
+    known = Known(
+        node="n1",
+        names=NAMES,
+        inventory=CARDS,
+        pods={pod.metadata.uid: pod for pod in started},
+        recorded=tuple(recorded),
+    )
+    total, holders = totals(held for _, held in in_force(known))["GPU-a"]
+    assert total.compute <= Percent(100)
+    assert total.memory <= MiB(80_000)
+    assert not total.closes or holders == 1
