@@ -1,0 +1,193 @@
+"""Containers as local processes: the shell's side of starting, watching, signalling and finding them again.
+
+How it works. Each container is a session of its own, led by `/bin/sh`, which runs the command and then writes its exit
+code to a file: so the code is known even to a kubelet that was started after the container, whose child it is not.
+The leader survives SIGTERM to the group and passes the command's own end on. A pidfd tells when the leader is gone;
+whatever else of the container is left then is killed: the members of its group, and those that left it but still
+carry the container's mark in their environment.
+
+A process is known by number *and* time of birth, so a reused number is never signalled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from aliquot_standalone.kubelet.errors import ProcessError
+from aliquot_standalone.kubelet.lifecycle import Process
+
+log = logging.getLogger(__name__)
+
+MARK = "ALIQUOT_CONTAINER"
+KILLED = 128 + signal.SIGKILL
+# In dash and bash a trapped signal waits until the command has ended, and traps are not handed on to it.
+_LEADER = (
+    'trap : TERM INT HUP QUIT; code=$1; cd "$2" || exit 126; shift 2; "$@"; echo $? >"$code~"; mv "$code~" "$code"'
+)
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """A process to start."""
+
+    id: str
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    folder: Path
+    log_file: Path
+    exit_file: Path
+
+
+class Ended(NamedTuple):
+    """How a process ended."""
+
+    code: int
+    reason: str
+
+
+class Runtime(Protocol):
+    """Where containers run: processes here, something simulated in tests."""
+
+    def start(self, launch: Launch) -> Process:
+        """Start a process; a `ProcessError` says why that can't be."""
+        ...
+
+    async def wait(self, process: Process, exit_file: Path) -> Ended:
+        """Wait until the process has ended; at once if it is long gone."""
+        ...
+
+    def signal(self, process: Process, number: int) -> None:
+        """Send a signal to all of the container's processes; none is no error."""
+        ...
+
+
+class LocalProcesses:
+    """The runtime that starts real processes."""
+
+    def start(self, launch: Launch) -> Process:
+        """Start a session whose leader runs the command."""
+        path = launch.env.get("PATH", os.defpath)
+        if shutil.which(launch.argv[0], path=path) is None and not (launch.folder / launch.argv[0]).is_file():
+            raise ProcessError(f"there is no program {launch.argv[0]!r}", where=launch.id)
+        argv = ["/bin/sh", "-c", _LEADER, "sh", str(launch.exit_file), str(launch.folder), *launch.argv]
+        try:
+            launch.log_file.parent.mkdir(parents=True, exist_ok=True)
+            launch.folder.mkdir(parents=True, exist_ok=True)
+            launch.exit_file.parent.mkdir(parents=True, exist_ok=True)
+            pid = os.posix_spawn(
+                "/bin/sh",
+                argv,
+                {**launch.env, MARK: launch.id},
+                file_actions=_files(launch.log_file),
+                setsid=True,
+                # Python ignores SIGPIPE, and what is ignored stays so in children.
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+                setsigmask=[],
+            )
+        except OSError as error:
+            raise ProcessError(f"can't start {launch.argv[0]!r}: {error}", where=launch.id) from error
+        return Process(id=launch.id, pid=pid, born=birth(pid) or "")
+
+    async def wait(self, process: Process, exit_file: Path) -> Ended:
+        """Wait for the leader, then clear away what it left."""
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            return self._collect(process, exit_file)
+        try:
+            if birth(process.pid) == process.born:
+                await _readable(descriptor)
+        finally:
+            os.close(descriptor)
+        return self._collect(process, exit_file)
+
+    def signal(self, process: Process, number: int) -> None:
+        """Signal the group and those who left it."""
+        if birth(process.pid) == process.born:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+        for stray in marked(process.id):
+            if _group(stray) != process.pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(stray, number)
+
+    def _collect(self, process: Process, exit_file: Path) -> Ended:
+        for stray in marked(process.id):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(stray, signal.SIGKILL)
+        status = _reap(process.pid)
+        try:
+            code = int(exit_file.read_text())
+        except (FileNotFoundError, ValueError):
+            if status is None:
+                return Ended(KILLED, "ContainerStatusUnknown")
+            code = status if status >= 0 else 128 - status
+        return Ended(code, "Completed" if code == 0 else "Error")
+
+
+def birth(pid: int) -> str | None:
+    """When a live process was born, as `boot:ticks`; None for one that is gone or a zombie."""
+    try:
+        # The name in brackets may hold anything, brackets too.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, ticks = fields[0], fields[19]
+    return None if state in "ZX" else f"{boot}:{ticks}"
+
+
+def marked(container: str) -> list[int]:
+    """All processes that carry a container's mark."""
+    mark = f"{MARK}={container}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+    return found
+
+
+def _files(log_file: Path) -> list[tuple[int, int, str, int, int] | tuple[int, int, int]]:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log_file), flags, 0o644),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+
+
+def _group(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def _reap(pid: int) -> int | None:
+    """The exit status of a child of ours; None for somebody else's."""
+    try:
+        reaped, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return os.waitstatus_to_exitcode(status) if reaped == pid else None
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)

@@ -1,0 +1,71 @@
+"""Writes pod statuses, the latest of each pod only, and tries again while the API server is away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import msgspec
+
+from aliquot_core.clock import Clock
+from aliquot_core.errors import AliquotError
+from aliquot_core.objects import Pod
+from aliquot_standalone.kubelet.doors import StatusSink
+
+log = logging.getLogger(__name__)
+
+_RETRY_AFTER = 1.0
+
+
+class _Pending(msgspec.Struct, frozen=True, kw_only=True):
+    pod: Pod
+    status: dict[str, Any] | None
+    remove: bool = False
+
+
+class Reporter:
+    """A queue with one place per pod, emptied by one task."""
+
+    def __init__(self, *, sink: StatusSink, clock: Clock) -> None:
+        self._sink = sink
+        self._clock = clock
+        self._pending: dict[str, _Pending] = {}
+        self._written: dict[str, dict[str, Any]] = {}
+        self._filled = asyncio.Event()
+
+    def report(self, pod: Pod, status: dict[str, Any] | None, *, remove: bool = False) -> None:
+        """Have this status written soon, and the pod removed after it if it has ended for good."""
+        uid = pod.metadata.uid
+        if not remove and self._written.get(uid) == status and uid not in self._pending:
+            return
+        self._pending[uid] = _Pending(pod=pod, status=status, remove=remove)
+        self._filled.set()
+
+    def forget(self, uid: str) -> None:
+        """Nobody will ask about this pod again."""
+        self._written.pop(uid, None)
+        self._pending.pop(uid, None)
+
+    async def run(self) -> None:
+        """Write for ever."""
+        while True:
+            await self._filled.wait()
+            self._filled.clear()
+            while self._pending:
+                uid = next(iter(self._pending))
+                if not await self._write(uid, self._pending.pop(uid)):
+                    await self._clock.sleep(_RETRY_AFTER)
+
+    async def _write(self, uid: str, pending: _Pending) -> bool:
+        try:
+            if pending.status is not None:
+                await self._sink.write_pod_status(pending.pod, pending.status)
+                self._written[uid] = pending.status
+            if pending.remove:
+                await self._sink.remove_pod(pending.pod)
+        except AliquotError as error:
+            log.warning("status not written yet", extra={"pod": pending.pod.key, "why": str(error)})
+            self._pending.setdefault(uid, pending)
+            return False
+        return True
