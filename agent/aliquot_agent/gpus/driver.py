@@ -88,6 +88,25 @@ class GpuFailedError(OneGpuError):
     trouble = Fault.FAILED
 
 
+def driver_missing(*, library: bool) -> DriverMissingError:
+    """Say that there is no driver: its library is there and the kernel's half is not, or not even the library."""
+    if library:
+        what, remedy = "the NVIDIA kernel driver is not loaded", "load it (modprobe nvidia) and look at the kernel log"
+    else:
+        what = "libnvidia-ml.so.1 is not found"
+        remedy = "install the NVIDIA driver, or let the node's driver libraries into the agent's container"
+    return DriverMissingError(what, where="NVML", remedy=remedy)
+
+
+def driver_mismatch() -> DriverMismatchError:
+    """Say that a driver upgrade is half done."""
+    return DriverMismatchError(
+        "driver/library version mismatch: the loaded kernel module is not of the library's version",
+        where="NVML",
+        remedy="an upgrade is half done: drain the node, reboot it or reload the nvidia modules, restart the agent",
+    )
+
+
 def no_gpu(*, where: str) -> NoGpuError:
     """Say that there is nothing to share."""
     return NoGpuError(

@@ -14,11 +14,11 @@ import pynvml
 
 from aliquot_agent.gpus.driver import (
     DriverFailedError,
-    DriverMismatchError,
-    DriverMissingError,
     GpuDriverError,
     GpuFailedError,
     OneGpuError,
+    driver_mismatch,
+    driver_missing,
     gpu_lost,
 )
 
@@ -121,27 +121,12 @@ def _gpu_error(error: Any, *, name: str, where: str) -> OneGpuError | GpuDriverE
 
 def _driver_error(error: Any, *, name: str) -> GpuDriverError:
     if error.value in _NO_DRIVER:
-        return _missing(library=error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+        return driver_missing(library=error.value != pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
     if error.value == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-        return DriverMismatchError(
-            "driver/library version mismatch: the loaded kernel module is not of the library's version",
-            where="NVML",
-            remedy="a driver upgrade is half done: drain the node, then reboot it or reload the nvidia modules",
-        )
+        return driver_mismatch()
     kind = UninitializedError if error.value == pynvml.NVML_ERROR_UNINITIALIZED else DriverFailedError
     return kind(
         f"{name} answers {error.value} ({error})",
         where="NVML",
         remedy="run nvidia-smi on the node: if it fails in the same way the driver needs a reload or a reboot",
     )
-
-
-def _missing(*, library: bool) -> DriverMissingError:
-    if library:
-        what, remedy = (
-            "libnvidia-ml.so.1 is not found",
-            "install the NVIDIA driver, or let the node's driver libraries into the agent's container",
-        )
-    else:
-        what, remedy = "the NVIDIA kernel driver is not loaded", "load it (modprobe nvidia) and look at the kernel log"
-    return DriverMissingError(what, where="NVML", remedy=remedy)

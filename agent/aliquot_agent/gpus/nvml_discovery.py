@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -11,6 +11,7 @@ from aliquot_agent.gpus.driver import gpu_lost, no_gpu
 from aliquot_agent.gpus.event_book import EventBook
 from aliquot_agent.gpus.model import Discovery, Fault, GpuFacts, GpuProblem
 from aliquot_agent.gpus.nvml_asking import Asking
+from aliquot_agent.gpus.nvml_facts import Reach, join_links
 from aliquot_agent.gpus.nvml_session import NvmlSession
 
 
@@ -34,22 +35,21 @@ class Explorer:
         problems = name_problems(problems, found=found, known=self.known)
         problems += gone(found=found, problems=problems, known=self.known)
         self._take_in(found, problems)
-        linked = [await self._link(gpu, found) for gpu in found]
+        reaches = {gpu.uuid: await self._reach(gpu, found) for gpu in found}
         return Discovery(
             driver=driver,
-            gpus=tuple(answer for answer in linked if isinstance(answer, GpuFacts)),
-            problems=tuple(problems + [answer for answer in linked if isinstance(answer, GpuProblem)]),
+            gpus=_linked(found, reaches),
+            problems=(*problems, *(answer for answer in reaches.values() if isinstance(answer, GpuProblem))),
         )
 
     async def _look(self, index: int) -> GpuFacts | GpuProblem:
         # Whose trouble it is is decided when all have answered: after a reboot of NVML indexes may have moved.
         return await self._asking.gpu(partial(self._session.look, index=index), index=index, uuid=None)
 
-    async def _link(self, gpu: GpuFacts, found: Sequence[GpuFacts]) -> GpuFacts | GpuProblem:
+    async def _reach(self, gpu: GpuFacts, found: Sequence[GpuFacts]) -> Reach | GpuProblem:
         others = [other.uuid for other in found if other is not gpu]
-        work = partial(self._session.links, uuid=gpu.uuid, others=others)
-        links = await self._asking.gpu(work, index=gpu.index, uuid=gpu.uuid)
-        return links if isinstance(links, GpuProblem) else msgspec.structs.replace(gpu, links=links)
+        work = partial(self._session.reach, uuid=gpu.uuid, others=others)
+        return await self._asking.gpu(work, index=gpu.index, uuid=gpu.uuid)
 
     def _take_in(self, found: Sequence[GpuFacts], problems: Sequence[GpuProblem]) -> None:
         for gpu in found:
@@ -58,6 +58,13 @@ class Explorer:
         for problem in problems:
             if problem.uuid is not None:
                 self._book.observe(uuid=problem.uuid, fault=problem.fault)
+
+
+def _linked(found: Sequence[GpuFacts], answers: Mapping[str, Reach | GpuProblem]) -> tuple[GpuFacts, ...]:
+    """Give the GPUs that told how they reach each other their links."""
+    reaches = {uuid: answer for uuid, answer in answers.items() if isinstance(answer, Reach)}
+    links = join_links(reaches, bus_ids={gpu.uuid: gpu.pci_bus_id for gpu in found})
+    return tuple(msgspec.structs.replace(gpu, links=links[gpu.uuid]) for gpu in found if gpu.uuid in reaches)
 
 
 def name_problems(

@@ -9,7 +9,8 @@ the waiting thread waits on a set or frees it, and `stop` returns True only when
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import ctypes
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pynvml
@@ -36,9 +37,10 @@ Heard = tuple[EventKind, str | None, int]
 class EventSet:
     """NVML's set of registrations; used and freed by the waiting thread only."""
 
-    def __init__(self, *, binding: Binding, handle: Any) -> None:
+    def __init__(self, *, binding: Binding, handle: Any, devices: Iterable[Device]) -> None:
         self._binding = binding
         self._handle = handle
+        self._uuids = {_address(device.handle): device.uuid for device in devices}
 
     def wait(self, *, slice_ms: int) -> list[Heard]:
         """Wait for an event, then take those that are there too."""
@@ -67,7 +69,10 @@ class EventSet:
         )
 
     def _uuid(self, device: Any) -> str | None:
-        # Not asked through the driver's memory of calls: the two threads share nothing that changes.
+        # The handle is one that we registered, so its address says whose it is; a question to the driver would hang on
+        # the very GPU that is in trouble. It is asked only if it should hand out other handles.
+        if (known := self._uuids.get(_address(device))) is not None:
+            return known
         try:
             return str(self._binding.must("nvmlDeviceGetUUID", device, where="events")) if device else None
         except OneGpuError:
@@ -93,7 +98,11 @@ def make_event_set(
                 binding.must("nvmlDeviceRegisterEvents", device.handle, wanted, handle, where=device.where)
         except OneGpuError as error:
             problems.append(_unwatched(uuid, indexes[uuid], error.what))
-    return EventSet(binding=binding, handle=handle), tuple(problems)
+    return EventSet(binding=binding, handle=handle, devices=devices.values()), tuple(problems)
+
+
+def _address(handle: Any) -> int | None:
+    return ctypes.cast(handle, ctypes.c_void_p).value
 
 
 def _unwatched(uuid: str, index: int, why: str) -> GpuProblem:

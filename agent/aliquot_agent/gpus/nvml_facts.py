@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 import pynvml
 
 from aliquot_agent.gpus.model import DriverFacts, GpuFacts, grantable_memory
@@ -75,13 +76,35 @@ def read_size(binding: Binding, device: Device) -> tuple[int, int]:
     return binding.must("nvmlDeviceGetMemoryInfo", device.handle, where=device.where).total, 0
 
 
-def read_links(binding: Binding, device: Device, *, others: Mapping[str, tuple[Device, str]]) -> dict[str, str]:
-    """How this GPU reaches the others (uuid → device, PCI bus id)."""
-    nvlinks = _count_nvlinks(binding, device)
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one GPU's arms reach: NVLinks by the PCI bus id at their other end, PCIe distances by uuid."""
+
+    nvlinks: dict[str, int]
+    distances: dict[str, str]
+
+
+def read_reach(binding: Binding, device: Device, *, others: Iterable[Device]) -> Reach:
+    """Read how this GPU reaches the others."""
+    return Reach(
+        nvlinks=_count_nvlinks(binding, device),
+        distances={other.uuid: _distance(binding, device, other) for other in others},
+    )
+
+
+def join_links(reaches: Mapping[str, Reach], *, bus_ids: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Tell for each GPU how it reaches each other one; a switch joins two as far as both have links into it."""
     return {
-        uuid: _link(binding, device, other, nvlinks=nvlinks[bus_id] or nvlinks[_SWITCH])
-        for uuid, (other, bus_id) in others.items()
+        uuid: {
+            other: f"NV{count}" if (count := _nvlinks_between(mine, theirs, bus_id=bus_ids[other])) else distance
+            for other, distance in mine.distances.items()
+            if (theirs := reaches.get(other)) is not None
+        }
+        for uuid, mine in reaches.items()
     }
+
+
+def _nvlinks_between(mine: Reach, theirs: Reach, *, bus_id: str) -> int:
+    return mine.nvlinks.get(bus_id.upper()) or min(mine.nvlinks.get(_SWITCH, 0), theirs.nvlinks.get(_SWITCH, 0))
 
 
 def _architecture(binding: Binding, device: Device, *, capability: str) -> str:
@@ -102,8 +125,8 @@ def _numa_node(binding: Binding, device: Device) -> int | None:
     return mask.bit_length() - 1 if mask.bit_count() == 1 else None
 
 
-def _count_nvlinks(binding: Binding, device: Device) -> Counter[str]:
-    """Active NVLinks by the PCI bus id they lead to; through a switch every GPU that has one is reached."""
+def _count_nvlinks(binding: Binding, device: Device) -> dict[str, int]:
+    """Active NVLinks by the PCI bus id they lead to, those into a switch under its own name."""
     found: Counter[str] = Counter()
     for number in range(pynvml.NVML_NVLINK_MAX_LINKS):
         active = _ask_link(binding, device, "nvmlDeviceGetNvLinkState", number)
@@ -126,8 +149,6 @@ def _ask_link(binding: Binding, device: Device, name: str, number: int) -> Any:
     return binding.unless(_NO_SUCH_LINK, name, device.handle, number, where=device.where)
 
 
-def _link(binding: Binding, device: Device, other: Device, *, nvlinks: int) -> str:
-    if nvlinks:
-        return f"NV{nvlinks}"
+def _distance(binding: Binding, device: Device, other: Device) -> str:
     level = binding.may("nvmlDeviceGetTopologyCommonAncestor", device=device, arguments=(other.handle,))
     return _DISTANCES.get(level, "SYS")

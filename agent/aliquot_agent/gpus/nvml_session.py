@@ -12,7 +12,7 @@ from aliquot_agent.gpus.driver import gpu_lost
 from aliquot_agent.gpus.model import DriverFacts, GpuFacts, GpuProblem, GpuUsage
 from aliquot_agent.gpus.nvml_binding import Binding, Device
 from aliquot_agent.gpus.nvml_events import EventSet, make_event_set
-from aliquot_agent.gpus.nvml_facts import read_driver, read_facts, read_links
+from aliquot_agent.gpus.nvml_facts import Reach, read_driver, read_facts, read_reach
 from aliquot_agent.gpus.nvml_usage import read_usage
 
 
@@ -22,7 +22,6 @@ class NvmlSession:
     def __init__(self) -> None:
         self._binding = Binding()
         self._devices: dict[str, Device] = {}
-        self._bus_ids: dict[str, str] = {}
         self._seen_until: dict[str, int] = {}
         self._open = False
 
@@ -63,13 +62,12 @@ class NvmlSession:
         device = Device(handle=handle, uuid=uuid, where=f"{where} ({uuid})")
         facts = read_facts(self._binding, device, index=index)
         self._devices[uuid] = device
-        self._bus_ids[uuid] = facts.pci_bus_id.upper()
         return facts
 
-    def links(self, *, uuid: str, others: Collection[str]) -> dict[str, str]:
+    def reach(self, *, uuid: str, others: Collection[str]) -> Reach:
         """Read how a GPU reaches the others."""
-        around = {other: (self._device(other), self._bus_ids[other]) for other in others if other != uuid}
-        return read_links(self._binding, self._device(uuid), others=around)
+        around = [self._device(other) for other in others]
+        return read_reach(self._binding, self._device(uuid), others=around)
 
     def usage(self, *, uuid: str) -> GpuUsage:
         """Read what a GPU does, since the last time it was asked."""
