@@ -1,0 +1,69 @@
+"""Putting an API server together: for `aliquot up`, and for tests.
+
+async with serving(clock=SystemClock(), fresh=system_fresh()) as server:
+    print(server.url)
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import uuid
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from .frontend import Frontend
+from .http import HttpServer
+from .metadata import Fresh
+from .streaming import Timing
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from aliquot_core.clock import Clock
+
+    from .store import Json, Store
+
+
+def system_fresh() -> Fresh:
+    """Give identities that nobody can foresee."""
+    return Fresh(uid=lambda: str(uuid.uuid4()), choose=secrets.choice)
+
+
+def seeded_fresh(chance: random.Random) -> Fresh:
+    """Give identities that a seed repeats."""
+    return Fresh(uid=lambda: str(uuid.UUID(int=chance.getrandbits(128), version=4)), choose=chance.choice)
+
+
+@asynccontextmanager
+async def serving(
+    *,
+    clock: Clock,
+    fresh: Fresh | None = None,
+    port: int = 0,
+    tokens: Mapping[str, str] | None = None,
+    timing: Timing | None = None,
+    store: Store | None = None,
+) -> AsyncIterator[HttpServer]:
+    """Serve on loopback for as long as the block runs."""
+    frontend = Frontend(fresh=fresh or system_fresh(), now=clock.wall(), store=store)
+    server = HttpServer(frontend=frontend, clock=clock, tokens=tokens, timing=timing)
+    await server.start(port=port)
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+def kubeconfig(url: str, *, token: str = "") -> Json:
+    """Give what kubectl and every other client reads to find this server."""
+    name = "aliquot"
+    user = {"token": token} if token else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": url}}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
+        "current-context": name,
+    }

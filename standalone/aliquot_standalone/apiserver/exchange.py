@@ -1,0 +1,45 @@
+"""A request and its answer, without a wire: what the HTTP front and the in-process transport both carry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from .watching import Notice, Watch
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of the API. `path` is split at slashes and each part unquoted."""
+
+    method: str
+    path: tuple[str, ...]
+    query: Mapping[str, str] = {}
+    accept: str = ""
+    content_type: str = ""
+    body: bytes = b""
+    user: str = ""
+
+    def flag(self, name: str) -> bool:
+        """Tell whether a query parameter says yes."""
+        return self.query.get(name, "").lower() in {"1", "true", "t"}
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole answer."""
+
+    code: int = 200
+    body: bytes
+    content_type: str = "application/json"
+
+
+class Stream(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer that goes on: lines to begin with, then what the watch gives until the time is over."""
+
+    opening: list[bytes]
+    watch: Watch
+    render: Callable[[Notice], bytes]
+    bookmark: Callable[[int], bytes] | None
+    timeout: float | None
+    # The opening is all there is to say: the watch came too late.
+    finished: bool = False

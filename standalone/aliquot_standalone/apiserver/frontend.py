@@ -1,0 +1,137 @@
+"""The server without a wire: a request and the time in, an answer or a stream out. Pure; nothing here waits.
+
+The HTTP front and the simulation's transport are both thin shells around `Frontend.handle`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .catalogue import NAMESPACES, PRIORITY_CLASSES, Catalogue
+from .discovery import VERSION, discover
+from .exchange import Answer, Request, Stream
+from .failures import ApiError, method_not_allowed, no_such_page
+from .openapi import openapi
+from .reading import Reader, check_accept
+from .routing import find_target
+from .store import Store
+from .terms import Target
+from .verbs import Api
+from .writing import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .metadata import Fresh
+
+FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_HEALTH = frozenset({"healthz", "livez", "readyz"})
+_PLACING = frozenset({"binding", "eviction"})
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wants to do what, for a guard to refuse."""
+
+    user: str
+    method: str
+    target: Target
+
+
+class Frontend:
+    """One API server."""
+
+    def __init__(
+        self,
+        *,
+        fresh: Fresh,
+        now: float,
+        catalogue: Catalogue | None = None,
+        store: Store | None = None,
+        guard: Callable[[Call], None] | None = None,
+    ) -> None:
+        self.store = store or Store()
+        self.catalogue = catalogue or Catalogue()
+        self.api = Api(store=self.store, catalogue=self.catalogue, fresh=fresh)
+        self._reader = Reader(api=self.api)
+        self._writer = Writer(api=self.api)
+        self._guard = guard
+        _furnish(self.api, now=now)
+
+    def handle(self, request: Request, *, now: float) -> Answer | Stream:
+        """Answer a request; refusals are answers too."""
+        try:
+            return self._handle(request, now=now)
+        except ApiError as error:
+            return Answer(code=error.code, body=msgspec.json.encode(error.status()))
+
+    def _handle(self, request: Request, *, now: float) -> Answer | Stream:
+        path = request.path
+        if not path or path[0] not in {"api", "apis"}:
+            return _about_the_server(self.catalogue, path)
+        check_accept(request.accept)
+        target = find_target(self.catalogue, path)
+        if target is None:
+            if request.method != "GET":
+                raise method_not_allowed()
+            return Answer(body=msgspec.json.encode(discover(self.catalogue, path)))
+        if self._guard:
+            self._guard(Call(user=request.user, method=request.method, target=target))
+        if request.method == "GET":
+            return self._read(target, request, now=now)
+        return self._write(target, request, now=now)
+
+    def _read(self, target: Target, request: Request, *, now: float) -> Answer | Stream:
+        if target.subresource in _PLACING:
+            raise method_not_allowed()
+        if request.flag("watch") and not target.subresource:
+            return self._reader.watch(target, request, now=now)
+        if target.name:
+            return self._reader.get(target, request, now=now)
+        return self._reader.list(target, request, now=now)
+
+    def _write(self, target: Target, request: Request, *, now: float) -> Answer:
+        writer, method = self._writer, request.method
+        placing = target.subresource in _PLACING
+        if method == "POST" and (placing or not target.name):
+            if target.resource.namespaced and not target.namespace:
+                raise method_not_allowed()
+            return writer.create(target, request, now=now)
+        if placing:
+            raise method_not_allowed()
+        if target.name and method == "PUT":
+            return writer.update(target, request, now=now)
+        if target.name and method == "PATCH":
+            return writer.patch(target, request, now=now)
+        if method == "DELETE" and target.name and not target.subresource:
+            return writer.delete(target, request, now=now)
+        if method == "DELETE" and not target.name:
+            selection = self._reader.selection(target, request)
+            return writer.delete_collection(target, request, selection=selection, now=now)
+        raise method_not_allowed()
+
+
+def _about_the_server(catalogue: Catalogue, path: tuple[str, ...]) -> Answer:
+    if path[:1] == ("version",):
+        return Answer(body=msgspec.json.encode(VERSION))
+    if path and path[0] in _HEALTH:
+        return Answer(body=b"ok", content_type="text/plain")
+    if path[:1] == ("openapi",):
+        return openapi(catalogue, path)
+    raise no_such_page()
+
+
+def _furnish(api: Api, *, now: float) -> None:
+    """Put in what every cluster has from its first second."""
+    for name in FIRST_NAMESPACES:
+        _create_if_missing(api, Target(resource=NAMESPACES, name=name), {"metadata": {"name": name}}, now=now)
+    for name, value in _SYSTEM_CLASSES.items():
+        body = {"metadata": {"name": name}, "value": value}
+        _create_if_missing(api, Target(resource=PRIORITY_CLASSES, name=name), body, now=now)
+
+
+def _create_if_missing(api: Api, target: Target, body: dict[str, object], *, now: float) -> None:
+    if api.store.get(target.resource.table, target.key) is None:
+        api.create(target, body, now=now)

@@ -1,0 +1,138 @@
+"""The HTTP front: the only part of the server that does I/O. It carries requests to `Frontend` and streams to clients.
+
+A watch pulls from history at its reader's pace, so a slow reader holds up nobody: while its socket is full it does not
+pull, and once history has passed it it is told so (410) and cut. A reader that does not even take that is cut without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import msgspec
+from aiohttp import web
+
+from .exchange import Answer, Request, Stream
+from .failures import ApiError, internal, too_large, unauthorized
+from .streaming import Timing, WatchSession
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aliquot_core.clock import Clock
+
+    from .frontend import Frontend
+    from .store import Change
+
+_log = logging.getLogger(__name__)
+_MOST_BODY = 3 * 1024 * 1024
+
+
+class HttpServer:
+    """Serves one `Frontend` on a loopback port."""
+
+    def __init__(
+        self,
+        *,
+        frontend: Frontend,
+        clock: Clock,
+        tokens: Mapping[str, str] | None = None,
+        timing: Timing | None = None,
+    ) -> None:
+        self._frontend = frontend
+        self._clock = clock
+        self._tokens = tokens
+        self._timing = timing or Timing()
+        self._sessions: dict[str, set[WatchSession]] = {}
+        self._runner: web.AppRunner | None = None
+        self.url = ""
+        frontend.store.subscribe(self._ring)
+
+    async def start(self, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Listen; `url` then says where."""
+        application = web.Application(client_max_size=_MOST_BODY)
+        application.router.add_route("*", "/{path:.*}", self._serve)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        where = self._runner.addresses[0]
+        self.url = f"http://{where[0]}:{where[1]}"
+        _log.info("api server listens", extra={"url": self.url})
+
+    async def close(self) -> None:
+        """End all watches and stop listening."""
+        for sessions in self._sessions.values():
+            for session in sessions:
+                session.end()
+        if self._runner:
+            await self._runner.cleanup()
+
+    def _ring(self, table: str, _: Change) -> None:
+        for session in self._sessions.get(table, ()):
+            session.wake()
+
+    async def _serve(self, http: web.Request) -> web.StreamResponse:
+        try:
+            request = await self._read(http)
+            answer = self._frontend.handle(request, now=self._clock.wall())
+            if isinstance(answer, Stream):
+                return await self._stream(http, answer)
+        except ApiError as error:
+            answer = _failed(error)
+        except web.HTTPRequestEntityTooLarge:
+            answer = _failed(too_large(_MOST_BODY))
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge: whatever it is, the client gets a Status and the log the rest
+            reference = f"{type(error).__name__} at {http.method} {http.path}"
+            _log.exception("request failed by our own defect", extra={"request": reference})
+            answer = _failed(internal(reference))
+        return web.Response(status=answer.code, body=answer.body, content_type=answer.content_type)
+
+    async def _read(self, http: web.Request) -> Request:
+        parts = http.rel_url.raw_path.strip("/").split("/")
+        return Request(
+            method=http.method,
+            path=tuple(unquote(part) for part in parts if part),
+            query=dict(http.query),
+            accept=http.headers.get("Accept", ""),
+            content_type=http.headers.get("Content-Type", ""),
+            body=await http.read() if http.can_read_body else b"",
+            user=self._user(http.headers.get("Authorization", "")),
+        )
+
+    def _user(self, authorization: str) -> str:
+        if self._tokens is None:
+            return "system:admin"
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or token not in self._tokens:
+            raise unauthorized()
+        return self._tokens[token]
+
+    async def _stream(self, http: web.Request, stream: Stream) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache"})
+        response.enable_chunked_encoding()
+        await response.prepare(http)
+        transport = http.transport
+        session = WatchSession(
+            stream=stream,
+            clock=self._clock,
+            timing=self._timing,
+            write=response.write,
+            abort=transport.abort if transport else lambda: None,
+        )
+        sessions = self._sessions.setdefault(stream.watch.table, set())
+        sessions.add(session)
+        try:
+            await session.run()
+            await response.write_eof()
+        finally:
+            sessions.discard(session)
+        return response
+
+
+def _failed(error: ApiError) -> Answer:
+    return Answer(code=error.code, body=msgspec.json.encode(error.status()))

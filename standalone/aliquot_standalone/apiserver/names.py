@@ -1,0 +1,74 @@
+"""What may be a name, a label, an annotation or a quantity in an object."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from . import quantities
+from .failures import Cause, too_long, wrong
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_QUALIFIED_END = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_LONGEST_NAME = 253
+_ANNOTATIONS_MOST = 256 * 1024
+
+
+def is_label(name: str) -> bool:
+    """Tell whether a name is one DNS label: a container, a namespace."""
+    return _LABEL.fullmatch(name) is not None
+
+
+def is_subdomain(name: str) -> bool:
+    """Tell whether a name is DNS labels joined by dots: a pod, a node."""
+    return len(name) <= _LONGEST_NAME and _SUBDOMAIN.fullmatch(name) is not None
+
+
+def is_path_segment(name: str) -> bool:
+    """Tell whether a name can stand in an address: the loosest rule."""
+    return name not in {"", ".", ".."} and "/" not in name and "%" not in name
+
+
+def is_qualified(name: str) -> bool:
+    """Tell whether a name is `name` or `domain/name`: a label key, a resource, a gate."""
+    domain, slash, end = name.rpartition("/")
+    if slash and not is_subdomain(domain):
+        return False
+    return _QUALIFIED_END.fullmatch(end) is not None
+
+
+def label_causes(labels: dict[str, str], *, at: str) -> list[Cause]:
+    """Check keys and values of labels."""
+    causes = [
+        wrong(at, key, "a key is [domain/]name, at most 63 characters after the slash")
+        for key in labels
+        if not is_qualified(key)
+    ]
+    causes += [
+        wrong(at, value, "a value is at most 63 letters, digits, '-', '_' or '.', with a letter or digit at each end")
+        for value in labels.values()
+        if not _LABEL_VALUE.fullmatch(value)
+    ]
+    return causes
+
+
+def annotation_causes(annotations: dict[str, str], *, at: str) -> list[Cause]:
+    """Check keys and the total size of annotations."""
+    causes = [wrong(at, key, "a key is [domain/]name") for key in annotations if not is_qualified(key.lower())]
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_MOST:
+        causes.append(too_long(at, _ANNOTATIONS_MOST))
+    return causes
+
+
+def rewrite_quantities(amounts: dict[str, Any], *, at: str) -> list[Cause]:
+    """Bring every quantity of a resource list into its one form, in place; name those that are none."""
+    causes = []
+    for name, value in amounts.items():
+        written = quantities.canonical(str(value)) if isinstance(value, str | int | float) else None
+        if written is None:
+            causes.append(wrong(f"{at}[{name}]", value, "not a quantity, such as 2, 500m, 16Gi"))
+        else:
+            amounts[name] = written
+    return causes

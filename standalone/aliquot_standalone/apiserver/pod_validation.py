@@ -1,0 +1,249 @@
+"""What is valid in a pod, as far as Aliquot's users meet it: names, quantities, gates, and what may change later.
+
+Volumes' sources, probes, security contexts and affinity terms pass unread.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from . import names, quantities
+from .failures import Cause, duplicate, forbidden_field, required, unsupported, wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .store import Json
+
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_ENV_NAME = re.compile(r"[ -<>-~]+")
+_LISTS = ("initContainers", "containers")
+_WAITS_FOR_GATES = "can't be set until all schedulingGates have been cleared"
+_MAY_CHANGE = (
+    "pod updates may not change fields other than `spec.containers[*].image`, `spec.initContainers[*].image`, "
+    "`spec.activeDeadlineSeconds`, `spec.tolerations` (only additions), `spec.schedulingGates` (only removals)"
+)
+
+
+def causes(pod: Json) -> list[Cause]:
+    """Name all that is wrong with a pod's spec; quantities are brought into their one form."""
+    spec = pod["spec"]
+    found: list[Cause] = []
+    if not spec.get("containers"):
+        found.append(required("spec.containers"))
+    if spec.get("restartPolicy") not in _RESTART_POLICIES:
+        found.append(unsupported("spec.restartPolicy", spec.get("restartPolicy", ""), _RESTART_POLICIES))
+    found += _gate_causes(spec)
+    found += _number_causes(spec)
+    found += names.label_causes(spec.get("nodeSelector", {}), at="spec.nodeSelector")
+    found += _volume_causes(spec)
+    found += _container_list_causes(spec)
+    return found
+
+
+def _gate_causes(spec: Json) -> list[Cause]:
+    gates = [gate.get("name", "") for gate in spec.get("schedulingGates", [])]
+    found = [
+        wrong(f"spec.schedulingGates[{index}]", name, "a gate is named [domain/]name")
+        for index, name in enumerate(gates)
+        if not names.is_qualified(name)
+    ]
+    found += [duplicate("spec.schedulingGates", name) for name in sorted({g for g in gates if gates.count(g) > 1})]
+    if gates and spec.get("nodeName"):
+        found.append(forbidden_field("spec.nodeName", _WAITS_FOR_GATES))
+    if spec.get("nodeName") and not names.is_subdomain(spec["nodeName"]):
+        found.append(wrong("spec.nodeName", spec["nodeName"], "not a node's name"))
+    return found
+
+
+def _number_causes(spec: Json) -> list[Cause]:
+    found = []
+    grace = spec.get("terminationGracePeriodSeconds", 0)
+    if grace < 0:
+        found.append(wrong("spec.terminationGracePeriodSeconds", grace, "must be 0 or more"))
+    deadline = spec.get("activeDeadlineSeconds", 1)
+    if deadline < 1:
+        found.append(wrong("spec.activeDeadlineSeconds", deadline, "must be 1 or more"))
+    return found
+
+
+def _volume_causes(spec: Json) -> list[Cause]:
+    found: list[Cause] = []
+    seen: set[str] = set()
+    for index, volume in enumerate(spec.get("volumes", [])):
+        name, at = volume.get("name", ""), f"spec.volumes[{index}].name"
+        found += _label_causes(name, at=at)
+        if name in seen:
+            found.append(duplicate(at, name))
+        seen.add(name)
+    return found
+
+
+def _label_causes(name: str, *, at: str) -> list[Cause]:
+    if not name:
+        return [required(at)]
+    if not names.is_label(name):
+        return [wrong(at, name, "lower case letters, digits and '-', at most 63, a letter or digit at each end")]
+    return []
+
+
+def _each_container(spec: Json) -> Iterator[tuple[str, str, Json]]:
+    for part in _LISTS:
+        for index, container in enumerate(spec.get(part, [])):
+            yield part, f"spec.{part}[{index}]", container
+
+
+def _container_list_causes(spec: Json) -> list[Cause]:
+    found: list[Cause] = []
+    seen: set[str] = set()
+    volumes = {volume.get("name", "") for volume in spec.get("volumes", [])}
+    for part, at, container in _each_container(spec):
+        name = container.get("name", "")
+        found += _label_causes(name, at=f"{at}.name")
+        if name in seen:
+            found.append(duplicate(f"{at}.name", name))
+        seen.add(name)
+        found += _container_causes(container, at=at, volumes=volumes)
+        policy = container.get("restartPolicy")
+        if policy and part == "initContainers" and policy != "Always":
+            found.append(unsupported(f"{at}.restartPolicy", policy, ("Always",)))
+    return found
+
+
+def _container_causes(container: Json, *, at: str, volumes: set[str]) -> list[Cause]:
+    found = []
+    if not container.get("image"):
+        found.append(required(f"{at}.image"))
+    for index, variable in enumerate(container.get("env", [])):
+        if not _ENV_NAME.fullmatch(variable.get("name", "")):
+            found.append(wrong(f"{at}.env[{index}].name", variable.get("name", ""), "printable, without '='"))
+    for index, mount in enumerate(container.get("volumeMounts", [])):
+        if mount.get("name") not in volumes:
+            found.append(Cause(f"{at}.volumeMounts[{index}].name", "FieldValueNotFound", "Not found: no such volume"))
+    return found + _resource_causes(container.get("resources", {}), at=f"{at}.resources")
+
+
+def _resource_causes(resources: Json, *, at: str) -> list[Cause]:
+    limits, requests = resources.get("limits", {}), resources.get("requests", {})
+    found = names.rewrite_quantities(limits, at=f"{at}.limits")
+    found += names.rewrite_quantities(requests, at=f"{at}.requests")
+    if found:
+        return found
+    for part, amounts in (("limits", limits), ("requests", requests)):
+        for name, amount in amounts.items():
+            found += _amount_causes(name, amount, at=f"{at}.{part}")
+    for name, amount in requests.items():
+        found += _pair_causes(name, amount, limits.get(name), at=f"{at}.requests")
+    return found
+
+
+def _amount_causes(name: str, amount: str, *, at: str) -> list[Cause]:
+    value = quantities.parse(amount)
+    found = []
+    if not names.is_qualified(name):
+        found.append(wrong(at, name, "a resource is named [domain/]name"))
+    elif "/" not in name and not _is_native(name):
+        found.append(wrong(at, name, "must be a standard resource for containers, or have a domain"))
+    if value is not None and value < 0:
+        found.append(wrong(f"{at}[{name}]", amount, "must be greater than or equal to 0"))
+    if value is not None and _is_extended(name) and value.denominator != 1:
+        found.append(wrong(f"{at}[{name}]", amount, "must be an integer"))
+    return found
+
+
+def _pair_causes(name: str, request: str, limit: str | None, *, at: str) -> list[Cause]:
+    field = f"{at}[{name}]"
+    if limit is None:
+        return [required(field, "Limit must be set for non overcommitable resources")] if _is_extended(name) else []
+    asked, most = quantities.parse(request), quantities.parse(limit)
+    if asked is None or most is None or asked == most:
+        return []
+    if _is_extended(name):
+        return [wrong(field, request, f"must be equal to {name} limit of {limit}")]
+    return [wrong(field, request, f"must be less than or equal to {name} limit of {limit}")] if asked > most else []
+
+
+def _is_native(name: str) -> bool:
+    return name in {"cpu", "memory", "ephemeral-storage"} or name.startswith("hugepages-")
+
+
+def _is_extended(name: str) -> bool:
+    domain, slash, _ = name.rpartition("/")
+    return bool(slash) and not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io"))
+
+
+def update_causes(new: Json, old: Json) -> list[Cause]:
+    """Refuse what a pod keeps for life; a gated pod's place may still be narrowed."""
+    was, now = old["spec"], new["spec"]
+    if was == now:
+        return []
+    gates_before = [gate["name"] for gate in was.get("schedulingGates", [])]
+    added = [gate["name"] for gate in now.get("schedulingGates", []) if gate["name"] not in gates_before]
+    if added:
+        return [forbidden_field("spec.schedulingGates", f"only deletion is allowed, but found new: {added}")]
+    found = _deadline_causes(was, now)
+    if not _tolerations_kept(was, now):
+        found.append(forbidden_field("spec.tolerations", "existing toleration can not be modified except its seconds"))
+    if found:
+        return found
+    if _fixed_part(now, gated=bool(gates_before)) != _fixed_part(was, gated=bool(gates_before)):
+        return [forbidden_field("spec", _MAY_CHANGE)]
+    return _narrowing_causes(was, now) if gates_before else []
+
+
+def _deadline_causes(was: Json, now: Json) -> list[Cause]:
+    before, after = was.get("activeDeadlineSeconds"), now.get("activeDeadlineSeconds")
+    if before is None or (after is not None and after <= before):
+        return []
+    return [wrong("spec.activeDeadlineSeconds", after, "must be less than or equal to previous value")]
+
+
+def _tolerations_kept(was: Json, now: Json) -> bool:
+    def without_seconds(spec: Json) -> list[Any]:
+        return [{k: v for k, v in one.items() if k != "tolerationSeconds"} for one in spec.get("tolerations", [])]
+
+    kept = without_seconds(now)
+    return all(one in kept for one in without_seconds(was))
+
+
+def _fixed_part(spec: Json, *, gated: bool) -> Json:
+    free = {"activeDeadlineSeconds", "tolerations", "schedulingGates", *_LISTS}
+    if gated:
+        free |= {"nodeSelector", "affinity"}
+    fixed = {key: value for key, value in spec.items() if key not in free}
+    if gated:
+        fixed["affinity"] = {k: v for k, v in spec.get("affinity", {}).items() if k != "nodeAffinity"}
+    for part in _LISTS:
+        fixed[part] = [{k: v for k, v in one.items() if k != "image"} for one in spec.get(part, [])]
+    return fixed
+
+
+def _narrowing_causes(was: Json, now: Json) -> list[Cause]:
+    before, after = was.get("nodeSelector", {}), now.get("nodeSelector", {})
+    found = []
+    if any(after.get(key) != value for key, value in before.items()):
+        found.append(wrong("spec.nodeSelector", after, "only additions are allowed (no mutations or deletions)"))
+    if not _terms_narrowed(_required_terms(was), _required_terms(now)):
+        found.append(
+            wrong("spec.affinity.nodeAffinity", _required_terms(now), "only additions inside terms are allowed")
+        )
+    return found
+
+
+def _required_terms(spec: Json) -> list[Json] | None:
+    affinity = spec.get("affinity", {}).get("nodeAffinity", {})
+    required_part = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    return None if required_part is None else required_part.get("nodeSelectorTerms", [])
+
+
+def _terms_narrowed(before: list[Json] | None, after: list[Json] | None) -> bool:
+    if before is None:
+        return True
+    if after is None or len(after) != len(before):
+        return False
+    return all(
+        all(one in new.get(part, []) for one in old.get(part, []))
+        for old, new in zip(before, after, strict=True)
+        for part in ("matchExpressions", "matchFields")
+    )

@@ -1,0 +1,174 @@
+"""The API's verbs over the store, with the rules of each kind between them. Pure: time and identities are handed in.
+
+Each write goes: read the newest revision, check the caller's preconditions against it, let the kind's rules put back
+what this address may not touch, check the result, store it. Nothing happens in between, so a write either sees the
+newest state or is refused. A write that changes nothing is not stored: it gives no event and no new version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from . import metadata
+from .admission import Admission
+from .deletion import Deletion
+from .failures import already_exists, bad_request, invalid, not_found, wrong
+from .kinds import rules_of
+from .selectors import parse_fields, parse_labels
+from .shapes import check_shape
+from .store import Json, Revision, Store, revise
+from .terms import DeleteOptions, Selection, Target, Write
+from .watching import Watch
+
+if TYPE_CHECKING:
+    from .catalogue import Catalogue, Resource
+    from .metadata import Fresh
+    from .rules import Rules
+
+
+Edit = Callable[[Json], Json]
+
+
+class Api:
+    """All verbs of one server."""
+
+    def __init__(self, *, store: Store, catalogue: Catalogue, fresh: Fresh) -> None:
+        self.store = store
+        self._fresh = fresh
+        self._admission = Admission(store=store)
+        self._deletion = Deletion(store=store, catalogue=catalogue)
+
+    def select(self, resource: Resource, *, labels: str = "", fields: str = "") -> Selection:
+        """Read selectors as the client wrote them."""
+        supported = rules_of(resource).supported_fields
+        return Selection(
+            labels=parse_labels(labels),
+            fields=parse_fields(fields, supported=supported),
+            narrowed=bool(labels or fields),
+        )
+
+    def get(self, target: Target) -> Revision:
+        """Give one object."""
+        found = self.store.get(target.resource.table, target.key)
+        if found is None:
+            raise not_found(target.resource, target.name)
+        return found
+
+    def list(
+        self, target: Target, *, selection: Selection, version: int | None = None, after: str = ""
+    ) -> list[Revision]:
+        """Give the objects of a collection behind a key, as of a version."""
+        found = self.store.snapshot(target.resource.table, prefix=target.prefix, version=version, after=after)
+        return [one for one in found if selection.matches(one)] if selection.narrowed else found
+
+    def watch(self, target: Target, *, selection: Selection, after: int) -> Watch:
+        """Begin to follow a collection behind a version; refused where history has passed it."""
+        self.store.table(target.resource.table).since(after, limit=0)
+        return Watch(
+            store=self.store,
+            table=target.resource.table,
+            prefix=target.prefix,
+            matches=selection.matches,
+            after=after,
+        )
+
+    def create(self, target: Target, obj: Json, *, now: float, dry_run: bool = False) -> Write:
+        """Store a new object."""
+        resource, rules = target.resource, rules_of(target.resource)
+        check_shape(obj, rules.shape, kind=resource.kind)
+        metadata.check_address(obj, name=target.name, namespace=target.namespace)
+        metadata.prepare_new(obj, resource=resource, namespace=target.namespace, fresh=self._fresh, now=now)
+        rules.prepare_new(obj, now=now)
+        self._admission.admit_new(obj, resource=resource)
+        name = obj["metadata"].get("name", "")
+        if causes := rules.causes(obj):
+            raise invalid(resource, name, causes)
+        key = f"{target.namespace}/{name}" if resource.namespaced else name
+        if self.store.get(resource.table, key) is not None:
+            raise already_exists(resource, name)
+        if dry_run:
+            return Write(revision=_unstored(obj, key=key, rules=rules), created=True)
+        revision = self.store.put(resource.table, key, obj, fields=rules.selectable(obj))
+        return Write(revision=revision, created=True)
+
+    def update(self, target: Target, obj: Json, *, now: float, dry_run: bool = False) -> Write:
+        """Replace an object, or its status."""
+        resource = target.resource
+        check_shape(obj, rules_of(resource).shape, kind=resource.kind)
+        metadata.check_address(obj, name=target.name, namespace=target.namespace)
+        if self.store.get(resource.table, target.key) is None and resource.create_on_update:
+            obj["metadata"].pop("resourceVersion", None)
+            return self.create(target, obj, now=now, dry_run=dry_run)
+        self._check_version(target, obj["metadata"].get("resourceVersion", ""))
+        return self.edit(target, lambda _: obj, now=now, dry_run=dry_run)
+
+    def _check_version(self, target: Target, version: str) -> None:
+        if not version and not target.resource.unconditional_update:
+            cause = wrong("metadata.resourceVersion", 0, "must be specified for an update")
+            raise invalid(target.resource, target.name, [cause])
+        if version and not version.isdecimal():
+            raise invalid(
+                target.resource, target.name, [wrong("metadata.resourceVersion", version, "not a version's number")]
+            )
+
+    def edit(self, target: Target, change: Edit, *, now: float, dry_run: bool = False) -> Write:
+        """Store what a change makes of an object's newest state."""
+        rules = rules_of(target.resource)
+        stored = self.get(target)
+        old = stored.decode()
+        new = change(stored.decode())
+        self._settle(new, old, target=target, rules=rules)
+        return self._finish(target, new, old, rules=rules, now=now, dry_run=dry_run)
+
+    def rewrite(self, target: Target, change: Edit, *, now: float, dry_run: bool = False) -> Write:
+        """Store a change that the server itself makes (a binding): no caller's part to put back, only validity."""
+        rules = rules_of(target.resource)
+        old = self.get(target).decode()
+        new = change(self.get(target).decode())
+        if causes := rules.causes(new):
+            raise invalid(target.resource, target.name, causes)
+        return self._finish(target, new, old, rules=rules, now=now, dry_run=dry_run)
+
+    def _finish(self, target: Target, new: Json, old: Json, *, rules: Rules, now: float, dry_run: bool) -> Write:
+        if new == old:
+            return Write(revision=self.get(target))
+        if target.resource.generation and new.get("spec") != old.get("spec"):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        return self._store(target, new, rules=rules, now=now, dry_run=dry_run)
+
+    def _settle(self, new: Json, old: Json, *, target: Target, rules: Rules) -> None:
+        resource = target.resource
+        if not isinstance(new.get("metadata"), dict):
+            raise bad_request("the object has no metadata")
+        check_shape(new, rules.shape, kind=resource.kind)
+        metadata.check_address(new, name=target.name, namespace=target.namespace)
+        metadata.check_preconditions(new["metadata"], old=old, resource=resource)
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        metadata.keep_servers_part(new, old)
+        (rules.prepare_status if target.subresource == "status" else rules.prepare_update)(new, old)
+        if causes := [*rules.causes(new), *rules.update_causes(new, old)]:
+            raise invalid(resource, target.name, causes)
+
+    def _store(self, target: Target, new: Json, *, rules: Rules, now: float, dry_run: bool) -> Write:
+        if dry_run:
+            return Write(revision=_unstored(new, key=target.key, rules=rules))
+        if not metadata.may_go(new):
+            return Write(revision=self.store.put(target.resource.table, target.key, new, fields=rules.selectable(new)))
+        return self._deletion.remove(target, new, now=now)
+
+    def delete(self, target: Target, options: DeleteOptions, *, now: float) -> Write:
+        """Let an object go: at once, or marked, to be ended by its kubelet or its finalizers."""
+        return self._deletion.delete(target, options, now=now)
+
+
+def _unstored(obj: Json, *, key: str, rules: Rules) -> Revision:
+    version = int(obj["metadata"].get("resourceVersion", "0"))
+    revision = revise(obj, key=key, version=version, fields=rules.selectable(obj))
+    if version:
+        return revision
+    # A dry run of a creation has no version, so that nobody takes it for a stored one.
+    del obj["metadata"]["resourceVersion"]
+    return msgspec.structs.replace(revision, raw=msgspec.json.encode(obj))

@@ -1,0 +1,155 @@
+"""POST, PUT, PATCH, DELETE: bodies in, verbs called, answers out."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from . import event_forms, presenting
+from .bodies import media_type, read_json, read_object, read_resource
+from .catalogue import NEW_EVENTS
+from .exchange import Answer
+from .failures import bad_request, success, unsupported_media_type
+from .listing import list_page
+from .patches import json_patch, merge_patch
+from .placing import bind, evict, read_delete_options
+from .shapes import without_nulls
+from .strategic import strategic_merge
+from .terms import DeleteOptions, Target, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .exchange import Request
+    from .store import Json
+    from .terms import Selection
+    from .verbs import Api
+
+_CREATED = 201
+_PATCHES = MappingProxyType(
+    {
+        "application/json-patch+json": json_patch,
+        "application/merge-patch+json": merge_patch,
+        "application/strategic-merge-patch+json": strategic_merge,
+    }
+)
+
+
+class Writer:
+    """Carries out writes."""
+
+    def __init__(self, *, api: Api) -> None:
+        self._api = api
+
+    def create(self, target: Target, request: Request, *, now: float) -> Answer:
+        """Store a new object, bind a pod or evict it."""
+        if target.subresource == "binding":
+            return self._bind(target, request, now=now)
+        if target.subresource == "eviction":
+            body = read_object(request, kind="Eviction", api_version="policy/v1")
+            evict(self._api, target, body, now=now, dry_run=_dry(request))
+            return _status(success(code=_CREATED), code=_CREATED)
+        obj = _taken_in(target, read_resource(request, target.resource))
+        return _answer(target, self._api.create(target, obj, now=now, dry_run=_dry(request)))
+
+    def _bind(self, target: Target, request: Request, *, now: float) -> Answer:
+        body = read_object(request, kind="Binding", api_version="v1")
+        name = body["metadata"].get("name", "")
+        if not target.name:
+            target = msgspec.structs.replace(target, name=name)
+        if name and name != target.name:
+            raise bad_request(f"name in URL does not match name in Binding object: {target.name}, {name}")
+        bind(self._api, target, body, now=now, dry_run=_dry(request))
+        return _status(success(code=_CREATED), code=_CREATED)
+
+    def update(self, target: Target, request: Request, *, now: float) -> Answer:
+        """Replace an object or its status."""
+        obj = _taken_in(target, read_resource(request, target.resource))
+        return _answer(target, self._api.update(target, obj, now=now, dry_run=_dry(request)))
+
+    def patch(self, target: Target, request: Request, *, now: float) -> Answer:
+        """Change an object or its status by a patch of any of three kinds."""
+        kind = media_type(request.content_type)
+        if kind not in _PATCHES:
+            raise unsupported_media_type(
+                f"the body of the request was in an unknown format - accepted media types: {', '.join(_PATCHES)}"
+            )
+        edit = _edit_by(target, _PATCHES[kind], read_json(request.body))
+        return _answer(target, self._api.edit(target, edit, now=now, dry_run=_dry(request)))
+
+    def delete(self, target: Target, request: Request, *, now: float) -> Answer:
+        """Let one object go."""
+        gone = self._api.delete(target, _delete_options(request), now=now)
+        if not gone.removed or target.resource.returns_deleted:
+            return _answer(target, gone)
+        resource = target.resource
+        details = {"name": target.name, "group": resource.group, "kind": resource.plural}
+        details["uid"] = gone.revision.decode()["metadata"]["uid"]
+        return _status(success(details={key: value for key, value in details.items() if value}))
+
+    def delete_collection(self, target: Target, request: Request, *, selection: Selection, now: float) -> Answer:
+        """Let all objects go that are meant."""
+        options = _delete_options(request)
+        page = list_page(self._api, target, request, selection=selection)
+        for one in page.revisions:
+            within = Target(
+                resource=target.resource,
+                namespace=one.fields["metadata.namespace"],
+                name=one.fields["metadata.name"],
+            )
+            self._api.delete(within, options, now=now)
+        return Answer(body=presenting.collection(target.resource, page.revisions, metadata=page.metadata))
+
+
+def _dry(request: Request) -> bool:
+    said = request.query.get("dryRun", "")
+    if said not in {"", "All"}:
+        raise bad_request(f"dryRun: Unsupported value: {said!r}: supported values: All")
+    return said == "All"
+
+
+def _taken_in(target: Target, obj: Json) -> Json:
+    return event_forms.to_stored(obj) if target.resource is NEW_EVENTS else obj
+
+
+def _edit_by(target: Target, patch: Callable[[Json, object], object], body: object) -> Callable[[Json], Json]:
+    resource = target.resource
+
+    def edit(stored: Json) -> Json:
+        # Clients patch what they see: with kind and apiVersion, which the store leaves out.
+        seen = event_forms.to_new(stored) if resource is NEW_EVENTS else stored
+        seen = {"kind": resource.kind, "apiVersion": resource.api_version, **seen}
+        changed = without_nulls(patch(seen, body))
+        if not isinstance(changed, dict):
+            raise bad_request("the patch leaves no object")
+        kind, api_version = changed.pop("kind", None), changed.pop("apiVersion", None)
+        if (kind, api_version) != (resource.kind, resource.api_version):
+            raise bad_request(f"a patch may not change the kind to {kind!r} of {api_version!r}")
+        return _taken_in(target, changed)
+
+    return edit
+
+
+def _delete_options(request: Request) -> DeleteOptions:
+    body = {}
+    if request.body.strip():
+        # Clients name the version of DeleteOptions by the group they speak to, or by v1.
+        body = without_nulls(read_json(request.body))
+        if not isinstance(body, dict):
+            raise bad_request("DeleteOptions cannot be read: expected an object")
+    if text := request.query.get("gracePeriodSeconds", ""):
+        if not text.lstrip("-").isdecimal():
+            raise bad_request(f"gracePeriodSeconds must be a number, not {text!r}")
+        body.setdefault("gracePeriodSeconds", int(text))
+    options = read_delete_options(body)
+    return msgspec.structs.replace(options, dry_run=options.dry_run or _dry(request))
+
+
+def _answer(target: Target, write: Write) -> Answer:
+    return Answer(code=_CREATED if write.created else 200, body=presenting.whole(target.resource, write.revision))
+
+
+def _status(status: Json, *, code: int = 200) -> Answer:
+    return Answer(code=code, body=msgspec.json.encode(status))
