@@ -2,7 +2,8 @@
 
 A process belongs to a cluster if its environment carries the cluster's mark (control plane, agents) or if one of its
 mounts comes from the cluster's work folder (everything on a node, and every container). Containers outlive kubelet,
-containerd and shim in mount namespaces of their own, so their mounts are the only thing that still tells.
+containerd and shim in mount namespaces of their own, so their mounts are the only thing that still tells. A process in
+our own mount namespace never counts by its mounts: if a node's ever leaked out of it, that would be the whole machine.
 
 Run as a program, this is the guardian: it waits until the harness lets go of the pipe, by stopping or by being killed,
 and then sweeps what is left.
@@ -53,7 +54,8 @@ def belongs(pid: int, folder: Path) -> bool:
     """Whether the live process is of the cluster in this folder, or of the node if it is a node's."""
     process = Path("/proc") / str(pid)
     try:
-        if _as_mounted(folder) in (process / "mountinfo").read_bytes():
+        elsewhere = (process / "ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
+        if elsewhere and _as_mounted(folder) in (process / "mountinfo").read_bytes():
             return True
         return f"{MARK}={folder}".encode() in (process / "environ").read_bytes().split(b"\0")
     except OSError:  # it ended meanwhile, or is a zombie

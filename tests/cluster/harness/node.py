@@ -11,7 +11,7 @@ from typing import Any
 
 from cluster.harness import binaries, leftovers, node_settings
 from cluster.harness.component import Component, answers
-from cluster.harness.errors import ComponentError
+from cluster.harness.errors import ComponentError, HarnessError
 from cluster.harness.ports import free_port
 
 # These three are the node's own; everything else it sees is the machine's. Shared propagation inside, as systemd
@@ -58,6 +58,8 @@ class Node:
         """Start the node without its kubelet: it needs no API server for that."""
         self._holder.start()
         self._holder.wait_ready()
+        if str(self.folder) in Path("/proc/self/mountinfo").read_text():
+            raise HarnessError(f"the mounts of {self.name} are seen outside of it")
         self.containerd.start()
         self.containerd.wait_ready()
         for archive in archives:
