@@ -1,0 +1,54 @@
+"""Which kinds of objects we speak of, and the paths they live under."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+from urllib.parse import quote
+
+from aliquot_core.objects import Lease, Node, ObjectMeta, Pod
+
+
+class HasMetadata(Protocol):
+    """Any Kubernetes object."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Identity, labels, annotations."""
+        ...
+
+
+T = TypeVar("T", bound=HasMetadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource(Generic[T]):
+    """One kind of object: its place in the API and the struct that it is decoded into."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    type: type[T]
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """As objects write it."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def collection(self, namespace: str = "") -> str:
+        """Path of all objects, or of a namespace's."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        scope = f"/namespaces/{quote(namespace, safe='')}" if namespace and self.namespaced else ""
+        return f"{root}{scope}/{self.plural}"
+
+    def path(self, *, name: str, namespace: str = "", subresource: str = "") -> str:
+        """Path of one object, or of a part of it."""
+        tail = f"/{subresource}" if subresource else ""
+        return f"{self.collection(namespace)}/{quote(name, safe='')}{tail}"
+
+
+PODS = Resource(group="", version="v1", plural="pods", kind="Pod", type=Pod)
+NODES = Resource(group="", version="v1", plural="nodes", kind="Node", type=Node, namespaced=False)
+LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", type=Lease)

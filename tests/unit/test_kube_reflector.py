@@ -1,0 +1,378 @@
+"""The reflector against a model of the API server that lags, drops, repeats, forgets and garbles."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from aliquot_core.objects import Pod
+from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
+from aliquot_kube.errors import GoneError, InvalidError, ServerTroubleError, ThrottledError, UnreachableError
+from aliquot_kube.reflector import FetchPage, OpenWatch, Reflector, Rest, Tuning
+from support.pod_store import GONE_EVENT, PodStore, pod_json
+
+NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
+TUNING = Tuning(page_limit=2)
+
+
+class Copy:
+    """A consumer that believes only the changes, and refuses those that can't be."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Pod] = {}
+
+    def apply(self, changes: list[Change[Pod]]) -> None:
+        """Take in changes as a consumer would."""
+        for change in changes:
+            if isinstance(change, Added):
+                assert change.new.key not in self.pods
+                self.pods[change.new.key] = change.new
+            elif isinstance(change, Modified):
+                assert self.pods[change.new.key] is change.old
+                assert change.old.metadata.uid == change.new.metadata.uid
+                assert change.old.metadata.resource_version != change.new.metadata.resource_version
+                self.pods[change.new.key] = change.new
+            elif isinstance(change, Deleted):
+                assert self.pods.pop(change.old.key) is change.old
+
+
+def in_short(pods: Any) -> dict[str, tuple[str, str]]:
+    """Key to uid and version."""
+    return {key: (pod.metadata.uid, pod.metadata.resource_version) for key, pod in pods.items()}
+
+
+class AgainstAModel(RuleBasedStateMachine):
+    """Any order of writes, deliveries and faults leaves the copy at a state that the server really had."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = PodStore()
+        self.now = 0.0
+        self.reflector = Reflector(kind=Pod, random=lambda: 0.5, tuning=TUNING)
+        self.copy = Copy()
+        self.states: dict[int, dict[str, tuple[str, str]]] = {self.store.version: {}, 0: {}}
+        self.frozen: tuple[int, list[Any]] = (0, [])
+        self.open_at: int | None = None
+
+    def _remember(self) -> None:
+        self.states[self.store.version] = self.store.uids()
+
+    @rule(name=NAMES)
+    def put(self, name: str) -> None:
+        """A user creates or changes a pod."""
+        self.store.put(name)
+        self._remember()
+
+    @rule(name=NAMES)
+    def drop(self, name: str) -> None:
+        """A user deletes a pod."""
+        self.store.drop(name)
+        self._remember()
+
+    @rule(name=NAMES)
+    def replace(self, name: str) -> None:
+        """A pod is deleted and made again under its name."""
+        self.store.drop(name)
+        self._remember()
+        self.put(name)
+
+    @rule()
+    def compact(self) -> None:
+        """The server forgets its history."""
+        self.store.compact()
+
+    @rule(seconds=st.floats(0.1, 20))
+    def pass_time(self, seconds: float) -> None:
+        """Time passes."""
+        self.now += seconds
+
+    @rule(steps=st.integers(1, 8), lines=st.integers(1, 4), back=st.integers(0, 4), bookmark=st.booleans())
+    def serve(self, *, steps: int, lines: int, back: int, bookmark: bool) -> None:
+        """The server gives what is wanted, some steps far: late, and some of it twice."""
+        for _ in range(steps):
+            if isinstance(self.reflector.intent, Rest):
+                self.reflector.rested()
+            elif isinstance(self.reflector.intent, FetchPage):
+                self.answer_page(self.reflector.intent)
+            else:
+                self.deliver(self.reflector.intent, lines=lines, back=back, bookmark=bookmark)
+
+    def answer_page(self, wanted: FetchPage) -> None:
+        """The server answers a page, or that the list has expired."""
+        self.open_at = None
+        if not wanted.token:
+            self.frozen = (self.store.version, list(self.store.pods.values()))
+        version, items = self.frozen
+        if version < self.store.compacted:
+            self.reflector.failed(GoneError("expired", status=410), now=self.now)
+            return
+        start = int(wanted.token or 0)
+        end = start + wanted.limit if wanted.limit else len(items)
+        body = self.store.page(items=items[start:end], version=version, token=str(end) if end < len(items) else "")
+        self.copy.apply(self.reflector.page(body, asked_at=self.now, now=self.now))
+
+    def deliver(self, wanted: OpenWatch, *, lines: int, back: int, bookmark: bool) -> None:
+        """The server sends some of what happened; it or a proxy may send again what it sent before."""
+        if self.open_at is None:
+            self.open_at = int(wanted.resource_version)
+            self.reflector.opened(now=self.now)
+        events = self.store.events_after(max(self.open_at - back, self.store.compacted))
+        if self.open_at < self.store.compacted or events is None:
+            self.take(GONE_EVENT)
+            self.open_at = None
+            return
+        for event in events[: lines + back]:
+            self.take(json.dumps(event).encode())
+            assert self.reflector.intent is wanted
+            self.open_at = max(self.open_at, int(event["object"]["metadata"]["resourceVersion"]))
+        if bookmark and self.open_at == self.store.version:
+            self.take(self.store.bookmark())
+
+    def take(self, line: bytes) -> None:
+        """Hand a line over; all must hold after each."""
+        self.copy.apply(self.reflector.line(line, now=self.now))
+        self.the_consumer_knows_what_the_reflector_knows()
+        self.the_copy_is_a_state_that_the_server_had()
+
+    @precondition(lambda self: isinstance(self.reflector.intent, OpenWatch))
+    @rule()
+    def end(self) -> None:
+        """The server ends the watch as agreed."""
+        self.reflector.ended(now=self.now)
+        self.open_at = None
+
+    @precondition(lambda self: not isinstance(self.reflector.intent, Rest))
+    @rule(error=st.sampled_from([UnreachableError("cut"), ServerTroubleError("etcd", status=500)]))
+    def trouble(self, error: UnreachableError | ServerTroubleError) -> None:
+        """A request fails."""
+        self.reflector.failed(error, now=self.now)
+        assert isinstance(self.reflector.intent, Rest)
+        self.open_at = None
+
+    @precondition(lambda self: not isinstance(self.reflector.intent, Rest))
+    @rule(garbage=st.sampled_from([b"<html>", b"{}", b'{"type":"ADDED","object":{}}', b'{"type":"ADD', b"\xff\x00"]))
+    def garble(self, garbage: bytes) -> None:
+        """Something answers that is no API server."""
+        if isinstance(self.reflector.intent, FetchPage):
+            self.copy.apply(self.reflector.page(garbage, asked_at=self.now, now=self.now))
+        else:
+            self.copy.apply(self.reflector.line(garbage, now=self.now))
+        assert isinstance(self.reflector.intent, Rest)
+        self.open_at = None
+
+    @invariant()
+    def the_consumer_knows_what_the_reflector_knows(self) -> None:
+        """Changes and copy agree."""
+        assert in_short(self.copy.pods) == in_short(self.reflector.objects)
+
+    @invariant()
+    def the_copy_is_a_state_that_the_server_had(self) -> None:
+        """Nothing of a half list shows, nothing is missed."""
+        version = int(self.reflector.resource_version or 0)
+        assert in_short(self.reflector.objects) == self.states[version]
+
+    def teardown(self) -> None:
+        """Left alone, it catches up within a few steps."""
+        self.serve(steps=50, lines=4, back=0, bookmark=True)
+        assert in_short(self.copy.pods) == self.store.uids()
+
+
+AgainstAModel.TestCase.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestAgainstAModel = AgainstAModel.TestCase
+
+
+@pytest.fixture
+def reflector() -> Reflector[Pod]:
+    """A reflector that knows pod `a` at version 100 and wants to watch."""
+    machine = Reflector(kind=Pod, random=lambda: 0.5)
+    body = PodStore().page(items=[pod_json(name="a", uid="1", version=90)], version=100)
+    changes = machine.page(body, asked_at=0.0, now=1.0)
+    assert [type(change) for change in changes] == [Added, Synced]
+    return machine
+
+
+def line(kind: str, *, version: int, uid: str = "1", name: str = "a") -> bytes:
+    """Spell a watch line."""
+    return json.dumps({"type": kind, "object": pod_json(name=name, uid=uid, version=version)}).encode()
+
+
+def rest_after(reflector: Reflector[Pod], error: Any, *, now: float = 0.0) -> float:
+    """Let it fail, rest, and say for how long."""
+    reflector.failed(error, now=now)
+    assert isinstance(reflector.intent, Rest)
+    seconds = reflector.intent.seconds
+    reflector.rested()
+    return seconds
+
+
+def test_watch_resumes_from_the_last_event_or_bookmark(reflector: Reflector[Pod]) -> None:
+    """The next watch starts at the last version seen, be it of an event or of a bookmark."""
+    reflector.opened(now=1.0)
+    reflector.line(line("MODIFIED", version=777), now=2.0)
+    reflector.ended(now=3.0)
+    assert isinstance(reflector.intent, OpenWatch)
+    assert reflector.intent.resource_version == "777"
+    reflector.opened(now=3.0)
+    store = PodStore(version=900)
+    assert reflector.line(store.bookmark(), now=4.0) == []
+    reflector.failed(UnreachableError("cut"), now=4.0)
+    reflector.rested()
+    assert isinstance(reflector.intent, OpenWatch)
+    assert reflector.intent.resource_version == "900"
+
+
+def test_watch_seconds_are_spread_over_their_range() -> None:
+    """The server is asked for 240 to 300 seconds, as chance will have it."""
+    chances = iter([0.0, 0.999, 0.5])
+    machine = Reflector(kind=Pod, random=lambda: next(chances))
+    seen = []
+    for _ in range(3):
+        machine.page(PodStore().page(items=[], version=100), asked_at=0.0, now=0.0)
+        assert isinstance(machine.intent, OpenWatch)
+        seen.append(machine.intent.timeout_seconds)
+    assert seen == [240, 300, 270]
+
+
+def test_rests_grow_and_a_served_watch_forgives(reflector: Reflector[Pod]) -> None:
+    """Failures in a row rest longer up to the limit; after a good line the first rest is short again."""
+    rests = [rest_after(reflector, UnreachableError("refused")) for _ in range(12)]
+    assert rests[:3] == [0.375, 0.75, 1.5]
+    assert rests[-1] == 22.5
+    assert isinstance(reflector.intent, OpenWatch)
+    reflector.opened(now=0.0)
+    reflector.line(line("MODIFIED", version=101), now=0.0)
+    assert reflector.freshness(now=0.0).failures == 0
+    assert rest_after(reflector, UnreachableError("cut")) == 0.375
+
+
+def test_lists_that_work_do_not_forgive_watches_that_fail(reflector: Reflector[Pod]) -> None:
+    """A server that answers lists and refuses each watch is asked ever more seldom."""
+    rests = []
+    for _ in range(6):
+        rests.append(rest_after(reflector, GoneError("expired", status=410)))
+        assert isinstance(reflector.intent, FetchPage)
+        reflector.page(PodStore().page(items=[], version=100), asked_at=0.0, now=0.0)
+    assert rests == sorted(rests)
+    assert rests[-1] > 8
+
+
+def test_silent_watch_cut_by_a_load_balancer_costs_only_a_short_rest(reflector: Reflector[Pod]) -> None:
+    """A quiet resource whose watch is cut every minute stays at the shortest rest and is never listed again."""
+    for minute in range(20):
+        reflector.opened(now=minute * 60.0)
+        assert rest_after(reflector, UnreachableError("cut"), now=minute * 60.0 + 60.0) == 0.375
+        assert isinstance(reflector.intent, OpenWatch)
+
+
+def test_watches_turned_away_again_and_again_lead_to_a_new_list(reflector: Reflector[Pod]) -> None:
+    """A version that no watch is served from, as after etcd was restored, is given up after five tries."""
+    trouble = ServerTroubleError("too large resource version", status=504)
+    for _ in range(4):
+        rest_after(reflector, trouble)
+        assert isinstance(reflector.intent, OpenWatch)
+    rest_after(reflector, trouble)
+    assert reflector.intent == FetchPage(limit=500)
+    changes = reflector.page(PodStore().page(items=[], version=7), asked_at=0.0, now=0.0)
+    assert [type(change) for change in changes] == [Deleted, Synced]
+    assert reflector.resource_version == "7"
+
+
+def test_a_server_that_is_away_causes_no_new_list(reflector: Reflector[Pod]) -> None:
+    """When the server cannot be reached, the watch goes on from where it was, however long that took."""
+    for _ in range(50):
+        rest_after(reflector, UnreachableError("refused"))
+    assert isinstance(reflector.intent, OpenWatch)
+    assert reflector.intent.resource_version == "100"
+
+
+def test_watch_that_ends_at_once_counts_as_a_failure(reflector: Reflector[Pod]) -> None:
+    """A watch closed in good order but without service is not opened again in a busy loop."""
+    reflector.opened(now=0.0)
+    reflector.ended(now=0.1)
+    assert isinstance(reflector.intent, Rest)
+
+
+@pytest.mark.parametrize(("asked", "least", "most"), [(7.0, 7.0, 8.0), (86400.0, 120.0, 121.0)])
+def test_retry_after_is_the_least_rest(reflector: Reflector[Pod], asked: float, least: float, most: float) -> None:
+    """The server's wish is honoured, up to two minutes."""
+    rest = rest_after(reflector, ThrottledError("later", status=429, retry_after=asked))
+    assert least <= rest <= most
+
+
+def test_list_that_expires_between_pages_is_asked_for_whole(reflector: Reflector[Pod]) -> None:
+    """A 410 in the middle of a list starts it over, in one answer, and shows nothing of the half list."""
+    rest_after(reflector, GoneError("expired", status=410))
+    half = PodStore().page(items=[pod_json(name="b", uid="2", version=95)], version=100, token="t")
+    assert reflector.page(half, asked_at=0.0, now=0.0) == []
+    assert reflector.intent == FetchPage(limit=500, token="t")
+    rest_after(reflector, GoneError("expired", status=410))
+    assert reflector.intent == FetchPage(limit=0)
+    assert list(reflector.objects) == ["default/a"]
+    reflector.page(PodStore().page(items=[], version=200), asked_at=0.0, now=0.0)
+    assert list(reflector.objects) == []
+    rest_after(reflector, GoneError("expired", status=410))
+    assert reflector.intent == FetchPage(limit=500)
+
+
+def test_deletion_of_a_predecessor_is_old_news(reflector: Reflector[Pod]) -> None:
+    """A DELETED of the pod that bore the name before does not take its successor away."""
+    reflector.opened(now=0.0)
+    assert reflector.line(line("DELETED", version=200, uid="0"), now=0.0) == []
+    assert list(reflector.objects) == ["default/a"]
+
+
+def test_object_that_did_not_change_stays_the_one_we_have(reflector: Reflector[Pod]) -> None:
+    """A new list does not keep a second copy of what is known."""
+    known = reflector.objects["default/a"]
+    rest_after(reflector, GoneError("expired", status=410))
+    reflector.page(PodStore().page(items=[pod_json(name="a", uid="1", version=90)], version=200), asked_at=0.0, now=0.0)
+    assert reflector.objects["default/a"] is known
+
+
+@pytest.mark.parametrize(
+    ("error", "token"), [(ServerTroubleError("x", status=503), "t"), (InvalidError("bad token", status=400), "")]
+)
+def test_half_list_goes_on_after_passing_trouble_only(reflector: Reflector[Pod], error: Any, token: str) -> None:
+    """A 5xx keeps the pages that came; a refused token starts over."""
+    rest_after(reflector, GoneError("expired", status=410))
+    reflector.page(PodStore().page(items=[], version=100, token="t"), asked_at=0.0, now=0.0)
+    rest_after(reflector, error)
+    assert reflector.intent == FetchPage(limit=500, token=token)
+
+
+def test_object_that_can_not_be_read_hides_no_other(reflector: Reflector[Pod]) -> None:
+    """Of a list with one pod beyond our structs the others arrive, and the last readable state of that one stays."""
+    rest_after(reflector, GoneError("expired", status=410))
+    odd: dict[str, Any] = {**pod_json(name="a", uid="1", version=200), "spec": {"containers": 5}}
+    body = PodStore().page(items=[odd, pod_json(name="b", uid="2", version=201)], version=300)
+    changes = reflector.page(body, asked_at=0.0, now=0.0)
+    assert [type(change) for change in changes] == [Added, Synced]
+    assert reflector.objects["default/a"].metadata.resource_version == "90"
+
+
+def test_unreadable_successor_still_ends_its_predecessor(reflector: Reflector[Pod]) -> None:
+    """When a pod we can't read takes the name of one that we knew, the old one is told of as deleted."""
+    odd = {**pod_json(name="a", uid="other", version=200), "spec": {"containers": 5}}
+    reflector.opened(now=0.0)
+    changes = reflector.line(json.dumps({"type": "ADDED", "object": odd}).encode(), now=0.0)
+    assert [type(change) for change in changes] == [Deleted]
+    assert isinstance(reflector.intent, OpenWatch)
+
+
+def test_freshness_counts_from_the_question_not_from_the_answer(reflector: Reflector[Pod]) -> None:
+    """A list is as old as when it was asked for; contact is as old as the last word that confirms the copy."""
+    freshness = reflector.freshness(now=11.0)
+    assert (freshness.list_age, freshness.contact_age, freshness.synced) == (11.0, 10.0, True)
+    rest_after(reflector, ServerTroubleError("x", status=500), now=20.0)
+    assert reflector.freshness(now=21.0).contact_age == 20.0
+    assert reflector.freshness(now=21.0).failures == 1
+    reflector.opened(now=30.0)
+    reflector.line(PodStore().bookmark(), now=31.0)
+    assert reflector.freshness(now=31.0).contact_age == 0.0
+    fresh = Reflector(kind=Pod, random=lambda: 0.5).freshness(now=5.0)
+    assert (fresh.list_age, fresh.contact_age, fresh.synced) == (None, None, False)
