@@ -33,7 +33,7 @@ def seen(cards: Cards, discovery: Discovery) -> Cards:
     answering = {gpu.uuid for gpu in discovery.gpus}
     for uuid in gpus.keys() - answering - problems.keys():
         problems[uuid] = GpuProblem(fault=Fault.LOST, uuid=uuid, index=None, what="the driver no longer lists this GPU")
-    return Cards(driver=discovery.driver, gpus=gpus, problems=problems)
+    return Cards(driver=discovery.driver, gpus=gpus, problems=problems, problem="")
 
 
 def failed(cards: Cards, *, reason: str) -> Cards:
@@ -41,24 +41,32 @@ def failed(cards: Cards, *, reason: str) -> Cards:
     return msgspec.structs.replace(cards, problem=reason)
 
 
-def inventory(cards: Cards, *, isolation: Mapping[str, list[str]] | None = None) -> Inventory:
-    """What the node has, as it is published."""
+def inventory(cards: Cards, *, outside: str = "", isolation: Mapping[str, list[str]] | None = None) -> Inventory:
+    """What the node has, as it is published; `outside` is what keeps all of it from being given."""
+    problem = cards.problem or outside
     modes = isolation or {}
     gpus = tuple(
-        _gpu(facts, cards=cards, isolation=modes.get(facts.uuid, ["observe"]))
+        _gpu(facts, reason=problem or _reason(facts, cards=cards), isolation=modes.get(facts.uuid, ["observe"]))
         for facts in sorted(cards.gpus.values(), key=lambda gpu: (gpu.index, gpu.uuid))
     )
     return Inventory(
         driver=cards.driver.driver_version if cards.driver else "",
         cuda=(cards.driver.cuda_version or "") if cards.driver else "",
         gpus=gpus,
-        problem=cards.problem,
+        problem=problem,
     )
 
 
-def _gpu(facts: GpuFacts, *, cards: Cards, isolation: list[str]) -> Gpu:
+def _reason(facts: GpuFacts, *, cards: Cards) -> str:
     problem = cards.problems.get(facts.uuid)
-    reason = cards.problem or (problem.what if problem and problem.fault not in _HARMLESS else "")
+    if problem and problem.fault not in _HARMLESS:
+        return problem.what
+    if facts.mig_enabled:
+        return "MIG mode is on, and slices of MIG instances are not given yet; switch it off (nvidia-smi -mig 0)"
+    return ""
+
+
+def _gpu(facts: GpuFacts, *, reason: str, isolation: list[str]) -> Gpu:
     return Gpu(
         uuid=facts.uuid,
         index=facts.index,

@@ -1,0 +1,34 @@
+"""The agent's settings; defaults are those of a node with an NVIDIA driver."""
+
+from __future__ import annotations
+
+import socket
+from typing import Annotated
+
+import msgspec
+
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Section `[agent]`."""
+
+    # The node's name in Kubernetes; in the DaemonSet it comes from the downward API.
+    node_name: Annotated[str, msgspec.Meta(min_length=1, max_length=253)] = socket.gethostname()
+    # Empty: the service account that the pod has, else the usual places of a kubeconfig.
+    kubeconfig: str = ""
+    # "nvml", or GPUs that do not exist, such as "8xA100-80GB".
+    gpus: str = "nvml"
+    # Where the driver's files are looked for: "/", or "/run/nvidia/driver" where a container brings the driver.
+    driver_root: str = "/"
+    # "driver": the node's own files; "simulated": a mark instead, for GPUs that do not exist.
+    driver_files: Annotated[str, msgspec.Meta(pattern="^(driver|simulated)$")] = "driver"
+    # The door to the endpoint.
+    door: str = "/run/aliquot/endpoint.sock"
+    pod_resources: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    kubelet_record: str = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+    cdi_folder: str = "/var/run/cdi"
+    best_effort_slots: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 32
+    heartbeat: Seconds = 5.0
+    # Specs of pods that are gone are collected so often.
+    collect: Seconds = 60.0

@@ -1,0 +1,65 @@
+"""`aliquot`: subcommands are imported when they are called, so that `--help` is there at once."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from aliquot_core.errors import AliquotError
+
+# Exit codes that scripts can use; click has 2 for wrong usage.
+FAULTS = {"user": 3, "cluster": 4, "aliquot": 70}
+
+COMMANDS = {
+    "up": ("aliquot_cli.up:up", "Share this machine's GPUs (or simulated ones) without a cluster."),
+    "agent": ("aliquot_cli.agent:agent", "Run the agent of one node."),
+    "endpoint": ("aliquot_cli.endpoint:endpoint", "Run the small process that the kubelet speaks to."),
+    "config": ("aliquot_cli.config:config", "Print every setting, its value and where it came from."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' one-line help without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Names in the order in which a newcomer needs them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Import one command."""
+        if name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """List the commands from the table above."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Turn our errors into one line and an exit code that says whose fault it is."""
+        try:
+            return super().invoke(ctx)
+        except AliquotError as error:
+            click.echo(f"aliquot: {error}", err=True)
+            sys.exit(FAULTS.get(error.fault, 1))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="aliquot")
+def main() -> None:
+    """Many pods on one GPU, by 1 % of compute and 1 MiB of memory, fairly shared.
+
+    \b
+    Example:
+      aliquot up --demo
+    """
+
+
+if __name__ == "__main__":
+    main()

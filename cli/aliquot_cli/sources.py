@@ -1,0 +1,44 @@
+"""Where settings come from when a process starts: the one place that reads environment and file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aliquot_agent.settings import AgentSettings
+from aliquot_core.logs import LogSettings
+from aliquot_core.names import Names
+from aliquot_core.settings import SettingsError, Sources, read_toml
+from aliquot_deviceplugin.endpoint.settings import EndpointSettings
+
+FILE_VARIABLE = "ALIQUOT_CONFIG"
+DEFAULT_FILE = Path("/etc/aliquot/aliquot.toml")
+
+SECTIONS: dict[str, type[msgspec.Struct]] = {
+    "names": Names,
+    "log": LogSettings,
+    "agent": AgentSettings,
+    "endpoint": EndpointSettings,
+}
+# Variables of the test suite and of the build, which are no settings of a process.
+OTHERS = (FILE_VARIABLE, "ALIQUOT_REQUIRE", "ALIQUOT_CACHE", "ALIQUOT_SOAK")
+
+
+def gather(*, file: str | None = None, flags: dict[str, Any] | None = None) -> Sources:
+    """Read the environment and the settings file, and refuse names that no component knows."""
+    chosen = file or os.environ.get(FILE_VARIABLE)
+    path = Path(chosen) if chosen else DEFAULT_FILE
+    table = read_toml(_text(path), name=str(path)) if chosen or path.exists() else {}
+    sources = Sources(flags=flags or {}, environment=dict(os.environ), file=table, file_name=str(path))
+    sources.check_names(SECTIONS, others=OTHERS)
+    return sources
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"can't be read: {error}", where=str(path), remedy=f"check --config / {FILE_VARIABLE}") from error
