@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 import msgspec
 
 from aliquot_core.errors import DefectError
-from aliquot_standalone.kubelet.errors import AdmissionError
+from aliquot_standalone.kubelet.errors import AdmissionError, PluginError
 from aliquot_standalone.kubelet.holdings import NO_NUMA, Holding, HoldingKey, Holdings
 
 
@@ -160,7 +160,7 @@ class DeviceTable:
         """Whether the plugin must be called before each start of a container."""
         entry = self._resources.get(resource)
         if entry is None:
-            raise AdmissionError(f"no plugin is known for {resource}")
+            raise PluginError(f"no plugin is known for {resource}")
         return entry.options is not None and entry.options.pre_start
 
     def registered(self) -> dict[str, list[str]]:
@@ -312,14 +312,13 @@ class _Choice:
         if len(self._free) < self._missing:
             raise AdmissionError(f"{self._missing} more of {self._resource} asked, {len(self._free)} free")
         aligned = self._aligned()
-        # With room among the aligned ids the plugin may choose among them; else all of them are taken unasked.
-        among = aligned if self._missing < len(aligned) else self._free
-        if among is self._free and self._take(aligned):
-            return self._taken
-        preferred = yield from self._preferred(among)
-        if self._take(preferred & among) or self._take(aligned) or self._take(self._unaligned()):
-            return self._taken
-        self._take(self._free)
+        if self._missing < len(aligned):
+            yield from self._take_preferred(aligned)
+            self._take(aligned)
+        elif not self._take(aligned):
+            yield from self._take_preferred(self._free)
+            self._take(self._unaligned())
+            self._take(self._free)
         return self._taken
 
     @property
@@ -332,16 +331,16 @@ class _Choice:
         self._taken += fresh[: self._missing]
         return self._missing == 0
 
-    def _preferred(self, among: frozenset[str]) -> Generator[Prefer | Allocate, Answer, frozenset[str]]:
+    def _take_preferred(self, among: frozenset[str]) -> Steps:
         if not self._asks_plugin:
-            return frozenset()
+            return
         answer = yield Prefer(
             resource=self._resource,
             available=self._order(among | frozenset(self._taken)),
             must_include=self._order(self._taken),
             size=self._count,
         )
-        return frozenset(answer.ids)
+        self._take(among.intersection(answer.ids))
 
     def _aligned(self) -> frozenset[str]:
         wanted = self._numa
