@@ -5,7 +5,8 @@ unix socket, the agent connects, and all they say to each other is below: one JS
 bytes in, messages out. A peer that breaks the protocol is told so by a `DoorError` and disconnected.
 
     agent    → endpoint   Hello, then Devices whenever they change, an answer to every call
-    endpoint → agent      Welcome or Refused, then the calls the kubelet makes, KubeletSeen when that changes
+    endpoint → agent      Welcome or Refused, then the calls the kubelet makes (and Forget where it gave one up),
+                          KubeletSeen when that changes
 
 A call that was not answered when the agent went away is asked again of its successor: the agent's answers are
 idempotent.
@@ -34,15 +35,19 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One device id as the kubelet is told of it."""
+    """One device id as the kubelet is told of it.
+
+    What stands before the id's last dash names its GPU (`3-41` is one of GPU 3's), so that the endpoint can keep a
+    container on few GPUs when it must choose alone.
+    """
 
     id: str
     healthy: bool = True
     numa: int | None = None
 
 
-class Hello(_Message, frozen=True, kw_only=True, tag="hello"):
-    """The agent introduces itself."""
+class Hello(_Message, frozen=True, kw_only=True, tag="hello", forbid_unknown_fields=False):
+    """The agent introduces itself. Unknown fields pass: another protocol's Hello is to be refused, not misread."""
 
     agent: str
     protocol: int = PROTOCOL
@@ -75,7 +80,7 @@ class Welcome(_Message, frozen=True, kw_only=True, tag="welcome"):
     protocol: int = PROTOCOL
 
 
-class Refused(_Message, frozen=True, kw_only=True, tag="refused"):
+class Refused(_Message, frozen=True, kw_only=True, tag="refused", forbid_unknown_fields=False):
     """The endpoint does not take this agent: another one is connected, or it speaks another protocol."""
 
     reason: str
@@ -92,13 +97,15 @@ class PreStart(_Message, frozen=True, kw_only=True, tag="prestart"):
     """The kubelet is about to create a container that holds these ids.
 
     `names` are the CDI names that the endpoint remembers to have answered for these ids, newest last; what counts is
-    the kubelet's own record, this is for when that can't be read.
+    the kubelet's own record, this is for when that can't be read. The endpoint waits `patience` seconds for the answer;
+    a refusal that says what is awaited is worth more to people than the endpoint's own "no answer".
     """
 
     call: int
     resource: str
     ids: list[str]
     names: list[str] = []
+    patience: float = 0.0
 
 
 class Prefer(_Message, frozen=True, kw_only=True, tag="prefer"):
@@ -111,8 +118,14 @@ class Prefer(_Message, frozen=True, kw_only=True, tag="prefer"):
     size: int
 
 
+class Forget(_Message, frozen=True, kw_only=True, tag="forget"):
+    """Nobody waits any more for the answer to this call."""
+
+    call: int
+
+
 FromAgent = Hello | Devices | Started | Preference
-FromEndpoint = Welcome | Refused | KubeletSeen | PreStart | Prefer
+FromEndpoint = Welcome | Refused | KubeletSeen | PreStart | Prefer | Forget
 
 M = TypeVar("M")
 
