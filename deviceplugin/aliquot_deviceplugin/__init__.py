@@ -1,0 +1,1 @@
+"""Speaks to the kubelet: the endpoint it registers, its PodResources and its checkpoint."""

@@ -1,0 +1,87 @@
+"""What the endpoint keeps on disk: the last device tables and the names it gave.
+
+With it the endpoint registers in its first milliseconds, long before the agent is up. It is a cache: without it the
+endpoint waits for the agent's table, and nothing is lost but time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from aliquot_core.door import Device
+from aliquot_core.errors import ClusterError
+
+VERSION = 1
+_REMEDY = "nothing to do: it is written anew when the agent connects"
+
+
+class StateFileError(ClusterError):
+    """The state file can't be read or does not say what it must."""
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of the state file."""
+
+    version: int = VERSION
+    tables: dict[str, list[Device]] = {}
+    names: dict[str, list[str]] = {}
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+def decode(raw: bytes, *, where: str) -> State:
+    """Read a state, or raise `StateFileError` with what is wrong with it."""
+    try:
+        version = msgspec.json.decode(raw, type=_Version).version
+        if version != VERSION:
+            raise StateFileError(f"version {version}, this endpoint writes {VERSION}", where=where, remedy=_REMEDY)
+        return msgspec.json.decode(raw, type=State)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StateFileError(f"not a state file: {error}", where=where, remedy=_REMEDY) from error
+
+
+def read(path: Path) -> State | None:
+    """Read the state file; None where there is none."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StateFileError(str(error.strerror), where=str(path), remedy=_REMEDY) from error
+    return decode(raw, where=str(path))
+
+
+def write(path: Path, state: State) -> None:
+    """Replace the state file: after a crash at any instant it is the old one or the new one, whole."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.new")
+    try:
+        _write_through(draft, msgspec.json.encode(state))
+        draft.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+    _sync_folder(path.parent)
+
+
+def _write_through(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

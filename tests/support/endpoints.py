@@ -1,0 +1,126 @@
+"""An endpoint, an agent and a scripted kubelet in a short folder, for tests over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from aliquot_agent.door import AgentDoor
+from aliquot_core import door
+from aliquot_core.names import Names
+from aliquot_deviceplugin.endpoint.process import run_endpoint
+from aliquot_deviceplugin.endpoint.settings import EndpointSettings
+from aliquot_kube.clock import SystemClock
+
+NAMES = Names()
+COMPUTE = NAMES.compute
+
+
+@contextlib.contextmanager
+def short_folder() -> Iterator[Path]:
+    """A folder whose sockets' paths stay under the kernel's 107 bytes, which pytest's own may not."""
+    folder = Path(tempfile.mkdtemp(prefix="aq-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def settings_in(folder: Path, **changes: object) -> EndpointSettings:
+    """Settings of production, but below a folder."""
+    settings = EndpointSettings(
+        plugin_folder=str(folder / "dp"),
+        registry_folder=str(folder / "reg"),
+        state_file=str(folder / "lib/endpoint.json"),
+        door=str(folder / "run/door.sock"),
+        takeover_patience=0.0,
+    )
+    return msgspec.structs.replace(settings, **changes)
+
+
+def table(*, gpus: int = 2, slots: int = 100) -> list[door.Device]:
+    """Ids as the agent makes them."""
+    return [door.Device(id=f"{gpu}-{slot:02}", numa=gpu % 2) for gpu in range(gpus) for slot in range(slots)]
+
+
+@contextlib.asynccontextmanager
+async def endpoint(settings: EndpointSettings) -> AsyncIterator[asyncio.Event]:
+    """Run an endpoint; it must leave without an error."""
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(run_endpoint(settings, clock=SystemClock(), stop=stop, chance=random.random))
+    try:
+        yield stop
+    finally:
+        stop.set()
+        await running
+
+
+class ScriptedAgent:
+    """Answers what a test says; records what it was asked."""
+
+    def __init__(
+        self,
+        *,
+        start: Callable[[door.PreStart], Awaitable[str | None]] | None = None,
+        preference: Callable[[door.Prefer], Awaitable[list[str]]] | None = None,
+    ) -> None:
+        self._start = start
+        self._preference = preference
+        self.starts: list[door.PreStart] = []
+        self.wishes: list[door.Prefer] = []
+        self.dropped = 0
+        self._asked = asyncio.Condition()
+
+    async def may_start(self, call: door.PreStart) -> str | None:
+        """Decide as the test says; yes by default."""
+        self.starts.append(call)
+        async with self._asked:
+            self._asked.notify_all()
+        try:
+            return await self._start(call) if self._start else None
+        except asyncio.CancelledError:
+            self.dropped += 1
+            async with self._asked:
+                self._asked.notify_all()
+            raise
+
+    async def prefer(self, call: door.Prefer) -> list[str]:
+        """Choose as the test says; nothing by default."""
+        self.wishes.append(call)
+        return await self._preference(call) if self._preference else []
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds of what was asked."""
+        async with asyncio.timeout(10), self._asked:
+            await self._asked.wait_for(holds)
+
+
+@contextlib.asynccontextmanager
+async def agent(
+    settings: EndpointSettings,
+    handler: ScriptedAgent,
+    *,
+    name: str = "agent-1",
+    resources: dict[str, list[door.Device]] | None = None,
+) -> AsyncIterator[AgentDoor]:
+    """Run an agent's side of the door; leaving kills it."""
+    at_door = AgentDoor(path=settings.door, agent=name, handler=handler, clock=SystemClock(), random=random.random)
+    at_door.publish({COMPUTE: table()} if resources is None else resources)
+    running = asyncio.ensure_future(at_door.run())
+    try:
+        yield at_door
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def forever(_call: object) -> None:
+    """Never answer."""
+    await asyncio.Event().wait()
