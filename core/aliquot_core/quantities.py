@@ -7,18 +7,35 @@ binary suffix is refused: `8Gi` of a resource that counts MiB is eight thousand 
 from __future__ import annotations
 
 import re
-from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from math import ceil
 from typing import Self
 
 import msgspec
 
 from aliquot_core.errors import UserError
 
-# Nothing real comes near; what lies above is a mistake or an attack, and would overflow numpy's int64 once multiplied.
-LARGEST = 2**40
+# 64 GPUs of 4 TiB in MiB: what lies above was meant in another unit, or is an attack on numpy's int64.
+LARGEST = 2**28
+# The unit of memory as it is written in advice.
+MEBIBYTES = "MiB"
+# What is quoted of a value in an error.
+QUOTED = 40
 
-_DECIMAL_SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+_SUFFIXES = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 10**3),
+    "": Fraction(1),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "T": Fraction(10**12),
+    "P": Fraction(10**15),
+    "E": Fraction(10**18),
+}
 _BINARY_SUFFIXES = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+# Three digits of exponent keep the exact arithmetic below small.
 _QUANTITY = re.compile(r"(?P<number>[+-]?[0-9]{0,30}\.?[0-9]{0,30}([eE][+-]?[0-9]{1,3})?)(?P<suffix>[A-Za-z]{0,2})")
 
 
@@ -65,41 +82,50 @@ NO_COMPUTE = Percent(0)
 NO_MEMORY = MiB(0)
 
 
-def parse_count(text: str | int, *, where: str, unit: str) -> int:
+def parse_count(text: str | float, *, where: str, unit: str) -> int:
     """Read a positive whole number as a person or Kubernetes writes it; `unit` is for the advice."""
-    number = _decimal(str(text).strip(), where=where, unit=unit)
-    if number != number.to_integral_value():
-        raise QuantityError(f"{text} is not a whole number", where=where, remedy=f"write whole {unit}")
+    written = str(text).strip()
+    number = _exact(written, where=where, unit=unit)
+    quoted = written[:QUOTED]
+    if number.denominator != 1:
+        raise QuantityError(f"{quoted} is not a whole number", where=where, remedy=f"write whole {unit}")
     if number < 1:
-        raise QuantityError(f"{text} is less than 1", where=where, remedy="write at least 1, or leave it out")
+        raise QuantityError(f"{quoted} is less than 1", where=where, remedy="write at least 1, or leave it out")
     if number > LARGEST:
-        raise QuantityError(f"{text} is more than any GPU has", where=where, remedy=f"write the number of {unit}")
+        remedy = _if_bytes(quoted, number=number, unit=unit)
+        raise QuantityError(f"{quoted} is more than any machine has", where=where, remedy=remedy)
     return int(number)
 
 
-def _decimal(text: str, *, where: str, unit: str) -> Decimal:
+def _exact(text: str, *, where: str, unit: str) -> Fraction:
     match = _QUANTITY.fullmatch(text)
     suffix = match["suffix"] if match else ""
-    if suffix in _BINARY_SUFFIXES:
+    try:
+        number = Fraction(match["number"] if match else "")
+        if suffix in _BINARY_SUFFIXES:
+            raise QuantityError(
+                f"{text[:QUOTED]} has a unit of its own, but the number counts {unit} already",
+                where=where,
+                remedy=_in_mib(text[:QUOTED], number=number * 1024 ** _BINARY_SUFFIXES[suffix], unit=unit),
+            )
+        return number * _SUFFIXES[suffix]
+    except (ValueError, KeyError):
         raise QuantityError(
-            f"{text[:40]} has a unit of its own, but the number counts {unit} already",
-            where=where,
-            remedy=_plain_number(text, suffix=suffix, unit=unit),
-        )
-    if suffix == "m":
-        raise QuantityError(f"{text[:40]} is a fraction", where=where, remedy=f"write whole {unit}")
-    try:
-        return Decimal(match["number"] if match else "") * _DECIMAL_SUFFIXES[suffix]
-    except (InvalidOperation, KeyError):
-        raise QuantityError(f"{text[:40]!r} is not a number", where=where, remedy=f"write whole {unit}") from None
+            f"{text[:QUOTED]!r} is not a number", where=where, remedy=f"write whole {unit} in digits"
+        ) from None
 
 
-def _plain_number(text: str, *, suffix: str, unit: str) -> str:
-    """Tell the number that was probably meant: `8Gi` of memory is 8192 MiB."""
-    if unit != "MiB":
-        return f"write whole {unit}"
-    try:
-        meant = Decimal(text.removesuffix(suffix)) * 1024 ** _BINARY_SUFFIXES[suffix] / 1024**2
-    except InvalidOperation:
-        return f"write whole {unit}"
-    return f"write {max(1, int(meant.to_integral_value()))} for {text[:40]}"
+def _in_mib(quoted: str, *, number: Fraction, unit: str) -> str:
+    """The number that was probably meant: `8Gi` of memory is 8192 MiB."""
+    meant = number / 2**20
+    if unit != MEBIBYTES or not 0 < meant <= LARGEST:
+        return f"write whole {unit} in digits"
+    return f"write {ceil(meant)} for {quoted}"
+
+
+def _if_bytes(quoted: str, *, number: Fraction, unit: str) -> str:
+    """`8G`, which is also what Kubernetes makes of 8000000000, counts bytes if anything."""
+    meant = number / 2**20
+    if unit != MEBIBYTES or meant > LARGEST:
+        return f"write the number of {unit}"
+    return f"write {ceil(meant)} if {quoted} counts bytes"
