@@ -10,6 +10,9 @@ from typing import Any
 
 import msgspec
 
+# A manifest may say `cpu: 0.5`, and one pod that can't be decoded would stop the watch of all.
+Quantity = str | int | float
+
 
 class _Object(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False, omit_defaults=True):
     """Common settings of all Kubernetes structs."""
@@ -42,8 +45,8 @@ class ObjectMeta(_Object, frozen=True, kw_only=True):
 class ResourceRequirements(_Object, frozen=True, kw_only=True):
     """Limits and requests; quantities stay as written, since people are told of them as they wrote them."""
 
-    limits: dict[str, str | int] = {}
-    requests: dict[str, str | int] = {}
+    limits: dict[str, Quantity] = {}
+    requests: dict[str, Quantity] = {}
 
 
 class EnvVar(_Object, frozen=True, kw_only=True):
