@@ -16,7 +16,9 @@ NAMESPACE = "aliquot-system"
 
 # Kubernetes allows 253; what is left is for the names below it.
 LONGEST_DOMAIN = 200
-_DOMAIN_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
+# CDI takes the domain as a vendor, which must begin with a letter.
+_DOMAIN_PATTERN = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
+_NAMESPACE_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class DomainError(ClusterError):
@@ -30,11 +32,17 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = NAMESPACE
 
     def __post_init__(self) -> None:
-        if not _DOMAIN_PATTERN.fullmatch(self.domain) or len(self.domain) > LONGEST_DOMAIN:
+        if len(self.domain) > LONGEST_DOMAIN or not _DOMAIN_PATTERN.fullmatch(self.domain):
             raise DomainError(
-                f"{self.domain!r} is no DNS name with at least one dot",
+                f"{self.domain[:80]!r} is no DNS name of at most {LONGEST_DOMAIN} characters with at least one dot",
                 where="setting names.domain",
                 remedy=f"use something like {DOMAIN}",
+            )
+        if not _NAMESPACE_PATTERN.fullmatch(self.namespace):
+            raise DomainError(
+                f"{self.namespace[:80]!r} can't be the name of a namespace",
+                where="setting names.namespace",
+                remedy=f"use something like {NAMESPACE}",
             )
 
     def of(self, short: str) -> str:
@@ -92,6 +100,36 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
     def isolation(self) -> str:
         """Annotation: the least isolation that will do."""
         return self.of("isolation")
+
+    @property
+    def use(self) -> str:
+        """Label: `none` means that the pod wants no slice, whatever a LimitRange puts on its containers."""
+        return self.of("use")
+
+    @property
+    def queue(self) -> str:
+        """Label, of a pod or as a default of its namespace: where it waits its turn."""
+        return self.of("queue")
+
+    @property
+    def group(self) -> str:
+        """Label: pods that start together or not at all."""
+        return self.of("group")
+
+    @property
+    def group_size(self) -> str:
+        """Annotation: how many pods the group has."""
+        return self.of("group-size")
+
+    @property
+    def group_min(self) -> str:
+        """Annotation: with how many of them it may start."""
+        return self.of("group-min")
+
+    @property
+    def group_topology(self) -> str:
+        """Annotation: `node`, `nvlink` or `spread`."""
+        return self.of("group-topology")
 
     # --- what Aliquot writes -----------------------------------------------------------------------------------------
     @property
