@@ -6,19 +6,28 @@ The scheduler places by it and the agent checks grants by it, so both read it wi
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from aliquot_core.errors import ClusterError
-from aliquot_core.quantities import NO_MEMORY, MiB
+from aliquot_core.quantities import LARGEST, NO_MEMORY, MiB
 
 VERSION = 1
 # The isolation that every GPU has: use is measured, nothing is held back.
 OBSERVE = "observe"
+# 16 GPUs that all name each other take 18 kB; Kubernetes allows 256 KiB for all annotations of a node.
+LARGEST_TEXT = 128 * 1024
+
+_MAKER = "NVIDIA"
+_REMEDY = "only the node's agent writes inventories: restart it, and look for who else did"
 
 
 class InventoryError(ClusterError):
     """An inventory that can't be read."""
+
+    def __init__(self, what: str, *, where: str = "inventory", remedy: str = _REMEDY) -> None:
+        super().__init__(what, where=where, remedy=remedy)
 
 
 class Health(StrEnum):
@@ -33,9 +42,9 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     """One GPU as the scheduler sees it; `memory` is what can be granted, in MiB."""
 
     uuid: str
-    index: int
+    index: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
     model: str
-    memory: int
+    memory: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
     capability: str = ""
     pci: str = ""
     # The number in /dev/nvidia<minor>; it may differ from the index.
@@ -53,6 +62,12 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     def usable(self) -> MiB:
         """What can be granted of its memory."""
         return MiB(self.memory) if self.health is not Health.SICK else NO_MEMORY
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The model as the driver, the node's label and people write it; a pattern may mean any of them."""
+        short = self.model.removeprefix(f"{_MAKER} ")
+        return tuple(dict.fromkeys((self.model, self.model.replace(" ", "-"), short, short.replace(" ", "-"))))
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -76,7 +91,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class _Version(msgspec.Struct, frozen=True):
-    v: int
+    v: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 
 
 _version = msgspec.json.Decoder(_Version)
@@ -89,14 +104,24 @@ def encode_inventory(inventory: Inventory) -> str:
 
 
 def decode_inventory(text: str) -> Inventory:
-    """Read an annotation's value."""
+    """Read an annotation's value, refusing what no agent of this version writes."""
+    if len(text) > LARGEST_TEXT:
+        raise InventoryError(f"{len(text)} characters are more than {LARGEST_TEXT}")
     try:
         if (version := _version.decode(text).v) != VERSION:
             raise InventoryError(
                 f"version {version} is not understood, only {VERSION}",
-                where="inventory",
                 remedy="bring the scheduler to the version of this node's agent",
             )
-        return _inventory.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise InventoryError(f"not readable: {error}", where="inventory") from None
+        inventory = _inventory.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InventoryError(f"not readable: {error}") from None
+    _check(inventory)
+    return inventory
+
+
+def _check(inventory: Inventory) -> None:
+    if len({gpu.uuid for gpu in inventory.gpus}) != len(inventory.gpus):
+        raise InventoryError("names a GPU twice")
+    if not all(gpu.uuid for gpu in inventory.gpus):
+        raise InventoryError("names a GPU without a uuid")

@@ -6,6 +6,7 @@ drivers and people differ in it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -25,21 +26,29 @@ class Patterns(msgspec.Struct, frozen=True, kw_only=True):
     allowed: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
 
-    def admits(self, name: str) -> bool:
-        """Whether a GPU of that name will do."""
-        folded = name.casefold()
-        if any(fnmatchcase(folded, pattern) for pattern in self.forbidden):
+    def admits(self, *names: str) -> bool:
+        """Whether a GPU will do that goes by these names: any one may allow it, any one may forbid it."""
+        folded = [name.casefold() for name in names]
+        if _matches(folded, self.forbidden):
             return False
-        return not self.allowed or any(fnmatchcase(folded, pattern) for pattern in self.allowed)
+        return not self.allowed or _matches(folded, self.allowed)
+
+
+def _matches(names: Iterable[str], patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 def parse_patterns(text: str, *, where: str) -> Patterns:
     """Read a comma-separated list; `!` before a pattern forbids."""
     if len(text) > LONGEST:
-        raise PatternError(f"{len(text)} characters are more than {LONGEST}", where=where)
+        raise PatternError(
+            f"{len(text)} characters are more than {LONGEST}", where=where, remedy="use wildcards, or fewer patterns"
+        )
     words = [word.strip() for word in text.split(",")] if text.strip() else []
     if any(not word.lstrip("!").strip() for word in words):
         raise PatternError(f"{text[:80]!r} has an empty entry", where=where, remedy="write patterns between the commas")
+    if twice := next((word for word in words if word[1:].lstrip().startswith("!")), None):
+        raise PatternError(f"{twice[:80]!r} forbids twice", where=where, remedy="write one ! before a pattern")
     folded = [word.casefold() for word in words]
     return Patterns(
         allowed=tuple(word for word in folded if not word.startswith("!")),
