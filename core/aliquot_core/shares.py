@@ -31,6 +31,14 @@ def divide(*, compute: Percent, limit: Percent, memory: MiB | None, gpus: int | 
     )
 
 
+def memory_of(compute: Percent, *, card: MiB) -> MiB:
+    """Compute's share of a card's memory, for a slice that leaves memory out.
+
+    Rounded down, so that the shares of 100 slices of 1 % fit on the card together; never nothing.
+    """
+    return MiB(max(1, card.value * compute.value // WHOLE.value))
+
+
 def _whole_first(compute: int) -> list[int]:
     whole, rest = divmod(compute, WHOLE.value)
     return [WHOLE.value] * whole + ([rest] if rest or not whole else [])
