@@ -7,8 +7,10 @@ carried over to another pod of the same name.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
 
@@ -22,6 +24,9 @@ MOST_CONTAINERS = 128
 MOST_SLICES = 64
 
 _GPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,79}")
+_NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_MODE = re.compile(r"([a-z][a-z0-9-]{0,39})?")
 _CONTAINER = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _REMEDY = "only the scheduler writes grants: look for a version of it that differs from the agent's, or a forged grant"
 
@@ -82,11 +87,15 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 # The structs above are what the code speaks; these are the JSON, kept apart so that either can change alone.
 
 
+# Bounded at once, so that a number of thousands of digits is not even quoted.
+_Int = Annotated[int, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+
+
 class _SliceText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     gpu: str
-    compute: int
-    memory: int
-    limit: int | None = None
+    compute: _Int
+    memory: _Int
+    limit: _Int | None = None
 
 
 class _ContainerText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -95,14 +104,14 @@ class _ContainerText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class _GrantText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    v: int
+    v: _Int
     node: str
     pod: str
     containers: dict[str, _ContainerText]
 
 
 class _Version(msgspec.Struct, frozen=True):
-    v: int
+    v: _Int
 
 
 _version = msgspec.json.Decoder(_Version)
@@ -135,21 +144,35 @@ def decode_grant(text: str) -> Grant:
     if len(text) > LARGEST_TEXT:
         raise GrantError(f"{len(text)} characters are more than {LARGEST_TEXT}")
     try:
-        version = _version.decode(text).v
-        if version != VERSION:
-            raise GrantError(
-                f"version {version} is not understood, only {VERSION}",
-                remedy="bring the agent of this node to the scheduler's version",
-            )
-        raw = _grant.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raw = _read(text)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise GrantError(f"not readable: {error}") from None
-    if not raw.node or not raw.pod or not raw.containers:
-        raise GrantError("names no node, no pod or no container")
-    if len(raw.containers) > MOST_CONTAINERS:
-        raise GrantError(f"{len(raw.containers)} containers are more than {MOST_CONTAINERS}")
+    if not _NODE.fullmatch(raw.node):
+        raise GrantError(f"{raw.node[:80]!r} is no name of a node")
+    if not _UID.fullmatch(raw.pod):
+        raise GrantError(f"{raw.pod[:80]!r} is no UID of a pod")
+    if not 1 <= len(raw.containers) <= MOST_CONTAINERS:
+        raise GrantError(f"{len(raw.containers)} containers are not 1 to {MOST_CONTAINERS}")
     containers = {name: _container(name, container) for name, container in raw.containers.items()}
     return Grant(node=raw.node, pod=raw.pod, containers=containers)
+
+
+def _read(text: str) -> _GrantText:
+    version = _version.decode(text).v
+    if version != VERSION:
+        raise GrantError(
+            f"version {version} is not understood, only {VERSION}",
+            remedy="bring the agent of this node to the scheduler's version",
+        )
+    raw = _grant.decode(text)
+    # msgspec takes the last of two equal keys; another reader might take the first, and see another grant.
+    json.loads(text, object_pairs_hook=_refuse_doubles)
+    return raw
+
+
+def _refuse_doubles(pairs: list[tuple[str, object]]) -> None:
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise GrantError("says something twice")
 
 
 def _container(name: str, raw: _ContainerText) -> ContainerGrant:
@@ -160,6 +183,8 @@ def _container(name: str, raw: _ContainerText) -> ContainerGrant:
         raise GrantError(f"{len(raw.slices)} slices are not 1 to {MOST_SLICES}", where=where)
     if len({part.gpu for part in raw.slices}) != len(raw.slices):
         raise GrantError("names a GPU twice", where=where)
+    if not _MODE.fullmatch(raw.isolation):
+        raise GrantError(f"{raw.isolation[:80]!r} is no mode of isolation", where=where)
     return ContainerGrant(slices=tuple(_slice(part, where=where) for part in raw.slices), isolation=raw.isolation)
 
 
@@ -167,7 +192,7 @@ def _slice(raw: _SliceText, *, where: str) -> Slice:
     if not _GPU.fullmatch(raw.gpu):
         raise GrantError(f"{raw.gpu[:80]!r} is no GPU's uuid", where=where)
     limit = raw.compute if raw.limit is None else raw.limit
-    if not 0 <= raw.compute <= limit <= WHOLE.value:
+    if not 0 <= raw.compute <= limit <= WHOLE.value or limit < 1:
         raise GrantError(f"compute {raw.compute} with limit {limit} is not within 0 to {WHOLE.value}", where=where)
     if not 1 <= raw.memory <= LARGEST:
         raise GrantError(f"memory {raw.memory} is not within 1 to {LARGEST} MiB", where=where)
