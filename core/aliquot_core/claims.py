@@ -6,11 +6,11 @@ before it, or all app containers with all sidecars, whichever is more. Compute a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 import msgspec
 
-from aliquot_core.grant import ContainerGrant, Grant, GrantError
+from aliquot_core.grant import ContainerGrant, Grant, GrantError, Slice
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import NO_COMPUTE, NO_MEMORY, WHOLE, MiB, Percent
@@ -43,34 +43,41 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 NOTHING = Claim()
 
+# What is held of each GPU at one time.
+Phase = dict[str, tuple[Slice, ...]]
+# Compute, limit and memory on one GPU.
+_Part = tuple[Percent, Percent, MiB]
+
 
 def claims(pod: Pod, grant: Grant) -> dict[str, Claim]:
     """The pod's claim on each GPU of its grant, by uuid."""
-    steady: dict[str, Claim] = {}  # what stays: sidecars started so far, at the end the app containers too
     most: dict[str, Claim] = {}
-    for kind, container in kinds(pod):
-        own = _of(grant.containers.get(container.name))
-        if kind is Kind.INIT:
-            _raise_to(most, _beside(steady, own))
-        else:
-            steady = _beside(steady, own)
-    _raise_to(most, steady)
+    for phase in _phases(pod, grant):
+        for gpu, parts in phase.items():
+            most[gpu] = most.get(gpu, NOTHING).or_else(_sum(parts))
     return most
 
 
-def _of(container: ContainerGrant | None) -> dict[str, Claim]:
-    if container is None:
-        return {}
-    return {part.gpu: Claim(compute=part.compute, memory=part.memory, closes=part.whole) for part in container.slices}
+def _phases(pod: Pod, grant: Grant) -> Iterator[Phase]:
+    """What is held at one time: beside each init container, and at the end."""
+    steady: Phase = {}  # what stays: sidecars started so far, at the end the app containers too
+    for kind, container in kinds(pod):
+        own = grant.containers.get(container.name)
+        if own is None:
+            continue
+        together = {**steady, **{part.gpu: (*steady.get(part.gpu, ()), part) for part in own.slices}}
+        if kind is Kind.INIT:
+            yield together
+        else:
+            steady = together
+    yield steady
 
 
-def _beside(left: Mapping[str, Claim], right: Mapping[str, Claim]) -> dict[str, Claim]:
-    return {gpu: left.get(gpu, NOTHING).beside(right.get(gpu, NOTHING)) for gpu in {**left, **right}}
-
-
-def _raise_to(most: dict[str, Claim], level: Mapping[str, Claim]) -> None:
-    for gpu, claim in level.items():
-        most[gpu] = most.get(gpu, NOTHING).or_else(claim)
+def _sum(parts: tuple[Slice, ...]) -> Claim:
+    total = NOTHING
+    for part in parts:
+        total = total.beside(Claim(compute=part.compute, memory=part.memory, closes=part.whole))
+    return total
 
 
 def check_grant(grant: Grant, *, pod: Pod, names: Names) -> PodRequest:
@@ -87,31 +94,65 @@ def check_grant(grant: Grant, *, pod: Pod, names: Names) -> PodRequest:
         raise GrantError(f"forgets containers that ask for a slice: {', '.join(forgotten)}")
     for name, container in grant.containers.items():
         _check_container(container, asked=asked[name])
+    _check_gpus(grant, request=request)
+    _check_phases(pod, grant)
     return request
 
 
 def _check_container(container: ContainerGrant, *, asked: ContainerRequest) -> None:
-    where = f"grant of container {asked.name}"
-    shares = sorted(((share.compute, share.limit) for share in asked.shares), reverse=True)
-    granted = sorted(((part.compute, part.limit) for part in container.slices), reverse=True)
-    if granted != shares:
-        raise GrantError(f"compute {_text(granted)} where {_text(shares)} was asked", where=where)
-    if asked.memory is None:
+    """Its slices are its shares, in any order; memory that was left out is the scheduler's to say."""
+    free = asked.memory is None
+    granted = sorted(((p.compute, p.limit, NO_MEMORY if free else p.memory) for p in container.slices), reverse=True)
+    wanted = sorted(((s.compute, s.limit, s.memory or NO_MEMORY) for s in asked.shares), reverse=True)
+    if granted == wanted:
         return
-    memories = sorted(part.memory for part in container.slices)
-    wanted = sorted(share.memory for share in asked.shares if share.memory is not None)
-    if memories != wanted:
-        raise GrantError(
-            f"memory {'+'.join(str(m.value) for m in memories)} MiB where "
-            f"{'+'.join(str(m.value) for m in wanted)} MiB was asked",
-            where=where,
-        )
-
-
-def _text(shares: list[tuple[Percent, Percent]]) -> str:
-    return "+".join(
-        f"{compute.value}" + (f"(to {limit.value})" if limit > compute else "") for compute, limit in shares
+    was, should = _computes(granted), _computes(wanted)
+    if was == should:
+        was, should = (f"memory {_memories(granted)} MiB", f"{_memories(wanted)} MiB")
+    else:
+        was = f"compute {was}"
+    raise GrantError(
+        f"{was} where {should} was asked",
+        where=f"grant of container {asked.name}",
+        remedy="undo what was changed of the pod's annotations since it was bound, or delete the pod",
     )
+
+
+def _computes(parts: list[_Part]) -> str:
+    return "+".join(
+        f"{compute.value}" + (f"(to {limit.value})" if limit > compute else "") for compute, limit, _ in parts
+    )
+
+
+def _memories(parts: list[_Part]) -> str:
+    return "+".join(str(memory.value) for _, _, memory in parts)
+
+
+def _check_gpus(grant: Grant, *, request: PodRequest) -> None:
+    for name, part in grant.slices():
+        if not request.uuids.admits(part.gpu):
+            raise GrantError(f"GPU {part.gpu} is not one that the pod allows", where=f"grant of container {name}")
+    kind = {asked.name: asked.kind for asked in request.containers}
+    apps = {part.gpu for name, part in grant.slices() if kind[name] is Kind.APP}
+    for name, container in grant.containers.items():
+        gpus = {part.gpu for part in container.slices}
+        # One that asks for more GPUs than its app containers holds more; else the kubelet hands its ids on to them.
+        if kind[name] is Kind.INIT and apps and not (gpus <= apps or gpus >= apps):
+            raise GrantError(
+                "an init container runs on its app containers' GPUs, this one does not",
+                where=f"grant of container {name}",
+            )
+
+
+def _check_phases(pod: Pod, grant: Grant) -> None:
+    """No two containers hold more of a GPU at one time than there is, or share one that was given whole."""
+    for phase in _phases(pod, grant):
+        for gpu, parts in phase.items():
+            together = _sum(parts)
+            if together.closes and len(parts) > 1:
+                raise GrantError(f"gives GPU {gpu} whole to one of {len(parts)} containers that hold it at one time")
+            if together.compute > WHOLE:
+                raise GrantError(f"{together.compute} of GPU {gpu} at one time")
 
 
 def overdrawn(total: Claim, *, memory: MiB, holders: int) -> str | None:
