@@ -24,7 +24,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     # "driver": the node's own files; "simulated": a mark instead, for GPUs that do not exist.
     driver_files: Annotated[str, msgspec.Meta(pattern="^(driver|simulated)$")] = "driver"
     # The door to the endpoint.
-    door: str = "/run/aliquot/endpoint.sock"
+    door: str = "/run/aliquot/endpoint/door.sock"
     pod_resources: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
     kubelet_record: str = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
     cdi_folder: str = "/var/run/cdi"

@@ -12,10 +12,12 @@ from aliquot_cli.sources import SECTIONS, gather
 
 
 @click.command()
-@click.option("--config", "file", metavar="FILE", help="Settings file (default: $ALIQUOT_CONFIG, /etc/aliquot/aliquot.toml).")
+@click.option(
+    "--config", "file", metavar="FILE", help="Settings file (default: $ALIQUOT_CONFIG, /etc/aliquot/aliquot.toml)."
+)
 @click.option("-o", "form", type=click.Choice(["table", "json"]), default="table", help="How to print.")
 def config(file: str | None, form: str) -> None:
-    """Print every setting with its value and its source; exits 4 if one of them can't be used.
+    r"""Print every setting with its value and its source; exits 4 if one of them can't be used.
 
     \b
     Example:

@@ -41,4 +41,6 @@ def _text(path: Path) -> str:
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"can't be read: {error}", where=str(path), remedy=f"check --config / {FILE_VARIABLE}") from error
+        raise SettingsError(
+            f"can't be read: {error}", where=str(path), remedy=f"check --config / {FILE_VARIABLE}"
+        ) from error

@@ -45,18 +45,17 @@ class EventSet:
     def wait(self, *, slice_ms: int) -> list[Heard]:
         """Wait for an event, then take those that are there too."""
         heard: list[Heard] = []
-        while len(heard) < _MOST_AT_ONCE:
-            data = self._binding.unless(
-                (pynvml.NVML_ERROR_TIMEOUT,),
-                "nvmlEventSetWait_v2",
-                self._handle,
-                0 if heard else slice_ms,
-                where="events",
-            )
-            if data is None:
-                break
+        data = self._next(slice_ms)
+        while data is not None:
             if (kind := _KINDS.get(data.eventType)) is not None:
                 heard.append((kind, self._uuid(data.device), int(data.eventData)))
+            if len(heard) >= _MOST_AT_ONCE:
+                break
+            try:
+                data = self._next(0)
+            except (OneGpuError, GpuDriverError):
+                # The next wait says it again; what was heard before it must not be lost.
+                break
         return heard
 
     def free(self) -> None:

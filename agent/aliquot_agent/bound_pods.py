@@ -1,0 +1,35 @@
+"""The pods bound to this node, by UID: a name may be used again, a UID never."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from aliquot_agent.signal import Signal
+from aliquot_core.objects import Pod
+from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
+
+
+class BoundPods:
+    """What the API server says of this node's pods; a subscriber of a mirror."""
+
+    def __init__(self, *, changed: Signal) -> None:
+        self._pods: dict[str, Pod] = {}
+        self._changed = changed
+        self.complete = False
+
+    @property
+    def by_uid(self) -> Mapping[str, Pod]:
+        """All of them, live and read-only."""
+        return MappingProxyType(self._pods)
+
+    def take(self, change: Change[Pod]) -> None:
+        """Follow one change."""
+        match change:
+            case Added(new=pod) | Modified(new=pod):
+                self._pods[pod.metadata.uid] = pod
+            case Deleted(old=pod):
+                self._pods.pop(pod.metadata.uid, None)
+            case Synced():
+                self.complete = True
+        self._changed.notify()

@@ -1,0 +1,150 @@
+"""The agent of one node, put together from its parts, and its housekeeping."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from aliquot_agent.bound_pods import BoundPods
+from aliquot_agent.device_ids import device_tables
+from aliquot_agent.door import AgentDoor
+from aliquot_agent.gpu_watch import GpuWatch
+from aliquot_agent.gpus.driver import GpuDriver
+from aliquot_agent.kubelet_view import KubeletView
+from aliquot_agent.node_publisher import NodePublisher
+from aliquot_agent.others import given_by_others
+from aliquot_agent.settings import AgentSettings
+from aliquot_agent.signal import Signal
+from aliquot_agent.starter import SpecWriter, Starter
+from aliquot_core.clock import Clock
+from aliquot_core.errors import AliquotError
+from aliquot_core.names import Names
+from aliquot_core.objects import Node
+from aliquot_kube.backoff import Random
+from aliquot_kube.changes import Change
+from aliquot_kube.mirror import Mirror
+from aliquot_kube.resources import NODES, PODS
+from aliquot_kube.transport import Transport
+
+log = logging.getLogger(__name__)
+
+
+class SliceSpecs(SpecWriter, Protocol):
+    """Where CDI specs go, and where they are collected from."""
+
+    def collect(self, *, living_pods: Collection[str]) -> int:
+        """Remove the specs of pods that are gone; tell how many."""
+        ...
+
+
+class NodeAgent:
+    """Everything the agent does; `run` ends only by being cancelled or by an error that a restart can't mend."""
+
+    def __init__(
+        self,
+        *,
+        settings: AgentSettings,
+        names: Names,
+        clock: Clock,
+        random: Random,
+        identity: str,
+        driver: GpuDriver,
+        transport: Transport,
+        view: KubeletView,
+        specs: SliceSpecs,
+        missing_files: Callable[[], str],
+    ) -> None:
+        """`missing_files` says what of the driver's files containers would lack; empty if nothing."""
+        self._settings = settings
+        self._names = names
+        self._clock = clock
+        self._specs = specs
+        self._missing_files = missing_files
+        self.changed = Signal()
+        node = settings.node_name
+        self.pods = BoundPods(changed=self.changed)
+        self._pod_mirror = Mirror(
+            transport=transport, clock=clock, random=random, resource=PODS, field_selector=f"spec.nodeName={node}"
+        )
+        self._pod_mirror.subscribe(self.pods.take)
+        self._node_mirror = Mirror(
+            transport=transport, clock=clock, random=random, resource=NODES, field_selector=f"metadata.name={node}"
+        )
+        self._node_mirror.subscribe(self._node_changed)
+        self.gpus = GpuWatch(driver=driver, clock=clock, changed=self.changed, obstacle=self._obstacle)
+        self.starter = Starter(
+            node=node,
+            names=names,
+            clock=clock,
+            view=view,
+            specs=specs,
+            pods=lambda: self.pods.by_uid,
+            inventory=lambda: self.gpus.inventory,
+            changed=self.changed,
+        )
+        self.door = AgentDoor(path=settings.door, agent=identity, handler=self.starter, clock=clock, random=random)
+        self._publisher = NodePublisher(
+            node=node,
+            names=names,
+            transport=transport,
+            clock=clock,
+            random=random,
+            seen=lambda: self.node,
+            inventory=lambda: self.gpus.inventory,
+            changed=self.changed,
+        )
+
+    @property
+    def node(self) -> Node | None:
+        """Our node as the API server has it."""
+        return self._node_mirror.objects.get(self._settings.node_name)
+
+    async def run(self) -> None:
+        """Do everything at once, until cancelled; the first error of ours ends all and is raised as it is."""
+        work = (
+            self.gpus.run(),
+            self._tell_devices(),
+            self.door.run(),
+            self._pod_mirror.run(),
+            self._node_mirror.run(),
+            self._publisher.run(),
+            self._collect(),
+        )
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for part in work:
+                    tasks.create_task(part)
+        except* AliquotError as group:
+            raise group.exceptions[0] from None
+
+    def _node_changed(self, _: Change[Node]) -> None:
+        self.gpus.refresh()
+        self.changed.notify()
+
+    def _obstacle(self) -> str:
+        return given_by_others(self.node) or self._missing_files()
+
+    async def _tell_devices(self) -> None:
+        """Have the kubelet told of the inventory's ids; the door skips what it has told already."""
+        while True:
+            inventory = self.gpus.inventory
+            if inventory.gpus:
+                slots = self._settings.best_effort_slots
+                self.door.publish(device_tables(inventory, names=self._names, best_effort_slots=slots))
+            await self.changed.wait(clock=self._clock, at_most=self._settings.collect)
+
+    async def _collect(self) -> None:
+        """Remove specs of pods that neither the kubelet nor the API server knows any more."""
+        while True:
+            await self._clock.sleep(self._settings.collect)
+            known = await self.starter.known()
+            if known.recorded is None or not self.pods.complete:
+                continue  # half blind, nothing is thrown away
+            living = {entry.uid for entry in known.recorded} | set(known.pods)
+            self.starter.forget(set(self.starter.standing) - living)
+            try:
+                self._specs.collect(living_pods=living)
+            except AliquotError as error:
+                log.warning("specs could not be collected", extra={"error": str(error)})

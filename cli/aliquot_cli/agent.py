@@ -1,0 +1,116 @@
+"""`aliquot agent`: the composition root of a node's agent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aliquot_agent.gpus.driver import GpuDriver
+from aliquot_agent.node_agent import NodeAgent
+from aliquot_agent.settings import AgentSettings
+from aliquot_cli.running import run_until_stopped, start_logging, until
+from aliquot_cli.sources import gather
+from aliquot_core.clock import Clock
+from aliquot_core.names import Names
+from aliquot_deviceplugin.cdi.discovery import DriverPlace
+from aliquot_deviceplugin.cdi.driver_files import DriverFiles, SimulatedDriverFiles
+from aliquot_deviceplugin.cdi.errors import DriverFilesError
+from aliquot_deviceplugin.cdi.finding import CurrentDriverFiles, DriverSettings, node_driver_files
+from aliquot_deviceplugin.cdi.folder import RealFolder
+from aliquot_deviceplugin.cdi.node_files import RootedFiles
+from aliquot_deviceplugin.cdi.store import SpecStore
+from aliquot_deviceplugin.checkpoint import CheckpointReader
+from aliquot_deviceplugin.kubelet import Kubelet
+from aliquot_deviceplugin.podresources import PodResources
+from aliquot_deviceplugin.slice_specs import SliceSpecs
+from aliquot_kube.clock import SystemClock
+from aliquot_kube.credentials import Credentials, load_configuration
+from aliquot_kube.transport import HttpTransport
+
+
+@click.command()
+@click.option("--config", "file", metavar="FILE", help="Settings file (default: $ALIQUOT_CONFIG).")
+@click.option("--node-name", metavar="NAME", help="This node's name in Kubernetes.")
+@click.option("--kubeconfig", metavar="FILE", help="Where the API server is (default: the pod's service account).")
+@click.option("--gpus", metavar="SPEC", help='"nvml", or GPUs to simulate, such as 8xA100-80GB.')
+def agent(file: str | None, **flags: Any) -> None:
+    r"""Know this node's GPUs, publish them, and ready the slice of each granted container.
+
+    \b
+    Example:
+      aliquot agent --node-name gpu-1 --kubeconfig ~/.kube/config --gpus 8xA100-80GB
+    """
+    sources = gather(file=file, flags=flags)
+    start_logging(sources)
+    settings = sources.resolve("agent", AgentSettings).value
+    names = sources.resolve("names", Names).value
+    run_until_stopped(partial(serve_node, settings=settings, names=names))
+
+
+async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Names) -> None:
+    """Be the agent of one node until told to stop."""
+    clock = SystemClock()
+    luck = random.Random().random  # noqa: S311 - spreads retries, guards nothing
+    driver = make_driver(settings, clock=clock)
+    credentials = Credentials(load=partial(load_configuration, kubeconfig=settings.kubeconfig))
+    transport = HttpTransport(credentials=credentials, user_agent="aliquot-agent")
+    pod_resources = PodResources(socket=settings.pod_resources, clock=clock, random=luck)
+    store = SpecStore(names=names, folder=RealFolder(Path(settings.cdi_folder)))
+    driver_files = make_driver_files(settings, store=store)
+    node = NodeAgent(
+        settings=settings,
+        names=names,
+        clock=clock,
+        random=luck,
+        identity=f"{socket.gethostname()}, pid {os.getpid()}",
+        driver=driver,
+        transport=transport,
+        view=Kubelet(record=CheckpointReader(settings.kubelet_record), pod_resources=pod_resources),
+        specs=SliceSpecs(names=names, store=store, driver_files=driver_files),
+        missing_files=partial(missing_files, driver_files),
+    )
+    try:
+        await until(stop, node.run())
+    finally:
+        await pod_resources.close()
+        await transport.close()
+        await driver.close()
+
+
+def make_driver(settings: AgentSettings, *, clock: Clock) -> GpuDriver:
+    """Open the door to real or simulated GPUs."""
+    if settings.gpus == "nvml":
+        from aliquot_agent.gpus.nvml import NvmlDriver  # noqa: PLC0415 - 6 MiB that a simulated node does not need
+
+        return NvmlDriver(clock=clock)
+    from aliquot_agent.gpus.simulated import SimulatedDriver  # noqa: PLC0415 - only where GPUs are simulated
+    from aliquot_agent.gpus.spec import models_by_node, parse_gpu_spec  # noqa: PLC0415 - the same
+
+    models = models_by_node(parse_gpu_spec(settings.gpus))[0]
+    return SimulatedDriver(node=settings.node_name, models=models, clock=clock)
+
+
+def make_driver_files(settings: AgentSettings, *, store: SpecStore) -> DriverFiles:
+    """Find what containers need of the driver; GPUs that do not exist need a mark only."""
+    if settings.driver_files == "simulated" or settings.gpus != "nvml":
+        return SimulatedDriverFiles()
+    place = DriverPlace(root=settings.driver_root)
+    return node_driver_files(RootedFiles(), settings=DriverSettings(place=place), is_ours=store.is_ours)
+
+
+def missing_files(driver_files: DriverFiles) -> str:
+    """Say why containers could not use a GPU here, if so."""
+    if not isinstance(driver_files, CurrentDriverFiles):
+        return ""
+    try:
+        driver_files.refresh()
+    except DriverFilesError as error:
+        return str(error)
+    return ""

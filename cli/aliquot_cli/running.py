@@ -1,0 +1,45 @@
+"""How a process of ours runs and ends: a signal asks it to stop, a second one does not wait."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+from collections.abc import Awaitable, Callable
+
+from aliquot_core.logs import LogSettings, configure_logging
+from aliquot_core.settings import Sources
+
+
+def start_logging(sources: Sources) -> None:
+    """Log as the settings say, from the first line on."""
+    configure_logging(sources.resolve("log", LogSettings).value)
+
+
+def run_until_stopped(serve: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    """Run `serve` until it ends by itself or, after SIGTERM or SIGINT has set its event, has left cleanly."""
+    # What is imported by now lives as long as the process: the collector need not look at it again and again.
+    gc.freeze()
+    asyncio.run(_run(serve))
+
+
+async def _run(serve: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await serve(stop)
+
+
+async def until(stop: asyncio.Event, work: Awaitable[None]) -> None:
+    """Do the work until it ends or `stop` is set; its error is raised."""
+    working = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)

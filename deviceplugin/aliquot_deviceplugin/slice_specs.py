@@ -1,0 +1,43 @@
+"""Writes a container's slice where its runtime will find it: grant and driver files in, a CDI spec in the folder."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from aliquot_agent.starts import Spec
+from aliquot_core.inventory import Inventory
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_deviceplugin.cdi.driver_files import DriverFiles, DriverGpu, edits_of_grant
+from aliquot_deviceplugin.cdi.slice_spec import SliceOwner, slice_spec
+from aliquot_deviceplugin.cdi.store import SpecStore
+
+
+class SliceSpecs:
+    """The CDI specs of this node's slices."""
+
+    def __init__(self, *, names: Names, store: SpecStore, driver_files: DriverFiles) -> None:
+        self._names = names
+        self._store = store
+        self._driver_files = driver_files
+
+    def write(self, *, pod: Pod, spec: Spec, inventory: Inventory) -> None:
+        """Put one container's spec into the folder; the same content is not written twice."""
+        gpus = {gpu.uuid: DriverGpu.of(gpu, minor=gpu.minor) for gpu in inventory.gpus}
+        composed = slice_spec(
+            names=self._names,
+            token=spec.cdi_name.removeprefix(f"{self._names.cdi_kind}="),
+            owner=SliceOwner(
+                pod_uid=pod.metadata.uid,
+                namespace=pod.metadata.namespace,
+                pod=pod.metadata.name,
+                container=spec.container,
+            ),
+            grant=spec.grant,
+            driver_edits=edits_of_grant(spec.grant, gpus=gpus, driver_files=self._driver_files),
+        )
+        self._store.write(composed)
+
+    def collect(self, *, living_pods: Collection[str]) -> int:
+        """Remove the specs of pods that are gone; tell how many."""
+        return len(self._store.collect(living_pods=living_pods))
