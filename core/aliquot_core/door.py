@@ -73,7 +73,7 @@ class Preference(_Message, frozen=True, kw_only=True, tag="preference"):
     ids: list[str] = []
 
 
-class Welcome(_Message, frozen=True, kw_only=True, tag="welcome"):
+class Welcome(_Message, frozen=True, kw_only=True, tag="welcome", forbid_unknown_fields=False):
     """The endpoint takes this agent."""
 
     endpoint: str
@@ -141,17 +141,22 @@ class Lines(Generic[M]):
         """Yield each message that these bytes complete."""
         self._rest += data
         while (end := self._rest.find(b"\n")) >= 0:
+            _check_length(end)
             line = bytes(self._rest[:end])
             del self._rest[: end + 1]
             yield self._decode(line)
-        if len(self._rest) > LONGEST_LINE:
-            raise DoorError(f"a message of more than {LONGEST_LINE} bytes", where="agent's door")
+        _check_length(len(self._rest))
 
     def _decode(self, line: bytes) -> M:
         try:
             return self._decoder.decode(line)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:  # ValueError: text that is not UTF-8
             raise DoorError(f"not understood: {line[:200]!r} ({error})", where="agent's door") from error
+
+
+def _check_length(length: int) -> None:
+    if length > LONGEST_LINE:
+        raise DoorError(f"a message of more than {LONGEST_LINE} bytes", where="agent's door")
 
 
 def from_agent() -> Lines[FromAgent]:
