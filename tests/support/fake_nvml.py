@@ -12,6 +12,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -256,6 +257,14 @@ class FakeNvml:
         """Every call so far."""
         words = [line.split() for line in self._log_lines() if not line.startswith("VIOLATION")]
         return [Call(thread=int(thread), function=function, gpu=int(gpu)) for thread, function, gpu in words]
+
+    def wait_for_call(self, function: str, *, within_s: float = 10.0) -> None:
+        """Block until that function was called; the library has no other way to tell."""
+        end = time.monotonic() + within_s
+        while not any(call.function == function for call in self.calls()):
+            if time.monotonic() > end:
+                pytest.fail(f"{function} was not called within {within_s:g} s")
+            time.sleep(0.002)
 
     def violations(self) -> list[str]:
         """Calls that would have crashed the real library."""

@@ -35,11 +35,18 @@ static struct handle handles[MAX_HANDLES];
 static struct event_set sets[MAX_SETS];
 static int handle_count, references, inside;
 static unsigned generation;
+static const char *state_path, *log_path;
+
+/* Read once: a thread that still hangs here when the next test sets its own paths must not write into that test's log. */
+__attribute__((constructor)) static void read_environment(void) {
+    const char *state_from = getenv("FAKE_NVML_STATE"), *log_to = getenv("FAKE_NVML_LOG");
+    state_path = state_from ? strdup(state_from) : NULL;
+    log_path = log_to ? strdup(log_to) : NULL;
+}
 
 static void note(const char *format, const char *what, int gpu) {
-    const char *path = getenv("FAKE_NVML_LOG");
-    if (!path) return;
-    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (!log_path) return;
+    int file = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (file < 0) return;
     dprintf(file, format, (int)syscall(SYS_gettid), what, gpu);
     close(file);
@@ -64,7 +71,7 @@ static int gpu_by_uuid(const char *uuid) {
 }
 
 static void refresh(void) {
-    state_refresh(getenv("FAKE_NVML_STATE"), &state);
+    state_refresh(state_path, &state);
     for (int i = 0; i < handle_count; i++) {
         int gpu = gpu_by_uuid(handles[i].uuid);
         if (handles[i].generation == generation && (gpu < 0 || state.gpu[gpu].lost)) handles[i].lost = true;
