@@ -1,0 +1,70 @@
+"""Small kubelets for tests: on a short root folder, quick, stopped at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+from aliquot_core.clock import Clock
+from aliquot_kube.clock import SystemClock
+from aliquot_standalone.kubelet.node import SmallKubelet
+from aliquot_standalone.kubelet.settings import Folders, Settings
+from support.pod_board import PodBoard
+from support.tiny_plugin import TinyPlugin, device
+
+RESOURCE = "example.test/part"
+QUICK = Settings(
+    settle=0.0,
+    start_retry=(0.01,),
+    crash_back_off=0.01,
+    node_status_every=0.02,
+    registry_poll=0.01,
+    default_grace=5.0,
+)
+
+
+@contextlib.contextmanager
+def short_folders() -> Iterator[Folders]:
+    """A root with a short path: unix sockets allow 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="ak-") as root:
+        folders = Folders(root=Path(root))
+        folders.create()
+        yield folders
+
+
+@contextlib.asynccontextmanager
+async def running(
+    folders: Folders, board: PodBoard, *, settings: Settings = QUICK, clock: Clock | None = None
+) -> AsyncIterator[SmallKubelet]:
+    """A kubelet with real processes that serves for as long as the block lasts."""
+    kubelet = SmallKubelet(
+        name="node", folders=folders, source=board, sink=board, clock=clock or SystemClock(), settings=settings
+    )
+    task = asyncio.create_task(kubelet.run())
+    try:
+        await kubelet.serving.wait()
+        yield kubelet
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@contextlib.asynccontextmanager
+async def plugin_on(
+    folders: Folders, *, count: int = 4, pre_start: bool = False, socket: str = "sub/tiny.sock"
+) -> AsyncIterator[TinyPlugin]:
+    """A plugin that the kubelet knows; its socket lies where a kubelet's start leaves it alone."""
+    devices = [device(f"d{number}") for number in range(count)]
+    plugin = TinyPlugin(resource=RESOURCE, devices=devices, folder=folders.device_plugins, socket=socket)
+    plugin.options.pre_start_required = pre_start
+    await plugin.serve()
+    try:
+        await plugin.register()
+        await plugin.until_called("listed")
+        yield plugin
+    finally:
+        await plugin.stop()
