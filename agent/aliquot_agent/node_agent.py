@@ -15,6 +15,7 @@ from aliquot_agent.gpus.driver import GpuDriver
 from aliquot_agent.kubelet_view import KubeletView
 from aliquot_agent.node_publisher import NodePublisher
 from aliquot_agent.others import given_by_others
+from aliquot_agent.residents import Residents
 from aliquot_agent.settings import AgentSettings
 from aliquot_agent.signal import Signal
 from aliquot_agent.starter import SpecWriter, Starter
@@ -53,6 +54,7 @@ class NodeAgent:
         driver: GpuDriver,
         transport: Transport,
         view: KubeletView,
+        residents: Residents,
         specs: SliceSpecs,
         missing_files: Callable[[], str],
     ) -> None:
@@ -79,6 +81,7 @@ class NodeAgent:
             names=names,
             clock=clock,
             view=view,
+            residents=residents,
             specs=specs,
             pods=lambda: self.pods.by_uid,
             inventory=lambda: self.gpus.inventory,

@@ -7,12 +7,13 @@ nears its end: waiting starts the container within milliseconds of what was miss
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from aliquot_agent.device_ids import choose
 from aliquot_agent.kubelet_view import KubeletView, KubeletViewError, Listed, Recorded
 from aliquot_agent.preferences import agreed, candidates, narrowed
+from aliquot_agent.residents import Residents
 from aliquot_agent.signal import Signal
 from aliquot_agent.starts import Decision, Known, Refuse, Spec, Standing, Start, Wait, decide
 from aliquot_core.clock import Clock
@@ -48,6 +49,7 @@ class Starter:
         names: Names,
         clock: Clock,
         view: KubeletView,
+        residents: Residents,
         specs: SpecWriter,
         pods: Callable[[], Mapping[str, Pod]],
         inventory: Callable[[], Inventory],
@@ -57,6 +59,7 @@ class Starter:
         self._names = names
         self._clock = clock
         self._view = view
+        self._residents = residents
         self._specs = specs
         self._pods = pods
         self._inventory = inventory
@@ -68,7 +71,7 @@ class Starter:
         """Slices as they were at their pods' last start."""
         return self._standing
 
-    def forget(self, uids: set[str]) -> None:
+    def forget(self, uids: Collection[str]) -> None:
         """Drop pods that are gone from the node for good."""
         for uid in uids:
             self._standing.pop(uid, None)
@@ -122,9 +125,18 @@ class Starter:
             pods=self._pods(),
             recorded=recorded,
             listed=listed,
-            standing=self._standing,
+            standing=self._still_standing(),
             record_problem=problem,
         )
+
+    def _still_standing(self) -> Mapping[str, Standing]:
+        """Pods whose object is gone hold their slices as long as one of their processes lives, and no longer."""
+        gone = self._standing.keys() - self._pods().keys()
+        if not gone:
+            return self._standing
+        ended = gone - self._residents.alive(gone)
+        self.forget(ended)
+        return self._standing
 
     def _carry_out(self, decision: Decision, *, call: PreStart) -> str | None:
         if isinstance(decision, Start):

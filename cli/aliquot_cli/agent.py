@@ -14,6 +14,7 @@ import click
 
 from aliquot_agent.gpus.driver import GpuDriver
 from aliquot_agent.node_agent import NodeAgent
+from aliquot_agent.residents import ProcResidents
 from aliquot_agent.settings import AgentSettings
 from aliquot_cli.running import run_until_stopped, start_logging, until
 from aliquot_cli.sources import gather
@@ -73,6 +74,7 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         driver=driver,
         transport=transport,
         view=Kubelet(record=CheckpointReader(settings.kubelet_record), pod_resources=pod_resources),
+        residents=ProcResidents(),
         specs=SliceSpecs(names=names, store=store, driver_files=driver_files),
         missing_files=partial(missing_files, driver_files),
     )
