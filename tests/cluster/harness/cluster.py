@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ from cluster.harness.controlplane import ControlPlane
 from cluster.harness.credentials import Credentials
 from cluster.harness.errors import HarnessError
 from cluster.harness.images import Image, busybox_image, pause_image
-from cluster.harness.node import Node
+from cluster.harness.node import Node, says_ready
+from cluster.harness.played import PlayedNodes
 from cluster.harness.pods import read_log
 from cluster.harness.waiting import wait_until
 
@@ -72,6 +74,7 @@ class ClusterHarness:
             scheduler_config=self.options.scheduler,
         )
         self.api: Api = self.control_plane.api
+        self.played_nodes = PlayedNodes(folder=self.folder, api=self.api, kubeconfig=self.kubeconfig())
         self.archives = [self._archive(image) for image in (pause_image(), busybox_image())]
         nodes = [self._make_node(name) for name in self.options.nodes]
         with ThreadPoolExecutor() as pool:
@@ -92,6 +95,7 @@ class ClusterHarness:
         for node in self.nodes.values():
             node.stop()
         if hasattr(self, "control_plane"):
+            self.played_nodes.stop()
             self.control_plane.stop()
         leftovers.sweep(self.folder)
         self._guardian.communicate()  # closes its pipe, and it finds nothing left to do
@@ -115,7 +119,9 @@ class ClusterHarness:
 
     def remove_node(self, name: str) -> None:
         """Stop a node and take it, and what is recorded of it, out of the cluster."""
-        self.nodes.pop(name).stop()
+        node = self.nodes.pop(name)
+        node.stop()
+        shutil.rmtree(node.folder)
         self.api.delete(f"/api/v1/nodes/{name}")
 
     def add_image(self, image: Image) -> None:
@@ -148,10 +154,7 @@ class ClusterHarness:
     def node_is_ready(self, name: str) -> bool:
         """Whether the node says Ready and nothing keeps pods away."""
         node = self.api.find(f"/api/v1/nodes/{name}")
-        if node is None:
-            return False
-        ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", []))
-        return ready and not node["spec"].get("taints")
+        return node is not None and says_ready(node) and not node["spec"].get("taints")
 
     # -- objects -----------------------------------------------------------------------------------------------
 

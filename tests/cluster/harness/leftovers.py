@@ -106,8 +106,9 @@ def end_node(folder: Path) -> None:
     """End all processes of the node in this folder and remove its cgroups; its mounts end with its processes."""
     containers = [path.name for path in folder.glob("run/containerd/io.containerd.runtime.v2.task/k8s.io/*")]
     end_processes(folder)
-    for container in containers:
-        _remove_cgroups(container)
+    # v1 has a tree per controller, v2 one; a runtime that was killed removes none of them.
+    cgroups = [parent / "k8s.io" / name for parent in (CGROUPS, *CGROUPS.glob("*/")) for name in containers]
+    _remove_cgroups([cgroup for cgroup in cgroups if cgroup.exists()])
 
 
 def sweep(folder: Path) -> None:
@@ -118,13 +119,22 @@ def sweep(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove_cgroups(container: str) -> None:
-    """Remove the cgroups of a container that was killed without its runtime (v1: one per controller; v2: one)."""
-    for parent in [CGROUPS, *CGROUPS.glob("*/")]:
-        try:
-            (parent / "k8s.io" / container).rmdir()
-        except OSError:
-            continue
+def _remove_cgroups(cgroups: list[Path], *, timeout: float = 5) -> None:
+    """Remove them as soon as the machine's first process has taken the exit codes of those who died in them."""
+    deadline = time.monotonic() + timeout
+    while cgroups and time.monotonic() < deadline:
+        cgroups = [cgroup for cgroup in cgroups if not _removed(cgroup)]
+        time.sleep(0.01 if cgroups else 0)
+
+
+def _removed(cgroup: Path) -> bool:
+    try:
+        cgroup.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def start_guardian(folder: Path) -> subprocess.Popen[bytes]:

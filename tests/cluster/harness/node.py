@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.harness import binaries, leftovers, node_settings
+from cluster.harness.api import Json
 from cluster.harness.component import Component, answers
 from cluster.harness.errors import ComponentError, HarnessError
 from cluster.harness.ports import free_port
@@ -21,6 +22,12 @@ HOLD = """
 for own in run var/lib var/log; do mount --bind "$1/$own" "/$own" || exit 1; done
 mount --make-rshared / && exec sleep infinity
 """
+
+
+def says_ready(node: Json) -> bool:
+    """Whether a node object's Ready condition is true."""
+    conditions = node["status"].get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 class Node:

@@ -13,7 +13,7 @@ BY_HAND = "by-hand"
 
 
 def container(
-    command: Sequence[str],
+    command: Sequence[str] | None = None,
     *,
     name: str = "main",
     image: str = BUSYBOX_IMAGE,
@@ -21,12 +21,12 @@ def container(
     env: Mapping[str, str] | None = None,
     sidecar: bool = False,
 ) -> Json:
-    """A container; as a sidecar it belongs among the init containers."""
+    """A container, with the image's own command if none is given; a sidecar belongs among the init containers."""
     return {
         "name": name,
         "image": image,
         "imagePullPolicy": "Never",
-        "command": list(command),
+        "command": list(command or ()),
         "resources": {"limits": {resource: str(amount) for resource, amount in (limits or {}).items()}},
         "env": [{"name": variable, "value": value} for variable, value in (env or {}).items()],
         **({"restartPolicy": "Always"} if sidecar else {}),
