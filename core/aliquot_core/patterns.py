@@ -47,7 +47,7 @@ def parse_patterns(text: str, *, where: str) -> Patterns:
     words = [word.strip() for word in text.split(",")] if text.strip() else []
     if any(not word.lstrip("!").strip() for word in words):
         raise PatternError(f"{text[:80]!r} has an empty entry", where=where, remedy="write patterns between the commas")
-    if twice := next((word for word in words if word[1:].lstrip().startswith("!")), None):
+    if twice := next((word for word in words if word.replace(" ", "").startswith("!!")), None):
         raise PatternError(f"{twice[:80]!r} forbids twice", where=where, remedy="write one ! before a pattern")
     folded = [word.casefold() for word in words]
     return Patterns(
