@@ -55,7 +55,7 @@ def decode_checkpoint(raw: bytes, *, where: str = FILE) -> tuple[Recorded, ...]:
     try:
         entries = msgspec.json.decode(raw, type=_Checkpoint).data.entries or []
         return tuple(_recorded(entry) for entry in entries)
-    except (msgspec.DecodeError, DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"not as kubelets write it: {error}", where=where, remedy=_REMEDY) from error
 
 

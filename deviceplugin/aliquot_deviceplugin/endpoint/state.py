@@ -42,7 +42,7 @@ def decode(raw: bytes, *, where: str) -> State:
         if version != VERSION:
             raise StateFileError(f"version {version}, this endpoint writes {VERSION}", where=where, remedy=_REMEDY)
         return msgspec.json.decode(raw, type=State)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StateFileError(f"not a state file: {error}", where=where, remedy=_REMEDY) from error
 
 
