@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 MARK = "ALIQUOT_CONTAINER"
 KILLED = 128 + signal.SIGKILL
+_CLEAN_LOOKS = 2
 # In dash and bash a trapped signal waits until the command has ended, and traps are not handed on to it.
 _LEADER = (
     'trap : TERM INT HUP QUIT; code=$1; cd "$2" || exit 126; shift 2; "$@"; echo $? >"$code~"; mv "$code~" "$code"'
@@ -99,16 +100,14 @@ class LocalProcesses:
 
     async def wait(self, process: Process, exit_file: Path) -> Ended:
         """Wait for the leader, then clear away what it left."""
-        try:
-            descriptor = os.pidfd_open(process.pid)
-        except ProcessLookupError:
-            return self._collect(process, exit_file)
-        try:
-            if birth(process.pid) == process.born:
-                await _readable(descriptor)
-        finally:
-            os.close(descriptor)
-        return self._collect(process, exit_file)
+        if birth(process.pid) == process.born:
+            await _until_gone(process.pid)
+        if _is_our_zombie(process.pid):
+            # Until it is reaped, nobody else can have this number.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        await _clear_away(process.id)
+        return _ended(_reap(process.pid), exit_file)
 
     def signal(self, process: Process, number: int) -> None:
         """Signal the group and those who left it."""
@@ -117,21 +116,7 @@ class LocalProcesses:
                 os.killpg(process.pid, number)
         for stray in marked(process.id):
             if _group(stray) != process.pid:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(stray, number)
-
-    def _collect(self, process: Process, exit_file: Path) -> Ended:
-        for stray in marked(process.id):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(stray, signal.SIGKILL)
-        status = _reap(process.pid)
-        try:
-            code = int(exit_file.read_text())
-        except (FileNotFoundError, ValueError):
-            if status is None:
-                return Ended(KILLED, "ContainerStatusUnknown")
-            code = status if status >= 0 else 128 - status
-        return Ended(code, "Completed" if code == 0 else "Error")
+                _send(stray, number)
 
 
 def birth(pid: int) -> str | None:
@@ -183,11 +168,55 @@ def _reap(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if reaped == pid else None
 
 
-async def _readable(descriptor: int) -> None:
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(descriptor, ready.set)
+async def _clear_away(container: str) -> None:
+    """Kill all that carry the mark, and wait until they are gone.
+
+    Two looks in a row must find none: a process that is just being replaced by another program shows no environment
+    for some microseconds, and one may be forked between the look and the signal.
+    """
+    clean = 0
+    while clean < _CLEAN_LOOKS:
+        strays = marked(container)
+        clean = 0 if strays else clean + 1
+        for stray in strays:
+            _send(stray, signal.SIGKILL)
+        await asyncio.gather(*(_until_gone(stray) for stray in strays))
+
+
+def _is_our_zombie(pid: int) -> bool:
     try:
-        await ready.wait()
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
+def _send(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _ended(status: int | None, exit_file: Path) -> Ended:
+    """The code that the leader wrote; if it was killed itself, its own status, if that is known."""
+    try:
+        code = int(exit_file.read_text())
+    except (FileNotFoundError, ValueError):
+        if status is None:
+            return Ended(KILLED, "ContainerStatusUnknown")
+        code = status if status >= 0 else 128 - status
+    return Ended(code, "Completed" if code == 0 else "Error")
+
+
+async def _until_gone(pid: int) -> None:
+    """Wait until a process has ended, a child or not."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop = asyncio.get_running_loop()
+    gone = asyncio.Event()
+    loop.add_reader(descriptor, gone.set)
+    try:
+        await gone.wait()
     finally:
         loop.remove_reader(descriptor)
+        os.close(descriptor)
