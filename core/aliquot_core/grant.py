@@ -194,6 +194,6 @@ def _slice(raw: _SliceText, *, where: str) -> Slice:
     limit = raw.compute if raw.limit is None else raw.limit
     if not 0 <= raw.compute <= limit <= WHOLE.value or limit < 1:
         raise GrantError(f"compute {raw.compute} with limit {limit} is not within 0 to {WHOLE.value}", where=where)
-    if not 1 <= raw.memory <= LARGEST:
-        raise GrantError(f"memory {raw.memory} is not within 1 to {LARGEST} MiB", where=where)
+    if raw.memory < 1:
+        raise GrantError(f"memory {raw.memory} is less than 1 MiB", where=where)
     return Slice(gpu=raw.gpu, compute=Percent(raw.compute), limit=Percent(limit), memory=MiB(raw.memory))
