@@ -95,6 +95,7 @@ DEVICE = whole_spec()["devices"][0]
         ({"containerEdits": {"mounts": [{"hostPath": "a", "containerPath": "/b"}]}}, "no absolute path"),
         ({"containerEdits": {"mounts": [{"hostPath": "/a", "containerPath": ""}]}}, "no absolute path"),
         ({"containerEdits": {"deviceNodes": [{"path": "dev/a"}]}}, "no absolute path"),
+        ({"containerEdits": {"deviceNodes": [{"path": "/dev/a", "hostPath": "a"}]}}, "no absolute path"),
         ({"containerEdits": {"deviceNodes": [{"path": "/dev/a", "type": "x"}]}}, "type or permissions"),
         ({"containerEdits": {"deviceNodes": [{"path": "/dev/a", "permissions": "rx"}]}}, "type or permissions"),
     ],

@@ -1,11 +1,11 @@
 """The slices' spec files in the folder that the runtime reads: written whole or not at all, listed, collected.
 
-- A file is written beside its place and renamed. The runtime watches the folder and reads it anew when a file *leaves*
-  a name or is written (containerd's CDI cache on Linux does not act on a name that appears), so the temporary file
-  must lie in the same folder, under an ending that is not read as a spec.
+- A file is written beside its place and renamed inside the folder, under an ending that is no spec's until then. That
+  is the one way that every CDI cache sees: older ones act on a name that leaves the folder they watch, newer ones
+  (1.1.1) on a spec's name that appears there.
 - Nothing is flushed to disk: a spec is written again whenever its container starts, so one that a power cut left empty
   does no harm. (Write of 13 kB beside 100 others, p99: tmpfs 0.2 ms with fsync or without, ext4 0.8 and 1.8 ms.)
-- Same content, no write: a write makes the runtime parse every spec of the folder.
+- Same content, no write: at each one containerd reads all specs of the folder anew, 80 ms for 100 of 13 kB each.
 - Names begin with our kind and end in a digest of the token; files of others are never opened nor removed.
 """
 
