@@ -161,6 +161,68 @@ async def test_what_a_card_can_t_do_is_none_and_asked_once(driver: NvmlDriver, f
     assert len(asked) == 1
 
 
+async def test_what_a_card_can_t_do_is_asked_again_of_a_new_nvml(driver: NvmlDriver, fake_nvml: FakeNvml) -> None:
+    """A new initialisation may meet a new driver, so nothing is taken as impossible from before."""
+    fake_nvml.fault(function="nvmlDeviceGetPowerUsage", gpu=1, code=NOT_SUPPORTED)
+    assert (await driver.usage())[1].power_watts is None
+    fake_nvml.mend()
+    fake_nvml.lose(gpu=0)
+    await driver.usage()
+    fake_nvml.recover(gpu=0)
+    await driver.discover()
+    assert (await driver.usage())[1].power_watts == 61.0
+
+
+async def test_nvml_is_not_opened_anew_under_a_hanging_call(driver: NvmlDriver, fake_nvml: FakeNvml) -> None:
+    """While a call hangs, a lost GPU waits: a shutdown now would be a use after free."""
+    await driver.discover()
+    fake_nvml.slow(function="*", gpu=1, milliseconds=600_000)
+    fake_nvml.lose(gpu=0)
+    for _ in range(2):
+        found = await driver.discover()
+        assert {problem.fault for problem in found.problems} == {Fault.LOST, Fault.SILENT}
+    assert "nvmlShutdown" not in [call.function for call in fake_nvml.calls()]
+
+
+async def test_after_a_fork_the_driver_is_of_no_use(
+    driver: NvmlDriver, fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child process has neither our threads nor NVML's state: it is refused, not left to hang."""
+    await driver.discover()
+    asked = len(fake_nvml.calls())
+    with monkeypatch.context() as child:
+        child.setattr(os, "getpid", lambda: 1)
+        with pytest.raises(DriverClosedError):
+            await driver.usage()
+    assert len(fake_nvml.calls()) == asked
+
+
+async def test_a_wait_that_never_returns_keeps_shutdown_away(fake_nvml: FakeNvml) -> None:
+    """With the waiting thread stuck inside, close gives up at its deadline and leaves NVML as it is."""
+    driver = NvmlDriver(clock=SystemClock(), patience=msgspec.structs.replace(QUICK, close_s=0.1))
+    await driver.discover()
+    fake_nvml.slow(function="nvmlEventSetWait_v2", milliseconds=600_000)
+    assert await driver.events(timeout_s=0.05) == []
+    await driver.close()
+    assert "nvmlShutdown" not in [call.function for call in fake_nvml.calls()]
+    fake_nvml.mend()
+    assert fake_nvml.violations() == []
+
+
+async def test_no_xid_is_lost_when_the_gpus_change(driver: NvmlDriver, fake_nvml: FakeNvml) -> None:
+    """An XID that the old set of events has heard is told, though a new set took its place."""
+    await driver.discover()
+    fake_nvml.lose(gpu=1)
+    fake_nvml.raise_xid(gpu=0, number=63)
+    await driver.usage()
+    heard: list[int | None] = []
+    while 63 not in heard:
+        events = await driver.events(timeout_s=LONG_S)
+        assert events, "the XID was lost with its set"
+        heard += [event.number for event in events]
+    assert heard.count(63) == 1
+
+
 async def test_a_failing_gpu_is_a_problem_of_its_own(driver: NvmlDriver, fake_nvml: FakeNvml) -> None:
     """An unknown error from one GPU names call, code and GPU, and leaves three GPUs; then it recovers."""
     await driver.discover()
@@ -268,7 +330,8 @@ async def test_compute_is_what_was_done_since_the_last_look(driver: NvmlDriver, 
     """A sample counts once: a process that did nothing since is at 0, and one that did is at its new sample."""
     fake_nvml.start_process(gpu=0, pid=1, memory_mib=10, sm_percent=80)
     assert (await driver.usage())[0].processes[0].sm_percent == 80
-    assert (await driver.usage())[0].processes[0].sm_percent == 0
+    for _ in range(2):
+        assert (await driver.usage())[0].processes[0].sm_percent == 0
     fake_nvml.start_process(gpu=0, pid=1, memory_mib=10, sm_percent=15)
     assert (await driver.usage())[0].processes[0].sm_percent == 15
 

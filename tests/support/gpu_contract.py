@@ -1,7 +1,7 @@
 """What every GPU driver does, real or simulated: one suite, so that the simulated side can be believed.
 
 A test module inherits `GpuDriverContract` and gives it a `stage` fixture: a driver, and the hands that change its GPUs.
-The stage has three L40S and one A100 (deliberately unlike), a call deadline of a second and no wait before a lost GPU is
+The stage has three L40S and one A100, a call deadline of a second and no wait before a lost GPU is
 tried again.
 """
 
