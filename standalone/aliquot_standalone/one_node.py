@@ -1,0 +1,206 @@
+"""One simulated node on this machine: API server and small kubelet here, endpoint and agent as the real processes.
+
+What is simulated are the GPUs and the containers; the protocols between the four are the real ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from aliquot_core.clock import Clock
+from aliquot_core.errors import ClusterError
+from aliquot_core.names import Names
+from aliquot_core.objects import Node, Pod
+from aliquot_kube.credentials import Credentials, load_configuration
+from aliquot_kube.resources import PODS
+from aliquot_kube.transport import HttpTransport, Question
+from aliquot_standalone.apiserver.embedded import kubeconfig, serving
+from aliquot_standalone.kubelet.api_doors import ApiDoors
+from aliquot_standalone.kubelet.node import SmallKubelet
+from aliquot_standalone.kubelet.settings import Folders, Settings
+
+# How often something is looked at again that nobody tells us of.
+LOOK_AGAIN = 0.05
+# A process that has not left by then is killed.
+LEAVE_WITHIN = 5.0
+
+
+class OneNodeError(ClusterError):
+    """The node did not come up."""
+
+
+class _Pods(msgspec.Struct, frozen=True, kw_only=True):
+    items: list[Pod] = []
+
+
+class OneNode:
+    """A running node, and what the demonstration does with it."""
+
+    def __init__(
+        self, *, name: str, folder: Path, transport: HttpTransport, doors: ApiDoors, url: str, clock: Clock
+    ) -> None:
+        self.name = name
+        self.folder = folder
+        self.url = url
+        self.folders = Folders(root=folder / "kubelet")
+        self.processes: dict[str, asyncio.subprocess.Process] = {}
+        self._transport = transport
+        self._doors = doors
+        self._clock = clock
+
+    async def create(self, pod: Mapping[str, object]) -> Pod:
+        """Create a pod."""
+        answer = await self._send("POST", PODS.collection("default"), pod)
+        return msgspec.json.decode(answer, type=Pod)
+
+    async def bind(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """Bind a pod to this node; its grant travels in the same write."""
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.metadata.name, "annotations": dict(annotations)},
+            "target": {"kind": "Node", "name": self.name},
+        }
+        path = PODS.path(namespace=pod.metadata.namespace, name=pod.metadata.name, subresource="binding")
+        await self._send("POST", path, binding)
+
+    async def pod(self, pod: Pod) -> Pod:
+        """The pod as it is now."""
+        path = PODS.path(namespace=pod.metadata.namespace, name=pod.metadata.name)
+        answer = await self._transport.request(Question(method="GET", path=path))
+        return msgspec.json.decode(answer.body, type=Pod)
+
+    async def node(self) -> Node | None:
+        """The node as it is now, once the kubelet has made it."""
+        return await self._doors.read_node(self.name)
+
+    async def until_phase(self, pod: Pod, *phases: str, seconds: float = 30.0) -> Pod:
+        """Wait until the pod is in one of these phases."""
+        deadline = self._clock.monotonic() + seconds
+        while (now := await self.pod(pod)).status.phase not in phases:
+            if self._clock.monotonic() > deadline:
+                raise OneNodeError(f"{pod.key} is {now.status.phase} after {seconds:g} s", where=self.name)
+            await self._clock.sleep(LOOK_AGAIN)
+        return now
+
+    async def until_offered(self, names: Names, *, seconds: float = 30.0) -> Node:
+        """Wait until the node offers slices."""
+        deadline = self._clock.monotonic() + seconds
+        wanted = (names.compute, names.memory)
+        while True:
+            node = await self.node()
+            if node and all(node.status.allocatable.get(name, "0") != "0" for name in wanted):
+                return node
+            if self._clock.monotonic() > deadline:
+                raise OneNodeError("no slices are offered", where=self.name, remedy=f"read the logs in {self.folder}")
+            await self._clock.sleep(LOOK_AGAIN)
+
+    async def clear(self, *, seconds: float = 10.0) -> None:
+        """Delete all pods and wait until they have ended; what outlives its grace is killed by the kubelet."""
+        deadline = self._clock.monotonic() + seconds
+        while pods := await self._pods():
+            for pod in pods:
+                if pod.metadata.deletion_timestamp is None:
+                    await self._send("DELETE", PODS.path(namespace=pod.metadata.namespace, name=pod.metadata.name), {})
+            if self._clock.monotonic() > deadline:
+                raise OneNodeError(f"{len(pods)} pods have not ended after {seconds:g} s", where=self.name)
+            await self._clock.sleep(LOOK_AGAIN)
+
+    async def _pods(self) -> list[Pod]:
+        answer = await self._transport.request(Question(method="GET", path=PODS.collection()))
+        return msgspec.json.decode(answer.body, type=_Pods).items
+
+    def output(self, pod: Pod, container: str) -> str:
+        """What a container has printed at its first start."""
+        file = self.folders.log_file(pod, container, 0)
+        return file.read_text(errors="replace").strip() if file.exists() else ""
+
+    async def start(self, command: str, *, environment: Mapping[str, str]) -> None:
+        """Start one of our processes; its log goes to a file in the folder."""
+        with (self.folder / f"{command}.log").open("ab") as log:
+            self.processes[command] = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "aliquot_cli.main", command, stdout=log, stderr=log, env=environment
+            )
+
+    async def stop(self, command: str, *, number: signal.Signals = signal.SIGTERM) -> None:
+        """End one of our processes and wait for it."""
+        process = self.processes.pop(command, None)
+        if process is None or process.returncode is not None:
+            return
+        process.send_signal(number)
+        try:
+            async with asyncio.timeout(LEAVE_WITHIN):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    def environment(self, *, gpus: str) -> dict[str, str]:
+        """The settings of endpoint and agent on this node."""
+        door = str(self.folder / "door" / "door.sock")
+        kubelet = self.folders
+        return {
+            **{name: value for name, value in os.environ.items() if not name.startswith("ALIQUOT_")},
+            "ALIQUOT_ENDPOINT_PLUGIN_FOLDER": str(kubelet.device_plugins),
+            "ALIQUOT_ENDPOINT_STATE_FILE": str(self.folder / "endpoint.json"),
+            "ALIQUOT_ENDPOINT_DOOR": door,
+            "ALIQUOT_AGENT_DOOR": door,
+            "ALIQUOT_AGENT_NODE_NAME": self.name,
+            "ALIQUOT_AGENT_GPUS": gpus,
+            "ALIQUOT_AGENT_KUBECONFIG": str(self.folder / "kubeconfig"),
+            "ALIQUOT_AGENT_POD_RESOURCES": str(kubelet.pod_resources_socket),
+            "ALIQUOT_AGENT_KUBELET_RECORD": str(kubelet.checkpoint),
+            "ALIQUOT_AGENT_CDI_FOLDER": str(kubelet.cdi),
+        }
+
+    async def _send(self, method: str, path: str, body: Mapping[str, object]) -> bytes:
+        question = Question(method=method, path=path, body=msgspec.json.encode(body), content_type="application/json")
+        return (await self._transport.request(question)).body
+
+
+@asynccontextmanager
+async def one_node(*, name: str, folder: Path, gpus: str, clock: Clock, port: int = 0) -> AsyncIterator[OneNode]:
+    """Run the node for as long as the block runs; everything it started is ended with it."""
+    luck = random.Random().random  # noqa: S311 - spreads retries, guards nothing
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serving(clock=clock, port=port))
+        config = folder / "kubeconfig"
+        config.write_text(json.dumps(kubeconfig(server.url)))
+        credentials = Credentials(load=partial(load_configuration, kubeconfig=str(config)))
+        transport = HttpTransport(credentials=credentials, user_agent="aliquot-up")
+        stack.push_async_callback(transport.close)
+        doors = ApiDoors(node=name, transport=transport, clock=clock, random=luck)
+        node = OneNode(name=name, folder=folder, transport=transport, doors=doors, url=server.url, clock=clock)
+        kubelet = SmallKubelet(
+            name=name,
+            folders=node.folders,
+            source=doors,
+            sink=doors,
+            clock=clock,
+            # A demonstration is watched: what the kubelet tells every ten seconds is told each second.
+            settings=Settings(node_status_every=1.0, settle=0.2),
+        )
+        stack.push_async_callback(_end, asyncio.ensure_future(kubelet.run()))
+        await kubelet.serving.wait()
+        for command in ("endpoint", "agent"):
+            stack.push_async_callback(node.stop, command)
+            await node.start(command, environment=node.environment(gpus=gpus))
+        # Last in, first out: the pods end while there is still a kubelet to end them.
+        stack.push_async_callback(node.clear)
+        yield node
+
+
+async def _end(task: asyncio.Future[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,74 @@
+"""`aliquot up --demo`, as a newcomer runs it: real processes, real gRPC, simulated GPUs."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+UP = [sys.executable, "-m", "aliquot_cli.main", "up"]
+
+
+def left_behind(root: Path) -> list[str]:
+    """Processes that still name something below this folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+        except OSError:
+            continue  # it ended between two looks
+        if str(root).encode() in text and int(entry.name) != os.getpid():
+            found.append((entry / "cmdline").read_text())
+    return found
+
+
+@pytest.fixture
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment whose temporary folder tells our processes from others; short, for unix sockets."""
+    root = tmp_path_factory.mktemp("up")
+    return {**os.environ, "TMPDIR": str(root)}
+
+
+@pytest.mark.timeout(60)
+def test_the_demonstration_gives_slices_and_leaves_nothing_behind(environment: dict[str, str]) -> None:
+    """Each pod prints its own slice, too much is held back with the reason, and a dead agent costs nobody a pod."""
+    done = subprocess.run([*UP, "--demo", "--leave"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"notebook-anna .*says: GPU-\S+, 30 % of compute, 8000 MiB", done.stdout)
+    assert re.search(r"training .*says: GPU-\S+,GPU-\S+,GPU-\S+, 250 % of compute, 80000 MiB", done.stdout)
+    assert re.search(r"greedy +is held: .*over-granted: 110 % of 100 % compute", done.stdout)
+    assert re.search(r"late +runs \d+\.\d s after it arrived: GPU-\S+, 25 % of compute, 4000 MiB", done.stdout)
+    assert left_behind(Path(environment["TMPDIR"])) == []
+    assert list(Path(environment["TMPDIR"]).iterdir()) == []
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_everything(environment: dict[str, str], number: signal.Signals) -> None:
+    """Ctrl-C leaves no process and no file."""
+    with subprocess.Popen([*UP, "--stay"], env=environment, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        lines = iter(running.stdout.readline, "")
+        assert any("Ctrl-C ends everything" in line for line in lines)
+        running.send_signal(number)
+        assert running.wait() == 0
+    assert left_behind(Path(environment["TMPDIR"])) == []
+    assert list(Path(environment["TMPDIR"]).iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [("8xH1000", "no model"), ("two", "known"), ("2x8xA100-80GB", "this version runs one"), ("99xL40S", "write 1 to 16")],
+)
+def test_gpus_that_can_not_be_simulated_are_refused(spec: str, reason: str) -> None:
+    """One line says what is wrong and what to write, and the exit code that it is the user's to mend."""
+    done = subprocess.run([*UP, "--simulate", spec], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.startswith("aliquot: ")
+    assert reason in done.stderr
+    assert "Traceback" not in done.stderr
