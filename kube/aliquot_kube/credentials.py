@@ -45,6 +45,11 @@ def load_configuration(
         raise UnconfiguredError(
             str(error) or type(error).__name__, where=path, remedy="give a kubeconfig, or run in a pod"
         ) from error
+    if configuration.host.startswith("https:") and not (configuration.api_key or configuration.cert_file):
+        # The official client logs a failing exec plugin and goes on without it: every request would be a stranger's.
+        raise UnconfiguredError(
+            "no token and no client certificate", where=path, remedy="does the user's exec plugin work?"
+        )
     return configuration
 
 

@@ -43,12 +43,6 @@ class Cutter:
         with self._lock:
             self._socket = None
 
-    def allow_silence(self, seconds: float) -> None:
-        """Change how long a read may wait for the next byte."""
-        with self._lock:
-            if self._socket is not None:
-                self._socket.settimeout(seconds)
-
 
 # Which exchange the current thread is at: connections are made deep inside urllib3, which hands nothing through.
 current_cutter: ContextVar[Cutter] = ContextVar("current_cutter")

@@ -77,7 +77,6 @@ class Exchange:
         """Ask, and lay the answer on the belt as it comes, until it ends or nobody wants more."""
         try:
             with self._named_errors(), self._answer() as answer:
-                self._cutter.allow_silence(self._question.timeouts.silence)
                 conveyor.started()
                 while (chunk := answer.read1(_CHUNK)) and conveyor.put(chunk):
                     pass

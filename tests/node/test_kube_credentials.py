@@ -1,0 +1,142 @@
+"""Every way in which the API server's address and our credentials are found, through the official client's loaders."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import kubernetes.config.incluster_config as incluster
+import pytest
+from kubernetes.client import Configuration
+
+from aliquot_kube.credentials import Credentials, load_configuration
+from aliquot_kube.errors import UnconfiguredError
+from aliquot_kube.transport import HttpTransport, Question
+from support.scripted_http import ScriptedServer
+
+GET = Question(method="GET", path="/")
+
+
+def write_kubeconfig(folder: Path, *, server: str, user: dict[str, Any]) -> str:
+    """Write a kubeconfig (JSON is YAML) and give its path."""
+    path = folder / "kubeconfig"
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path.write_text(json.dumps(config))
+    return str(path)
+
+
+def write_plugin(folder: Path, *, expires: str) -> str:
+    """Write an exec plugin that gives another token at each call."""
+    path = folder / "plugin"
+    path.write_text(
+        f"""#!/bin/sh
+echo x >> {folder}/calls
+n=$(wc -l < {folder}/calls)
+echo '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
+"status":{{"token":"token-'$n'","expirationTimestamp":"{expires}"}}}}'
+"""
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+async def tokens_sent(server: ScriptedServer, credentials: Credentials, *, requests: int) -> list[str]:
+    """Ask so often and say with which tokens."""
+    transport = HttpTransport(credentials=credentials)
+    for _ in range(requests):
+        await transport.request(GET)
+    await transport.close()
+    return [request.headers.get("authorization", "") for request in server.requests]
+
+
+@pytest.mark.parametrize(
+    ("expires", "expected"),
+    [
+        ("2001-01-01T00:00:00Z", ["Bearer token-2", "Bearer token-3"]),
+        ("2999-01-01T00:00:00Z", ["Bearer token-1", "Bearer token-1"]),
+    ],
+)
+async def test_exec_plugin_runs_again_when_its_token_expired(tmp_path: Path, expires: str, expected: list[str]) -> None:
+    """A kubeconfig's exec plugin gives the token, and is asked again only once that has expired."""
+    exec_user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": write_plugin(tmp_path, expires=expires),
+            "interactiveMode": "Never",
+        }
+    }
+    with ScriptedServer(lambda exchange: exchange.answer(200)) as server:
+        path = write_kubeconfig(tmp_path, server=server.url, user=exec_user)
+        assert (
+            await tokens_sent(server, Credentials(lambda: load_configuration(kubeconfig=path)), requests=2) == expected
+        )
+
+
+async def test_environment_names_the_kubeconfig(tmp_path: Path) -> None:
+    """`KUBECONFIG` is used where no file is given, also inside a pod."""
+    with ScriptedServer(lambda exchange: exchange.answer(200)) as server:
+        path = write_kubeconfig(tmp_path, server=server.url, user={"token": "abc"})
+        environ = {"KUBECONFIG": path, "KUBERNETES_SERVICE_HOST": "192.0.2.1"}
+        assert await tokens_sent(server, Credentials(lambda: load_configuration(environ=environ)), requests=1) == [
+            "Bearer abc"
+        ]
+
+
+async def test_in_a_pod_the_service_account_is_used_and_its_token_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mounted token is sent without its newline; one that the kubelet renewed is picked up."""
+    token, authority = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("first\n")
+    authority.write_text("unused by plain http")
+    monkeypatch.setattr(incluster, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster, "SERVICE_CERT_FILENAME", str(authority))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    configuration = load_configuration(environ={"KUBERNETES_SERVICE_HOST": "192.0.2.1"})
+    assert configuration.host == "https://192.0.2.1:443"
+    assert configuration.ssl_ca_cert == str(authority)
+    key = configuration.get_api_key_with_prefix("BearerToken")
+    assert key is not None
+    assert key.split() == ["bearer", "first"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "just text", "[]", "apiVersion: v1\nkind: Config\n"])
+def test_useless_kubeconfig_is_named(tmp_path: Path, content: str) -> None:
+    """Whatever is wrong with a kubeconfig, the error names the file and what to do."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(content)
+    with pytest.raises(UnconfiguredError, match="give a kubeconfig") as caught:
+        load_configuration(kubeconfig=str(path))
+    assert caught.value.where == str(path)
+
+
+def test_failing_exec_plugin_is_named(tmp_path: Path) -> None:
+    """A plugin that can't be run is an error, and not a client without credentials."""
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(tmp_path / "missing")}}
+    path = write_kubeconfig(tmp_path, server="https://127.0.0.1:1", user=user)
+    with pytest.raises(UnconfiguredError, match="exec plugin"):
+        load_configuration(kubeconfig=path)
+
+
+async def test_token_that_can_not_be_refreshed_is_named() -> None:
+    """Whatever the official client raises on its way to a fresh token becomes our own error."""
+
+    def refuse(_: Configuration) -> None:
+        raise FileNotFoundError("token is gone")
+
+    configuration = Configuration(host="http://127.0.0.1:1")
+    configuration.refresh_api_key_hook = refuse  # type: ignore[assignment]  # declared as None by them
+    transport = HttpTransport(credentials=Credentials(lambda: configuration))
+    with pytest.raises(UnconfiguredError, match="token is gone"):
+        await transport.request(GET)
+    await transport.close()
