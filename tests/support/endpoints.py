@@ -15,6 +15,7 @@ import msgspec
 from aliquot_agent.door import AgentDoor
 from aliquot_core import door
 from aliquot_core.names import Names
+from aliquot_deviceplugin.endpoint.folder_watch import FolderWatch
 from aliquot_deviceplugin.endpoint.process import run_endpoint
 from aliquot_deviceplugin.endpoint.settings import EndpointSettings
 from aliquot_kube.clock import SystemClock
@@ -119,6 +120,29 @@ async def agent(
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def kubelet_known(at_door: AgentDoor, holds: Callable[[door.KubeletSeen], bool]) -> None:
+    """Wait until the endpoint has told the agent so of the kubelet."""
+    async with asyncio.timeout(5):
+        while at_door.kubelet is None or not holds(at_door.kubelet):
+            await at_door.changed.wait(clock=SystemClock(), at_most=5)
+
+
+async def appears(path: Path, *, other_than: int | None = None) -> None:
+    """Wait for a socket, made at another instant than this one."""
+    watch = FolderWatch(path.parent, clock=SystemClock(), poll=0.01)
+    async with asyncio.timeout(5):
+        watch.arm()
+        while made_at(path) in {None, other_than}:
+            await watch.changed()
+            watch.arm()
+    watch.close()
+
+
+def made_at(socket: Path) -> int | None:
+    """When a socket was made, if it is there."""
+    return socket.stat().st_ctime_ns if socket.is_socket() else None
 
 
 async def forever(_call: object) -> None:

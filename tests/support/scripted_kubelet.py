@@ -51,7 +51,9 @@ class ScriptedKubelet(pb_grpc.RegistrationServicer):
         # Set to hold every Register call until it is set again.
         self.gate = asyncio.Event()
         self.gate.set()
-        self.registered_at: list[float] = []
+        # Set by the first Register call that comes.
+        self.asked = asyncio.Event()
+        self.abandoned: dict[str, Client] = {}
         self._changed = asyncio.Condition()
         self._server: grpc.aio.Server | None = None
         self._streams: set[asyncio.Task[None]] = set()
@@ -86,16 +88,16 @@ class ScriptedKubelet(pb_grpc.RegistrationServicer):
 
     async def forget_socket(self) -> None:
         """Make kubelet.sock anew while the old streams stay open: a kubelet whose end nobody noticed."""
-        old, self.clients = self.clients, {}
+        self.abandoned, self.clients = self.clients, {}
         server, self._server = self._server, None
         assert server is not None
         await server.stop(grace=None)
         await self.start()
-        self.abandoned = old
 
     async def Register(self, request: pb.RegisterRequest, context: Any) -> pb.Empty:  # noqa: N802 - the interface's name
         """Connect back to the plugin, as the kubelet does before it answers."""
         self.registering += 1
+        self.asked.set()
         self.most_registering = max(self.most_registering, self.registering)
         try:
             await self.gate.wait()
@@ -115,7 +117,6 @@ class ScriptedKubelet(pb_grpc.RegistrationServicer):
         assert options.pre_start_required
         assert options.get_preferred_allocation_available
         self.clients[resource] = client
-        self.registered_at.append(asyncio.get_running_loop().time())
         client.stream = asyncio.ensure_future(self._listen(resource, client))
         self._streams.add(client.stream)
         client.stream.add_done_callback(self._streams.discard)

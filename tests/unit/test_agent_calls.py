@@ -35,6 +35,7 @@ async def test_answer_reaches_its_caller() -> None:
     await clock.advance(0)
     calls.answered(door.Started(call=2, refused="no"))
     calls.answered(door.Started(call=1))
+    calls.answered(door.Started(call=1, refused="said twice: the first word counts"))
 
     assert await first == door.Started(call=1)
     assert await second == door.Started(call=2, refused="no")

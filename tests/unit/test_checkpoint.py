@@ -112,7 +112,7 @@ ENTRIES = st.fixed_dictionaries(
     | st.lists(ENTRIES, max_size=3).map(lambda e: checkpoint(*e))
 )
 @example(b'{"Data":{"PodDeviceEntries":null},"x":' + b"[" * 100_000)
-@example(b'{"Data":{"PodDeviceEntries":null,"\xff":1}}')
+@example(checkpoint(entry(uid="u-1")).replace(b"u-1", b"\xff"))
 def test_whatever_the_file_holds(raw: bytes) -> None:
     """Any bytes are a record or a named error, never another one."""
     with contextlib.suppress(CheckpointError):

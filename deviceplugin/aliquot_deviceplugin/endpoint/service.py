@@ -24,7 +24,7 @@ from aliquot_proto import deviceplugin_v1beta1_pb2_grpc as pb_grpc
 
 # The sentence must reach the kubelet before the kubelet's own deadline does.
 MARGIN = 1.5
-# gRPC carries the sentence in a header, and those may be 8 KiB in all.
+# gRPC carries the sentence in a header, each odd byte as three; headers may be 8 KiB in all.
 LONGEST_SENTENCE = 2000
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -116,7 +116,7 @@ class Service(pb_grpc.DevicePluginServicer):
         if answer is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, self._awaited())
         elif answer.refused is not None:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, answer.refused[:LONGEST_SENTENCE])
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, _shortened(answer.refused))
         return pb.PreStartContainerResponse()
 
     def _allocated(self, ids: Any) -> pb.ContainerAllocateResponse:
@@ -144,3 +144,7 @@ class Service(pb_grpc.DevicePluginServicer):
         # A caller without a deadline gives None, whatever the stubs say.
         left = cast("float | None", context.time_remaining())
         return self._patience.prestart if left is None else max(0.0, min(self._patience.prestart, left - MARGIN))
+
+
+def _shortened(sentence: str) -> str:
+    return sentence.encode()[:LONGEST_SENTENCE].decode(errors="ignore")
