@@ -38,10 +38,14 @@ class Deletion:
         changed = metadata.mark_deleted(obj, grace=rules_of(target.resource).grace(obj, options.grace), now=now)
         if options.dry_run or not (changed or metadata.may_go(obj)):
             return Write(revision=stored, removed=metadata.may_go(obj))
-        if metadata.may_go(obj):
-            # What is removed is told in its last stored state, without the marks of this deletion.
+        if not metadata.may_go(obj):
+            return Write(revision=self._put(target, obj))
+        if "deletionTimestamp" not in stored.decode()["metadata"]:
+            # What goes at once is told in its last stored state, without the marks of this deletion.
             return self.remove(target, stored.decode(), now=now)
-        return Write(revision=self._put(target, obj))
+        # What was marked before is marked once more, as due now, and then removed: two changes, as on a cluster.
+        self._put(target, obj)
+        return self.remove(target, obj, now=now)
 
     def remove(self, target: Target, obj: Json, *, now: float) -> Write:
         """Take an object out, and its namespace after it if it was the last one there."""

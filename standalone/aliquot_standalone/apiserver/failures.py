@@ -75,7 +75,7 @@ class ApiError(UserError):
         super().__init__(what)
         self.code = code
         self.reason = reason
-        self.details = details or {}
+        self.details = details
         # A token with which an expired list may go on, at the price of one instant.
         self.resume = resume
 
@@ -87,7 +87,7 @@ class ApiError(UserError):
         body["message"] = self.what
         if self.reason:
             body["reason"] = self.reason
-        if self.details:
+        if self.details is not None:
             body["details"] = self.details
         body["code"] = self.code
         return body
@@ -119,7 +119,7 @@ def not_found(resource: Resource, name: str) -> ApiError:
 
 def no_such_page() -> ApiError:
     """No such address at all."""
-    return ApiError("the server could not find the requested resource", code=404, reason="NotFound")
+    return ApiError("the server could not find the requested resource", code=404, reason="NotFound", details={})
 
 
 def already_exists(resource: Resource, name: str) -> ApiError:
@@ -160,9 +160,8 @@ def unauthorized() -> ApiError:
 
 def method_not_allowed() -> ApiError:
     """The resource has no such verb."""
-    return ApiError(
-        "the server does not allow this method on the requested resource", code=405, reason="MethodNotAllowed"
-    )
+    what = "the server does not allow this method on the requested resource"
+    return ApiError(what, code=405, reason="MethodNotAllowed", details={})
 
 
 def not_acceptable(why: str) -> ApiError:
@@ -196,7 +195,14 @@ def version_in_future(wanted: int, newest: int) -> ApiError:
 
 def unprocessable(why: str) -> ApiError:
     """The request is well formed and can't be carried out on this object."""
-    return ApiError(why, code=422, reason="Invalid")
+    return ApiError(why, code=422, reason="Invalid", details={})
+
+
+def invalid_patch(why: str) -> ApiError:
+    """What the patch would make of the object can't be read as one."""
+    cause = wrong("patch", "", why)
+    details = {"causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field}]}
+    return ApiError(f" is invalid: {cause}", code=422, reason="Invalid", details=details)
 
 
 def internal(reference: str) -> ApiError:

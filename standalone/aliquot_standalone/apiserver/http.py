@@ -129,6 +129,8 @@ class HttpServer:
         try:
             await session.run()
             await response.write_eof()
+        except ConnectionError:
+            _log.debug("watcher went away", extra={"table": stream.watch.table})
         finally:
             sessions.discard(session)
         return response

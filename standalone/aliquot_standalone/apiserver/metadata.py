@@ -42,6 +42,9 @@ class Fresh(msgspec.Struct, frozen=True, kw_only=True):
         return "".join(self.choose(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
 
 
+OPTIONAL_COLLECTIONS = ("annotations", "finalizers", "labels", "ownerReferences")
+
+
 def timestamp(now: float) -> str:
     """Write an instant as the API does, to the second."""
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import quantities
 from .failures import Cause, too_long, wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -62,13 +65,25 @@ def annotation_causes(annotations: dict[str, str], *, at: str) -> list[Cause]:
     return causes
 
 
-def rewrite_quantities(amounts: dict[str, Any], *, at: str) -> list[Cause]:
-    """Bring every quantity of a resource list into its one form, in place; name those that are none."""
-    causes = []
+def rewrite_quantities(amounts: dict[str, Any], *, thousandths: bool = False) -> None:
+    """Bring every quantity of a resource list into its one form, in place; their shape has been checked before."""
     for name, value in amounts.items():
-        written = quantities.canonical(str(value)) if isinstance(value, str | int | float) else None
-        if written is None:
-            causes.append(wrong(f"{at}[{name}]", value, "not a quantity, such as 2, 500m, 16Gi"))
-        else:
+        written = quantities.canonical(str(value), thousandths=thousandths)
+        if written is not None:
             amounts[name] = written
-    return causes
+
+
+def is_extended(resource: str) -> bool:
+    """Tell whether a resource is none of Kubernetes's own: counted in whole things."""
+    domain, slash, _ = resource.rpartition("/")
+    return bool(slash) and not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io"))
+
+
+def whole_causes(amounts: dict[str, str], *, at: Callable[[str], str]) -> list[Cause]:
+    """Check that extended resources are whole numbers."""
+    found = []
+    for name, amount in amounts.items():
+        value = quantities.parse(amount)
+        if value is not None and is_extended(name) and value.denominator != 1:
+            found.append(wrong(at(name), amount, "must be an integer"))
+    return found

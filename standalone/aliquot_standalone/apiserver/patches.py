@@ -11,7 +11,13 @@ _MOST_OPERATIONS = 10_000
 
 
 def merge_patch(document: Any, patch: Any) -> Any:
-    """Lay a merge patch over a document: null removes, objects merge, all else replaces."""
+    """Lay a merge patch over an object: null removes, objects merge, all else replaces."""
+    if not isinstance(patch, dict):
+        raise bad_request("a merge patch of an object is an object")
+    return _merged(document, patch)
+
+
+def _merged(document: Any, patch: Any) -> Any:
     if not isinstance(patch, dict):
         return patch
     merged = dict(document) if isinstance(document, dict) else {}
@@ -19,7 +25,7 @@ def merge_patch(document: Any, patch: Any) -> Any:
         if value is None:
             merged.pop(key, None)
         else:
-            merged[key] = merge_patch(merged.get(key), value)
+            merged[key] = _merged(merged.get(key), value)
     return merged
 
 
@@ -38,27 +44,24 @@ def json_patch(document: Any, operations: Any) -> Any:
 def _apply(document: Any, operation: dict[str, Any]) -> Any:
     name, path = operation.get("op"), _pointer(operation.get("path"))
     if name in {"add", "replace", "test"}:
-        if "value" not in operation:
-            raise bad_request(f"JSON Patch operation {name!r} has no value")
-        return _with_value(document, name, path, operation["value"])
+        return _with_value(document, name, path, operation.get("value"))
     if name == "remove":
         return _remove(document, path)
     if name in {"move", "copy"}:
         source = _pointer(operation.get("from"))
         value = deepcopy(_find(document, source))
         return _add(_remove(document, source) if name == "move" else document, path, value)
-    raise bad_request(f"JSON Patch operation {name!r} is not known")
+    raise unprocessable(f"JSON Patch operation {name!r} is not known")
 
 
 def _with_value(document: Any, name: str, path: list[str], value: Any) -> Any:
     if name == "add":
         return _add(document, path, deepcopy(value))
-    found = _find(document, path)
-    if name == "test":
-        if not _same(found, value):
-            raise unprocessable(f"JSON Patch test failed at /{'/'.join(path)}")
-        return document
-    return _replace(document, path, deepcopy(value))
+    if name == "replace":
+        return _replace(document, path, deepcopy(value))
+    if not _same(_find(document, path), value):
+        raise unprocessable(f"JSON Patch test failed at /{'/'.join(path)}")
+    return document
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -74,7 +77,7 @@ def _same(left: Any, right: Any) -> bool:
 
 def _pointer(text: Any) -> list[str]:
     if not isinstance(text, str) or (text and not text.startswith("/")):
-        raise bad_request(f"not a JSON pointer: {text!r}")
+        raise unprocessable(f"not a JSON pointer: {text!r}")
     return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")[1:]]
 
 
@@ -116,8 +119,11 @@ def _replace(document: Any, path: list[str], value: Any) -> Any:
     parent, last = _find(document, path[:-1]), path[-1]
     if isinstance(parent, list):
         parent[_index(last, length=len(parent))] = value
-    else:
+    elif isinstance(parent, dict):
+        # As kube-apiserver has it, unlike the RFC: a key that is not there is added.
         parent[last] = value
+    else:
+        raise unprocessable(f"JSON Patch: there is nothing to replace at /{'/'.join(path)}")
     return document
 
 

@@ -44,6 +44,7 @@ class PodRules(Rules):
         """Fill what the writer left out, so that only real changes count as changes."""
         super().prepare_update(new, old)
         _fill_spec(new.setdefault("spec", {}))
+        tolerate_dead_nodes(new["spec"])
 
     def prepare_status(self, new: Json, old: Json) -> None:
         """Keep the spec and the owners; other metadata may be edited through the status."""
@@ -82,7 +83,8 @@ def _gated_condition() -> Json:
 
 def _fill_spec(spec: Json) -> None:
     spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("terminationGracePeriodSeconds", _DEFAULT_GRACE)
+    if spec.setdefault("terminationGracePeriodSeconds", _DEFAULT_GRACE) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("schedulerName", "default-scheduler")
     spec.setdefault("securityContext", {})

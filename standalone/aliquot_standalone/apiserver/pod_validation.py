@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _ENV_NAME = re.compile(r"[ -<>-~]+")
-_LISTS = ("initContainers", "containers")
+# In this order, so that of two containers of one name the init container is named as the second.
+_LISTS = ("containers", "initContainers")
 _WAITS_FOR_GATES = "can't be set until all schedulingGates have been cleared"
 _MAY_CHANGE = (
     "pod updates may not change fields other than `spec.containers[*].image`, `spec.initContainers[*].image`, "
@@ -59,9 +60,6 @@ def _gate_causes(spec: Json) -> list[Cause]:
 
 def _number_causes(spec: Json) -> list[Cause]:
     found = []
-    grace = spec.get("terminationGracePeriodSeconds", 0)
-    if grace < 0:
-        found.append(wrong("spec.terminationGracePeriodSeconds", grace, "must be 0 or more"))
     deadline = spec.get("activeDeadlineSeconds", 1)
     if deadline < 1:
         found.append(wrong("spec.activeDeadlineSeconds", deadline, "must be 1 or more"))
@@ -126,51 +124,47 @@ def _container_causes(container: Json, *, at: str, volumes: set[str]) -> list[Ca
 
 def _resource_causes(resources: Json, *, at: str) -> list[Cause]:
     limits, requests = resources.get("limits", {}), resources.get("requests", {})
-    found = names.rewrite_quantities(limits, at=f"{at}.limits")
-    found += names.rewrite_quantities(requests, at=f"{at}.requests")
-    if found:
-        return found
+    found = []
     for part, amounts in (("limits", limits), ("requests", requests)):
+        names.rewrite_quantities(amounts, thousandths=True)
+        found += names.whole_causes(amounts, at=f"{at}.{part}[{{}}]".format)
         for name, amount in amounts.items():
-            found += _amount_causes(name, amount, at=f"{at}.{part}")
+            found += _amount_causes(name, amount, field=f"{at}.{part}[{name}]")
     for name, amount in requests.items():
-        found += _pair_causes(name, amount, limits.get(name), at=f"{at}.requests")
+        found += _pair_causes(name, amount, limits.get(name), at=at)
     return found
 
 
-def _amount_causes(name: str, amount: str, *, at: str) -> list[Cause]:
+def _amount_causes(name: str, amount: str, *, field: str) -> list[Cause]:
     value = quantities.parse(amount)
     found = []
     if not names.is_qualified(name):
-        found.append(wrong(at, name, "a resource is named [domain/]name"))
+        found.append(wrong(field, name, "a resource is named [domain/]name"))
     elif "/" not in name and not _is_native(name):
-        found.append(wrong(at, name, "must be a standard resource for containers, or have a domain"))
+        found.append(wrong(field, name, "must be a standard resource for containers, or have a domain"))
     if value is not None and value < 0:
-        found.append(wrong(f"{at}[{name}]", amount, "must be greater than or equal to 0"))
-    if value is not None and _is_extended(name) and value.denominator != 1:
-        found.append(wrong(f"{at}[{name}]", amount, "must be an integer"))
+        found.append(wrong(field, amount, "must be greater than or equal to 0"))
     return found
 
 
 def _pair_causes(name: str, request: str, limit: str | None, *, at: str) -> list[Cause]:
-    field = f"{at}[{name}]"
+    extended = names.is_extended(name)
     if limit is None:
-        return [required(field, "Limit must be set for non overcommitable resources")] if _is_extended(name) else []
+        return (
+            [required(f"{at}.limits", f"Limit must be set for {name}, which is not overcommitted")] if extended else []
+        )
     asked, most = quantities.parse(request), quantities.parse(limit)
     if asked is None or most is None or asked == most:
         return []
-    if _is_extended(name):
-        return [wrong(field, request, f"must be equal to {name} limit of {limit}")]
-    return [wrong(field, request, f"must be less than or equal to {name} limit of {limit}")] if asked > most else []
+    if extended:
+        return [wrong(f"{at}.requests", request, f"must be equal to {name} limit of {limit}")]
+    if asked <= most:
+        return []
+    return [wrong(f"{at}.requests", request, f"must be less than or equal to {name} limit of {limit}")]
 
 
 def _is_native(name: str) -> bool:
     return name in {"cpu", "memory", "ephemeral-storage"} or name.startswith("hugepages-")
-
-
-def _is_extended(name: str) -> bool:
-    domain, slash, _ = name.rpartition("/")
-    return bool(slash) and not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io"))
 
 
 def update_causes(new: Json, old: Json) -> list[Cause]:

@@ -10,11 +10,15 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
-_SHAPE = re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?")
+_NUMBER = r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?"
+# For those who check a text's form where it is decoded.
+PATTERN = f"^{_NUMBER}$"
+_SHAPE = re.compile(_NUMBER)
 _BINARY = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _NAMES = {power: name for name, power in _DECIMAL.items()}
 _NANO = 10**9
+_MILLI = 10**3
 _LONGEST = 64
 
 
@@ -39,11 +43,13 @@ def _scale(suffix: str) -> Fraction:
 
 
 @lru_cache(maxsize=4096)
-def canonical(text: str) -> str | None:
-    """Give the one way in which the API writes this quantity."""
+def canonical(text: str, *, thousandths: bool = False) -> str | None:
+    """Give the one way in which the API writes this quantity; in pods it is rounded up to thousandths."""
     amount = parse(text)
     if amount is None:
         return None
+    if thousandths:
+        amount = Fraction(-((-amount.numerator * _MILLI) // amount.denominator), _MILLI)
     if amount == 0:
         return "0"
     suffix = _SHAPE.fullmatch(text)[3] or ""  # type: ignore[index]  # parse() has matched it already
@@ -51,7 +57,7 @@ def canonical(text: str) -> str | None:
         return _reduced(int(amount), 1024, ["", *_BINARY])
     mantissa, power = _thousands(amount)
     if suffix[:1] in {"e", "E"} and len(suffix) > 1:
-        return f"{mantissa}e{power}" if power else str(mantissa)
+        return f"{mantissa}{suffix[0]}{power}" if power else str(mantissa)
     extra = max(0, power - 18) // 3
     return f"{mantissa * 1000**extra}{_NAMES[power - 3 * extra]}"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from . import metadata, names, shapes
-from .failures import Cause, forbidden_field, required, wrong
+from .failures import Cause, forbidden_field, wrong
+from .shapes import without_empty
 
 if TYPE_CHECKING:
     import msgspec
@@ -18,6 +19,8 @@ class Rules:
 
     shape: type[msgspec.Struct] = shapes.AnyObject
     fields: ClassVar[tuple[str, ...]] = ()
+    # Top-level maps and lists that are left out when they are empty.
+    optional: ClassVar[tuple[str, ...]] = ()
 
     def valid_name(self, name: str) -> bool:
         """Tell whether an object of this kind may be called so."""
@@ -25,6 +28,11 @@ class Rules:
 
     def prepare_new(self, obj: Json, *, now: float) -> None:
         """Fill defaults of a new object and drop what a creator may not say."""
+
+    def tidy(self, obj: Json) -> None:
+        """Leave out what is empty, so that saying nothing and saying nothing at length are the same."""
+        without_empty(obj["metadata"], metadata.OPTIONAL_COLLECTIONS)
+        without_empty(obj, self.optional)
 
     def prepare_update(self, new: Json, old: Json) -> None:
         """Put back what a write to the object itself may not touch."""
@@ -84,12 +92,20 @@ class NodeRules(Rules):
     shape = shapes.Node
     fields = ("spec.unschedulable",)
 
+    def tidy(self, obj: Json) -> None:
+        """Let all that a node has be allocatable, unless it is said otherwise."""
+        super().tidy(obj)
+        status = obj.get("status", {})
+        if "capacity" in status:
+            status.setdefault("allocatable", dict(status["capacity"]))
+
     def causes(self, obj: Json) -> list[Cause]:
         """Check metadata and bring the resource lists into their one form."""
         found = super().causes(obj)
-        status = obj.get("status", {})
         for part in ("capacity", "allocatable"):
-            found += names.rewrite_quantities(status.get(part, {}), at=f"status.{part}")
+            amounts = obj.get("status", {}).get(part, {})
+            names.rewrite_quantities(amounts)
+            found += names.whole_causes(amounts, at=f"status.{part}.{{}}".format)
         return found
 
     def selectable(self, obj: Json) -> dict[str, str]:
@@ -213,6 +229,7 @@ class ConfigMapRules(Rules):
     """Configuration by key, which may be sealed."""
 
     shape = shapes.ConfigMap
+    optional = ("data", "binaryData")
 
     def update_causes(self, new: Json, old: Json) -> list[Cause]:
         """Refuse changes of a sealed one."""
@@ -226,10 +243,9 @@ class ConfigMapRules(Rules):
 class ResourceQuotaRules(Rules):
     """Quotas are kept and shown; counting against them is not done here yet."""
 
+    shape = shapes.ResourceQuota
+
     def causes(self, obj: Json) -> list[Cause]:
         """Check metadata and bring the amounts into their one form."""
-        found = super().causes(obj)
-        hard = obj.get("spec", {}).get("hard", {})
-        if not isinstance(hard, dict):
-            return [*found, required("spec.hard", "a map of resource names to quantities")]
-        return found + names.rewrite_quantities(hard, at="spec.hard")
+        names.rewrite_quantities(obj.get("spec", {}).get("hard", {}))
+        return super().causes(obj)

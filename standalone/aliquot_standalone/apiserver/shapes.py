@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from .failures import bad_request
+from .quantities import PATTERN
 
-Quantities = dict[str, str | int | float]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Quantities = dict[str, Annotated[str, msgspec.Meta(pattern=PATTERN)] | int | float]
 
 
 class _Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -280,6 +284,21 @@ class PriorityClass(_Shape, frozen=True):
     preemption_policy: str = ""
 
 
+class ResourceQuotaSpec(_Shape, frozen=True):
+    """What a namespace may use."""
+
+    hard: Quantities = {}
+
+
+class ResourceQuota(_Shape, frozen=True):
+    """A limit on a namespace."""
+
+    kind: str = ""
+    api_version: str = ""
+    metadata: Metadata = Metadata()
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+
+
 class ConfigMap(_Shape, frozen=True):
     """Configuration by key."""
 
@@ -293,10 +312,24 @@ class ConfigMap(_Shape, frozen=True):
 
 def check_shape(obj: Any, shape: type[msgspec.Struct], *, kind: str) -> None:
     """Refuse an object one of whose fields has the wrong JSON type."""
+    if misfit := misfit_of(obj, shape):
+        raise bad_request(f"{kind} cannot be read: {misfit}")
+
+
+def misfit_of(obj: Any, shape: type[msgspec.Struct]) -> str:
+    """Say which field has the wrong JSON type, if one has."""
     try:
         msgspec.convert(obj, shape)
     except msgspec.ValidationError as error:
-        raise bad_request(f"{kind} cannot be read: {error}") from error
+        return str(error)
+    return ""
+
+
+def without_empty(obj: dict[str, Any], fields: Iterable[str]) -> None:
+    """Take out maps and lists that are empty, where for the API that is the same as not there."""
+    for field in fields:
+        if field in obj and not obj[field]:
+            del obj[field]
 
 
 def without_nulls(value: Any) -> Any:

@@ -14,6 +14,7 @@ import msgspec
 
 from . import metadata
 from .admission import Admission
+from .catalogue import NAMESPACES, SERVICE_ACCOUNTS
 from .deletion import Deletion
 from .failures import already_exists, bad_request, invalid, not_found, wrong
 from .kinds import rules_of
@@ -82,6 +83,7 @@ class Api:
         metadata.check_address(obj, name=target.name, namespace=target.namespace)
         metadata.prepare_new(obj, resource=resource, namespace=target.namespace, fresh=self._fresh, now=now)
         rules.prepare_new(obj, now=now)
+        rules.tidy(obj)
         self._admission.admit_new(obj, resource=resource)
         name = obj["metadata"].get("name", "")
         if causes := rules.causes(obj):
@@ -92,7 +94,14 @@ class Api:
         if dry_run:
             return Write(revision=_unstored(obj, key=key, rules=rules), created=True)
         revision = self.store.put(resource.table, key, obj, fields=rules.selectable(obj))
+        if resource.table == NAMESPACES.table:
+            self._give_account(name, now=now)
         return Write(revision=revision, created=True)
+
+    def _give_account(self, namespace: str, *, now: float) -> None:
+        # On a cluster a controller does this; clients wait for it before they create pods.
+        account = Target(resource=SERVICE_ACCOUNTS, namespace=namespace)
+        self.create(account, {"metadata": {"name": "default"}}, now=now)
 
     def update(self, target: Target, obj: Json, *, now: float, dry_run: bool = False) -> Write:
         """Replace an object, or its status."""
@@ -121,7 +130,11 @@ class Api:
         old = stored.decode()
         new = change(stored.decode())
         self._settle(new, old, target=target, rules=rules)
-        return self._finish(target, new, old, rules=rules, now=now, dry_run=dry_run)
+        if new == old:
+            return Write(revision=stored)
+        if target.resource.generation and new.get("spec") != old.get("spec"):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        return self._store(target, new, rules=rules, now=now, dry_run=dry_run)
 
     def rewrite(self, target: Target, change: Edit, *, now: float, dry_run: bool = False) -> Write:
         """Store a change that the server itself makes (a binding): no caller's part to put back, only validity."""
@@ -130,13 +143,8 @@ class Api:
         new = change(self.get(target).decode())
         if causes := rules.causes(new):
             raise invalid(target.resource, target.name, causes)
-        return self._finish(target, new, old, rules=rules, now=now, dry_run=dry_run)
-
-    def _finish(self, target: Target, new: Json, old: Json, *, rules: Rules, now: float, dry_run: bool) -> Write:
         if new == old:
             return Write(revision=self.get(target))
-        if target.resource.generation and new.get("spec") != old.get("spec"):
-            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         return self._store(target, new, rules=rules, now=now, dry_run=dry_run)
 
     def _settle(self, new: Json, old: Json, *, target: Target, rules: Rules) -> None:
@@ -149,6 +157,7 @@ class Api:
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         metadata.keep_servers_part(new, old)
         (rules.prepare_status if target.subresource == "status" else rules.prepare_update)(new, old)
+        rules.tidy(new)
         if causes := [*rules.causes(new), *rules.update_causes(new, old)]:
             raise invalid(resource, target.name, causes)
 

@@ -9,13 +9,14 @@ import msgspec
 
 from . import event_forms, presenting
 from .bodies import media_type, read_json, read_object, read_resource
-from .catalogue import NEW_EVENTS
+from .catalogue import NEW_EVENTS, Resource
 from .exchange import Answer
-from .failures import bad_request, success, unsupported_media_type
+from .failures import bad_request, invalid, invalid_patch, success, unsupported, unsupported_media_type, wrong
+from .kinds import rules_of
 from .listing import list_page
 from .patches import json_patch, merge_patch
 from .placing import bind, evict, read_delete_options
-from .shapes import without_nulls
+from .shapes import misfit_of, without_nulls
 from .strategic import strategic_merge
 from .terms import DeleteOptions, Target, Write
 
@@ -106,7 +107,8 @@ class Writer:
 def _dry(request: Request) -> bool:
     said = request.query.get("dryRun", "")
     if said not in {"", "All"}:
-        raise bad_request(f"dryRun: Unsupported value: {said!r}: supported values: All")
+        options = Resource(group="meta.k8s.io", plural="", singular="", kind="WriteOptions")
+        raise invalid(options, "", [unsupported("dryRun", said, ("All",))])
     return said == "All"
 
 
@@ -120,16 +122,27 @@ def _edit_by(target: Target, patch: Callable[[Json, object], object], body: obje
     def edit(stored: Json) -> Json:
         # Clients patch what they see: with kind and apiVersion, which the store leaves out.
         seen = event_forms.to_new(stored) if resource is NEW_EVENTS else stored
-        seen = {"kind": resource.kind, "apiVersion": resource.api_version, **seen}
-        changed = without_nulls(patch(seen, body))
-        if not isinstance(changed, dict):
-            raise bad_request("the patch leaves no object")
-        kind, api_version = changed.pop("kind", None), changed.pop("apiVersion", None)
-        if (kind, api_version) != (resource.kind, resource.api_version):
-            raise bad_request(f"a patch may not change the kind to {kind!r} of {api_version!r}")
-        return _taken_in(target, changed)
+        head = {"kind": resource.kind, "apiVersion": resource.api_version}
+        changed = without_nulls(patch({**head, **seen}, body))
+        if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):
+            raise invalid_patch("it leaves no object")
+        said = {field: changed.pop(field, None) for field in head}
+        # A strategic patch may say another kind and is believed to mean this one, as on a cluster.
+        if said != head and patch is not strategic_merge:
+            raise invalid_patch(f"it changes the kind to {said}")
+        changed = _taken_in(target, changed)
+        if misfit := misfit_of(changed, rules_of(resource).shape):
+            raise invalid_patch(misfit)
+        _check_uid(target, changed, stored)
+        return changed
 
     return edit
+
+
+def _check_uid(target: Target, changed: Json, stored: Json) -> None:
+    uid = changed["metadata"].get("uid", "")
+    if uid and uid != stored["metadata"]["uid"]:
+        raise invalid(target.resource, target.name, [wrong("metadata.uid", uid, "field is immutable")])
 
 
 def _delete_options(request: Request) -> DeleteOptions:
