@@ -22,12 +22,14 @@ from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
 from aliquot_core.names import Names
 from aliquot_core.objects import Node, Pod
+from aliquot_kube.backoff import Random
 from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.resources import PODS
 from aliquot_kube.transport import HttpTransport, Question
 from aliquot_standalone.apiserver.embedded import kubeconfig, serving
 from aliquot_standalone.kubelet.api_doors import ApiDoors
 from aliquot_standalone.kubelet.node import SmallKubelet
+from aliquot_standalone.kubelet.nodestatus import node_object
 from aliquot_standalone.kubelet.settings import Folders, Settings
 
 # How often something is looked at again that nobody tells us of.
@@ -56,8 +58,24 @@ class OneNode:
         self.folders = Folders(root=folder / "kubelet")
         self.processes: dict[str, asyncio.subprocess.Process] = {}
         self._transport = transport
-        self._doors = doors
+        self.doors = doors
         self._clock = clock
+
+    @classmethod
+    def at(cls, *, name: str, folder: Path, url: str, clock: Clock, random: Random) -> OneNode:
+        """A node below this folder, whose kubeconfig lies there, and its connection to the API server."""
+        credentials = Credentials(load=partial(load_configuration, kubeconfig=str(folder / "kubeconfig")))
+        transport = HttpTransport(credentials=credentials, user_agent="aliquot-up")
+        doors = ApiDoors(node=name, transport=transport, clock=clock, random=random)
+        return cls(name=name, folder=folder, transport=transport, doors=doors, url=url, clock=clock)
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._transport.close()
+
+    async def create_node(self) -> None:
+        """Create the node's object, where no kubelet does."""
+        await self.doors.create_node(node_object(self.name, {}))
 
     async def create(self, pod: Mapping[str, object]) -> Pod:
         """Create a pod."""
@@ -83,7 +101,7 @@ class OneNode:
 
     async def node(self) -> Node | None:
         """The node as it is now, once the kubelet has made it."""
-        return await self._doors.read_node(self.name)
+        return await self.doors.read_node(self.name)
 
     async def until_phase(self, pod: Pod, *phases: str, seconds: float = 30.0) -> Pod:
         """Wait until the pod is in one of these phases."""
@@ -175,18 +193,14 @@ async def one_node(*, name: str, folder: Path, gpus: str, clock: Clock, port: in
     luck = random.Random().random  # noqa: S311 - spreads retries, guards nothing
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(serving(clock=clock, port=port))
-        config = folder / "kubeconfig"
-        config.write_text(json.dumps(kubeconfig(server.url)))
-        credentials = Credentials(load=partial(load_configuration, kubeconfig=str(config)))
-        transport = HttpTransport(credentials=credentials, user_agent="aliquot-up")
-        stack.push_async_callback(transport.close)
-        doors = ApiDoors(node=name, transport=transport, clock=clock, random=luck)
-        node = OneNode(name=name, folder=folder, transport=transport, doors=doors, url=server.url, clock=clock)
+        (folder / "kubeconfig").write_text(json.dumps(kubeconfig(server.url)))
+        node = OneNode.at(name=name, folder=folder, url=server.url, clock=clock, random=luck)
+        stack.push_async_callback(node.close)
         kubelet = SmallKubelet(
             name=name,
             folders=node.folders,
-            source=doors,
-            sink=doors,
+            source=node.doors,
+            sink=node.doors,
             clock=clock,
             # A demonstration is watched: what the kubelet tells every ten seconds is told each second.
             settings=Settings(node_status_every=1.0, settle=0.2),
