@@ -63,7 +63,12 @@ def test_a_signal_ends_everything(environment: dict[str, str], number: signal.Si
 
 @pytest.mark.parametrize(
     ("spec", "reason"),
-    [("8xH1000", "no model"), ("two", "known"), ("2x8xA100-80GB", "this version runs one"), ("99xL40S", "write 1 to 16")],
+    [
+        ("8xH1000", "no model"),
+        ("two", "known"),
+        ("2x8xA100-80GB", "this version runs one"),
+        ("99xL40S", "write 1 to 16"),
+    ],
 )
 def test_gpus_that_can_not_be_simulated_are_refused(spec: str, reason: str) -> None:
     """One line says what is wrong and what to write, and the exit code that it is the user's to mend."""
