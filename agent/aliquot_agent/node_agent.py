@@ -145,8 +145,7 @@ class NodeAgent:
             known = await self.starter.known()
             if known.recorded is None or not self.pods.complete:
                 continue  # half blind, nothing is thrown away
-            living = {entry.uid for entry in known.recorded} | set(known.pods)
-            self.starter.forget(set(self.starter.standing) - living)
+            living = {entry.uid for entry in known.recorded} | set(known.pods) | set(known.standing)
             try:
                 self._specs.collect(living_pods=living)
             except AliquotError as error:

@@ -7,7 +7,7 @@ nears its end: waiting starts the container within milliseconds of what was miss
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from aliquot_agent.device_ids import choose
@@ -15,7 +15,9 @@ from aliquot_agent.kubelet_view import KubeletView, KubeletViewError, Listed, Re
 from aliquot_agent.preferences import agreed, candidates, narrowed
 from aliquot_agent.residents import Residents
 from aliquot_agent.signal import Signal
-from aliquot_agent.starts import Decision, Known, Refuse, Spec, Standing, Start, Wait, decide
+from aliquot_agent.standing import Standing
+from aliquot_agent.starts import Decision, Known, Refuse, Spec, Start, Wait, decide
+from aliquot_core.claims import Claim
 from aliquot_core.clock import Clock
 from aliquot_core.door import Prefer, PreStart
 from aliquot_core.errors import AliquotError
@@ -34,8 +36,12 @@ LOOK_AGAIN = 0.25
 class SpecWriter(Protocol):
     """Where CDI specs go."""
 
-    def write(self, *, pod: Pod, spec: Spec, inventory: Inventory) -> None:
+    def write(self, *, pod: Pod, spec: Spec, claims: Mapping[str, Claim], inventory: Inventory) -> None:
         """Put the spec where the runtime will find it; raises an `AliquotError` if that can't be done."""
+        ...
+
+    def standing(self) -> dict[str, Standing]:
+        """What pods held when their containers last started, by UID; what an agent before us wrote."""
         ...
 
 
@@ -65,16 +71,7 @@ class Starter:
         self._inventory = inventory
         self._changed = changed
         self._standing: dict[str, Standing] = {}
-
-    @property
-    def standing(self) -> Mapping[str, Standing]:
-        """Slices as they were at their pods' last start."""
-        return self._standing
-
-    def forget(self, uids: Collection[str]) -> None:
-        """Drop pods that are gone from the node for good."""
-        for uid in uids:
-            self._standing.pop(uid, None)
+        self._remembered = False
 
     async def may_start(self, call: PreStart) -> str | None:
         """Answer None once the container's slice is ready, or why it may not start."""
@@ -131,18 +128,29 @@ class Starter:
 
     def _still_standing(self) -> Mapping[str, Standing]:
         """Pods whose object is gone hold their slices as long as one of their processes lives, and no longer."""
+        self._remember()
         gone = self._standing.keys() - self._pods().keys()
         if not gone:
             return self._standing
-        ended = gone - self._residents.alive(gone)
-        self.forget(ended)
+        for uid in gone - self._residents.alive(gone):
+            del self._standing[uid]
         return self._standing
+
+    def _remember(self) -> None:
+        """Take over what the agent before us knew, once; specs that can't be read now are tried again."""
+        if self._remembered:
+            return
+        try:
+            self._standing = self._specs.standing() | self._standing
+            self._remembered = True
+        except AliquotError as error:
+            log.warning("earlier slices can't be read", extra={"error": str(error)})
 
     def _carry_out(self, decision: Decision, *, call: PreStart) -> str | None:
         if isinstance(decision, Start):
             try:
                 for spec in decision.specs:
-                    self._specs.write(pod=decision.pod, spec=spec, inventory=self._inventory())
+                    self._specs.write(pod=decision.pod, spec=spec, claims=decision.claims, inventory=self._inventory())
             except AliquotError as error:
                 decision = Refuse(reason=str(error), pod=decision.pod)
         if isinstance(decision, Start):

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from aliquot_agent.kubelet_view import Listed, Recorded
+from aliquot_agent.standing import Standing
 from aliquot_core.claims import NOTHING, Claim, check_grant, claims, overdrawn
 from aliquot_core.door import PreStart
 from aliquot_core.errors import AliquotError
@@ -31,13 +32,6 @@ from aliquot_core.request import Kind, kinds
 
 # A mirror pod stands in the API server for a static pod, whose UID on the node is this annotation's value.
 STATIC_POD_HASH = "kubernetes.io/config.hash"
-
-
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod's slices as they were when one of its containers last started: what outlives the pod's object."""
-
-    pod: str
-    claims: dict[str, Claim]
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,7 +220,8 @@ def in_force(known: Known, *, but: str = "") -> Iterator[tuple[str, dict[str, Cl
 
 def _held_uids(known: Known) -> set[str]:
     if known.recorded is not None:
-        return {entry.uid for entry in known.recorded}
+        # The kubelet drops a pod deleted by force from its record while processes of it may live.
+        return {entry.uid for entry in known.recorded} | set(known.standing)
     listed = {f"{entry.namespace}/{entry.name}" for entry in known.listed if any(entry.ids.values())}
     return {uid for uid, pod in known.pods.items() if pod.key in listed} | set(known.standing)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+from aliquot_agent.standing import Standing, decode_claims, encode_claims
 from aliquot_agent.starts import Spec
+from aliquot_core.claims import Claim
 from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
@@ -21,7 +23,7 @@ class SliceSpecs:
         self._store = store
         self._driver_files = driver_files
 
-    def write(self, *, pod: Pod, spec: Spec, inventory: Inventory) -> None:
+    def write(self, *, pod: Pod, spec: Spec, claims: Mapping[str, Claim], inventory: Inventory) -> None:
         """Put one container's spec into the folder; the same content is not written twice."""
         gpus = {gpu.uuid: DriverGpu.of(gpu, minor=gpu.minor) for gpu in inventory.gpus}
         composed = slice_spec(
@@ -35,8 +37,17 @@ class SliceSpecs:
             ),
             grant=spec.grant,
             driver_edits=edits_of_grant(spec.grant, gpus=gpus, driver_files=self._driver_files),
+            claims=encode_claims(dict(claims)),
         )
         self._store.write(composed)
+
+    def standing(self) -> dict[str, Standing]:
+        """What pods held when their containers last started, by UID."""
+        return {
+            stored.owner.pod_uid: Standing(pod=f"{stored.owner.namespace}/{stored.owner.pod}", claims=claims)
+            for stored in self._store.listed()
+            if stored.owner and (claims := decode_claims(stored.claims)) is not None
+        }
 
     def collect(self, *, living_pods: Collection[str]) -> int:
         """Remove the specs of pods that are gone; tell how many."""

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot_agent.kubelet_view import Listed, Recorded
-from aliquot_agent.starts import Decision, Known, Refuse, Standing, Start, Wait, decide, in_force, totals
+from aliquot_agent.standing import Standing, decode_claims, encode_claims
+from aliquot_agent.starts import Decision, Known, Refuse, Start, Wait, decide, in_force, totals
 from aliquot_core.claims import Claim
 from aliquot_core.door import PreStart
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
@@ -179,6 +180,7 @@ def test_a_pod_whose_object_is_gone_still_holds_what_it_had() -> None:
     pod = make_pod("u2", app={"main": (60, 8_000)})
     recorded = [record("u1", "main", {"x"}), record("u2", "main", {"y"})]
     assert isinstance(ask({"y"}, pods=[pod], recorded=recorded, standing=standing), Refuse)
+    assert isinstance(ask({"y"}, pods=[pod], recorded=recorded[1:], standing=standing), Refuse)
     assert isinstance(ask({"y"}, pods=[pod], recorded=recorded), Start)
 
 
@@ -261,3 +263,17 @@ def test_whatever_is_granted_no_gpu_ever_holds_more_than_it_has(asked: list[tupl
     assert total.compute <= Percent(100)
     assert total.memory <= MiB(80_000)
     assert not total.closes or holders == 1
+
+
+@given(st.dictionaries(st.text(max_size=20), st.tuples(st.integers(0, 200), st.integers(0, 10**9), st.booleans())))
+def test_claims_beside_a_slice_are_read_as_they_were_written(parts: dict[str, tuple[int, int, bool]]) -> None:
+    """An agent that starts anew knows what the one before it gave."""
+    claims = {gpu: Claim(compute=Percent(c), memory=MiB(m), closes=whole) for gpu, (c, m, whole) in parts.items()}
+    assert decode_claims(encode_claims(claims)) == claims
+
+
+@given(st.text(max_size=60))
+def test_claims_that_are_not_ours_are_not_guessed(text: str) -> None:
+    """Whatever stands there, it is read whole or not at all."""
+    found = decode_claims(text)
+    assert found is None or encode_claims(found) is not None

@@ -46,8 +46,9 @@ def slice_spec(
     grant: ContainerGrant,
     driver_edits: Mapping[str, ContainerEdits],
     isolation_edits: Sequence[ContainerEdits] = (),
+    claims: str = "",
 ) -> Spec:
-    """The spec of one container; `driver_edits` by the GPU's uuid."""
+    """The spec of one container; `driver_edits` by the GPU's uuid, `claims` as the agent will want to read them."""
     if not is_device_name(token) or len(token) > LONGEST_TOKEN:
         raise SliceSpecError(f"{token[:80]!r} is no CDI device name", where=str(owner))
     if missing := [part.gpu for part in grant.slices if part.gpu not in driver_edits]:
@@ -57,7 +58,7 @@ def slice_spec(
     spec = Spec(
         cdi_version="",
         kind=names.cdi_kind,
-        annotations=owner_annotations(owner, names=names),
+        annotations=owner_annotations(owner, names=names) | ({names.of("claims"): claims} if claims else {}),
         devices=(CdiDevice(name=token, container_edits=edits),),
     )
     spec = msgspec.structs.replace(spec, cdi_version=lowest_version(spec))

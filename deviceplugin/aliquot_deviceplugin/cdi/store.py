@@ -47,6 +47,7 @@ class StoredSpec(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     token: str = ""
     owner: SliceOwner | None = None
+    claims: str = ""
     problem: str = ""
 
 
@@ -121,7 +122,9 @@ class SpecStore:
         if spec.kind != self._names.cdi_kind or self.file_of(token) != file:
             return StoredSpec(file=file, problem="does not hold the device that its name says")
         owner = owner_of(spec, names=self._names)
-        return StoredSpec(file=file, token=token, owner=owner, problem="" if owner else "does not say whose it is")
+        claims = spec.annotations.get(self._names.of("claims"), "")
+        problem = "" if owner else "does not say whose it is"
+        return StoredSpec(file=file, token=token, owner=owner, claims=claims, problem=problem)
 
     def _replace(self, file: str, content: bytes) -> None:
         unfinished = file.removesuffix(_ENDING) + _UNFINISHED
