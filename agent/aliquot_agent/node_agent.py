@@ -83,7 +83,7 @@ class NodeAgent:
             view=view,
             residents=residents,
             specs=specs,
-            pods=lambda: self.pods.by_uid,
+            pods=self.pods,
             inventory=lambda: self.gpus.inventory,
             changed=self.changed,
         )

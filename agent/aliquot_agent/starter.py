@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from aliquot_agent.bound_pods import BoundPods
 from aliquot_agent.device_ids import choose
 from aliquot_agent.kubelet_view import KubeletView, KubeletViewError, Listed, Recorded
 from aliquot_agent.preferences import agreed, candidates, narrowed
@@ -57,7 +58,7 @@ class Starter:
         view: KubeletView,
         residents: Residents,
         specs: SpecWriter,
-        pods: Callable[[], Mapping[str, Pod]],
+        pods: BoundPods,
         inventory: Callable[[], Inventory],
         changed: Signal,
     ) -> None:
@@ -89,7 +90,7 @@ class Starter:
     async def prefer(self, call: Prefer) -> list[str]:
         """Ids that name the granted GPUs, or none if it can't be told for whom the kubelet asks."""
         recorded, _ = await self._recorded()
-        found = candidates(call, pods=self._pods().values(), recorded=recorded or (), names=self._names)
+        found = candidates(call, pods=self._pods.by_uid.values(), recorded=recorded or (), names=self._names)
         wanted = agreed(found)
         if wanted is None and found:
             wanted = agreed(narrowed(found, listed=await self._listed()))
@@ -119,17 +120,18 @@ class Starter:
             node=self._node,
             names=self._names,
             inventory=self._inventory(),
-            pods=self._pods(),
+            pods=self._pods.by_uid,
             recorded=recorded,
             listed=listed,
             standing=self._still_standing(),
             record_problem=problem,
+            complete=self._pods.complete,
         )
 
     def _still_standing(self) -> Mapping[str, Standing]:
         """Pods whose object is gone hold their slices as long as one of their processes lives, and no longer."""
         self._remember()
-        gone = self._standing.keys() - self._pods().keys()
+        gone = self._standing.keys() - self._pods.by_uid.keys()
         if not gone:
             return self._standing
         for uid in gone - self._residents.alive(gone):

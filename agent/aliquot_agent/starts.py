@@ -45,6 +45,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     listed: tuple[Listed, ...] = ()
     standing: Mapping[str, Standing] = {}
     record_problem: str = ""
+    # Whether `pods` are all: an agent that starts does not know yet who else is here.
+    complete: bool = True
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +90,8 @@ class _Held(msgspec.Struct, frozen=True, kw_only=True):
 
 def decide(call: PreStart, *, known: Known) -> Decision:
     """Say whether the container that holds these ids may start."""
+    if not known.complete:
+        return Wait(reason="the API server has not told this node's agent of all pods here yet")
     held = _who(call, known=known)
     if isinstance(held, Wait | Refuse):
         return held

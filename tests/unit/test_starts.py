@@ -198,6 +198,21 @@ def test_a_pod_that_the_api_server_has_not_shown_yet_is_waited_for() -> None:
     assert isinstance(ask({"x"}, pods=[], recorded=[record("u1", "main", {"x"})]), Wait)
 
 
+def test_an_agent_that_does_not_know_all_pods_yet_lets_none_start() -> None:
+    """Half blind it would give what another pod holds."""
+    known = Known(
+        node="n1",
+        names=NAMES,
+        inventory=CARDS,
+        pods={"u1": BASE},
+        recorded=(record("u1", "main", {"x"}),),
+        complete=False,
+    )
+    call = PreStart(call=1, resource=NAMES.compute, ids=["x"])
+    assert isinstance(decide(call, known=known), Wait)
+    assert isinstance(decide(call, known=msgspec.structs.replace(known, complete=True)), Start)
+
+
 def test_a_static_pod_is_told_why_it_gets_nothing() -> None:
     """Its UID on the node is the mirror pod's hash annotation."""
     mirror = make_pod("m1", app={"main": (10, 10)}, annotations={"kubernetes.io/config.hash": "hash"})
