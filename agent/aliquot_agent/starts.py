@@ -96,8 +96,11 @@ def decide(call: PreStart, *, known: Known) -> Decision:
     if isinstance(held, Wait | Refuse):
         return held
     pod = known.pods.get(held.uid)
-    if pod is None:
-        return _unknown_pod(held.uid, known=known)
+    return _unknown_pod(held.uid, known=known) if pod is None else _judge(pod, held, known=known)
+
+
+def _judge(pod: Pod, held: _Held, *, known: Known) -> Decision:
+    """The container is known; is its pod's grant good, and is there room?"""
     try:
         grant = _grant(pod, known=known)
         check_grant(grant, pod=pod, names=known.names)
