@@ -20,6 +20,8 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
 
     content_type: str
     body: bytes
+    # Whether it may be refused because somebody else wrote first.
+    tests: bool = False
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,7 +59,8 @@ def expect(path: str, value: Any) -> Operation:
 
 def json_patch(*operations: Operation) -> Patch:
     """All of the steps or none."""
-    return Patch(content_type=JSON_PATCH, body=msgspec.json.encode(operations))
+    tests = any(operation.op == "test" for operation in operations)
+    return Patch(content_type=JSON_PATCH, body=msgspec.json.encode(operations), tests=tests)
 
 
 def merge_patch(change: Mapping[str, Any]) -> Patch:

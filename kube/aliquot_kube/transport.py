@@ -71,7 +71,7 @@ class HttpTransport:
         thread = threading.Thread(target=exchange.pump, args=[conveyor], name="kube-stream", daemon=True)
         thread.start()
         self._streams = {thread, *(old for old in self._streams if old.is_alive())}
-        lines = _lines(conveyor, question)
+        lines = lines_from(conveyor, question)
         try:
             await _started(conveyor, question)
             yield lines
@@ -107,7 +107,8 @@ async def _started(conveyor: Conveyor, question: Question) -> None:
         raise _too_late(question) from error
 
 
-async def _lines(conveyor: Conveyor, question: Question) -> AsyncGenerator[bytes]:
+async def lines_from(conveyor: Conveyor, question: Question) -> AsyncGenerator[bytes]:
+    """Give whole lines from what comes over the belt."""
     splitter = LineSplitter()
     while chunks := await conveyor.take():
         for chunk in chunks:
