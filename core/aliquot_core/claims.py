@@ -136,8 +136,8 @@ def _check_gpus(grant: Grant, *, request: PodRequest) -> None:
     apps = {part.gpu for name, part in grant.slices() if kind[name] is Kind.APP}
     for name, container in grant.containers.items():
         gpus = {part.gpu for part in container.slices}
-        # One that asks for more GPUs than its app containers holds more; else the kubelet hands its ids on to them.
-        if kind[name] is Kind.INIT and apps and not (gpus <= apps or gpus >= apps):
+        # The kubelet hands an init container's ids on to the app containers; one that asks for more GPUs holds more.
+        if kind[name] is Kind.INIT and not (gpus <= apps or gpus >= apps):
             raise GrantError(
                 "an init container runs on its app containers' GPUs, this one does not",
                 where=f"grant of container {name}",

@@ -169,6 +169,11 @@ BAD: dict[str, tuple[Pod, dict[str, tuple[Part, ...]], str]] = {
         {"a": (("X", 60, 8),), "b": (("X", 50, 8),)},
         "110 % of GPU X at one time",
     ),
+    "more than a GPU on the second": (
+        bound(gpu("a", 150, 300), gpu("b", 60)),
+        {"a": (("X", 100, 200), ("Y", 50, 100)), "b": (("Y", 60, 8),)},
+        "110 % of GPU Y at one time",
+    ),
     "an init and a sidecar too much": (
         bound(app("a"), inits=(gpu("s", 60, sidecar=True), gpu("i", 50))),
         {"s": (("X", 60, 8),), "i": (("X", 50, 8),)},

@@ -172,6 +172,7 @@ REFUSED = {
     "a GPU with a comma": (of_slice(gpu="GPU-a,GPU-b"), "is no GPU's uuid"),
     "a GPU of two lines": (of_slice(gpu="GPU-a\n"), "is no GPU's uuid"),
     "an endless GPU": (of_slice(gpu="G" * 81), "is no GPU's uuid"),
+    "negative compute with a limit": (of_slice(compute=-1, limit=30), "compute -1"),
     "negative compute": (of_slice(compute=-1), "compute -1"),
     "more than a GPU": (of_slice(compute=101), "compute 101"),
     "no compute": (of_slice(compute=...), "not readable"),

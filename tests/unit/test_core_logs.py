@@ -79,11 +79,19 @@ def test_an_exception_is_shown_with_its_traceback(form: str, lines: int) -> None
     assert form == "human" or len(text.splitlines()) == 1
 
 
-def test_what_is_below_the_level_is_not_said_and_nothing_is_said_twice() -> None:
-    """Configuring again replaces, it does not add."""
-    configure_logging(LogSettings(), stream=io.StringIO())
+def test_what_is_below_the_level_is_not_said() -> None:
+    """And what is above is, in either case of letters."""
     assert logged(io.StringIO(), level="warning") == ""
     assert len(logged(io.StringIO(), level="DEBUG").splitlines()) == 2
+
+
+def test_nothing_is_said_twice() -> None:
+    """Configuring again replaces what was there, it does not add."""
+    before, stream = io.StringIO(), io.StringIO()
+    configure_logging(LogSettings(), stream=before)
+    configure_logging(LogSettings(), stream=stream)
+    assert len(logged(stream).splitlines()) == 1
+    assert before.getvalue() == ""
 
 
 @pytest.mark.parametrize("settings", [{"level": "loud"}, {"level": ""}, {"format": "xml"}])

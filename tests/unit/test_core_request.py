@@ -59,6 +59,8 @@ READ = {
         {"gpus": "2", "compute-limit": "200"},
         *(60, 200, 9, 2, B, [(30, 5), (30, 4)]),
     ),
+    "all of two": (app(compute=200, memory=9), {"gpus": "2"}, 200, 200, 9, 2, G, [(100, 5), (100, 4)]),
+    "evenly over as many as there may be": (app(compute=64), {"gpus": "64"}, 64, 64, None, 64, G, [(1, None)] * 64),
     "as many GPUs as a request may name": (app(compute=6_400), {}, 6_400, 6_400, None, None, G, [(100, None)] * 64),
     "the same request beside the limit": (
         app(compute="30", memory="8k", requests={"compute": 30, "memory": "8000"}),
@@ -318,6 +320,12 @@ def test_kinds_come_in_the_order_in_which_containers_start() -> None:
         (Kind.APP, "web"),
         (Kind.APP, "log"),
     ]
+
+
+def test_an_init_container_with_another_restart_policy_is_no_sidecar() -> None:
+    """Kubernetes lets init containers have one of their own; only `Always` keeps them running beside the others."""
+    once = msgspec.structs.replace(app("prepare"), restart_policy="Never")
+    assert [kind for kind, _ in kinds(pod(app(), inits=(once,)))] == [Kind.INIT, Kind.APP]
 
 
 def test_only_containers_that_ask_are_in_the_request() -> None:
