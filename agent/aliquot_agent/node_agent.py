@@ -25,6 +25,7 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Node
 from aliquot_kube.backoff import Random
 from aliquot_kube.changes import Change
+from aliquot_kube.client import KubeClient
 from aliquot_kube.mirror import Mirror
 from aliquot_kube.resources import NODES, PODS
 from aliquot_kube.transport import Transport
@@ -91,7 +92,7 @@ class NodeAgent:
         self._publisher = NodePublisher(
             node=node,
             names=names,
-            transport=transport,
+            client=KubeClient(transport=transport),
             clock=clock,
             random=random,
             seen=lambda: self.node,

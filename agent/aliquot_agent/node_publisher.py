@@ -13,10 +13,10 @@ from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node
 from aliquot_kube.backoff import Backoff, Random
+from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.patches import merge_patch
 from aliquot_kube.resources import NODES
-from aliquot_kube.transport import Question, Transport
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class NodePublisher:
         *,
         node: str,
         names: Names,
-        transport: Transport,
+        client: KubeClient,
         clock: Clock,
         random: Random,
         seen: Callable[[], Node | None],
@@ -42,7 +42,7 @@ class NodePublisher:
     ) -> None:
         self._node = node
         self._names = names
-        self._transport = transport
+        self._client = client
         self._clock = clock
         self._random = random
         self._seen = seen
@@ -76,11 +76,7 @@ class NodePublisher:
             await self._write(wanted.status, subresource="status")
 
     async def _write(self, change: dict[str, Any], *, subresource: str) -> None:
-        patch = merge_patch(change)
-        path = NODES.path(name=self._node, subresource=subresource)
-        await self._transport.request(
-            Question(method="PATCH", path=path, body=patch.body, content_type=patch.content_type)
-        )
+        await self._client.patch(NODES, name=self._node, patch=merge_patch(change), subresource=subresource)
         log.info("node written", extra={"part": subresource or "metadata", "names": sorted(_names_in(change))})
 
 

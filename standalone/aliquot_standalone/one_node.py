@@ -23,6 +23,7 @@ from aliquot_core.errors import ClusterError
 from aliquot_core.names import Names
 from aliquot_core.objects import Node, Pod
 from aliquot_kube.backoff import Random
+from aliquot_kube.client import KubeClient
 from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.resources import PODS
 from aliquot_kube.transport import HttpTransport, Question
@@ -42,10 +43,6 @@ class OneNodeError(ClusterError):
     """The node did not come up."""
 
 
-class _Pods(msgspec.Struct, frozen=True, kw_only=True):
-    items: list[Pod] = []
-
-
 class OneNode:
     """A running node, and what the demonstration does with it."""
 
@@ -58,6 +55,7 @@ class OneNode:
         self.folders = Folders(root=folder / "kubelet")
         self.processes: dict[str, asyncio.subprocess.Process] = {}
         self._transport = transport
+        self._client = KubeClient(transport=transport)
         self.doors = doors
         self._clock = clock
 
@@ -79,25 +77,24 @@ class OneNode:
 
     async def create(self, pod: Mapping[str, object]) -> Pod:
         """Create a pod."""
-        answer = await self._send("POST", PODS.collection("default"), pod)
-        return msgspec.json.decode(answer, type=Pod)
+        # The demonstration writes manifests as users do; our structs hold only what we read.
+        body = msgspec.json.encode(pod)
+        path = PODS.collection("default")
+        answer = await self._transport.request(
+            Question(method="POST", path=path, body=body, content_type="application/json")
+        )
+        return msgspec.json.decode(answer.body, type=Pod)
 
     async def bind(self, pod: Pod, annotations: Mapping[str, str]) -> None:
         """Bind a pod to this node; its grant travels in the same write."""
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod.metadata.name, "annotations": dict(annotations)},
-            "target": {"kind": "Node", "name": self.name},
-        }
-        path = PODS.path(namespace=pod.metadata.namespace, name=pod.metadata.name, subresource="binding")
-        await self._send("POST", path, binding)
+        meta = pod.metadata
+        await self._client.bind(
+            namespace=meta.namespace, name=meta.name, node=self.name, uid=meta.uid, annotations=annotations
+        )
 
     async def pod(self, pod: Pod) -> Pod:
         """The pod as it is now."""
-        path = PODS.path(namespace=pod.metadata.namespace, name=pod.metadata.name)
-        answer = await self._transport.request(Question(method="GET", path=path))
-        return msgspec.json.decode(answer.body, type=Pod)
+        return await self._client.get(PODS, namespace=pod.metadata.namespace, name=pod.metadata.name)
 
     async def node(self) -> Node | None:
         """The node as it is now, once the kubelet has made it."""
@@ -127,17 +124,13 @@ class OneNode:
     async def clear(self, *, seconds: float = 10.0) -> None:
         """Delete all pods and wait until they have ended; what outlives its grace is killed by the kubelet."""
         deadline = self._clock.monotonic() + seconds
-        while pods := await self._pods():
+        while pods := await self._client.list(PODS):
             for pod in pods:
                 if pod.metadata.deletion_timestamp is None:
-                    await self._send("DELETE", PODS.path(namespace=pod.metadata.namespace, name=pod.metadata.name), {})
+                    await self._client.delete(PODS, namespace=pod.metadata.namespace, name=pod.metadata.name)
             if self._clock.monotonic() > deadline:
                 raise OneNodeError(f"{len(pods)} pods have not ended after {seconds:g} s", where=self.name)
             await self._clock.sleep(LOOK_AGAIN)
-
-    async def _pods(self) -> list[Pod]:
-        answer = await self._transport.request(Question(method="GET", path=PODS.collection()))
-        return msgspec.json.decode(answer.body, type=_Pods).items
 
     def output(self, pod: Pod, container: str) -> str:
         """What a container has printed at its first start."""
@@ -181,10 +174,6 @@ class OneNode:
             "ALIQUOT_AGENT_KUBELET_RECORD": str(kubelet.checkpoint),
             "ALIQUOT_AGENT_CDI_FOLDER": str(kubelet.cdi),
         }
-
-    async def _send(self, method: str, path: str, body: Mapping[str, object]) -> bytes:
-        question = Question(method=method, path=path, body=msgspec.json.encode(body), content_type="application/json")
-        return (await self._transport.request(question)).body
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from aliquot_core.clock import Clock
 from aliquot_core.objects import Node, Pod
 from aliquot_kube.backoff import Random
 from aliquot_kube.changes import Change
+from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import AlreadyExistsError, ConflictError, NotFoundError
 from aliquot_kube.mirror import Mirror
 from aliquot_kube.patches import merge_patch
@@ -24,6 +25,7 @@ class ApiDoors:
 
     def __init__(self, *, node: str, transport: Transport, clock: Clock, random: Random) -> None:
         self._transport = transport
+        self._client = KubeClient(transport=transport)
         self._pods = Mirror(
             transport=transport, clock=clock, random=random, resource=PODS, field_selector=f"spec.nodeName={node}"
         )
@@ -41,48 +43,38 @@ class ApiDoors:
 
     async def write_pod_status(self, pod: Pod, status: dict[str, Any]) -> None:
         """Merge the status in; conditions that others wrote stay."""
-        path = PODS.path(namespace=pod.metadata.namespace, name=pod.metadata.name, subresource="status")
+        # The uid is a precondition: a pod made anew under the name is another.
+        patch = merge_patch({"metadata": {"uid": pod.metadata.uid}, "status": status})
+        namespace, name = pod.metadata.namespace, pod.metadata.name
         try:
-            # The uid is a precondition: a pod made anew under the name is another.
-            await self._patch(path, {"metadata": {"uid": pod.metadata.uid}, "status": status})
+            await self._client.patch(PODS, namespace=namespace, name=name, patch=patch, subresource="status")
         except (NotFoundError, ConflictError):
             return
 
     async def remove_pod(self, pod: Pod) -> None:
         """Delete with grace 0, this pod and no other."""
-        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}
-        path = PODS.path(namespace=pod.metadata.namespace, name=pod.metadata.name)
+        namespace, name, uid = pod.metadata.namespace, pod.metadata.name, pod.metadata.uid
         try:
-            await self._send("DELETE", path, body)
+            await self._client.delete(PODS, namespace=namespace, name=name, uid=uid, grace_seconds=0)
         except (NotFoundError, ConflictError):
             return
 
     async def read_node(self, name: str) -> Node | None:
         """Our Node, if it is there."""
         try:
-            answer = await self._transport.request(Question(method="GET", path=NODES.path(name=name)))
+            return await self._client.get(NODES, name=name)
         except NotFoundError:
             return None
-        return msgspec.json.decode(answer.body, type=Node)
 
     async def create_node(self, node: dict[str, Any]) -> None:
         """Create our Node, unless it is there."""
+        body = msgspec.json.encode(node)
+        question = Question(method="POST", path=NODES.collection(), body=body, content_type="application/json")
         try:
-            await self._send("POST", NODES.collection(), node)
+            await self._transport.request(question)
         except AlreadyExistsError:
             return
 
     async def write_node_status(self, name: str, status: dict[str, Any]) -> None:
         """Merge into our Node's status."""
-        await self._patch(NODES.path(name=name, subresource="status"), {"status": status})
-
-    async def _patch(self, path: str, change: dict[str, Any]) -> None:
-        patch = merge_patch(change)
-        await self._transport.request(
-            Question(method="PATCH", path=path, body=patch.body, content_type=patch.content_type)
-        )
-
-    async def _send(self, method: str, path: str, body: dict[str, Any]) -> None:
-        await self._transport.request(
-            Question(method=method, path=path, body=msgspec.json.encode(body), content_type="application/json")
-        )
+        await self._client.patch(NODES, name=name, patch=merge_patch({"status": status}), subresource="status")
