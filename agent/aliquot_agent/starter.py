@@ -22,6 +22,7 @@ from aliquot_core.claims import Claim
 from aliquot_core.clock import Clock
 from aliquot_core.door import Prefer, PreStart
 from aliquot_core.errors import AliquotError
+from aliquot_core.impostors import sets_our_variables
 from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
@@ -157,6 +158,8 @@ class Starter:
                 decision = Refuse(reason=str(error), pod=decision.pod)
         if isinstance(decision, Start):
             uid = decision.pod.metadata.uid
+            if uid not in self._standing and (vain := sets_our_variables(decision.pod)):
+                log.warning("the slice's own variables win", extra={"pod": decision.pod.key, "set_in_vain": vain})
             self._standing[uid] = Standing(pod=decision.pod.key, claims=decision.claims)
             names = ", ".join(spec.container for spec in decision.specs)
             log.info("slice ready", extra={"pod": decision.pod.key, "uid": uid, "containers": names})

@@ -5,7 +5,7 @@ The kubelet is about to create a container and says only which device ids it hol
 1. The container is known for certain. The kubelet's record names pod UID, container and the CDI name of every set of
    ids. An init and an app container may share ids; each has a CDI name of its own there, so nobody needs to know which
    of the two is about to run: both specs are written. Without the record, PodResources will do where it is unambiguous.
-2. Its pod is bound here with a grant that is its own, and that is what it asked for.
+2. Its pod is bound here with a grant that is its own, and that is what it asked for; it reaches for nobody else's.
 3. Every GPU of the grant is on this node and not sick, and holds the isolation that was promised.
 4. With the claims of all other pods that the kubelet holds here, no GPU is over-granted.
 
@@ -25,6 +25,7 @@ from aliquot_core.claims import NOTHING, Claim, check_grant, claims, overdrawn
 from aliquot_core.door import PreStart
 from aliquot_core.errors import AliquotError
 from aliquot_core.grant import ContainerGrant, Grant, decode_grant
+from aliquot_core.impostors import names_our_device
 from aliquot_core.inventory import Health, Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
@@ -100,7 +101,9 @@ def decide(call: PreStart, *, known: Known) -> Decision:
 
 
 def _judge(pod: Pod, held: _Held, *, known: Known) -> Decision:
-    """The container is known; is its pod's grant good, and is there room?"""
+    """The container is known: say whether its pod's grant is good, and whether there is room."""
+    if reached := names_our_device(pod, names=known.names):
+        return Refuse(reason=_impostor(reached), pod=pod)
     try:
         grant = _grant(pod, known=known)
         check_grant(grant, pod=pod, names=known.names)
@@ -189,6 +192,10 @@ class _NoGrantError(AliquotError):
             f"bound without a grant (annotation {annotation})",
             remedy="let Aliquot's scheduler place it: leave spec.nodeName empty and use its scheduler profile",
         )
+
+
+def _impostor(reached: list[str]) -> str:
+    return f"the pod names slices by annotation ({'; '.join(reached)}), which only a grant gives; remove the annotation"
 
 
 def _misfit(grant: Grant, *, known: Known) -> str:

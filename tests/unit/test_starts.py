@@ -121,6 +121,7 @@ def regranted(pod: Pod, *, node: str = "n1", uid: str = "u1", container: str = "
 
 
 BASE = make_pod("u1", app={"main": (30, 8_000)})
+REACHES = {"cdi.k8s.io/mine": "aliquot.dev/slice=0123456789abcdef"}
 REFUSALS = {
     "no grant": (edited(BASE, None), "bound without a grant"),
     "not JSON": (edited(BASE, "{"), "not readable"),
@@ -133,6 +134,7 @@ REFUSALS = {
     "another container": (regranted(BASE, container="other", part=slice_of(30, 8_000)), "ask for nothing: other"),
     "unknown GPU": (regranted(BASE, part=slice_of(30, 8_000, "GPU-z")), "GPU-z is not on node n1"),
     "sick GPU": (regranted(BASE, part=slice_of(30, 8_000, "GPU-b")), "GPU-b is sick: XID 79"),
+    "names a slice itself": (make_pod("u1", app={"main": (30, 8_000)}, annotations=REACHES), "remove the annotation"),
     "more than the GPU has": (make_pod("u1", app={"main": (30, 90_000)}), "90000 MiB of 80000 MiB memory"),
 }
 
