@@ -316,6 +316,18 @@ async def test_a_wait_that_fails_is_not_a_busy_loop(driver: NvmlDriver, fake_nvm
     assert len(await driver.usage()) == 4
 
 
+async def test_a_lost_gpu_does_not_spoil_later_waits(
+    driver: NvmlDriver, fake_nvml: FakeNvml, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once its loss is told, the lost GPU is out of the set of events, and waiting goes on without errors."""
+    await driver.discover()
+    fake_nvml.lose(gpu=0)
+    assert [event.kind for event in await driver.events(timeout_s=LONG_S)] == [EventKind.LOST]
+    caplog.clear()
+    assert await driver.events(timeout_s=0.3) == []
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("included", [False, True])
 async def test_used_memory_means_the_same_with_every_driver(
     driver: NvmlDriver, fake_nvml: FakeNvml, *, included: bool
@@ -389,6 +401,14 @@ async def test_a_card_gone_for_good_is_tried_ever_more_seldom(fake_nvml: FakeNvm
         90,
         210,
     ]
+    fake_nvml.recover(gpu=0)
+    await clock.advance(240)
+    assert len((await driver.discover()).gpus) == 4
+    fake_nvml.lose(gpu=0)
+    await driver.discover()
+    fake_nvml.recover(gpu=0)
+    await clock.advance(30)
+    assert len((await driver.discover()).gpus) == 4, "after a recovery it begins again at 30 s"
     await driver.close()
     assert fake_nvml.violations() == []
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pynvml
 import pytest
@@ -98,6 +100,25 @@ async def test_an_error_is_raised_where_it_is_awaited() -> None:
         await desk.call(lambda: 1 // 0, about="a", within_s=5)
     assert await desk.call(lambda: 2, about="a", within_s=5) == 2
     assert await desk.finish(lambda: None, within_s=5)
+
+
+async def test_the_error_of_a_call_left_behind_troubles_nobody(gate: _Gate) -> None:
+    """An overdue call that fails in the end is not complained of as an error that nobody looked at."""
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    clock = VirtualClock()
+    desk = CallDesk(clock=clock, name="test")
+    hanging = asyncio.ensure_future(desk.call(lambda: 1 // len(gate.pass_through()[:0]), about="a", within_s=5))
+    await asyncio.to_thread(gate.entered.wait, 10)
+    await clock.advance(6)
+    with pytest.raises(OverdueError):
+        await hanging
+    gate.open.set()
+    assert await desk.finish(lambda: None, within_s=5)
+    # asyncio complains when such a future is collected, and the desk keeps it.
+    del hanging, desk
+    gc.collect()
+    assert complaints == []
 
 
 def test_a_list_that_grew_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
