@@ -31,7 +31,7 @@ bench: $(READY) ## Measure speed and memory; figures go to benchmarks/RESULTS.md
 soak: $(READY) ## Long hunts: bounded, but not for every day
 	ALIQUOT_SOAK=1 $(BIN)/pytest tests/simulation tests/node
 
-cluster: $(READY) ## Build the real Kubernetes that tests/cluster uses (Go, gcc, root; some 12 minutes, once a machine)
+cluster: $(READY) ## Build the real Kubernetes that tests/cluster uses (Go, gcc, root; some 7 minutes, once a machine)
 	tests/cluster/requirements
 	tests/cluster/binaries/build
 
