@@ -30,8 +30,6 @@ BACKOFF = Backoff(first=0.01, longest=0.5)
 # What the kubelet's own clients take; 110 pods of 800 ids are 1 MiB.
 _OPTIONS = (
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.default_authority", "localhost"),
     # A kubelet that restarts is back within a second: look for it that often, not each minute.
     ("grpc.initial_reconnect_backoff_ms", 20),
     ("grpc.min_reconnect_backoff_ms", 20),
@@ -68,7 +66,6 @@ class PodResources:
         self._lister = pb_grpc.PodResourcesListerStub(self._channel)
         self._next: _Round | None = None
         self._worker: asyncio.Task[None] | None = None
-        self.calls = 0
 
     async def list(self, *, patience: float) -> tuple[Listed, ...]:
         """Every container that the kubelet lists, asked for after this call began."""
@@ -84,10 +81,12 @@ class PodResources:
         return mine.answer.result()
 
     async def close(self) -> None:
-        """Hang up."""
+        """Hang up; whoever still waits is told so."""
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
+        if self._next is not None:
+            _fail(self._next, self._hung_up())
         await self._channel.close()
 
     async def _work(self) -> None:
@@ -104,10 +103,9 @@ class PodResources:
         try:
             listed = await self._ask_until(turn)
         except PodResourcesError as error:
-            turn.answer.set_exception(error)
-            turn.answer.exception()  # those who wait may all have gone
+            _fail(turn, error)
         except asyncio.CancelledError:
-            turn.answer.cancel()
+            _fail(turn, self._hung_up())
             raise
         else:
             turn.answer.set_result(listed)
@@ -116,7 +114,6 @@ class PodResources:
         failures = 0
         while True:
             try:
-                self.calls += 1
                 return merged(await self._lister.List(pb.ListPodResourcesRequest(), timeout=_TRY_SECONDS))
             except grpc.aio.AioRpcError as error:
                 failures += 1
@@ -125,12 +122,21 @@ class PodResources:
                     raise self._named(error) from error
             await self._clock.sleep(wait)
 
+    def _hung_up(self) -> PodResourcesError:
+        return PodResourcesError("the client was closed", where=self._socket)
+
     def _named(self, error: grpc.aio.AioRpcError) -> PodResourcesError:
         if error.code() is grpc.StatusCode.UNAVAILABLE and not Path(self._socket).exists():
             return PodResourcesMissingError(
                 "there is no such socket", where=self._socket, remedy="mount the kubelet's pod-resources folder"
             )
         return PodResourcesError(f"{error.code().name}: {error.details()}", where=self._socket)
+
+
+def _fail(turn: _Round, error: PodResourcesError) -> None:
+    turn.answer.set_exception(error)
+    # All who waited may have gone, and asyncio complains of errors that nobody looked at.
+    turn.answer.exception()
 
 
 def merged(response: pb.ListPodResourcesResponse) -> tuple[Listed, ...]:

@@ -104,10 +104,12 @@ async def test_start_with_all_names_that_were_given(node: Node) -> None:
 
 
 async def test_names_outlive_the_endpoint(settings: EndpointSettings, kubelet: ScriptedKubelet) -> None:
-    """After a restart of the endpoint the agent still hears which names were given."""
+    """After a restart of the endpoint the agent still hears which names were given, also those given without it."""
     async with endpoint(settings), agent(settings, ScriptedAgent()):
+        await kubelet.until_listed(COMPUTE, 200)
+    async with endpoint(settings) as stop:
         client = await kubelet.until_listed(COMPUTE, 200)
-        name = await Node(settings, client.stub, asyncio.Event()).allocate("0-01")
+        name = await Node(settings, client.stub, stop).allocate("0-01")
     handler = ScriptedAgent()
     async with endpoint(settings) as stop, agent(settings, handler):
         client = await kubelet.until_listed(COMPUTE, 200)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -12,8 +13,9 @@ from pathlib import Path
 import grpc
 import pytest
 
+from aliquot_agent.door import DoorRefusedError
 from aliquot_core.door import Device
-from aliquot_deviceplugin.endpoint import folder_watch
+from aliquot_deviceplugin.endpoint import folder_watch, plugin, process
 from aliquot_deviceplugin.endpoint.lock import AnotherEndpointError
 from aliquot_deviceplugin.endpoint.process import run_endpoint
 from aliquot_kube.clock import SystemClock
@@ -52,6 +54,12 @@ async def kubelet(folder: Path) -> AsyncIterator[ScriptedKubelet]:
     await made.stop()
 
 
+@pytest.fixture
+def only_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No look at the folder but when something happens."""
+    monkeypatch.setattr(folder_watch, "_ANYWAY", 3600.0)
+
+
 async def test_registers_what_the_agent_tells(folder: Path, kubelet: ScriptedKubelet) -> None:
     """Each resource comes with its own socket in the sub-folder, its ids, their health and their NUMA node."""
     settings = settings_in(folder)
@@ -74,6 +82,7 @@ async def test_registers_what_the_agent_tells(folder: Path, kubelet: ScriptedKub
         ]
 
 
+@pytest.mark.usefixtures("only_events")
 async def test_nothing_known_nothing_registered(folder: Path, kubelet: ScriptedKubelet) -> None:
     """Without state and agent there is nothing to register; the first table is registered at once."""
     settings = settings_in(folder)
@@ -121,6 +130,43 @@ async def test_what_is_left_out_is_gone(folder: Path, kubelet: ScriptedKubelet) 
         await kubelet.until_listed(COMPUTE, 300)
 
 
+async def test_table_changes_while_it_is_first_served(
+    folder: Path, kubelet: ScriptedKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list that comes while a resource's first server starts is the one that is told."""
+    serving, may_go_on = asyncio.Event(), asyncio.Event()
+    serve = plugin.Plugin.serve
+
+    async def slowly(self: plugin.Plugin) -> None:
+        serving.set()
+        await may_go_on.wait()
+        await serve(self)
+
+    monkeypatch.setattr(plugin.Plugin, "serve", slowly)
+    settings = settings_in(folder)
+    async with endpoint(settings), agent(settings, ScriptedAgent(), resources={COMPUTE: table(gpus=1)}) as at_door:
+        await serving.wait()
+        at_door.publish({COMPUTE: table(gpus=2)})
+        await kubelet_known(at_door, lambda _: True)
+        async with agent(settings, ScriptedAgent(), name="agent-2") as refused:
+            with pytest.raises(DoorRefusedError):
+                await refused.run()  # by now the first agent's words were heard
+        may_go_on.set()
+        await kubelet.until_listed(COMPUTE, 200)
+
+
+def test_socket_made_anew_with_the_same_number(folder: Path) -> None:
+    """File systems give inode numbers again at once: a socket of another time is another socket."""
+    path = folder / "kubelet.sock"
+    path.touch()
+    before = process._look_at(path)
+    os.utime(path, ns=(0, 1))
+
+    assert before != process._look_at(path)
+    path.unlink()
+    assert process._look_at(path) is None
+
+
 async def test_foreign_resources_are_left_out(
     folder: Path, kubelet: ScriptedKubelet, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -134,6 +180,7 @@ async def test_foreign_resources_are_left_out(
     assert sum("none of ours" in record.message for record in caplog.records) == 2
 
 
+@pytest.mark.usefixtures("only_events")
 @pytest.mark.parametrize("keep_socket", [False, True], ids=["SIGTERM", "SIGKILL"])
 async def test_kubelet_restarts(folder: Path, kubelet: ScriptedKubelet, keep_socket: bool) -> None:  # noqa: FBT001 - pytest's
     """A kubelet that comes back is told at once, whether its old socket was removed or left behind."""
@@ -228,6 +275,7 @@ async def test_no_kubelet_yet(folder: Path) -> None:
         await kubelet.stop()
 
 
+@pytest.mark.usefixtures("only_events")
 async def test_the_kubelets_folder_is_made_anew(folder: Path, kubelet: ScriptedKubelet) -> None:
     """A kubelet that is installed again in a new folder is found there."""
     settings = settings_in(folder)
@@ -239,8 +287,10 @@ async def test_the_kubelets_folder_is_made_anew(folder: Path, kubelet: ScriptedK
         await kubelet.until_listed(COMPUTE, 200)
 
 
-async def test_without_inotify(folder: Path, kubelet: ScriptedKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the kernel gives no inotify, a poll finds the new kubelet in time."""
+async def test_without_inotify(
+    folder: Path, kubelet: ScriptedKubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the kernel gives no inotify, that is said once, and a poll finds the new kubelet in time."""
 
     def none_left(_folder: Path) -> int:
         raise OSError(24, "Too many open files")
@@ -253,6 +303,8 @@ async def test_without_inotify(folder: Path, kubelet: ScriptedKubelet, monkeypat
         await kubelet.start()
         async with asyncio.timeout(0.8):
             await kubelet.until_listed(COMPUTE, 200)
+
+    assert caplog.text.count("Too many open files") == 1
 
 
 async def test_by_the_registry(folder: Path, kubelet: ScriptedKubelet) -> None:

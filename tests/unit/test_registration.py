@@ -128,6 +128,16 @@ def test_quarrel_slows_down() -> None:
     assert wait == reg.Wait(proven.epoch + 1, 0.02)
 
 
+def test_in_the_registry_the_kubelet_comes_when_it_likes() -> None:
+    """With no time set, an offer that nobody took yet is left alone: making it anew could meet a starting kubelet."""
+    patient = functools.partial(reg.step, pace=reg.Pace(stream_expected=None), chance=0.0)
+    state, _ = patient(reg.State(), reg.SocketSeen(FIRST))
+
+    state, actions = patient(state, reg.Registered(1))
+
+    assert (state.phase, actions) == (Phase.AWAITING_STREAM, ())
+
+
 @given(chance=st.floats(0, 1, exclude_max=True))
 def test_chance_only_lengthens(chance: float) -> None:
     """Chance spreads a wait over half its length and never shortens it below what the kubelet needs."""

@@ -19,12 +19,6 @@ log = logging.getLogger(__name__)
 
 # Before it answers, the kubelet connects back to us and takes up to 10 s for it.
 REGISTER_DEADLINE = 12.0
-_CHANNEL = (
-    # Channels to one address share their back-off otherwise: after one refused connect (the socket is there an instant
-    # before the kubelet listens) the next try would wait a whole second.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.default_authority", "localhost"),
-)
 
 
 class RegistrationError(ClusterError):
@@ -118,7 +112,7 @@ async def register_at_socket(kubelet_socket: str, *, endpoint: str, resource: st
         resource_name=resource,
         options=pb.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True),
     )
-    async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=_CHANNEL) as channel:
+    async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}") as channel:
         try:
             await pb_grpc.RegistrationStub(channel).Register(request, timeout=REGISTER_DEADLINE)
         except grpc.aio.AioRpcError as error:
