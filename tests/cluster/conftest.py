@@ -9,6 +9,7 @@ import pytest
 
 from cluster.harness import requirements
 from cluster.harness.cluster import ClusterHarness
+from cluster.node_half import NodeHalf
 from support.require import skip_or_fail
 
 HERE = Path(__file__).parent
@@ -54,3 +55,12 @@ def namespace(cluster: ClusterHarness) -> Iterator[str]:
     """Give the test a namespace of its own; its pods are gone before the next test begins."""
     with cluster.namespace() as name:
         yield name
+
+
+@pytest.fixture(scope="session")
+def half(cluster: ClusterHarness) -> Iterator[NodeHalf]:
+    """Endpoint and agent on node1, for all tests; whoever stops one of them starts it again."""
+    running = NodeHalf(cluster, cluster.node("node1"))
+    running.start()
+    yield running
+    running.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,15 +12,19 @@ from aliquot_agent.gpus.simulated import simulated_uuid
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
 from aliquot_core.names import Names
 from aliquot_core.quantities import MiB, Percent
+from aliquot_deviceplugin.checkpoint import FILE, decode_checkpoint
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.component import Component
 from cluster.harness.node import Node
-from cluster.harness.pods import BY_HAND, pod
+from cluster.harness.pods import BY_HAND, pod, shell
 
 NAMES = Names()
 COMMAND = str(Path(sys.executable).with_name("aliquot"))
 _numbers = itertools.count(1)
+
+# What a container finds of its slice, and what its pod says when it prints that.
+SHOW = 'echo "$ALIQUOT_GPUS $ALIQUOT_COMPUTE $ALIQUOT_MEMORY $NVIDIA_VISIBLE_DEVICES"'
 
 # What each container is granted: (GPU's index, percent, MiB) once for each of its GPUs.
 Slices = Mapping[str, list[tuple[int, int, int]]]
@@ -28,7 +33,7 @@ Slices = Mapping[str, list[tuple[int, int, int]]]
 class NodeHalf:
     """The two processes of one node."""
 
-    def __init__(self, cluster: ClusterHarness, node: Node, *, gpus: str = "8xA100-80GB") -> None:
+    def __init__(self, cluster: ClusterHarness, node: Node, *, gpus: str = "8xA100-80GB", **environment: str) -> None:
         self.cluster = cluster
         self.node = node
         self.name = node.name
@@ -41,17 +46,49 @@ class NodeHalf:
             "ALIQUOT_AGENT_NODE_NAME": node.name,
             "ALIQUOT_AGENT_GPUS": gpus,
             "ALIQUOT_AGENT_KUBECONFIG": str(cluster.kubeconfig("admin")),
+            **environment,
         }
 
     def start(self) -> None:
         """Start both, and wait until pods can come."""
-        self.endpoint = self._component("endpoint")
-        self.agent = self._component("agent")
+        self.start_endpoint()
+        self.start_agent()
         self.wait_ready()
+
+    def start_endpoint(self) -> None:
+        """Start the process that the kubelet sees."""
+        self.endpoint = self._component("endpoint")
+
+    def start_agent(self) -> None:
+        """Start the process that knows the GPUs."""
+        self.agent = self._component("agent")
+
+    def stop(self) -> None:
+        """Stop both, as at the end of a node's life."""
+        self.agent.stop()
+        self.endpoint.stop()
 
     def wait_ready(self) -> None:
         """Wait until the kubelet offers our resources and the node says what it has."""
         self.cluster.wait_for(f"slices on {self.name}", self._offers)
+
+    def logged(self, command: str, **fields: object) -> list[Json]:
+        """The lines that a process has logged with these fields."""
+        text = (self.node.folder / "logs" / f"aliquot-{command}.log").read_text()
+        lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        return [line for line in lines if all(line.get(name) == value for name, value in fields.items())]
+
+    def held_ids(self, made: Json) -> dict[str, frozenset[str]]:
+        """The device ids that the kubelet has on record for each container of a pod."""
+        recorded = decode_checkpoint(self.node.path(FILE).read_bytes())
+        return {entry.container: entry.ids for entry in recorded if entry.uid == made["metadata"]["uid"]}
+
+    def told(self, made: Json) -> str:
+        """What the pod's Events say."""
+        events = self.cluster.api.items(f"/api/v1/namespaces/{made['metadata']['namespace']}/events")
+        return " ".join(
+            event["message"] for event in events if event["involvedObject"].get("uid") == made["metadata"]["uid"]
+        )
 
     def gpu(self, index: int) -> str:
         """A GPU's uuid."""
@@ -88,6 +125,11 @@ def asks(compute: int = 0, memory: int = 0) -> dict[str, str]:
     """A container's limits; without compute it is best effort."""
     limits = {NAMES.compute: str(compute)} if compute else {NAMES.best_effort: "1"}
     return limits | ({NAMES.memory: str(memory)} if memory else {})
+
+
+def shows(**settings: object) -> Json:
+    """A container that prints its slice; the settings are those of `container`."""
+    return shell(SHOW, **settings)
 
 
 def sharing_pod(namespace: str, *containers: Json, **settings: object) -> Json:

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from aliquot_core.inventory import decode_inventory
-from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import shell
-from cluster.node_half import NAMES, NodeHalf, asks, sharing_pod
-
-SHOW = 'echo "$ALIQUOT_GPUS $ALIQUOT_COMPUTE $ALIQUOT_MEMORY $NVIDIA_VISIBLE_DEVICES"'
-
-
-@pytest.fixture(scope="module")
-def half(cluster: ClusterHarness) -> Iterator[NodeHalf]:
-    """Endpoint and agent on node1."""
-    running = NodeHalf(cluster, cluster.node("node1"))
-    running.start()
-    yield running
-    running.agent.stop()
-    running.endpoint.stop()
+from cluster.node_half import NAMES, SHOW, NodeHalf, asks, sharing_pod, shows
 
 
 def test_the_node_says_what_it_has(cluster: ClusterHarness, half: NodeHalf) -> None:
@@ -38,7 +23,7 @@ def test_the_node_says_what_it_has(cluster: ClusterHarness, half: NodeHalf) -> N
 
 def test_a_container_prints_its_slice(cluster: ClusterHarness, half: NodeHalf, namespace: str) -> None:
     """The GPU, the percent and the MiB of the grant are what the container finds."""
-    made = half.run(sharing_pod(namespace, shell(SHOW, limits=asks(30, 8_000))), {"main": [(3, 30, 8_000)]})
+    made = half.run(sharing_pod(namespace, shows(limits=asks(30, 8_000))), {"main": [(3, 30, 8_000)]})
     done = cluster.wait_for_phase(made, "Succeeded")
     assert cluster.logs(done) == f"{half.gpu(3)} 30 8000 void\n"
 
@@ -50,8 +35,8 @@ def test_init_and_app_containers_that_share_ids_get_their_own(
     made = half.run(
         sharing_pod(
             namespace,
-            shell(SHOW, limits=asks(30, 16_000)),
-            init_containers=[shell(SHOW, name="prepare", limits=asks(30, 8_000))],
+            shows(limits=asks(30, 16_000)),
+            init_containers=[shows(name="prepare", limits=asks(30, 8_000))],
         ),
         {"prepare": [(2, 30, 8_000)], "main": [(2, 30, 16_000)]},
     )
@@ -63,7 +48,7 @@ def test_init_and_app_containers_that_share_ids_get_their_own(
 def test_an_init_container_alone_gets_its_gpu(cluster: ClusterHarness, half: NodeHalf, namespace: str) -> None:
     """PodResources does not list it; the kubelet's record does."""
     made = half.run(
-        sharing_pod(namespace, shell("true"), init_containers=[shell(SHOW, name="prepare", limits=asks(50, 1_000))]),
+        sharing_pod(namespace, shell("true"), init_containers=[shows(name="prepare", limits=asks(50, 1_000))]),
         {"prepare": [(5, 50, 1_000)]},
     )
     done = cluster.wait_for_phase(made, "Succeeded")
@@ -75,8 +60,8 @@ def test_several_containers_a_sidecar_and_several_gpus(cluster: ClusterHarness, 
     made = half.run(
         sharing_pod(
             namespace,
-            shell(SHOW, name="one", limits=asks(250, 9_000)),
-            shell(SHOW, name="two", limits=asks(0, 500)),
+            shows(name="one", limits=asks(250, 9_000)),
+            shows(name="two", limits=asks(0, 500)),
             init_containers=[
                 shell(f"{SHOW}; trap exit TERM; sleep 1000 & wait", name="side", limits=asks(10, 100), sidecar=True)
             ],
@@ -109,17 +94,9 @@ def test_a_container_that_restarts_finds_its_slice_again(
 def test_a_pod_can_not_rename_its_gpu(cluster: ClusterHarness, half: NodeHalf, namespace: str) -> None:
     """What the CDI spec says wins over the pod's own environment."""
     env = {"ALIQUOT_GPUS": "GPU-mine", "ALIQUOT_MEMORY": "999999", "NVIDIA_VISIBLE_DEVICES": "all"}
-    made = half.run(sharing_pod(namespace, shell(SHOW, limits=asks(10, 100), env=env)), {"main": [(0, 10, 100)]})
+    made = half.run(sharing_pod(namespace, shows(limits=asks(10, 100), env=env)), {"main": [(0, 10, 100)]})
     done = cluster.wait_for_phase(made, "Succeeded")
     assert cluster.logs(done) == f"{half.gpu(0)} 10 100 void\n"
-
-
-def told(cluster: ClusterHarness, made: Json) -> str:
-    """What the pod's Events say."""
-    events = cluster.api.items(f"/api/v1/namespaces/{made['metadata']['namespace']}/events")
-    return " ".join(
-        event["message"] for event in events if event["involvedObject"].get("uid") == made["metadata"]["uid"]
-    )
 
 
 BAD_GRANTS = {
@@ -139,9 +116,9 @@ def test_a_pod_with_a_bad_grant_is_held_and_told_why(
 ) -> None:
     """It neither runs nor fails: its Events name the reason, and whoever mends it sees it start."""
     grant, reason = BAD_GRANTS[row]
-    made = cluster.create_pod(sharing_pod(namespace, shell(SHOW, limits=asks(10, 100))))
+    made = cluster.create_pod(sharing_pod(namespace, shows(limits=asks(10, 100))))
     cluster.bind(made, half.name, {} if grant is None else {NAMES.grant: grant})
-    cluster.wait_for(f"an Event that says {reason!r}", lambda: reason in told(cluster, made) or None)
+    cluster.wait_for(f"an Event that says {reason!r}", lambda: reason in half.told(made) or None)
     assert cluster.current(made)["status"]["phase"] == "Pending"
 
 
@@ -150,8 +127,8 @@ def test_the_node_never_gives_more_than_a_gpu_has(cluster: ClusterHarness, half:
     stays = "trap exit TERM; sleep 1000 & wait"
     first = half.run(sharing_pod(namespace, shell(stays, limits=asks(60, 100))), {"main": [(1, 60, 100)]})
     cluster.wait_for_phase(first, "Running")
-    second = half.run(sharing_pod(namespace, shell(SHOW, limits=asks(60, 100))), {"main": [(1, 60, 100)]})
-    cluster.wait_for("an Event that says so", lambda: "would be over-granted" in told(cluster, second) or None)
+    second = half.run(sharing_pod(namespace, shows(limits=asks(60, 100))), {"main": [(1, 60, 100)]})
+    cluster.wait_for("an Event that says so", lambda: "would be over-granted" in half.told(second) or None)
     assert cluster.current(second)["status"]["phase"] == "Pending"
     cluster.delete(first)
     cluster.wait_for_phase(second, "Succeeded", timeout=60)

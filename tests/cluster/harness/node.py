@@ -81,12 +81,13 @@ class Node:
             component.stop()  # they are dead: this only takes their exit codes
         self._started.clear()
 
-    def reboot(self, archives: Iterable[Path] = ()) -> None:
-        """End everything, lose what a reboot loses (/run), and start the node again with its kubelet."""
+    def reboot(self, archives: Iterable[Path] = (), *, before_kubelet: Callable[[], object] = lambda: None) -> None:
+        """End everything, lose what a reboot loses (/run), and start the node again; its kubelet comes last."""
         self.stop()
         shutil.rmtree(self.folder / "run")
         (self.folder / "run").mkdir()
         self.start(archives)
+        before_kubelet()
         self.start_kubelet()
         self.kubelet.wait_ready()
 
