@@ -99,6 +99,7 @@ async def bench_node() -> AsyncIterator[Bench]:
     async with serving(clock=clock) as server:
         (folder / "kubeconfig").write_bytes(msgspec.json.encode(kubeconfig(server.url)))
         node = OneNode.at(name=NODE, folder=folder, url=server.url, clock=clock, random=random.random)
+        await node.create_namespace(NAMES.namespace)
         await node.create_node()
         kubelet = ScriptedKubelet(node.folders.device_plugins)
         node.folders.create()

@@ -13,6 +13,7 @@ from aliquot_agent.door import AgentDoor
 from aliquot_agent.gpu_watch import GpuWatch
 from aliquot_agent.gpus.driver import GpuDriver
 from aliquot_agent.kubelet_view import KubeletView
+from aliquot_agent.life_sign import LifeSign
 from aliquot_agent.node_publisher import NodePublisher
 from aliquot_agent.others import given_by_others
 from aliquot_agent.residents import Residents
@@ -26,6 +27,8 @@ from aliquot_core.objects import Node
 from aliquot_kube.backoff import Random
 from aliquot_kube.changes import Change
 from aliquot_kube.client import KubeClient
+from aliquot_kube.heartbeat import HEART_BEAT_TIMEOUTS, HeartBeat
+from aliquot_kube.lease import LeaseKeeper
 from aliquot_kube.mirror import Mirror
 from aliquot_kube.resources import NODES, PODS
 from aliquot_kube.transport import Transport
@@ -54,12 +57,17 @@ class NodeAgent:
         identity: str,
         driver: GpuDriver,
         transport: Transport,
+        beat_transport: Transport,
         view: KubeletView,
         residents: Residents,
         specs: SliceSpecs,
         missing_files: Callable[[], str],
     ) -> None:
-        """`missing_files` says what of the driver's files containers would lack; empty if nothing."""
+        """Put the parts together.
+
+        `missing_files` says what of the driver's files containers would lack; empty if nothing. The heart-beat has a
+        transport of its own, so that it never waits behind other requests.
+        """
         self._settings = settings
         self._names = names
         self._clock = clock
@@ -89,6 +97,20 @@ class NodeAgent:
             changed=self.changed,
         )
         self.door = AgentDoor(path=settings.door, agent=identity, handler=self.starter, clock=clock, random=random)
+        self._beat = HeartBeat(
+            keeper=LeaseKeeper(
+                client=KubeClient(transport=beat_transport, timeouts=HEART_BEAT_TIMEOUTS),
+                namespace=names.namespace,
+                name=names.lease(node),
+            ),
+            clock=clock,
+            random=random,
+            holder=identity,
+            interval=settings.heartbeat,
+        )
+        self.life_sign = LifeSign(
+            beat=self._beat, names=names, clock=clock, kubelet=lambda: self.door.kubelet, changed=self.door.changed
+        )
         self._publisher = NodePublisher(
             node=node,
             names=names,
@@ -115,6 +137,8 @@ class NodeAgent:
             self._node_mirror.run(),
             self._publisher.run(),
             self._collect(),
+            self._beat.run(),
+            self.life_sign.run(),
         )
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -122,6 +146,27 @@ class NodeAgent:
                     tasks.create_task(part)
         except* AliquotError as group:
             raise group.exceptions[0] from None
+
+    async def drain(self) -> None:
+        """Say that we leave, and give pods that were bound before that was known the time to be admitted."""
+        deadline = self._clock.monotonic() + self._settings.drain
+        try:
+            async with asyncio.timeout(self._settings.drain):
+                await self.life_sign.leave()
+        except TimeoutError:
+            log.warning("leaving unannounced: the API server did not take our lease")
+        while (waiting := await self._not_admitted()) and self._clock.monotonic() < deadline:
+            log.info("pods are still to be admitted", extra={"pods": waiting})
+            await self.changed.wait(clock=self._clock, at_most=0.5)
+
+    async def _not_admitted(self) -> list[str]:
+        known = await self.starter.known()
+        recorded = {entry.uid for entry in known.recorded or ()}
+        return [
+            pod.key
+            for uid, pod in known.pods.items()
+            if uid not in recorded and not pod.ended and self._names.grant in pod.metadata.annotations
+        ]
 
     def _node_changed(self, _: Change[Node]) -> None:
         self.gpus.refresh()

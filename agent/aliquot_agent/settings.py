@@ -30,5 +30,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     cdi_folder: str = "/var/run/cdi"
     best_effort_slots: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 32
     heartbeat: Seconds = 5.0
+    # How long an agent that was told to stop waits for pods that are bound but not admitted; below the pod's own grace.
+    drain: Seconds = 10.0
     # Specs of pods that are gone are collected so often.
     collect: Seconds = 60.0

@@ -28,7 +28,7 @@ from aliquot_deviceplugin.cdi.folder import RealFolder
 from aliquot_deviceplugin.cdi.node_files import RootedFiles
 from aliquot_deviceplugin.cdi.store import SpecStore
 from aliquot_deviceplugin.checkpoint import CheckpointReader
-from aliquot_deviceplugin.kubelet import Kubelet
+from aliquot_deviceplugin.local_kubelet import LocalKubelet
 from aliquot_deviceplugin.podresources import PodResources
 from aliquot_deviceplugin.slice_specs import SliceSpecs
 from aliquot_kube.clock import SystemClock
@@ -62,6 +62,7 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
     driver = make_driver(settings, clock=clock)
     credentials = Credentials(load=partial(load_configuration, kubeconfig=settings.kubeconfig))
     transport = HttpTransport(credentials=credentials, user_agent="aliquot-agent")
+    beat_transport = HttpTransport(credentials=credentials, user_agent="aliquot-agent", workers=1)
     pod_resources = PodResources(socket=settings.pod_resources, clock=clock, random=luck)
     store = SpecStore(names=names, folder=RealFolder(Path(settings.cdi_folder)))
     driver_files = make_driver_files(settings, store=store)
@@ -73,15 +74,17 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         identity=f"{socket.gethostname()}, pid {os.getpid()}",
         driver=driver,
         transport=transport,
-        view=Kubelet(record=CheckpointReader(settings.kubelet_record), pod_resources=pod_resources),
+        beat_transport=beat_transport,
+        view=LocalKubelet(checkpoint=CheckpointReader(settings.kubelet_record), podresources=pod_resources),
         residents=ProcResidents(),
         specs=SliceSpecs(names=names, store=store, driver_files=driver_files),
         missing_files=partial(missing_files, driver_files),
     )
     try:
-        await until(stop, node.run())
+        await until(stop, node.run(), farewell=node.drain)
     finally:
         await pod_resources.close()
+        await beat_transport.close()
         await transport.close()
         await driver.close()
 

@@ -31,15 +31,26 @@ async def _run(serve: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     await serve(stop)
 
 
-async def until(stop: asyncio.Event, work: Awaitable[None]) -> None:
-    """Do the work until it ends or `stop` is set; its error is raised."""
+async def _nothing() -> None:
+    """No farewell."""
+
+
+async def until(
+    stop: asyncio.Event, work: Awaitable[None], *, farewell: Callable[[], Awaitable[None]] = _nothing
+) -> None:
+    """Do the work until it ends or `stop` is set, and say farewell while it still goes on; its error is raised."""
     working = asyncio.ensure_future(work)
     stopping = asyncio.ensure_future(stop.wait())
+    leaving: asyncio.Future[None] | None = None
     try:
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            leaving = asyncio.ensure_future(farewell())
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             working.result()
     finally:
-        for task in (working, stopping):
+        tasks = [task for task in (working, stopping, leaving) if task is not None]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(working, stopping, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -20,7 +20,7 @@ import msgspec
 
 from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
-from aliquot_core.names import Names
+from aliquot_core.names import NAMESPACE, Names
 from aliquot_core.objects import Node, Pod
 from aliquot_kube.backoff import Random
 from aliquot_kube.client import KubeClient
@@ -71,19 +71,23 @@ class OneNode:
         """Hang up."""
         await self._transport.close()
 
+    async def create_namespace(self, name: str) -> None:
+        """Create a namespace, such as that of our leases."""
+        await self._create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
     async def create_node(self) -> None:
         """Create the node's object, where no kubelet does."""
         await self.doors.create_node(node_object(self.name, {}))
 
     async def create(self, pod: Mapping[str, object]) -> Pod:
         """Create a pod."""
-        # The demonstration writes manifests as users do; our structs hold only what we read.
-        body = msgspec.json.encode(pod)
-        path = PODS.collection("default")
-        answer = await self._transport.request(
-            Question(method="POST", path=path, body=body, content_type="application/json")
-        )
-        return msgspec.json.decode(answer.body, type=Pod)
+        return msgspec.json.decode(await self._create(PODS.collection("default"), pod), type=Pod)
+
+    async def _create(self, path: str, manifest: Mapping[str, object]) -> bytes:
+        """Manifests are written as users write them; our structs hold only what we read."""
+        body = msgspec.json.encode(manifest)
+        question = Question(method="POST", path=path, body=body, content_type="application/json")
+        return (await self._transport.request(question)).body
 
     async def bind(self, pod: Pod, annotations: Mapping[str, str]) -> None:
         """Bind a pod to this node; its grant travels in the same write."""
@@ -185,6 +189,7 @@ async def one_node(*, name: str, folder: Path, gpus: str, clock: Clock, port: in
         (folder / "kubeconfig").write_text(json.dumps(kubeconfig(server.url)))
         node = OneNode.at(name=name, folder=folder, url=server.url, clock=clock, random=luck)
         stack.push_async_callback(node.close)
+        await node.create_namespace(NAMESPACE)
         kubelet = SmallKubelet(
             name=name,
             folders=node.folders,
