@@ -16,7 +16,7 @@ from aiohttp import web
 
 from .exchange import Answer, Request, Stream
 from .failures import ApiError, internal, too_large, unauthorized
-from .streaming import Timing, WatchSession
+from .streaming import Timing, Watchers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from aliquot_core.clock import Clock
 
     from .frontend import Frontend
-    from .store import Change
 
 _log = logging.getLogger(__name__)
 _MOST_BODY = 3 * 1024 * 1024
@@ -44,11 +43,9 @@ class HttpServer:
         self._frontend = frontend
         self._clock = clock
         self._tokens = tokens
-        self._timing = timing or Timing()
-        self._sessions: dict[str, set[WatchSession]] = {}
+        self._watchers = Watchers(store=frontend.store, clock=clock, timing=timing or Timing())
         self._runner: web.AppRunner | None = None
         self.url = ""
-        frontend.store.subscribe(self._ring)
 
     async def start(self, *, host: str = "127.0.0.1", port: int = 0) -> None:
         """Listen; `url` then says where."""
@@ -64,15 +61,9 @@ class HttpServer:
 
     async def close(self) -> None:
         """End all watches and stop listening."""
-        for sessions in self._sessions.values():
-            for session in sessions:
-                session.end()
+        self._watchers.end_all()
         if self._runner:
             await self._runner.cleanup()
-
-    def _ring(self, table: str, _: Change) -> None:
-        for session in self._sessions.get(table, ()):
-            session.wake()
 
     async def _serve(self, http: web.Request) -> web.StreamResponse:
         try:
@@ -117,22 +108,13 @@ class HttpServer:
         response.enable_chunked_encoding()
         await response.prepare(http)
         transport = http.transport
-        session = WatchSession(
-            stream=stream,
-            clock=self._clock,
-            timing=self._timing,
-            write=response.write,
-            abort=transport.abort if transport else lambda: None,
-        )
-        sessions = self._sessions.setdefault(stream.watch.table, set())
-        sessions.add(session)
         try:
-            await session.run()
+            await self._watchers.serve(
+                stream, write=response.write, abort=transport.abort if transport else lambda: None
+            )
             await response.write_eof()
         except ConnectionError:
             _log.debug("watcher went away", extra={"table": stream.watch.table})
-        finally:
-            sessions.discard(session)
         return response
 
 

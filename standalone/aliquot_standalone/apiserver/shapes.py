@@ -125,6 +125,39 @@ class Named(_Shape, frozen=True):
     name: str = ""
 
 
+class SelectorTerm(_Shape, frozen=True):
+    """One way in which a node may fit."""
+
+    match_expressions: list[dict[str, Any]] = []
+    match_fields: list[dict[str, Any]] = []
+
+
+class RequiredNodes(_Shape, frozen=True):
+    """All ways in which a node may fit."""
+
+    node_selector_terms: list[SelectorTerm] = []
+
+
+class NodeAffinity(_Shape, frozen=True):
+    """Which nodes a pod must have."""
+
+    required: RequiredNodes = msgspec.field(
+        default=RequiredNodes(), name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(_Shape, frozen=True):
+    """Where a pod wants to be; of this only what must be of nodes is read."""
+
+    node_affinity: NodeAffinity = NodeAffinity()
+
+
+class ReadinessGate(_Shape, frozen=True):
+    """A condition that a pod waits for before it counts as ready."""
+
+    condition_type: str = ""
+
+
 class PodSpec(_Shape, frozen=True):
     """What a pod asks for."""
 
@@ -134,9 +167,10 @@ class PodSpec(_Shape, frozen=True):
     volumes: list[Named] = []
     node_name: str = ""
     node_selector: dict[str, str] = {}
-    affinity: dict[str, Any] = {}
+    affinity: Affinity = Affinity()
     tolerations: list[Toleration] = []
     scheduling_gates: list[Gate] = []
+    readiness_gates: list[ReadinessGate] = []
     scheduler_name: str = ""
     restart_policy: str = ""
     priority: int = 0
@@ -158,13 +192,46 @@ class Condition(_Shape, frozen=True):
     last_transition_time: str = ""
 
 
+class Waiting(_Shape, frozen=True):
+    """Why a container does not run yet."""
+
+    reason: str = ""
+
+
+class Terminated(_Shape, frozen=True):
+    """How a container ended."""
+
+    reason: str = ""
+    exit_code: int = 0
+
+
+class ContainerState(_Shape, frozen=True):
+    """Where a container stands."""
+
+    waiting: Waiting = Waiting()
+    running: dict[str, Any] = {}
+    terminated: Terminated = Terminated()
+
+
+class ContainerStatus(_Shape, frozen=True):
+    """How a container fares."""
+
+    name: str = ""
+    ready: bool = False
+    started: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+
+
 class PodStatus(_Shape, frozen=True):
     """How a pod fares."""
 
     phase: str = ""
     conditions: list[Condition] = []
-    container_statuses: list[dict[str, Any]] = []
-    init_container_statuses: list[dict[str, Any]] = []
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+    reason: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
     nominated_node_name: str = ""
 
 

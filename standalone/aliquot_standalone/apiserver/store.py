@@ -62,6 +62,8 @@ class Table:
         self.changes: list[Change] = []
         # Changes up to this version (inclusive) are forgotten.
         self.compacted = compacted
+        # The last change, forgotten or not.
+        self.newest = 0
 
     def record(self, change: Change, *, keep: int) -> None:
         """Take a change into state and history."""
@@ -74,6 +76,7 @@ class Table:
                 insort(self.order, key)
             self.current[key] = change.revision
         self.changes.append(change)
+        self.newest = change.version
         # Cutting half at once keeps the cost of forgetting at one move per change.
         if len(self.changes) > 2 * keep:
             self.forget_through(self.changes[-keep - 1].version)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aliquot_core.clock import Clock
 
     from .exchange import Stream
+    from .store import Change, Store
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,3 +109,35 @@ class WatchSession:
         self.end()
         await self._clock.sleep(self._timing.patience)
         self._abort()
+
+
+class Watchers:
+    """All sessions of one server: each write to a table wakes those who watch it, and nobody else."""
+
+    def __init__(self, *, store: Store, clock: Clock, timing: Timing) -> None:
+        self._clock = clock
+        self._timing = timing
+        self._sessions: dict[str, set[WatchSession]] = {}
+        store.subscribe(self._ring)
+
+    async def serve(
+        self, stream: Stream, *, write: Callable[[bytes], Awaitable[None]], abort: Callable[[], None]
+    ) -> None:
+        """Carry one stream to its end."""
+        session = WatchSession(stream=stream, clock=self._clock, timing=self._timing, write=write, abort=abort)
+        sessions = self._sessions.setdefault(stream.watch.table, set())
+        sessions.add(session)
+        try:
+            await session.run()
+        finally:
+            sessions.discard(session)
+
+    def end_all(self) -> None:
+        """Let every stream end after what is there."""
+        for sessions in self._sessions.values():
+            for session in sessions:
+                session.end()
+
+    def _ring(self, table: str, _: Change) -> None:
+        for session in self._sessions.get(table, ()):
+            session.wake()

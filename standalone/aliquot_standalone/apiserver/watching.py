@@ -45,17 +45,18 @@ class Watch:
 
     def take(self, *, limit: int = 500) -> list[Notice]:
         """Move on by some changes and give those that concern this reader; raises when too late."""
+        if not self.behind:
+            # Nothing is missed, however much history is forgotten.
+            return []
         changes = self._store.table(self._table).since(self.version, limit=limit)
-        if changes:
-            self.version = changes[-1].version
+        self.version = changes[-1].version
         notices = (self._notice(change) for change in changes)
         return [notice for notice in notices if notice is not None]
 
     @property
     def behind(self) -> bool:
         """Whether there is more to take."""
-        changes = self._store.table(self._table).changes
-        return bool(changes) and changes[-1].version > self.version
+        return self._store.table(self._table).newest > self.version
 
     def caught_up(self) -> int:
         """Give the version up to which this reader has seen all (for a bookmark)."""
