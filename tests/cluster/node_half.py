@@ -60,13 +60,20 @@ class NodeHalf:
         self.endpoint = self._component("endpoint")
 
     def start_agent(self) -> None:
-        """Start the process that knows the GPUs."""
+        """Start the process that knows the GPUs; its lease lies in a namespace that an installation brings."""
+        self.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMES.namespace}})
         self.agent = self._component("agent")
 
     def stop(self) -> None:
         """Stop both, as at the end of a node's life."""
         self.agent.stop()
         self.endpoint.stop()
+
+    def lease(self) -> Json:
+        """The node's heart-beat, as the API server has it."""
+        return self.cluster.api.get(
+            f"/apis/coordination.k8s.io/v1/namespaces/{NAMES.namespace}/leases/{NAMES.lease(self.name)}"
+        )
 
     def wait_ready(self) -> None:
         """Wait until the kubelet offers our resources and the node says what it has."""

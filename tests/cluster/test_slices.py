@@ -21,6 +21,13 @@ def test_the_node_says_what_it_has(cluster: ClusterHarness, half: NodeHalf) -> N
     assert node["status"]["capacity"][NAMES.memory] == allocatable[NAMES.memory]
 
 
+def test_the_heart_beat_says_ready_and_goes_on(cluster: ClusterHarness, half: NodeHalf) -> None:
+    """Who binds to this node looks at its lease: written every five seconds, with the node's state."""
+    cluster.wait_for("ready", lambda: half.lease()["metadata"]["annotations"].get(NAMES.state) == "ready" or None)
+    before = half.lease()["spec"]["renewTime"]
+    cluster.wait_for("the next beat", lambda: half.lease()["spec"]["renewTime"] > before or None, timeout=12)
+
+
 def test_a_container_prints_its_slice(cluster: ClusterHarness, half: NodeHalf, namespace: str) -> None:
     """The GPU, the percent and the MiB of the grant are what the container finds."""
     made = half.run(sharing_pod(namespace, shows(limits=asks(30, 8_000))), {"main": [(3, 30, 8_000)]})
