@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from aliquot_standalone.kubelet.containers import Ended, Launch, LocalProcesses, marked
 from aliquot_standalone.kubelet.errors import ProcessError
 from aliquot_standalone.kubelet.lifecycle import Process
+from support.pipes import Pipe
 
 
 def launch(folder: Path, *argv: str, name: str = "c", **env: str) -> Launch:
@@ -31,22 +34,18 @@ def shell(folder: Path, script: str, **env: str) -> Launch:
     return launch(folder, "sh", "-c", script, **env)
 
 
-class Signals:
-    """Named pipes in a container's folder: the script and the test wait for each other, without sleeping."""
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Callable[[str], Pipe]]:
+    """Makes named pipes in the container's folder."""
+    with contextlib.ExitStack() as stack:
 
-    def __init__(self, order: Launch, *names: str) -> None:
-        self._folder = order.folder
-        self._folder.mkdir(parents=True)
-        for name in names:
-            os.mkfifo(self._folder / name)
+        def make(name: str) -> Pipe:
+            (tmp_path / "work").mkdir(exist_ok=True)
+            made = Pipe(tmp_path / "work" / name)
+            stack.callback(made.close)
+            return made
 
-    async def heard(self, name: str) -> None:
-        """Wait until the script has written to the pipe."""
-        await asyncio.to_thread((self._folder / name).read_text)
-
-    async def tell(self, name: str) -> None:
-        """Let the script read from the pipe."""
-        await asyncio.to_thread((self._folder / name).write_text, "x\n")
+        yield make
 
 
 async def run(order: Launch) -> Ended:
@@ -69,14 +68,14 @@ async def test_exit_codes_are_what_a_container_would_show(tmp_path: Path, script
     assert await run(shell(tmp_path, script)) == ended
 
 
-async def test_process_has_its_environment_folder_session_and_log(tmp_path: Path) -> None:
+async def test_process_has_its_environment_folder_session_and_log(tmp_path: Path, pipe: Callable[[str], Pipe]) -> None:
     """It sees the given variables only, works in its own folder and session, and both outputs go to its log."""
     order = shell(tmp_path, 'read x <go; echo "$GREETING ${HOME-none}"; pwd; echo oops >&2', GREETING="a  b")
-    pipes = Signals(order, "go")
+    go = pipe("go")
     runtime = LocalProcesses()
     process = runtime.start(order)
     assert os.getsid(process.pid) == process.pid != os.getsid(0)
-    await pipes.tell("go")
+    go.tell()
     await runtime.wait(process, order.exit_file)
     assert order.log_file.read_text().splitlines() == ["a  b none", str(tmp_path / "work"), "oops"]
 
@@ -87,27 +86,27 @@ async def test_missing_program_is_told_before_anything_starts(tmp_path: Path) ->
         LocalProcesses().start(launch(tmp_path, "no-such-program"))
 
 
-async def test_sigterm_reaches_the_command_and_its_own_end_counts(tmp_path: Path) -> None:
+async def test_sigterm_reaches_the_command_and_its_own_end_counts(tmp_path: Path, pipe: Callable[[str], Pipe]) -> None:
     """A command that handles SIGTERM ends with the code it chose."""
     order = shell(tmp_path, "trap 'exit 5' TERM; echo >ready; while :; do sleep 0.01; done")
-    pipes = Signals(order, "ready")
+    ready = pipe("ready")
     runtime = LocalProcesses()
     process = runtime.start(order)
-    await pipes.heard("ready")
+    await ready.heard()
     runtime.signal(process, signal.SIGTERM)
     assert await runtime.wait(process, order.exit_file) == Ended(5, "Error")
 
 
-async def test_sigkill_ends_what_ignores_sigterm(tmp_path: Path) -> None:
+async def test_sigkill_ends_what_ignores_sigterm(tmp_path: Path, pipe: Callable[[str], Pipe]) -> None:
     """A command that ignores SIGTERM lives on until SIGKILL."""
     order = shell(tmp_path, "trap '' TERM; echo >ready; read x <go; echo >alive; sleep 1000")
-    pipes = Signals(order, "ready", "go", "alive")
+    ready, go, alive = pipe("ready"), pipe("go"), pipe("alive")
     runtime = LocalProcesses()
     process = runtime.start(order)
-    await pipes.heard("ready")
+    await ready.heard()
     runtime.signal(process, signal.SIGTERM)
-    await pipes.tell("go")
-    await pipes.heard("alive")
+    go.tell()
+    await alive.heard()
     runtime.signal(process, signal.SIGKILL)
     assert await runtime.wait(process, order.exit_file) == Ended(137, "Error")
     assert marked(process.id) == []
@@ -121,15 +120,15 @@ async def test_nothing_outlives_its_container(tmp_path: Path, script: str) -> No
     assert marked(order.id) == []
 
 
-async def test_found_again_by_another_runtime(tmp_path: Path) -> None:
+async def test_found_again_by_another_runtime(tmp_path: Path, pipe: Callable[[str], Pipe]) -> None:
     """A runtime that did not start the process, as after a restart, learns its exit code all the same."""
     order = shell(tmp_path, "echo >ready; read x <go; exit 9")
-    pipes = Signals(order, "ready", "go")
+    ready, go = pipe("ready"), pipe("go")
     process = LocalProcesses().start(order)
     waiting = asyncio.create_task(LocalProcesses().wait(process, order.exit_file))
-    await pipes.heard("ready")
+    await ready.heard()
     assert not waiting.done()
-    await pipes.tell("go")
+    go.tell()
     assert await waiting == Ended(9, "Error")
 
 
@@ -143,16 +142,16 @@ async def test_long_gone_is_known_by_its_exit_file(tmp_path: Path) -> None:
     assert await LocalProcesses().wait(gone, order.exit_file) == Ended(137, "ContainerStatusUnknown")
 
 
-async def test_reused_number_is_not_taken_for_the_container(tmp_path: Path) -> None:
+async def test_reused_number_is_not_taken_for_the_container(tmp_path: Path, pipe: Callable[[str], Pipe]) -> None:
     """A live process under the same number but of another birth is neither waited for nor signalled."""
     order = shell(tmp_path, "read x <go; exit 4")
-    pipes = Signals(order, "go")
+    go = pipe("go")
     runtime = LocalProcesses()
     process = runtime.start(order)
     other = Process(id="somebody.else", pid=process.pid, born="other boot:1")
     runtime.signal(other, signal.SIGKILL)
     assert await runtime.wait(other, tmp_path / "none") == Ended(137, "ContainerStatusUnknown")
-    await pipes.tell("go")
+    go.tell()
     assert await runtime.wait(process, order.exit_file) == Ended(4, "Error")
 
 

@@ -5,83 +5,419 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import tempfile
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import grpc
 import pytest
+from grpc import aio
 
-from aliquot_kube.clock import SystemClock
-from aliquot_standalone.kubelet.node import SmallKubelet
-from aliquot_standalone.kubelet.settings import Folders, Settings
+from aliquot_core.objects import Node, NodeStatus
+from aliquot_proto import deviceplugin_v1beta1_pb2 as api
+from aliquot_proto import podresources_v1_pb2 as podresources_api
+from aliquot_proto import podresources_v1_pb2_grpc as podresources_rpc
+from aliquot_standalone.kubelet import checkpoint
+from aliquot_standalone.kubelet.settings import Folders
+from support.kubelets import QUICK, RESOURCE, plugin_on, running, short_folders
+from support.pipes import Pipe
 from support.pod_board import PodBoard, container, pod
-from support.tiny_plugin import TinyPlugin, cdi_answer, device
+from support.tiny_plugin import Refusal, TinyPlugin, cdi_answer, device
 
-RESOURCE = "example.test/part"
-QUICK = Settings(settle=0.0, start_retry=(0.01,), crash_back_off=0.01, node_status_every=0.02, registry_poll=0.01)
+TWO = {RESOURCE: "2"}
 
 
 @pytest.fixture
 def folders() -> Iterator[Folders]:
-    """A root with a short path: unix sockets allow 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="ak-") as root:
-        folders = Folders(root=Path(root))
-        folders.create()
-        yield folders
+    """A root with a short path."""
+    with short_folders() as made:
+        yield made
 
 
-@contextlib.asynccontextmanager
-async def running(kubelet: SmallKubelet) -> AsyncIterator[SmallKubelet]:
-    """A kubelet that serves for as long as the block lasts."""
-    task = asyncio.create_task(kubelet.run())
-    try:
-        await kubelet.serving.wait()
-        yield kubelet
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+@pytest.fixture
+def board() -> PodBoard:
+    """Where pods come from."""
+    return PodBoard()
 
 
-def kubelet_on(folders: Folders, board: PodBoard, settings: Settings = QUICK) -> SmallKubelet:
-    """A kubelet with real processes and the real clock."""
-    return SmallKubelet(name="node", folders=folders, source=board, sink=board, clock=SystemClock(), settings=settings)
+def state(status: dict[str, Any], name: str = "main") -> dict[str, Any]:
+    """The state of one container in a pod's status."""
+    statuses = [*status["initContainerStatuses"], *status["containerStatuses"]]
+    found: dict[str, Any] = next(one["state"] for one in statuses if one["name"] == name)
+    return found
 
 
-@contextlib.asynccontextmanager
-async def registered(folders: Folders, *, count: int = 4) -> AsyncIterator[TinyPlugin]:
-    """A plugin that the kubelet knows."""
-    devices = [device(f"d{number}") for number in range(count)]
-    plugin = TinyPlugin(resource=RESOURCE, devices=devices, folder=folders.device_plugins)
-    await plugin.serve()
-    try:
-        await plugin.register()
-        await plugin.until_called("listed")
-        yield plugin
-    finally:
-        await plugin.stop()
+def waits_for(reason: str) -> Any:
+    """Whether the main container waits for this reason."""
+    return lambda status: state(status).get("waiting", {}).get("reason") == reason
 
 
-async def test_a_pod_gets_devices_cdi_environment_and_runs(folders: Folders) -> None:
+@pytest.fixture
+def pipe(folders: Folders) -> Iterator[Callable[[str], Pipe]]:
+    """Makes named pipes that a pod's process and the test meet at."""
+    with contextlib.ExitStack() as stack:
+
+        def make(name: str) -> Pipe:
+            made = Pipe(folders.root / name)
+            stack.callback(made.close)
+            return made
+
+        yield make
+
+
+async def test_a_pod_gets_devices_cdi_environment_and_runs(folders: Folders, board: PodBoard) -> None:
     """Ids are allocated, PreStart is called before the start, and the CDI spec it writes reaches the process."""
-    board = PodBoard()
-    async with running(kubelet_on(folders, board)), registered(folders) as plugin:
-        plugin.options.pre_start_required = True
-        await plugin.register()
-        await plugin.until_called("listed", times=2)
-        plugin.answer = cdi_answer
+    async with running(folders, board), plugin_on(folders, board, pre_start=True) as plugin:
 
         async def write_spec(ids: list[str]) -> None:
-            device = {"name": "_".join(sorted(ids)), "containerEdits": {"env": [f"SLICE={','.join(sorted(ids))}"]}}
-            spec = {"cdiVersion": "0.6.0", "kind": "example.test/slice", "devices": [device]}
+            named = {"name": "_".join(sorted(ids)), "containerEdits": {"env": [f"SLICE={','.join(sorted(ids))}"]}}
+            spec = {"cdiVersion": "0.6.0", "kind": "example.test/slice", "devices": [named]}
             (folders.cdi / "slice.json").write_text(json.dumps(spec))
 
-        plugin.pre_start = write_spec
+        plugin.answer, plugin.pre_start = cdi_answer, write_spec
         env = [{"name": "SLICE", "value": "forged"}]
-        main = container("main", "sh", "-c", "echo slice=$SLICE", limits={RESOURCE: "2"}, env=env)
+        main = container("main", "sh", "-c", "echo slice=$SLICE", limits=TWO, env=env)
         made = pod("one", containers=[main], restartPolicy="Never")
         board.put(made)
         await board.until_phase("one", "Succeeded")
     assert plugin.asked("allocate") == [["d0", "d1"]]
     assert plugin.asked("pre_start") == [["d0", "d1"]]
     assert folders.log_file(made, "main", 0).read_text() == "slice=d0,d1\n"
+
+
+async def test_init_containers_run_before_and_hand_their_devices_on(folders: Folders, board: PodBoard) -> None:
+    """Init, sidecar and app container run in their order; the app container has the init container's ids."""
+    async with running(folders, board), plugin_on(folders, board, pre_start=True) as plugin:
+        log = folders.root / "order"
+        inits = [
+            container("side", "sh", "-c", "sleep 1000", restartPolicy="Always"),
+            container("init", "sh", "-c", f"echo init >>{log}", limits=TWO),
+        ]
+        main = container("main", "sh", "-c", f"echo main >>{log}", limits=TWO)
+        board.put(pod("one", initContainers=inits, containers=[main], restartPolicy="Never"))
+        status = await board.until_phase("one", "Succeeded")
+    lines = log.read_text().split()
+    assert lines.index("init") < lines.index("main")
+    assert plugin.asked("pre_start") == [["d0", "d1"], ["d0", "d1"]]
+    assert state(status, "side")["terminated"]["exitCode"] == 143
+
+
+async def test_failed_allocate_fails_the_pod_for_good(folders: Folders, board: PodBoard) -> None:
+    """The pod is Failed with UnexpectedAdmissionError and never starts; its devices are free for the next one."""
+    async with running(folders, board), plugin_on(folders, board, count=2) as plugin:
+
+        def refuse(_ids: list[str]) -> api.ContainerAllocateResponse:
+            raise Refusal("no")
+
+        plugin.answer = refuse
+        board.put(pod("one", containers=[container("main", "true", limits=TWO)]))
+        status = await board.until_phase("one", "Failed")
+        assert status["reason"] == "UnexpectedAdmissionError"
+        assert "Allocate of example.test/part failed: UNAVAILABLE: no" in status["message"]
+        plugin.answer = lambda _: api.ContainerAllocateResponse()
+        board.put(pod("two", containers=[container("main", "true", limits=TWO)], restartPolicy="Never"))
+        await board.until_phase("two", "Succeeded")
+    assert not list(folders.logs.glob("*one*"))
+
+
+async def test_refused_pre_start_is_tried_again(folders: Folders, board: PodBoard) -> None:
+    """The container waits with CreateContainerConfigError and the plugin's words, then starts; that is no restart."""
+    async with running(folders, board), plugin_on(folders, board, pre_start=True) as plugin:
+        allowed = asyncio.Event()
+
+        async def refuse(_ids: list[str]) -> None:
+            if not allowed.is_set():
+                raise Refusal("the GPU is not ready")
+
+        plugin.pre_start = refuse
+        board.put(pod("one", containers=[container("main", "true", limits=TWO)], restartPolicy="Never"))
+        waiting = await board.until("one", waits_for("CreateContainerConfigError"))
+        assert "the GPU is not ready" in state(waiting)["waiting"]["message"]
+        assert waiting["phase"] == "Pending"
+        await plugin.until_called("pre_start", times=3)
+        allowed.set()
+        status = await board.until_phase("one", "Succeeded")
+    assert status["containerStatuses"][0]["restartCount"] == 0
+    assert len(plugin.asked("allocate")) == 1
+
+
+async def test_restart_calls_pre_start_and_not_allocate(folders: Folders, board: PodBoard) -> None:
+    """Each restart of a container is announced with the ids it holds; it is counted and its last end is kept."""
+    async with running(folders, board), plugin_on(folders, board, pre_start=True) as plugin:
+        script = f"echo x >>{folders.root}/runs; test $(wc -l <{folders.root}/runs) = 3"
+        board.put(pod("one", containers=[container("main", "sh", "-c", script, limits=TWO)], restartPolicy="OnFailure"))
+        status = await board.until_phase("one", "Succeeded")
+    assert plugin.asked("pre_start") == [["d0", "d1"]] * 3
+    assert len(plugin.asked("allocate")) == 1
+    assert status["containerStatuses"][0]["restartCount"] == 2
+    assert status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
+
+
+@pytest.mark.parametrize(
+    ("main", "reason", "words"),
+    [
+        ({"name": "main", "image": "cuda"}, "NoCommand", "its image 'cuda' is not pulled"),
+        (container("main", "no-such-program"), "RunContainerError", "no program"),
+        (container("main", "true", limits=TWO), "CreateContainerError", "no CDI spec names"),
+    ],
+)
+async def test_container_that_cannot_start_says_why(
+    folders: Folders, board: PodBoard, main: dict[str, Any], reason: str, words: str
+) -> None:
+    """The reason and the words are the container's waiting state; the pod stays Pending."""
+    async with running(folders, board), plugin_on(folders, board) as plugin:
+        plugin.answer = cdi_answer
+        board.put(pod("one", containers=[main]))
+        status = await board.until("one", waits_for(reason))
+    assert words in state(status)["waiting"]["message"]
+    assert status["phase"] == "Pending"
+
+
+async def test_deleted_pod_is_terminated_and_removed(
+    folders: Folders, board: PodBoard, pipe: Callable[[str], Pipe]
+) -> None:
+    """SIGTERM first; the last status says how it ended, then the pod is removed and nothing of it is left."""
+    ready = pipe("ready")
+    async with running(folders, board), plugin_on(folders, board, count=2) as plugin:
+        script = f"trap 'exit 3' TERM; echo >{ready}; while :; do sleep 0.01; done"
+        made = pod("one", containers=[container("main", "sh", "-c", script, limits=TWO)])
+        board.put(made)
+        await ready.heard()
+        board.delete("one", grace=30)
+        await board.until_removed("one")
+        board.put(pod("two", containers=[container("main", "true", limits=TWO)], restartPolicy="Never"))
+        await board.until_phase("two", "Succeeded")
+    status = board.statuses["uid-one"]
+    assert (status["phase"], state(status)["terminated"]["exitCode"]) == ("Failed", 3)
+    assert len(plugin.asked("allocate")) == 2
+    assert not folders.pod_logs(made).exists()
+    assert not (folders.containers / "uid-one").exists()
+
+
+async def test_grace_ends_with_sigkill(folders: Folders, board: PodBoard, pipe: Callable[[str], Pipe]) -> None:
+    """Who ignores SIGTERM is killed when its grace is over; a shorter grace given later counts at once."""
+    ready = pipe("ready")
+    async with running(folders, board):
+        script = f"trap '' TERM; echo >{ready}; while :; do sleep 0.01; done"
+        board.put(pod("one", containers=[container("main", "sh", "-c", script)]))
+        await ready.heard()
+        board.delete("one", grace=1000)
+        await board.until("one", lambda status: "running" in state(status))
+        board.delete("one", grace=0)
+        await board.until_removed("one")
+    assert state(board.statuses["uid-one"])["terminated"]["exitCode"] == 137
+
+
+async def test_pod_forgotten_by_the_server_frees_its_devices_and_ends(
+    folders: Folders, board: PodBoard, pipe: Callable[[str], Pipe]
+) -> None:
+    """After a forced deletion the ids are free at once, as with the kubelet, and the process is ended in its grace."""
+    ready, ended = pipe("ready"), pipe("ended")
+    async with running(folders, board), plugin_on(folders, board, count=2) as plugin:
+        script = f"trap 'echo >{ended}; exit' TERM; echo >{ready}; while :; do sleep 0.01; done"
+        board.put(pod("one", containers=[container("main", "sh", "-c", script, limits=TWO)]))
+        await ready.heard()
+        board.force_delete("one")
+        board.put(pod("two", containers=[container("main", "true", limits=TWO)], restartPolicy="Never"))
+        await board.until_phase("two", "Succeeded")
+        await ended.heard()
+    assert plugin.asked("allocate") == [["d0", "d1"]] * 2
+    assert board.removed == []
+
+
+async def test_pod_resources_show_who_holds_what(folders: Folders, board: PodBoard) -> None:
+    """Also from inside Allocate, where the pod being admitted is the one with nothing recorded yet."""
+    seen: list[podresources_api.ListPodResourcesResponse] = []
+    async with running(folders, board), plugin_on(folders, board, pre_start=True) as plugin:
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        async with aio.insecure_channel(f"unix:{folders.pod_resources_socket}", options=options) as channel:
+            stub: podresources_rpc.PodResourcesListerAsyncStub = podresources_rpc.PodResourcesListerStub(channel)
+
+            async def look(_ids: list[str]) -> None:
+                seen.append(await stub.List(podresources_api.ListPodResourcesRequest()))
+
+            plugin.pre_start = look
+            init = container("init", "true", limits={RESOURCE: "1"})
+            board.put(pod("one", initContainers=[init], containers=[container("main", "sleep", "1000", limits=TWO)]))
+            await board.until_phase("one", "Running")
+            one = await stub.Get(podresources_api.GetPodResourcesRequest(pod_name="one", pod_namespace="default"))
+            with pytest.raises(aio.AioRpcError, match="no pod default/two") as missing:
+                await stub.Get(podresources_api.GetPodResourcesRequest(pod_name="two", pod_namespace="default"))
+            everything = await stub.GetAllocatableResources(podresources_api.AllocatableResourcesRequest())
+    assert missing.value.code() is grpc.StatusCode.UNKNOWN
+    assert [entry.name for entry in one.pod_resources.containers] == ["main"]
+    assert [list(held.device_ids) for held in one.pod_resources.containers[0].devices] == [["d0"], ["d1"]]
+    assert seen[0].pod_resources[0] == one.pod_resources
+    assert sorted(held.device_ids[0] for held in everything.devices) == ["d0", "d1", "d2", "d3"]
+
+
+async def test_pod_resources_are_limited(folders: Folders, board: PodBoard) -> None:
+    """Of more calls than the burst in one instant, some are turned away with RESOURCE_EXHAUSTED."""
+    async with running(folders, board), aio.insecure_channel(f"unix:{folders.pod_resources_socket}") as channel:
+        stub: podresources_rpc.PodResourcesListerAsyncStub = podresources_rpc.PodResourcesListerStub(channel)
+        calls = [stub.List(podresources_api.ListPodResourcesRequest()) for _ in range(60)]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+    refused = [answer for answer in answers if isinstance(answer, aio.AioRpcError)]
+    assert 10 <= len(answers) - len(refused) < 60
+    assert {error.code() for error in refused} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+
+
+async def test_node_says_what_it_has(folders: Folders, board: PodBoard) -> None:
+    """The node is created, Ready, with the plugin's devices, without sick ones; others' capacity is copied."""
+    async with running(folders, board), plugin_on(folders, board) as plugin:
+        await board.until_node(lambda status: status["allocatable"].get(RESOURCE) == "4")
+        assert board.node
+        capacity = {**board.node.status.capacity, "aliquot.dev/memory": "80k"}
+        board.node = Node(metadata=board.node.metadata, status=NodeStatus(capacity=capacity))
+        await plugin.change([device("d0"), device("d1", healthy=False)])
+        status = await board.until_node(lambda status: status["allocatable"].get("aliquot.dev/memory") == "80k")
+        status = await board.until_node(lambda status: status["allocatable"][RESOURCE] == "1")
+    assert board.created_nodes[0]["metadata"]["name"] == "node"
+    assert status["capacity"][RESOURCE] == "2"
+    assert status["conditions"][0]["type"] == "Ready"
+
+
+async def test_pod_beyond_the_nodes_amounts_is_refused(folders: Folders, board: PodBoard) -> None:
+    """What somebody patched into capacity is enforced: OutOf with its name, though devices were given."""
+    board.node = Node(status=NodeStatus(capacity={"aliquot.dev/memory": "8k"}))
+    folders.checkpoint.write_bytes(checkpoint.encode([], {}))
+    async with running(folders, board), plugin_on(folders, board, count=2):
+        await board.until_node(lambda status: status["allocatable"].get("aliquot.dev/memory") == "8k")
+        limits = {**TWO, "aliquot.dev/memory": "8001"}
+        board.put(pod("one", containers=[container("main", "true", limits=limits)]))
+        status = await board.until_phase("one", "Failed")
+        board.put(pod("two", containers=[container("main", "true", limits=TWO)], restartPolicy="Never"))
+        await board.until_phase("two", "Succeeded")
+    assert status["reason"] == "OutOfaliquot.dev/memory"
+
+
+async def test_health_of_devices_shows_on_the_pod(folders: Folders, board: PodBoard) -> None:
+    """A device that turns sick is said on the status of the pod that holds it, and the pod goes on."""
+    async with running(folders, board), plugin_on(folders, board, count=2) as plugin:
+        board.put(pod("one", containers=[container("main", "sleep", "1000", limits=TWO)]))
+        await board.until_phase("one", "Running")
+        await plugin.change([device("d0"), device("d1", healthy=False)])
+        status = await board.until(
+            "one",
+            lambda status: "Unhealthy" in str(status["containerStatuses"][0].get("allocatedResourcesStatus")),
+        )
+    assert status["phase"] == "Running"
+
+
+# --- a kubelet that starts again
+async def test_running_pod_survives_a_kubelets_restart(
+    folders: Folders, board: PodBoard, pipe: Callable[[str], Pipe]
+) -> None:
+    """The same process goes on, nobody is asked for devices again, and its end is seen by the new kubelet."""
+    ready, go = pipe("ready"), pipe("go")
+    async with plugin_after_start(folders, board) as plugin:
+        script = f"echo >{ready}; read x <{go}; exit 6"
+        main = container("main", "sh", "-c", script, limits=TWO)
+        board.put(pod("one", containers=[main], restartPolicy="Never"))
+        await ready.heard()
+        before = await board.until_phase("one", "Running")
+    async with running(folders, board):
+        await plugin.register()
+        after = await board.until_phase("one", "Running")
+        go.tell()
+        status = await board.until_phase("one", "Failed")
+        await plugin.stop()
+    assert before["containerStatuses"][0]["containerID"] == after["containerStatuses"][0]["containerID"]
+    assert state(status)["terminated"]["exitCode"] == 6
+    assert len(plugin.asked("allocate")) == 1
+
+
+async def test_running_container_needs_no_plugin_after_a_restart(
+    folders: Folders, board: PodBoard, pipe: Callable[[str], Pipe]
+) -> None:
+    """With the plugin away a running pod goes on; one that would have to start is failed for good."""
+    ready, go = pipe("ready"), pipe("go")
+    async with plugin_after_start(folders, board) as plugin:
+        main = container("main", "sh", "-c", f"echo >{ready}; read x <{go}", limits=TWO)
+        board.put(pod("one", containers=[main], restartPolicy="Never"))
+        await ready.heard()
+        await board.until_phase("one", "Running")
+    await plugin.stop()
+    board.put(pod("late", containers=[container("main", "true", limits=TWO)]))
+    async with running(folders, board):
+        late = await board.until_phase("late", "Failed")
+        go.tell()
+        await board.until_phase("one", "Succeeded")
+    assert "has no healthy device" in late["message"]
+
+
+async def test_process_that_ended_while_nobody_looked(
+    folders: Folders, board: PodBoard, pipe: Callable[[str], Pipe]
+) -> None:
+    """Its exit code is known to the next kubelet; one whose leader vanished without a word is lost and said so."""
+    ready, go = pipe("ready"), pipe("go")
+    async with running(folders, board):
+        main = container("main", "sh", "-c", f"echo >{ready}; read x <{go}; exit 4")
+        board.put(pod("one", containers=[main], restartPolicy="Never"))
+        await ready.heard()
+        await board.until_phase("one", "Running")
+    go.tell()
+    async with running(folders, board):
+        status = await board.until_phase("one", "Failed")
+    assert state(status)["terminated"]["exitCode"] == 4
+
+
+async def test_pod_deleted_while_the_kubelet_was_away_is_ended(
+    folders: Folders, board: PodBoard, pipe: Callable[[str], Pipe]
+) -> None:
+    """A process whose pod is gone from the API server is terminated by the next kubelet."""
+    ready, ended = pipe("ready"), pipe("ended")
+    async with running(folders, board):
+        script = f"trap 'echo >{ended}; exit' TERM; echo >{ready}; while :; do sleep 0.01; done"
+        board.put(pod("one", containers=[container("main", "sh", "-c", script)]))
+        await ready.heard()
+        await board.until_phase("one", "Running")
+    board.force_delete("one")
+    async with running(folders, board):
+        await ended.heard()
+
+
+async def test_ended_pod_stays_ended_after_a_restart(folders: Folders, board: PodBoard) -> None:
+    """A pod that is Succeeded does not run again; deleted, it is removed."""
+    async with running(folders, board):
+        board.put(pod("one", containers=[container("main", "sh", "-c", "echo x >>runs")], restartPolicy="Never"))
+        await board.until_phase("one", "Succeeded")
+    async with running(folders, board):
+        board.put(pod("two", containers=[container("main", "true")], restartPolicy="Never"))
+        await board.until_phase("two", "Succeeded")
+        assert (folders.containers / "uid-one" / "work" / "runs").read_text() == "x\n"
+        board.delete("one", grace=30)
+        await board.until_removed("one")
+
+
+async def test_plugins_have_a_second_before_pods_are_taken(folders: Folders, board: PodBoard) -> None:
+    """Between kubelet.sock and the first admission there is time to register: a pod bound meanwhile runs."""
+    board.put(pod("one", containers=[container("main", "true", limits=TWO)], restartPolicy="Never"))
+    folders.checkpoint.write_bytes(checkpoint.encode([], {RESOURCE: []}))
+    settings = QUICK.__class__(settle=0.5, node_status_every=0.05, start_retry=(0.01,))
+    async with running(folders, board, settings=settings), plugin_on(folders, board):
+        await board.until_phase("one", "Succeeded")
+
+
+def plugin_after_start(folders: Folders, board: PodBoard) -> Any:
+    """A kubelet for the length of the block, and a plugin that outlives it."""
+    return _PluginAfterStart(folders, board)
+
+
+class _PluginAfterStart:
+    def __init__(self, folders: Folders, board: PodBoard) -> None:
+        self._kubelet = running(folders, board)
+        self._board = board
+        devices = [device(f"d{number}") for number in range(2)]
+        self._plugin = TinyPlugin(
+            resource=RESOURCE, devices=devices, folder=folders.device_plugins, socket="sub/tiny.sock"
+        )
+
+    async def __aenter__(self) -> TinyPlugin:
+        await self._kubelet.__aenter__()
+        await self._plugin.serve()
+        await self._plugin.register()
+        await self._board.until_node(lambda status: status["allocatable"].get(RESOURCE) == "2")
+        return self._plugin
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._kubelet.__aexit__(None, None, None)

@@ -23,10 +23,11 @@ from aliquot_core.errors import AliquotError
 from aliquot_core.objects import Node, Pod
 from aliquot_kube.changes import Added, Deleted, Modified
 from aliquot_standalone.kubelet import checkpoint, nodestatus
+from aliquot_standalone.kubelet.admission import Admission
 from aliquot_standalone.kubelet.containers import LocalProcesses, Runtime
 from aliquot_standalone.kubelet.devices import Affinity, Device, DeviceTable, Options, Order
 from aliquot_standalone.kubelet.doors import PodSource, StatusSink
-from aliquot_standalone.kubelet.errors import AdmissionError, PluginError
+from aliquot_standalone.kubelet.errors import AdmissionError
 from aliquot_standalone.kubelet.holdings import Holding
 from aliquot_standalone.kubelet.lifecycle import Process, Running
 from aliquot_standalone.kubelet.memory import Memories, PodMemory
@@ -74,7 +75,7 @@ class SmallKubelet:
         self._sink = sink
         self._capacity = dict(capacity or machine_capacity())
         self._labels = dict(labels or {})
-        self._affinity = affinity
+        self._admission = Admission(table=self.table, plugins=self.plugins, affinity=affinity)
         self._reporter = Reporter(sink=sink, clock=clock)
         self._registry = Registry(
             folder=folders.plugins_registry, connector=self.plugins, clock=clock, settings=self.settings
@@ -84,6 +85,7 @@ class SmallKubelet:
             folders=folders,
             table=self.table,
             plugins=self.plugins,
+            admission=self._admission,
             runtime=self.runtime,
             memories=self.memories,
             base_env=base_env if base_env is not None else {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/"},
@@ -229,19 +231,8 @@ class SmallKubelet:
             self.table.free_all_but([active.metadata.uid for active in self.active_pods()])
         lives = memory.lives if memory and not self._synced else {}
         running = [name for name, life in lives.items() if isinstance(life.state, Running)]
-        steps = self.table.admit(
-            pod=pod.metadata.uid, needs=nodestatus.needs_of(pod), running=running, affinity=self._affinity
-        )
-        try:
-            question = next(steps)
-            while True:
-                question = steps.send(await self.plugins.ask(question))
-        except StopIteration:
-            self._save()
-        except PluginError as error:
-            raise AdmissionError(str(error), where=pod.key) from error
-        finally:
-            steps.close()
+        await self._admission.give_devices(pod, running=running)
+        self._save()
 
     def _work(self, worker: PodWorker) -> None:
         if self._tasks is None:
@@ -276,7 +267,8 @@ class SmallKubelet:
 
     def _is_over(self, uid: str) -> bool:
         worker = self._workers.get(uid)
-        return worker.over if worker else self._pods[uid].ended
+        # One that was refused has ended in its status already, whatever it still has to clear away.
+        return worker.over or worker.refused is not None if worker else self._pods[uid].ended
 
     # --- the node --------------------------------------------------------------------------------------------------
     async def _tell_node(self) -> None:

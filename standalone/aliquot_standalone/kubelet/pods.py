@@ -49,7 +49,7 @@ class PodWorker:
     ) -> None:
         """A pod that was `refused` at admission only has its processes of earlier ended, if it has any."""
         self.pod = pod
-        self._refused = refused
+        self.refused = refused
         self.over = False
         self._house = house
         self._lives: dict[str, Life] = dict(memory.lives) if memory else {}
@@ -189,8 +189,8 @@ class PodWorker:
         status = pod_status(
             report, devices_of=lambda name: self._house.devices_of(self.pod, name), settings=self._house.settings
         )
-        if self._refused:
-            status |= {"phase": "Failed", "reason": self._refused.reason, "message": str(self._refused)}
+        if self.refused:
+            status |= {"phase": "Failed", "reason": self.refused.reason, "message": str(self.refused)}
         self._house.report(self.pod, status, remove=self.over and self._remove_at_end)
 
     def _remember(self) -> None:

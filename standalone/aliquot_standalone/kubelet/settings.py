@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,11 @@ class Folders(msgspec.Struct, frozen=True, kw_only=True):
     """The folders of one node; the same names as under the real kubelet's root."""
 
     root: Path
+
+    @property
+    def place(self) -> str:
+        """Short and different for each root: tells one node's processes from another's."""
+        return hashlib.sha256(str(self.root).encode()).hexdigest()[:8]
 
     @property
     def device_plugins(self) -> Path:

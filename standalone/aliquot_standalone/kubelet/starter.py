@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from aliquot_core.objects import Container, Pod
 from aliquot_proto import deviceplugin_v1beta1_pb2 as api
 from aliquot_standalone.kubelet import cdi, launch
+from aliquot_standalone.kubelet.admission import Admission
 from aliquot_standalone.kubelet.containers import Launch, Runtime
 from aliquot_standalone.kubelet.devices import DeviceTable
-from aliquot_standalone.kubelet.errors import CdiError, PluginError, ProcessError, StartError
+from aliquot_standalone.kubelet.errors import AdmissionError, CdiError, PluginError, ProcessError, StartError
 from aliquot_standalone.kubelet.holdings import HoldingKey
 from aliquot_standalone.kubelet.lifecycle import Process
 from aliquot_standalone.kubelet.memory import Memories
@@ -27,6 +28,7 @@ class Starter:
         folders: Folders,
         table: DeviceTable,
         plugins: Plugins,
+        admission: Admission,
         runtime: Runtime,
         memories: Memories,
         base_env: Mapping[str, str],
@@ -34,6 +36,7 @@ class Starter:
         self._folders = folders
         self._table = table
         self._plugins = plugins
+        self._admission = admission
         self._runtime = runtime
         self._memories = memories
         self._base_env = base_env
@@ -44,7 +47,7 @@ class Starter:
         container = next(one for one in [*pod.spec.init_containers, *pod.spec.containers] if one.name == name)
         try:
             await self._pre_start(pod, container)
-        except PluginError as error:
+        except (PluginError, AdmissionError) as error:
             raise StartError(str(error), reason="CreateContainerConfigError") from error
         try:
             edited = self._edits(pod, container)
@@ -56,13 +59,18 @@ class Starter:
             raise StartError(str(error), reason="RunContainerError") from error
 
     async def _pre_start(self, pod: Pod, container: Container) -> None:
+        """Announce the start; a container admitted before its plugin was known gets its devices now."""
         need = next(need for need in needs_of(pod) if need.container == container.name)
-        for resource, count in need.resources.items():
-            if count and self._table.knows(resource) and self._table.wants_pre_start(resource):
-                held = self._table.holdings.get(HoldingKey(pod.metadata.uid, container.name, resource))
+        lacking = False
+        for resource in [name for name, count in need.resources.items() if count and self._table.knows(name)]:
+            held = self._table.holdings.get(HoldingKey(pod.metadata.uid, container.name, resource))
+            if self._table.wants_pre_start(resource):
                 if held is None:
                     raise PluginError(f"{container.name} holds no {resource}", where=pod.key)
                 await self._plugins.pre_start(resource, sorted(held.ids))
+            lacking |= held is None
+        if lacking:
+            await self._admission.give_devices(pod)
 
     def _edits(self, pod: Pod, container: Container) -> dict[str, str]:
         """The whole environment: CDI's variables win over all others."""
@@ -80,7 +88,7 @@ class Starter:
         uid = pod.metadata.uid
         folder = container.working_dir or str(self._memories.folder(uid) / "work")
         return Launch(
-            id=f"{uid}.{container.name}.{start}",
+            id=f"{self._folders.place}.{uid}.{container.name}.{start}",
             argv=launch.argv(pod, container, values),
             env=values,
             folder=self._folders.root / folder,
