@@ -194,3 +194,36 @@ class Lease(_Object, frozen=True, kw_only=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpec = LeaseSpec()
+
+
+class ObjectReference(_Object, frozen=True, kw_only=True):
+    """Which object something is about."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    field_path: str = ""
+
+
+class EventSeries(_Object, frozen=True, kw_only=True):
+    """How often the same happened, and when last."""
+
+    count: int = 0
+    last_observed_time: str = ""
+
+
+class Event(_Object, frozen=True, kw_only=True):
+    """What people read under `kubectl describe` (events.k8s.io/v1)."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    event_time: str | None = None
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    action: str = ""
+    reason: str = ""
+    note: str = ""
+    type: str = ""
+    regarding: ObjectReference = ObjectReference()
+    series: EventSeries | None = None

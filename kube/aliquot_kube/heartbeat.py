@@ -90,7 +90,6 @@ class HeartBeat:
     async def _beat(self) -> float:
         """Write once; the seconds from its beginning to the next."""
         wanted = self._wanted
-        self._wake.clear()
         claim = Claim(
             holder=self._holder,
             duration=self._interval * _INTERVALS_OF_LIFE,
