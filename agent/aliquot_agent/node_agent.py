@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from aliquot_agent.bound_pods import BoundPods
+from aliquot_agent.complaints import Complaints
 from aliquot_agent.device_ids import device_tables
 from aliquot_agent.door import AgentDoor
 from aliquot_agent.gpu_watch import GpuWatch
@@ -27,6 +28,8 @@ from aliquot_core.objects import Node
 from aliquot_kube.backoff import Random
 from aliquot_kube.changes import Change
 from aliquot_kube.client import KubeClient
+from aliquot_kube.event_ledger import EventLedger
+from aliquot_kube.events import EventRecorder
 from aliquot_kube.heartbeat import HEART_BEAT_TIMEOUTS, HeartBeat
 from aliquot_kube.lease import LeaseKeeper
 from aliquot_kube.mirror import Mirror
@@ -75,6 +78,7 @@ class NodeAgent:
         self._missing_files = missing_files
         self.changed = Signal()
         node = settings.node_name
+        client = KubeClient(transport=transport)
         self.pods = BoundPods(changed=self.changed)
         self._pod_mirror = Mirror(
             transport=transport, clock=clock, random=random, resource=PODS, field_selector=f"spec.nodeName={node}"
@@ -111,10 +115,21 @@ class NodeAgent:
         self.life_sign = LifeSign(
             beat=self._beat, names=names, clock=clock, kubelet=lambda: self.door.kubelet, changed=self.door.changed
         )
+        self.events = EventRecorder(
+            client=client,
+            clock=clock,
+            random=random,
+            controller=names.of("agent"),
+            instance=node,
+            ledger=EventLedger(),
+        )
+        self._complaints = Complaints(
+            names=names, clock=clock, client=client, events=self.events, pods=self.pods.by_uid.values
+        )
         self._publisher = NodePublisher(
             node=node,
             names=names,
-            client=KubeClient(transport=transport),
+            client=client,
             clock=clock,
             random=random,
             seen=lambda: self.node,
@@ -139,6 +154,8 @@ class NodeAgent:
             self._collect(),
             self._beat.run(),
             self.life_sign.run(),
+            self.events.run(),
+            self._complaints.run(),
         )
         try:
             async with asyncio.TaskGroup() as tasks:

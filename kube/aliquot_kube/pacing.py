@@ -23,3 +23,8 @@ async def sleep_unless(*, clock: Clock, seconds: float, woken: asyncio.Event) ->
 def micro_time(wall: float) -> str:
     """Spell an instant as Kubernetes' MicroTime."""
     return datetime.fromtimestamp(wall, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def second_time(wall: float) -> str:
+    """Spell an instant as Kubernetes' Time, which has whole seconds."""
+    return datetime.fromtimestamp(wall, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -13,6 +13,7 @@ import msgspec
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,3 +67,8 @@ def json_patch(*operations: Operation) -> Patch:
 def merge_patch(change: Mapping[str, Any]) -> Patch:
     """Set the fields that are named and remove those that are `None` (RFC 7386); lists are replaced whole."""
     return Patch(content_type=MERGE_PATCH, body=msgspec.json.encode(change))
+
+
+def strategic_patch(change: Mapping[str, Any]) -> Patch:
+    """Merge as the kind's definition says: of a pod's conditions only the one of the same type is replaced."""
+    return Patch(content_type=STRATEGIC_MERGE_PATCH, body=msgspec.json.encode(change))
