@@ -1,9 +1,15 @@
 """The device ids that the kubelet counts with: 100 per GPU for percent, some more for best effort.
 
-Ids are tokens: the grant says which GPU a container gets. Still each id names a GPU, so that what the kubelet records,
-its topology hints and its health list speak of the right card. The GPU's part of an id comes from its uuid, because
-an index may change at a reboot and the kubelet keeps ids across it. Ids are short: from 1.36 the pod's status has an
-entry for each, and the whole list must stay under the kubelet's 4 MiB.
+Ids are tokens: the grant says which GPU a container gets. Still each id names a GPU, so that what the kubelet records
+and its health list speak of the right card. The GPU's part of an id comes from its uuid, because an index may change
+at a reboot and the kubelet keeps ids across it. Ids are short: from 1.36 the pod's status has an entry for each, and
+the whole list must stay under the kubelet's 4 MiB.
+
+The kubelet is not told on which NUMA node a GPU lies. Its topology manager would choose ids by that before it asks us,
+always the lowest node that has enough, and would bind CPUs to them: to a GPU that is not the granted one. Worse, with
+`single-numa-node` it fails a pod for good when its ids do not lie on one node, or lie on a node that the kernel does
+not know (run on a real kubelet: 500 % on four GPUs a socket is a TopologyAffinityError). Untold, ids name the granted
+GPU under every policy.
 """
 
 from __future__ import annotations
@@ -40,10 +46,8 @@ def device_tables(inventory: Inventory, *, names: Names, best_effort_slots: int)
     best_effort: list[Device] = []
     for gpu in inventory.gpus:
         stem, healthy = by_uuid[gpu.uuid], gpu.health is not Health.SICK
-        compute += [Device(id=f"{stem}-{number:02}", healthy=healthy, numa=gpu.numa) for number in range(WHOLE.value)]
-        best_effort += [
-            Device(id=f"{stem}-b{number:02}", healthy=healthy, numa=gpu.numa) for number in range(best_effort_slots)
-        ]
+        compute += [Device(id=f"{stem}-{number:02}", healthy=healthy) for number in range(WHOLE.value)]
+        best_effort += [Device(id=f"{stem}-b{number:02}", healthy=healthy) for number in range(best_effort_slots)]
     return {names.compute: compute, names.best_effort: best_effort}
 
 
