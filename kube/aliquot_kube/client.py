@@ -119,7 +119,7 @@ class KubeClient:
         question = Question(
             method=method,
             path=path,
-            query=query or {},
+            query=dict(query or {}),
             body=body,
             content_type=content_type if body is not None else "",
             timeouts=self._timeouts,

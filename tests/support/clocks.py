@@ -44,3 +44,23 @@ class VirtualClock:
     async def _settle(self) -> None:
         for _ in range(20):
             await asyncio.sleep(0)
+
+
+class LeapingClock:
+    """Time that leaps over every sleep at once, and remembers them: for real sockets under virtual rests."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        """Seconds slept so far."""
+        return sum(self.slept)
+
+    def wall(self) -> float:
+        """Seconds since 1970, virtually."""
+        return 1_000_000.0 + self.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Leap."""
+        self.slept.append(seconds)
+        await asyncio.sleep(0)

@@ -79,6 +79,10 @@ class Exchange:
         """End a chunked answer in good order."""
         self.send(b"0\r\n\r\n")
 
+    def hang_up(self) -> None:
+        """Close the connection without ending the answer; what was sent still arrives."""
+        self.keep_alive = False
+
     def cut(self) -> None:
         """Drop the connection with a reset, as a dying server or a firewall does."""
         self.keep_alive = False
