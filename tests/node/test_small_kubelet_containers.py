@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -118,6 +119,20 @@ async def test_nothing_outlives_its_container(tmp_path: Path, script: str) -> No
     order = shell(tmp_path, f"{script}\necho gone")
     assert await run(order) == Ended(0, "Completed")
     assert marked(order.id) == []
+
+
+async def test_child_without_the_mark_is_killed_with_its_group(tmp_path: Path, pipe: Callable[[str], Pipe]) -> None:
+    """A child that threw its environment away but stayed in the group does not outlive the command either."""
+    script = 'env -i sh -c "echo \\$\\$ >pid; echo >ready; sleep 1000" & read x <go'
+    order, ready, go = shell(tmp_path, script), pipe("ready"), pipe("go")
+    runtime = LocalProcesses()
+    process = runtime.start(order)
+    await ready.heard()
+    descriptor = os.pidfd_open(int((order.folder / "pid").read_text()))
+    go.tell()
+    await runtime.wait(process, order.exit_file)
+    assert select.select([descriptor], [], [], 5.0)[0] == [descriptor]
+    os.close(descriptor)
 
 
 async def test_found_again_by_another_runtime(tmp_path: Path, pipe: Callable[[str], Pipe]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -220,6 +221,8 @@ async def test_pod_forgotten_by_the_server_frees_its_devices_and_ends(
         board.put(pod("two", containers=[container("main", "true", limits=TWO)], restartPolicy="Never"))
         await board.until_phase("two", "Succeeded")
         await ended.heard()
+        await asyncio.gather(*[task for task in asyncio.all_tasks() if task.get_name() == "pod default/one"])
+        assert not (folders.containers / "uid-one").exists()
     assert plugin.asked("allocate") == [["d0", "d1"]] * 2
     assert board.removed == []
 
@@ -301,6 +304,17 @@ async def test_health_of_devices_shows_on_the_pod(folders: Folders, board: PodBo
             lambda status: "Unhealthy" in str(status["containerStatuses"][0].get("allocatedResourcesStatus")),
         )
     assert status["phase"] == "Running"
+
+
+async def test_pod_admitted_before_its_plugin_gets_devices_at_its_next_start(folders: Folders, board: PodBoard) -> None:
+    """A name that no plugin had registered asks nothing at admission; once it has, a start makes up for it."""
+    async with running(folders, board):
+        script = container("main", "sh", "-c", 'test "$GOT" = yes', limits=TWO)
+        board.put(pod("one", containers=[script], restartPolicy="OnFailure"))
+        await board.until("one", lambda status: status["containerStatuses"][0]["restartCount"] > 0)
+        async with plugin_on(folders, board) as plugin:
+            plugin.answer = lambda _: api.ContainerAllocateResponse(envs={"GOT": "yes"})
+            await board.until_phase("one", "Succeeded")
 
 
 # --- a kubelet that starts again
@@ -387,6 +401,19 @@ async def test_ended_pod_stays_ended_after_a_restart(folders: Folders, board: Po
         assert (folders.containers / "uid-one" / "work" / "runs").read_text() == "x\n"
         board.delete("one", grace=30)
         await board.until_removed("one")
+
+
+async def test_ended_pod_stays_ended_without_any_memory(folders: Folders, board: PodBoard) -> None:
+    """The API server's word is enough: a kubelet that has lost its files does not run an ended pod again."""
+    script = f"echo x >>{folders.root}/runs"
+    async with running(folders, board):
+        board.put(pod("one", containers=[container("main", "sh", "-c", script)], restartPolicy="Never"))
+        await board.until_phase("one", "Succeeded")
+    shutil.rmtree(folders.containers)
+    async with running(folders, board):
+        board.put(pod("two", containers=[container("main", "true")], restartPolicy="Never"))
+        await board.until_phase("two", "Succeeded")
+    assert (folders.root / "runs").read_text() == "x\n"
 
 
 async def test_plugins_have_a_second_before_pods_are_taken(folders: Folders, board: PodBoard) -> None:

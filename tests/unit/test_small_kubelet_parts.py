@@ -142,14 +142,16 @@ def test_capacity_of_others_is_carried_over() -> None:
     """What somebody patched into capacity stays and is copied to allocatable; plugins' own amounts are kept apart."""
     totals = Totals(capacity={"a/compute": 200}, allocatable={"a/compute": 100}, removed=frozenset({"b/old"}))
     before = node(a_memory="80k", a_compute="5", b_old="7", cpu="1")
-    status = nodestatus.node_status(before, totals, own={"cpu": "2"}, now=0.0, reset=False)
+    status = nodestatus.node_status(before, totals, own={"cpu": "2"}, ready_since=0.0, now=0.0, reset=False)
     assert status["capacity"] == {"a/memory": "80k", "a/compute": "200", "b/old": "0", "cpu": "2"}
     assert status["allocatable"] == {"a/memory": "80k", "a/compute": "100", "b/old": "0", "cpu": "2"}
 
 
 def test_node_made_anew_starts_with_nothing_of_others() -> None:
     """Without a checkpoint, extended resources of earlier are set to 0 once."""
-    status = nodestatus.node_status(node(a_memory="80k", pods="9"), NO_PLUGINS, own={}, now=0.0, reset=True)
+    status = nodestatus.node_status(
+        node(a_memory="80k", pods="9"), NO_PLUGINS, own={}, ready_since=0.0, now=0.0, reset=True
+    )
     assert status["capacity"] == {"a/memory": "0", "pods": "9"}
 
 

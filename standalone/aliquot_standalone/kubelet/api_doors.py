@@ -1,4 +1,8 @@
-"""The small kubelet's doors on the real client: pods from a mirror, status through the transport."""
+"""The small kubelet's doors on the real client: pods from a mirror, status through the transport.
+
+Statuses are strategic merge patches, as the real kubelet's are: of conditions only those of the same type are
+replaced, so what others say of a pod or a node stays.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,9 @@ from aliquot_core.objects import Node, Pod
 from aliquot_kube.backoff import Random
 from aliquot_kube.changes import Change
 from aliquot_kube.client import KubeClient
-from aliquot_kube.errors import AlreadyExistsError, ConflictError, NotFoundError
+from aliquot_kube.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
 from aliquot_kube.mirror import Mirror
-from aliquot_kube.patches import merge_patch
+from aliquot_kube.patches import strategic_patch
 from aliquot_kube.resources import NODES, PODS
 from aliquot_kube.transport import Question, Transport
 
@@ -37,19 +41,35 @@ class ApiDoors:
         following = asyncio.ensure_future(self._pods.run())
         try:
             while True:
-                yield await queue.get()
+                upcoming = asyncio.ensure_future(queue.get())
+                await asyncio.wait({upcoming, following}, return_when=asyncio.FIRST_COMPLETED)
+                if following.done():
+                    upcoming.cancel()
+                    # It ends by a defect only, which must not look like silence.
+                    following.result()
+                yield await upcoming
         finally:
             following.cancel()
 
     async def write_pod_status(self, pod: Pod, status: dict[str, Any]) -> None:
         """Merge the status in; conditions that others wrote stay."""
-        # The uid is a precondition: a pod made anew under the name is another.
-        patch = merge_patch({"metadata": {"uid": pod.metadata.uid}, "status": status})
+        # The uid is a precondition: a pod made anew under the name is another (422 then, since it can't be changed).
+        patch = strategic_patch({"metadata": {"uid": pod.metadata.uid}, "status": _whole_conditions(status)})
         namespace, name = pod.metadata.namespace, pod.metadata.name
         try:
             await self._client.patch(PODS, namespace=namespace, name=name, patch=patch, subresource="status")
         except (NotFoundError, ConflictError):
             return
+        except InvalidError:
+            if await self._is_there(pod):
+                raise
+
+    async def _is_there(self, pod: Pod) -> bool:
+        try:
+            now = await self._client.get(PODS, namespace=pod.metadata.namespace, name=pod.metadata.name)
+        except NotFoundError:
+            return False
+        return now.metadata.uid == pod.metadata.uid
 
     async def remove_pod(self, pod: Pod) -> None:
         """Delete with grace 0, this pod and no other."""
@@ -77,4 +97,11 @@ class ApiDoors:
 
     async def write_node_status(self, name: str, status: dict[str, Any]) -> None:
         """Merge into our Node's status."""
-        await self._client.patch(NODES, name=name, patch=merge_patch({"status": status}), subresource="status")
+        patch = strategic_patch({"status": _whole_conditions(status)})
+        await self._client.patch(NODES, name=name, patch=patch, subresource="status")
+
+
+def _whole_conditions(status: dict[str, Any]) -> dict[str, Any]:
+    """Say what a condition does not have, or an old reason would stay beside a new state."""
+    whole = [{"reason": None, "message": None, **condition} for condition in status["conditions"]]
+    return {**status, "conditions": whole}

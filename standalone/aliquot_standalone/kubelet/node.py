@@ -95,6 +95,7 @@ class SmallKubelet:
         self._remembered: dict[str, PodMemory] = {}
         self._synced = False
         self._fresh = True
+        self._ready_since = clock.wall()
         self._allocatable: dict[str, str] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -288,6 +289,7 @@ class SmallKubelet:
             node,
             self.table.totals(now=self.clock.monotonic()),
             own=self._capacity,
+            ready_since=self._ready_since,
             now=self.clock.wall(),
             reset=self._fresh,
         )

@@ -29,7 +29,9 @@ def node_object(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def node_status(node: Node, totals: Totals, *, own: Mapping[str, str], now: float, reset: bool) -> dict[str, Any]:
+def node_status(
+    node: Node, totals: Totals, *, own: Mapping[str, str], ready_since: float, now: float, reset: bool
+) -> dict[str, Any]:
     """The node's status: our own amounts and the plugins'; what others put into capacity is carried over.
 
     `reset` says that the node was made anew: what others put there is set to 0 until they put it there again.
@@ -41,7 +43,7 @@ def node_status(node: Node, totals: Totals, *, own: Mapping[str, str], now: floa
     return {
         "capacity": {key: canonical(value) or value for key, value in capacity.items()},
         "allocatable": {key: canonical(value) or value for key, value in allocatable.items()},
-        "conditions": [_ready(now)],
+        "conditions": [_ready(ready_since, now)],
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
         "nodeInfo": {"kubeletVersion": "aliquot", "operatingSystem": "linux"},
     }
@@ -117,13 +119,12 @@ def _number(amount: Fraction) -> str:
     return str(amount) if amount.denominator == 1 else f"{float(amount):g}"
 
 
-def _ready(now: float) -> dict[str, Any]:
-    moment = rfc3339(now)
+def _ready(since: float, now: float) -> dict[str, Any]:
     return {
         "type": "Ready",
         "status": "True",
         "reason": "KubeletReady",
         "message": "the small kubelet is ready",
-        "lastHeartbeatTime": moment,
-        "lastTransitionTime": moment,
+        "lastHeartbeatTime": rfc3339(now),
+        "lastTransitionTime": rfc3339(since),
     }
