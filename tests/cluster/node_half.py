@@ -90,12 +90,14 @@ class NodeHalf:
         recorded = decode_checkpoint(self.node.path(FILE).read_bytes())
         return {entry.container: entry.ids for entry in recorded if entry.uid == made["metadata"]["uid"]}
 
-    def told(self, made: Json) -> str:
-        """What the pod's Events say."""
-        events = self.cluster.api.items(f"/api/v1/namespaces/{made['metadata']['namespace']}/events")
-        return " ".join(
-            event["message"] for event in events if event["involvedObject"].get("uid") == made["metadata"]["uid"]
-        )
+    def told(self, namespace: str, uid: str) -> str:
+        """What Events say of a pod, by its uid."""
+        events = self.cluster.api.items(f"/api/v1/namespaces/{namespace}/events")
+        return " ".join(event["message"] for event in events if event["involvedObject"].get("uid") == uid)
+
+    def told_of(self, made: Json) -> str:
+        """What Events say of a pod that was created."""
+        return self.told(made["metadata"]["namespace"], made["metadata"]["uid"])
 
     def gpu(self, index: int) -> str:
         """A GPU's uuid."""

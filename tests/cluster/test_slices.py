@@ -125,7 +125,7 @@ def test_a_pod_with_a_bad_grant_is_held_and_told_why(
     grant, reason = BAD_GRANTS[row]
     made = cluster.create_pod(sharing_pod(namespace, shows(limits=asks(10, 100))))
     cluster.bind(made, half.name, {} if grant is None else {NAMES.grant: grant})
-    cluster.wait_for(f"an Event that says {reason!r}", lambda: reason in half.told(made) or None)
+    cluster.wait_for(f"an Event that says {reason!r}", lambda: reason in half.told_of(made) or None)
     assert cluster.current(made)["status"]["phase"] == "Pending"
 
 
@@ -135,7 +135,7 @@ def test_the_node_never_gives_more_than_a_gpu_has(cluster: ClusterHarness, half:
     first = half.run(sharing_pod(namespace, shell(stays, limits=asks(60, 100))), {"main": [(1, 60, 100)]})
     cluster.wait_for_phase(first, "Running")
     second = half.run(sharing_pod(namespace, shows(limits=asks(60, 100))), {"main": [(1, 60, 100)]})
-    cluster.wait_for("an Event that says so", lambda: "would be over-granted" in half.told(second) or None)
+    cluster.wait_for("an Event that says so", lambda: "would be over-granted" in half.told_of(second) or None)
     assert cluster.current(second)["status"]["phase"] == "Pending"
     cluster.delete(first)
     cluster.wait_for_phase(second, "Succeeded", timeout=60)

@@ -9,6 +9,8 @@ from typing import Any
 
 from cluster.harness.images import PAUSE_IMAGE
 
+# On the node: pods whose manifests lie here run without anybody's leave.
+STATIC_PODS = "/var/lib/kubelet/static-pods"
 CONTAINERD_SOCKET = "run/containerd/containerd.sock"
 
 # `restrict_oom_score_adj`: the machine may lack CAP_SYS_RESOURCE. The opt plugin would make /opt/containerd.
@@ -44,6 +46,7 @@ def write_containerd(folder: Path) -> Path:
 def write_kubelet(folder: Path, *, port: int, healthz_port: int, changes: Mapping[str, Any]) -> Path:
     """Write the kubelet's configuration for the node in this folder; `changes` win."""
     (folder / "resolv.conf").touch()
+    (folder / STATIC_PODS.lstrip("/")).mkdir(parents=True, exist_ok=True)
     settings = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -53,6 +56,7 @@ def write_kubelet(folder: Path, *, port: int, healthz_port: int, changes: Mappin
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "resolvConf": str(folder / "resolv.conf"),
         "registerNode": True,
+        "staticPodPath": STATIC_PODS,
         # Several kubelets share one machine: none of them may rule its cgroups, and each must live with swap and v1.
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": False,
