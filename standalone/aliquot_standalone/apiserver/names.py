@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from . import quantities
-from .failures import Cause, too_long, wrong
+from .failures import Cause, bad_request, too_long, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,11 +66,13 @@ def annotation_causes(annotations: dict[str, str], *, at: str) -> list[Cause]:
 
 
 def rewrite_quantities(amounts: dict[str, Any], *, thousandths: bool = False) -> None:
-    """Bring every quantity of a resource list into its one form, in place; their shape has been checked before."""
+    """Bring every quantity of a resource list into its one form, in place; texts that are none never come so far."""
     for name, value in amounts.items():
         written = quantities.canonical(str(value), thousandths=thousandths)
-        if written is not None:
-            amounts[name] = written
+        if written is None:
+            # A number that is: 1e100.
+            raise bad_request(f"{value} of {name!r} is beyond what a quantity can be")
+        amounts[name] = written
 
 
 def is_extended(resource: str) -> bool:

@@ -173,7 +173,8 @@ def update_causes(new: Json, old: Json) -> list[Cause]:
     if was == now:
         return []
     gates_before = [gate["name"] for gate in was.get("schedulingGates", [])]
-    added = [gate["name"] for gate in now.get("schedulingGates", []) if gate["name"] not in gates_before]
+    gates_now = [gate.get("name", "") for gate in now.get("schedulingGates", [])]
+    added = [name for name in gates_now if name not in gates_before]
     if added:
         return [forbidden_field("spec.schedulingGates", f"only deletion is allowed, but found new: {added}")]
     found = _deadline_causes(was, now)

@@ -8,7 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from aliquot_standalone.apiserver.embedded import system_fresh
 from aliquot_standalone.apiserver.exchange import Answer, Request, Stream
@@ -203,6 +203,7 @@ def prepared() -> Frontend:
 
 
 @settings(max_examples=300)
+@example(place=("spec", "containers", 0, "resources", "limits"), value={"": 1e100}, how=("POST", PODS, ""))
 @given(
     place=PLACES,
     value=JSON,

@@ -73,7 +73,9 @@ class StoreAgainstAModel(RuleBasedStateMachine):
     def write(self, key: str, colour: str) -> None:
         """Create or change an object."""
         obj: dict[str, Any] = {"metadata": {"name": key, "labels": {"colour": colour}}}
+        before = self.store.version
         revision = self.store.put(TABLE, key, obj, fields={})
+        assert revision.version == self.store.version == before + 1
         self.now[key] = (revision.version, colour)
         self._remember()
 
