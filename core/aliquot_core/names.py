@@ -131,6 +131,22 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         """Annotation: `node`, `nvlink` or `spread`."""
         return self.of("group-topology")
 
+    # --- what operators write on nodes -------------------------------------------------------------------------------
+    @property
+    def degraded_gpus(self) -> str:
+        """Annotation: uuids of GPUs that are to be used last."""
+        return self.of("degraded-gpus")
+
+    @property
+    def cordoned_gpus(self) -> str:
+        """Annotation: uuids of GPUs that are not to be used."""
+        return self.of("cordoned-gpus")
+
+    @property
+    def clear_health(self) -> str:
+        """Annotation: uuids of GPUs that were looked after; the agent takes it in and removes it."""
+        return self.of("clear-health")
+
     # --- what Aliquot writes -----------------------------------------------------------------------------------------
     @property
     def grant(self) -> str:

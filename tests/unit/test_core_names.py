@@ -29,6 +29,9 @@ CONTRACT = {
     "group_topology": "aliquot.dev/group-topology",
     "grant": "aliquot.dev/grant",
     "inventory": "aliquot.dev/inventory",
+    "degraded_gpus": "aliquot.dev/degraded-gpus",
+    "cordoned_gpus": "aliquot.dev/cordoned-gpus",
+    "clear_health": "aliquot.dev/clear-health",
 }
 
 

@@ -1,0 +1,100 @@
+"""What events said of GPUs, kept in a file over a restart of the agent: an upgrade must not make a sick GPU well.
+
+The file lies where a reboot removes it, for a reboot resets the GPUs. It is a cache: without it, or with one that can't
+be read, what was wrong is found out when it happens again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from aliquot_agent.ailments import Ailment, Book, fallen_ill
+from aliquot_agent.gpus.model import EventKind
+from aliquot_agent.health import cause_of, judge
+from aliquot_agent.xids import Policy
+
+log = logging.getLogger(__name__)
+
+
+class Remembered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing that an event said; it is judged anew when it is read, for the table may have changed."""
+
+    uuid: str
+    event: EventKind
+    number: int | None
+    since: float
+    last: float
+
+
+_decoder = msgspec.json.Decoder(tuple[Remembered, ...])
+
+
+def memory(book: Book) -> tuple[Remembered, ...]:
+    """What is to be remembered of the book."""
+    return tuple(
+        Remembered(uuid=uuid, event=one.event, number=one.number, since=one.since, last=one.last)
+        for uuid, ailments in sorted(book.ailments.items())
+        for _, one in sorted(ailments.items())
+        if one.event is not None
+    )
+
+
+def recalled(book: Book, remembered: tuple[Remembered, ...], *, policy: Policy) -> Book:
+    """Write into the book what was remembered."""
+    for one in remembered:
+        if (judged := judge(one.event, one.number, policy=policy)) is not None:
+            health, reason = judged
+            ailment = Ailment(
+                health=health, reason=reason, since=one.since, last=one.last, event=one.event, number=one.number
+            )
+            book = fallen_ill(book, one.uuid, cause_of(one.event, one.number), ailment)
+    return book
+
+
+class HealthMemory(Protocol):
+    """Where it is kept."""
+
+    def load(self) -> tuple[Remembered, ...]:
+        """What was kept last, by whoever; nothing if it can't be read."""
+        ...
+
+    def save(self, remembered: tuple[Remembered, ...]) -> None:
+        """Keep this instead; what can't be kept is said in the log."""
+        ...
+
+
+class HealthFile:
+    """In a file, whole or not at all."""
+
+    def __init__(self, path: str) -> None:
+        """An empty path keeps nothing."""
+        self._path = Path(path) if path else None
+
+    def load(self) -> tuple[Remembered, ...]:
+        """What was kept last; nothing if it can't be read."""
+        if self._path is None:
+            return ()
+        try:
+            return _decoder.decode(self._path.read_bytes())
+        except FileNotFoundError:
+            return ()
+        except (OSError, msgspec.DecodeError, UnicodeError) as error:
+            log.warning("earlier XIDs can't be read", extra={"file": str(self._path), "error": str(error)})
+            return ()
+
+    def save(self, remembered: tuple[Remembered, ...]) -> None:
+        """Keep this instead."""
+        if self._path is None:
+            return
+        fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_bytes(msgspec.json.encode(remembered))
+            fresh.replace(self._path)
+        except OSError as error:
+            log.warning("XIDs can't be kept", extra={"file": str(self._path), "error": str(error)})
