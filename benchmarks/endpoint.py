@@ -17,32 +17,17 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import msgspec
-
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from aliquot_deviceplugin.endpoint.settings import EndpointSettings  # noqa: E402 - after the path
 from aliquot_proto import deviceplugin_v1beta1_pb2 as pb  # noqa: E402
-from support.endpoints import COMPUTE, ScriptedAgent, agent, settings_in, short_folder, table  # noqa: E402
+from support.endpoints import COMPUTE, ScriptedAgent, agent, settings_in, short_folder, start_process, table  # noqa: E402
 from support.scripted_kubelet import Client, ScriptedKubelet  # noqa: E402
 
 GPUS = 8
 CALLS = 2_000
 STARTS = 5
-# The composition root's work, without its command line.
-PROGRAM = """
-import random, sys, msgspec
-from aliquot_deviceplugin.endpoint.serve import serve
-from aliquot_deviceplugin.endpoint.settings import EndpointSettings
-from aliquot_kube.clock import SystemClock
-serve(msgspec.json.decode(sys.argv[1], type=EndpointSettings), clock=SystemClock(), chance=random.random)
-"""
-
-
-async def start(settings: EndpointSettings) -> asyncio.subprocess.Process:
-    """Run the endpoint as a process."""
-    return await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, msgspec.json.encode(settings).decode())
 
 
 async def stop(process: asyncio.subprocess.Process) -> None:
@@ -109,13 +94,13 @@ async def registrations(settings: EndpointSettings, kubelet: ScriptedKubelet) ->
     from_exec = []
     for _ in range(STARTS):
         begun = time.perf_counter()
-        process = await start(settings)
+        process = await start_process(settings)
         await kubelet.until_listed(COMPUTE, 100 * GPUS)
         from_exec.append((time.perf_counter() - begun) * 1000)
         await stop(process)
         await kubelet.until(lambda: COMPUTE not in kubelet.clients)
     report("exec → the kubelet has the list", sorted(from_exec))
-    process = await start(settings)
+    process = await start_process(settings)
     await kubelet.until_listed(COMPUTE, 100 * GPUS)
     restarts = []
     for _ in range(20):
@@ -134,7 +119,7 @@ async def main() -> None:
         settings = settings_in(folder, takeover_patience=10.0)
         kubelet = ScriptedKubelet(folder / "dp")
         await kubelet.start()
-        process = await start(settings)
+        process = await start_process(settings)
         print(f"{'milliseconds':<44} {'p50':>9} {'p99':>9} {'longest':>9}   calls")
         async with agent(settings, ScriptedAgent(), resources={COMPUTE: table(gpus=GPUS)}):
             client = await kubelet.until_listed(COMPUTE, 100 * GPUS)
@@ -149,5 +134,5 @@ async def main() -> None:
 
 if __name__ == "__main__":
     random.seed(0)
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    os.environ["ALIQUOT_LOG_LEVEL"] = "error"
     asyncio.run(asyncio.wait_for(main(), 120))

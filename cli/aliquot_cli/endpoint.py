@@ -8,6 +8,7 @@ import click
 
 from aliquot_cli.running import run_until_stopped, start_logging
 from aliquot_cli.sources import gather
+from aliquot_core.names import Names
 from aliquot_deviceplugin.endpoint.process import run_endpoint
 from aliquot_deviceplugin.endpoint.settings import EndpointSettings
 from aliquot_kube.clock import SystemClock
@@ -27,5 +28,8 @@ def endpoint(file: str | None) -> None:
     sources = gather(file=file)
     start_logging(sources)
     settings = sources.resolve("endpoint", EndpointSettings).value
+    names = sources.resolve("names", Names).value
     luck = random.Random()  # noqa: S311 - spreads retries, guards nothing
-    run_until_stopped(lambda stop: run_endpoint(settings, clock=SystemClock(), stop=stop, chance=luck.random))
+    run_until_stopped(
+        lambda stop: run_endpoint(settings, clock=SystemClock(), stop=stop, chance=luck.random, names=names)
+    )

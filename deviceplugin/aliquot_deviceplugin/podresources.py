@@ -30,9 +30,7 @@ BACKOFF = Backoff(first=0.01, longest=0.5)
 # What the kubelet's own clients take; 110 pods of 800 ids are 1 MiB.
 _OPTIONS = (
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
-    # A kubelet that restarts is back within a second: look for it that often, not each minute.
-    ("grpc.initial_reconnect_backoff_ms", 20),
-    ("grpc.min_reconnect_backoff_ms", 20),
+    # A kubelet that restarts is back within a second; gRPC by itself would look for it less and less often.
     ("grpc.max_reconnect_backoff_ms", 200),
 )
 _TRANSIENT = {grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}

@@ -136,12 +136,12 @@ async def test_endless_refusal_arrives(node: Node) -> None:
     """A refusal longer than a gRPC header may be arrives cut, not as an error of its own."""
 
     async def refuse(_call: door.PreStart) -> str:
-        return "ä" * 100_000
+        return "€" * 100_000  # nine characters each in a header
 
     async with agent(node.settings, ScriptedAgent(start=refuse)):
         answer = await node.prestart("0-01")
 
-    assert answer.startswith("FAILED_PRECONDITION: ää")
+    assert answer.startswith("FAILED_PRECONDITION: €€")
 
 
 @pytest.mark.parametrize("connected", [True, False])

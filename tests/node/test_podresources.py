@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import random
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -160,7 +161,7 @@ async def test_kubelet_comes_up(socket: Path) -> None:
     for _ in range(3):
         await clock.waits.acquire()
     async with served_at(socket):
-        async with asyncio.timeout(0.9):
+        async with asyncio.timeout(0.5):
             assert names(await asked) == ["p1"]
         await client.close()
 
@@ -201,13 +202,48 @@ async def test_no_socket(client: PodResources, socket: Path) -> None:
         await client.list(patience=0.2)
 
 
-async def test_closing_while_asked(socket: Path, lister: Lister) -> None:
-    """A client that is closed leaves no caller waiting."""
-    client = PodResources(socket=str(socket), clock=SystemClock(), random=random.random)
+async def test_the_impatient_do_not_hurry_the_patient(client: PodResources, lister: Lister) -> None:
+    """Who shares a call with an impatient caller still gets all the tries it has time for."""
+    lister.failures = [grpc.StatusCode.RESOURCE_EXHAUSTED] * 6
+    patient, impatient = await asyncio.gather(
+        client.list(patience=10), client.list(patience=0.05), return_exceptions=True
+    )
+
+    assert isinstance(impatient, PodResourcesError)
+    assert not isinstance(patient, BaseException)
+    assert names(patient) == ["p7"]
+
+
+async def test_nobody_is_left_to_hear_of_trouble(
+    client: PodResources, lister: Lister, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error that comes when all callers have gone is nobody's, and no complaint in the log."""
     lister.gate = asyncio.Semaphore(0)
+    lister.failures = [grpc.StatusCode.UNIMPLEMENTED]
     asked = asyncio.ensure_future(client.list(patience=5))
     await lister.called.acquire()
+    asked.cancel()
+    lister.gate.release()
+    again = asyncio.ensure_future(client.list(patience=5))
+    await lister.called.acquire()
+    lister.gate.release()
+    assert names(await again) == ["p2"]
+    del asked
+    gc.collect()
+
+    assert "never retrieved" not in caplog.text
+
+
+async def test_closing_while_asked(socket: Path, lister: Lister) -> None:
+    """A client that is closed leaves no caller waiting, neither of this call nor of the next."""
+    client = PodResources(socket=str(socket), clock=SystemClock(), random=random.random)
+    lister.gate = asyncio.Semaphore(0)
+    first = asyncio.ensure_future(client.list(patience=5))
+    await lister.called.acquire()
+    second = asyncio.ensure_future(client.list(patience=5))
+    await asyncio.sleep(0)
     await client.close()
 
-    with pytest.raises(PodResourcesError, match="closed"):
-        await asked
+    for asked in (first, second):
+        with pytest.raises(PodResourcesError, match="closed"):
+            await asked

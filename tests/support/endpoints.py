@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import shutil
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -61,6 +63,13 @@ async def endpoint(settings: EndpointSettings) -> AsyncIterator[asyncio.Event]:
     finally:
         stop.set()
         await running
+
+
+async def start_process(settings: EndpointSettings) -> asyncio.subprocess.Process:
+    """Run `aliquot endpoint` with these settings."""
+    given = {f"ALIQUOT_ENDPOINT_{name.upper()}": str(value) for name, value in msgspec.structs.asdict(settings).items()}
+    command = [sys.executable, "-m", "aliquot_cli.main", "endpoint"]
+    return await asyncio.create_subprocess_exec(*command, env={**os.environ, **given})
 
 
 class ScriptedAgent:
@@ -130,7 +139,7 @@ async def kubelet_known(at_door: AgentDoor, holds: Callable[[door.KubeletSeen], 
 
 
 async def appears(path: Path, *, other_than: int | None = None) -> None:
-    """Wait for a socket, made at another instant than this one."""
+    """Wait for a socket or file, made at another instant than this one."""
     watch = FolderWatch(path.parent, clock=SystemClock(), poll=0.01)
     async with asyncio.timeout(5):
         watch.arm()
@@ -140,9 +149,9 @@ async def appears(path: Path, *, other_than: int | None = None) -> None:
     watch.close()
 
 
-def made_at(socket: Path) -> int | None:
-    """When a socket was made, if it is there."""
-    return socket.stat().st_ctime_ns if socket.is_socket() else None
+def made_at(path: Path) -> int | None:
+    """When a socket or file was made, if it is there."""
+    return path.stat().st_ctime_ns if path.exists() else None
 
 
 async def forever(_call: object) -> None:

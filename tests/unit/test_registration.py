@@ -98,10 +98,6 @@ LOST = (*LISTENING, reg.StreamEnded(1))
             (reg.EndStreams(frozenset({1})), reg.Register(4)),
             id="a new kubelet while the old one's stream seems alive",
         ),
-        pytest.param(
-            (*LISTENING, reg.ServerRenewed()), Phase.SETTLING, (reg.Wait(4, 0.02),), id="our socket made anew"
-        ),
-        pytest.param((reg.ServerRenewed(),), Phase.NO_KUBELET, (), id="our socket made anew, no kubelet"),
     ],
 )
 def test_scenario(events: Iterable[reg.Event], phase: Phase, actions: tuple[reg.Action, ...]) -> None:

@@ -20,13 +20,11 @@ from aliquot_deviceplugin.deadlines import done_within
 
 log = logging.getLogger(__name__)
 
-_IN_MOVED_FROM = 0x40
-_IN_MOVED_TO = 0x80
 _IN_CREATE = 0x100
 _IN_DELETE = 0x200
 _IN_DELETE_SELF = 0x400
 _IN_IGNORED = 0x8000
-_INTERESTING = _IN_MOVED_FROM | _IN_MOVED_TO | _IN_CREATE | _IN_DELETE | _IN_DELETE_SELF
+_INTERESTING = _IN_CREATE | _IN_DELETE | _IN_DELETE_SELF
 # Even a watched folder is looked at now and then: our own sockets lie in a folder below it, which is not watched.
 _ANYWAY = 1.0
 

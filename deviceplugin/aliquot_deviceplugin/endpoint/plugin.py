@@ -90,13 +90,15 @@ class Plugin:
         self._registrar.tell(reg.SocketSeen(socket) if socket else reg.SocketGone())
 
     async def renew_if_lost(self) -> None:
-        """Serve anew if somebody deleted our socket: the kubelet could not connect to it again."""
+        """Serve anew if somebody deleted our socket: the kubelet could not connect to it again.
+
+        This ends the kubelet's stream, and so leads to another registration.
+        """
         if _inode(self._socket) == self._inode:
             return
         log.warning("our socket was deleted; it is made anew", extra={"resource": self.resource})
         await self._stop_serving(grace=None)
         await self.serve()
-        self._registrar.tell(reg.ServerRenewed())
 
     async def close(self) -> None:
         """Stop registering, then serving."""

@@ -53,13 +53,14 @@ async def run_endpoint(
     clock: Clock,
     stop: asyncio.Event,
     chance: Callable[[], float],
+    names: Names | None = None,
     token: Callable[[], str] = fresh_token,
 ) -> None:
     """Serve until `stop` is set; `chance` in [0, 1) spreads repeated tries."""
     make_folder(settings.sockets)
     held = await lock(settings.sockets / "endpoint.lock", patience=settings.takeover_patience, clock=clock)
     try:
-        await _Endpoint(settings, clock=clock, chance=chance, token=token).run(stop)
+        await _Endpoint(settings, clock=clock, chance=chance, names=names or Names(), token=token).run(stop)
     finally:
         os.close(held)
 
@@ -68,13 +69,19 @@ class _Endpoint:
     """All parts, and the threads between them."""
 
     def __init__(
-        self, settings: EndpointSettings, *, clock: Clock, chance: Callable[[], float], token: Callable[[], str]
+        self,
+        settings: EndpointSettings,
+        *,
+        clock: Clock,
+        chance: Callable[[], float],
+        names: Names,
+        token: Callable[[], str],
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._chance = chance
         self._token = token
-        self._names = Names(domain=settings.domain)
+        self._names = names
         remembered = _remembered(Path(settings.state_file))
         self._wanted = {resource: devices for resource, devices in remembered.tables.items() if devices}
         self._given = GivenNames(remembered.names)
@@ -214,7 +221,7 @@ class _Endpoint:
             plugin.table.replace(resources.get(resource, ()))
         for resource, devices in resources.items():
             domain, _, short = resource.partition("/")
-            if domain != self._settings.domain or not _SHORT.fullmatch(short):
+            if domain != self._names.domain or not _SHORT.fullmatch(short):
                 log.warning("a resource that is none of ours is left out", extra={"resource": resource})
             elif resource not in self._plugins and devices:
                 self._wanted[resource] = devices

@@ -106,10 +106,6 @@ class TimerFired(msgspec.Struct, frozen=True):
     epoch: int
 
 
-class ServerRenewed(msgspec.Struct, frozen=True):
-    """Our own socket was made anew: the kubelet's connection leads nowhere."""
-
-
 class Register(msgspec.Struct, frozen=True):
     """Call the kubelet's Register; report the outcome with this epoch. An earlier call or timer is to be given up."""
 
@@ -133,7 +129,7 @@ class EndStreams(msgspec.Struct, frozen=True):
     streams: frozenset[int]
 
 
-Event = SocketSeen | SocketGone | Registered | RegisterFailed | StreamOpened | StreamEnded | TimerFired | ServerRenewed
+Event = SocketSeen | SocketGone | Registered | RegisterFailed | StreamOpened | StreamEnded | TimerFired
 Action = Register | GiveUp | Wait | EndStreams
 Step = tuple[State, tuple[Action, ...]]
 
@@ -151,8 +147,6 @@ def step(state: State, event: Event, *, pace: Pace, chance: float) -> Step:
             return _socket_seen(state, socket)
         case SocketGone():
             return _socket_gone(state)
-        case ServerRenewed():
-            return _server_renewed(state, pace, chance)
 
 
 def _outcome(state: State, event: Registered | RegisterFailed | TimerFired, pace: Pace, chance: float) -> Step:
@@ -211,13 +205,6 @@ def _stream_ended(state: State, stream: int, pace: Pace, chance: float) -> Step:
     if state.phase is not Phase.LISTENING or left.streams:
         return left, ()
     return _set_back(left, Phase.SETTLING, pace.settle, pace.longest_settle, chance)
-
-
-def _server_renewed(state: State, pace: Pace, chance: float) -> Step:
-    alone = msgspec.structs.replace(state, streams=frozenset())
-    if state.socket is None:
-        return alone, ()
-    return _set_back(alone, Phase.SETTLING, pace.settle, pace.longest_settle, chance)
 
 
 def _listening(state: State, pace: Pace) -> Step:

@@ -7,15 +7,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from aliquot_core.names import DOMAIN
-
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class EndpointSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Section `endpoint` of the settings."""
 
-    domain: str = DOMAIN
     # The kubelet fixes this one, whatever its --root-dir is.
     plugin_folder: str = "/var/lib/kubelet/device-plugins"
     # Sockets that lie directly in the plugin folder are deleted whenever the kubelet starts; in a folder they stay.

@@ -63,14 +63,14 @@ class Listener:
     """One ListAndWatch stream's view of the table: lists that nobody took in time are skipped for the newest."""
 
     def __init__(self, first: pb.ListAndWatchResponse) -> None:
-        self._news: pb.ListAndWatchResponse | None = first
+        self._newest = first
         self._ended = False
         self._woken = asyncio.Event()
         self._woken.set()
 
     def offer(self, message: pb.ListAndWatchResponse) -> None:
         """Have the newest list ready."""
-        self._news = message
+        self._newest = message
         self._woken.set()
 
     def end(self) -> None:
@@ -82,5 +82,4 @@ class Listener:
         """Wait for a list that was not taken yet; None when the stream is to end."""
         await self._woken.wait()
         self._woken.clear()
-        news, self._news = self._news, None
-        return None if self._ended else news
+        return None if self._ended else self._newest

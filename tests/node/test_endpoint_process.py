@@ -1,0 +1,98 @@
+"""The endpoint as a process: what it loads, how it takes signals, how it comes back after being killed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from aliquot_deviceplugin.endpoint.settings import EndpointSettings
+from aliquot_proto import deviceplugin_v1beta1_pb2 as pb
+from support.endpoints import COMPUTE, ScriptedAgent, agent, appears, settings_in, short_folder, start_process, table
+from support.scripted_kubelet import ScriptedKubelet
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Everything of one node."""
+    with short_folder() as made:
+        yield made
+
+
+@pytest.fixture
+async def kubelet(folder: Path) -> AsyncIterator[ScriptedKubelet]:
+    """A kubelet that runs."""
+    made = ScriptedKubelet(folder / "dp")
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@contextlib.asynccontextmanager
+async def process(settings: EndpointSettings) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run an endpoint; it is gone afterwards."""
+    made = await start_process(settings)
+    try:
+        yield made
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            made.kill()
+        await made.wait()
+
+
+async def test_another_domain(folder: Path, kubelet: ScriptedKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster with a domain of its own gets resources and CDI names of that domain."""
+    monkeypatch.setenv("ALIQUOT_NAMES_DOMAIN", "gpus.example.org")
+    settings = settings_in(folder)
+    resource = "gpus.example.org/compute"
+    async with process(settings), agent(settings, ScriptedAgent(), resources={resource: table()}):
+        client = await kubelet.until_listed(resource, 200)
+        asked = [pb.ContainerAllocateRequest(devices_ids=["0-01"])]
+        given = await client.stub.Allocate(pb.AllocateRequest(container_requests=asked))
+
+    assert given.container_responses[0].cdi_devices[0].name.startswith("gpus.example.org/slice=")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_leaves_when_told(folder: Path, kubelet: ScriptedKubelet, number: signal.Signals) -> None:
+    """On a signal it ends with success, and the kubelet's stream with it."""
+    settings = settings_in(folder)
+    async with process(settings) as running:
+        async with agent(settings, ScriptedAgent()):
+            await kubelet.until_listed(COMPUTE, 200)
+        running.send_signal(number)
+
+        assert await asyncio.wait_for(running.wait(), 5) == 0
+        await kubelet.until(lambda: COMPUTE not in kubelet.clients)
+
+
+async def test_killed_and_back(folder: Path, kubelet: ScriptedKubelet) -> None:
+    """After kill -9, with sockets and lock left lying, the next one registers the same table without an agent."""
+    settings = settings_in(folder)
+    async with process(settings) as first:
+        async with agent(settings, ScriptedAgent(), resources={COMPUTE: table(gpus=3)}):
+            await kubelet.until_listed(COMPUTE, 300)
+            await appears(Path(settings.state_file))
+        first.kill()
+        await first.wait()
+        await kubelet.until(lambda: COMPUTE not in kubelet.clients)
+    async with process(settings):
+        await kubelet.until_listed(COMPUTE, 300)
+
+
+def test_loads_little() -> None:
+    """It is to stay small: gRPC, its stubs, msgspec, and nothing of Kubernetes, NVML or metrics."""
+    listing = "import aliquot_cli.main, aliquot_cli.endpoint, sys; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True).stdout.split()
+    packages = {name.partition(".")[0] for name in loaded}
+
+    heavy = {"kubernetes", "pynvml", "prometheus_client", "aiohttp", "urllib3", "pydantic", "yaml", "email"}
+    assert packages & heavy == set()
+    assert [name for name in loaded if name.startswith("aliquot_agent.")] == ["aliquot_agent.settings"]
+    assert [name for name in loaded if name.startswith("aliquot_kube.")] == ["aliquot_kube.clock"]
