@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import hypothesis.strategies as st
@@ -14,7 +15,7 @@ from aliquot_kube.backoff import Backoff
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ConflictError, GarbledError, InvalidError
 from aliquot_kube.lines import LineSplitter
-from aliquot_kube.patches import add, expect, json_patch, merge_patch, pointer, remove, replace
+from aliquot_kube.patches import Operation, add, expect, json_patch, merge_patch, pointer, remove, replace
 from aliquot_kube.resources import LEASES, NODES, PODS
 from aliquot_kube.transport import Question, Response
 
@@ -128,18 +129,22 @@ async def test_patch_goes_to_the_subresource_with_its_type(client: KubeClient, w
     assert question.content_type == "application/merge-patch+json"
 
 
-async def test_failed_expectation_is_a_conflict_and_other_refusals_are_not() -> None:
-    """A 422 because a `test` did not hold means that somebody else wrote; any other 422 is our defect."""
-    words = "testing value /metadata/annotations/a failed: test failed"
-    expecting = json_patch(expect("/a", 1))
-    with pytest.raises(ConflictError, match="test failed"):
-        await KubeClient(transport=Recorder(InvalidError(words, status=422))).patch(NODES, name="n", patch=expecting)
-    with pytest.raises(InvalidError):
-        await KubeClient(transport=Recorder(InvalidError("no", status=422))).patch(NODES, name="n", patch=expecting)
-    with pytest.raises(InvalidError):
-        await KubeClient(transport=Recorder(InvalidError(words, status=422))).patch(
-            NODES, name="n", patch=json_patch(add("/a", 1))
-        )
+@pytest.mark.parametrize(
+    ("status", "words", "operation", "kind"),
+    [
+        (422, "the server rejected our request due to an error in our request", expect, ConflictError),
+        (422, "the server rejected our request due to an error in our request", add, InvalidError),
+        (422, 'Pod "x" is invalid: metadata.labels: Invalid value', expect, InvalidError),
+        (400, "the body of the request was in an unknown format", expect, InvalidError),
+    ],
+)
+async def test_failed_expectation_is_a_conflict_and_other_refusals_are_not(
+    status: int, words: str, operation: Callable[[str, Any], Operation], kind: type[Exception]
+) -> None:
+    """A 422 to a patch that expects something means that somebody else wrote, unless the object made is at fault."""
+    patch = json_patch(operation("/a", 1))
+    with pytest.raises(kind):
+        await KubeClient(transport=Recorder(InvalidError(words, status=status))).patch(NODES, name="n", patch=patch)
 
 
 async def test_binding_carries_node_uid_and_annotations_in_one_write(client: KubeClient, wire: Recorder) -> None:
