@@ -1,17 +1,26 @@
 """Keeps the node's inventory true: asks the driver at start, after each event, and now and then.
 
-A driver that is missing or does not answer is asked again; until then the node offers nothing and says why.
+A driver that is missing or does not answer is asked again; until then the node offers nothing and says why. What the
+events, samples and marks mean for a GPU is decided in `health`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
+import msgspec
+
+from aliquot_agent.ailments import Book
 from aliquot_agent.gpus.driver import GpuDriver, GpuDriverError
-from aliquot_agent.gpus.model import GpuEvent
+from aliquot_agent.gpus.model import EventKind, GpuEvent, GpuUsage
+from aliquot_agent.health import cleared, expired, heard, marked, sampled
+from aliquot_agent.health_memory import HealthMemory, memory, recalled
 from aliquot_agent.inventories import Cards, failed, inventory, seen
+from aliquot_agent.marks import Marks
 from aliquot_agent.signal import Signal
+from aliquot_agent.xids import Effect, Policy
 from aliquot_core.clock import Clock
 from aliquot_core.inventory import Health, Inventory
 
@@ -22,26 +31,66 @@ LOOK_AFRESH = 60.0
 # A driver that is being installed, or a node that is being mended.
 TRY_AGAIN = 10.0
 
+_LEVELS = {Health.HEALTHY: logging.INFO, Health.DEGRADED: logging.WARNING, Health.SICK: logging.ERROR}
+
 
 class GpuWatch:
     """One node's GPUs, watched."""
 
-    def __init__(self, *, driver: GpuDriver, clock: Clock, changed: Signal, obstacle: Callable[[], str]) -> None:
-        """`obstacle` says what, outside the driver, keeps the GPUs from being given; empty if nothing does."""
+    def __init__(
+        self,
+        *,
+        driver: GpuDriver,
+        clock: Clock,
+        changed: Signal,
+        obstacle: Callable[[], str],
+        policy: Policy,
+        memory: HealthMemory,
+        beat: Callable[[], None],
+    ) -> None:
+        """`obstacle` says what, outside the driver, keeps the GPUs from being given; `beat` is told that we live."""
         self._driver = driver
         self._clock = clock
         self._changed = changed
         self._obstacle = obstacle
-        self._cards = Cards()
+        self._policy = policy
+        self._memory = memory
+        self._beat = beat
+        self._kept = memory.load()
+        self._cards = Cards(book=recalled(Book(), self._kept, policy=policy))
+        self._marks = Marks()
         self._inventory = Inventory(problem="the driver was not asked yet")
+        # How often each XID came, by uuid and number; the uuid is empty where the driver did not say which GPU.
+        self.xids: Counter[tuple[str, int]] = Counter()
 
     @property
     def inventory(self) -> Inventory:
         """What the node has, as it was known last."""
         return self._inventory
 
+    @property
+    def cards(self) -> Cards:
+        """All that is known of the GPUs."""
+        return self._cards
+
     def refresh(self) -> None:
         """Take in that an obstacle came or went."""
+        self._publish()
+
+    def mark(self, marks: Marks) -> None:
+        """Take in what an operator says now; a clearing counts when it is said, not as long as it stands there."""
+        if strangers := marks.strangers(self._cards.gpus) - self._marks.strangers(()):
+            log.warning("the node's marks name GPUs that were not seen here", extra={"gpus": sorted(strangers)})
+        if fresh := marks.clear - self._marks.clear:
+            log.warning("an operator clears GPUs", extra={"gpus": sorted(fresh)})
+            self._write(cleared(self._cards.book, fresh, now=self._clock.wall()))
+        self._marks = marks
+        self._publish()
+
+    def sample(self, usages: Sequence[GpuUsage]) -> None:
+        """Take in what the GPUs do."""
+        now, steady = self._clock.wall(), self._clock.monotonic()
+        self._write(sampled(self._cards.book, usages, policy=self._policy, now=now, steady=steady))
         self._publish()
 
     async def run(self) -> None:
@@ -50,30 +99,47 @@ class GpuWatch:
             answered = await self._look()
             deadline = self._clock.monotonic() + (LOOK_AFRESH if answered else TRY_AGAIN)
             while (left := deadline - self._clock.monotonic()) > 0:
+                self._beat()
                 if await self._events(left):
                     break
 
     async def _look(self) -> bool:
         try:
-            self._cards = seen(self._cards, await self._driver.discover())
+            self._cards = seen(self._cards, await self._driver.discover(), now=self._clock.wall())
         except GpuDriverError as error:
-            self._cards = failed(self._cards, reason=str(error))
-            self._publish()
-            return False
+            self._cards = failed(self._cards, reason=str(error), kind=error.kind)
+        self._write(expired(self._cards.book, policy=self._policy, now=self._clock.wall()))
         self._publish()
-        return True
+        return not self._cards.problem
 
-    async def _events(self, seconds: float) -> list[GpuEvent]:
+    async def _events(self, seconds: float) -> bool:
+        """Wait for events, and tell whether the driver is to be asked what they changed."""
         try:
             events = await self._driver.events(timeout_s=seconds)
         except GpuDriverError:
             await self._clock.sleep(min(seconds, TRY_AGAIN))
-            return []
+            return False
         for event in events:
             log.warning("GPU event", extra={"kind": str(event.kind), "gpu": event.uuid, "number": event.number})
-        return events
+            if event.kind is EventKind.XID and event.number is not None:
+                self.xids[event.uuid or "", event.number] += 1
+            self._write(heard(self._cards.book, event, policy=self._policy))
+        if events:
+            self._publish()
+        return any(not self._is_ignored(event) for event in events)
+
+    def _is_ignored(self, event: GpuEvent) -> bool:
+        """Programs make such XIDs by the hundred; to ask the driver each time would only add to it."""
+        return event.kind is EventKind.XID and self._policy.effect(event.number or 0) is Effect.IGNORED
+
+    def _write(self, book: Book) -> None:
+        self._cards = msgspec.structs.replace(self._cards, book=book)
 
     def _publish(self) -> None:
+        self._write(marked(self._cards.book, self._marks, gpus=self._cards.gpus, now=self._clock.wall()))
+        if (kept := memory(self._cards.book)) != self._kept:
+            self._kept = kept
+            self._memory.save(kept)
         now = inventory(self._cards, outside=self._obstacle())
         if now == self._inventory:
             return
@@ -88,5 +154,5 @@ def _log_changes(before: Inventory, now: Inventory) -> None:
     for gpu in now.gpus:
         old = before.gpu(gpu.uuid)
         if old is None or (old.health, old.reason) != (gpu.health, gpu.reason):
-            level = logging.INFO if gpu.health is Health.HEALTHY else logging.ERROR
-            log.log(level, "GPU is %s", gpu.health, extra={"gpu": gpu.uuid, "model": gpu.model, "reason": gpu.reason})
+            facts = {"gpu": gpu.uuid, "model": gpu.model, "reason": gpu.reason}
+            log.log(_LEVELS[gpu.health], "GPU is %s", gpu.health, extra=facts)

@@ -10,35 +10,35 @@ from collections.abc import Mapping
 
 import msgspec
 
-from aliquot_agent.gpus.model import Discovery, DriverFacts, Fault, GpuFacts, GpuProblem
+from aliquot_agent.ailments import Book, Verdict
+from aliquot_agent.gpus.model import Discovery, DriverFacts, GpuFacts
+from aliquot_agent.health import looked
 from aliquot_core.inventory import Gpu, Health, Inventory
-
-# Trouble with which a GPU still computes.
-_HARMLESS = {Fault.UNWATCHED}
 
 
 class Cards(msgspec.Struct, frozen=True, kw_only=True):
-    """Every GPU ever seen by this agent, and what is the matter with some of them."""
+    """Every GPU ever seen by this agent, and how each of them is."""
 
     driver: DriverFacts | None = None
     gpus: dict[str, GpuFacts] = {}
-    problems: dict[str, GpuProblem] = {}
+    book: Book = Book()
+    # What is wrong with the driver as a whole, and that in one word.
     problem: str = ""
+    kind: str = ""
 
 
-def seen(cards: Cards, discovery: Discovery) -> Cards:
+def seen(cards: Cards, discovery: Discovery, *, now: float) -> Cards:
     """Take in what the driver says now."""
     gpus = cards.gpus | {gpu.uuid: gpu for gpu in discovery.gpus}
-    problems = {problem.uuid: problem for problem in discovery.problems if problem.uuid}
-    answering = {gpu.uuid for gpu in discovery.gpus}
-    for uuid in gpus.keys() - answering - problems.keys():
-        problems[uuid] = GpuProblem(fault=Fault.LOST, uuid=uuid, index=None, what="the driver no longer lists this GPU")
-    return Cards(driver=discovery.driver, gpus=gpus, problems=problems, problem="")
+    vanished = gpus.keys() - {gpu.uuid for gpu in discovery.gpus}
+    return Cards(
+        driver=discovery.driver, gpus=gpus, book=looked(cards.book, discovery, vanished=sorted(vanished), now=now)
+    )
 
 
-def failed(cards: Cards, *, reason: str) -> Cards:
+def failed(cards: Cards, *, reason: str, kind: str = "failed") -> Cards:
     """Take in that the driver as a whole does not work."""
-    return msgspec.structs.replace(cards, problem=reason)
+    return msgspec.structs.replace(cards, problem=reason, kind=kind)
 
 
 def inventory(cards: Cards, *, outside: str = "", isolation: Mapping[str, list[str]] | None = None) -> Inventory:
@@ -46,7 +46,7 @@ def inventory(cards: Cards, *, outside: str = "", isolation: Mapping[str, list[s
     problem = cards.problem or outside
     modes = isolation or {}
     gpus = tuple(
-        _gpu(facts, reason=problem or _reason(facts, cards=cards), isolation=modes.get(facts.uuid, ["observe"]))
+        _gpu(facts, verdict=_verdict(facts, cards=cards, problem=problem), isolation=modes.get(facts.uuid, ["observe"]))
         for facts in sorted(cards.gpus.values(), key=lambda gpu: (gpu.index, gpu.uuid))
     )
     return Inventory(
@@ -57,16 +57,18 @@ def inventory(cards: Cards, *, outside: str = "", isolation: Mapping[str, list[s
     )
 
 
-def _reason(facts: GpuFacts, *, cards: Cards) -> str:
-    problem = cards.problems.get(facts.uuid)
-    if problem and problem.fault not in _HARMLESS:
-        return problem.what
-    if facts.mig_enabled:
-        return "MIG mode is on, and slices of MIG instances are not given yet; switch it off (nvidia-smi -mig 0)"
-    return ""
+def _verdict(facts: GpuFacts, *, cards: Cards, problem: str) -> Verdict:
+    """What keeps all GPUs from being given goes before what is the matter with one."""
+    if problem:
+        return Verdict(health=Health.SICK, reason=problem)
+    own = cards.book.of(facts.uuid)
+    if own.health is not Health.SICK and facts.mig_enabled:
+        reason = "MIG mode is on, and slices of MIG instances are not given yet; switch it off (nvidia-smi -mig 0)"
+        return Verdict(health=Health.SICK, reason=reason)
+    return own
 
 
-def _gpu(facts: GpuFacts, *, reason: str, isolation: list[str]) -> Gpu:
+def _gpu(facts: GpuFacts, *, verdict: Verdict, isolation: list[str]) -> Gpu:
     return Gpu(
         uuid=facts.uuid,
         index=facts.index,
@@ -78,7 +80,7 @@ def _gpu(facts: GpuFacts, *, reason: str, isolation: list[str]) -> Gpu:
         numa=facts.numa_node,
         mig=facts.mig_enabled,
         links=facts.links,
-        health=Health.SICK if reason else Health.HEALTHY,
-        reason=reason,
+        health=verdict.health,
+        reason=verdict.reason,
         isolation=isolation,
     )

@@ -13,14 +13,18 @@ from aliquot_agent.device_ids import device_tables
 from aliquot_agent.door import AgentDoor
 from aliquot_agent.gpu_watch import GpuWatch
 from aliquot_agent.gpus.driver import GpuDriver
+from aliquot_agent.health_memory import HealthMemory
 from aliquot_agent.kubelet_view import KubeletView
 from aliquot_agent.life_sign import LifeSign
+from aliquot_agent.marks import read_marks
 from aliquot_agent.node_publisher import NodePublisher
 from aliquot_agent.others import given_by_others
+from aliquot_agent.pulse import Pulse
 from aliquot_agent.residents import Residents
 from aliquot_agent.settings import AgentSettings
 from aliquot_agent.signal import Signal
 from aliquot_agent.starter import SpecWriter, Starter
+from aliquot_agent.xids import Policy
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
@@ -37,6 +41,9 @@ from aliquot_kube.resources import NODES, PODS
 from aliquot_kube.transport import Transport
 
 log = logging.getLogger(__name__)
+
+# NVML may take 30 s to open and 5 s a call; what the driver is not asked in three minutes, it is not asked any more.
+ALLOWED_SILENCE = {"gpus": 180.0}
 
 
 class SliceSpecs(SpecWriter, Protocol):
@@ -65,6 +72,8 @@ class NodeAgent:
         residents: Residents,
         specs: SliceSpecs,
         missing_files: Callable[[], str],
+        policy: Policy,
+        memory: HealthMemory,
     ) -> None:
         """Put the parts together.
 
@@ -77,6 +86,7 @@ class NodeAgent:
         self._specs = specs
         self._missing_files = missing_files
         self.changed = Signal()
+        self.pulse = Pulse(clock=clock, allowed=ALLOWED_SILENCE)
         node = settings.node_name
         client = KubeClient(transport=transport)
         self.pods = BoundPods(changed=self.changed)
@@ -88,7 +98,15 @@ class NodeAgent:
             transport=transport, clock=clock, random=random, resource=NODES, field_selector=f"metadata.name={node}"
         )
         self._node_mirror.subscribe(self._node_changed)
-        self.gpus = GpuWatch(driver=driver, clock=clock, changed=self.changed, obstacle=self._obstacle)
+        self.gpus = GpuWatch(
+            driver=driver,
+            clock=clock,
+            changed=self.changed,
+            obstacle=self._obstacle,
+            policy=policy,
+            memory=memory,
+            beat=self.pulse.beat("gpus"),
+        )
         self.starter = Starter(
             node=node,
             names=names,
@@ -186,6 +204,8 @@ class NodeAgent:
         ]
 
     def _node_changed(self, _: Change[Node]) -> None:
+        if self.node is not None:
+            self.gpus.mark(read_marks(self.node, names=self._names))
         self.gpus.refresh()
         self.changed.notify()
 

@@ -3,6 +3,9 @@
 Three things are written: the inventory annotation and the labels (metadata), and the memory resource (status). Each is
 compared with what stands there, so that a node that is right is not written to. The kubelet copies capacity to
 allocatable, keeps ours over a restart, and loses it only with its checkpoint or the node's object: reconciling heals.
+
+An operator's `clear-health` is removed, for it was taken in when the node was seen. Should they have written more
+meanwhile, the resource version makes the write fail, and it is tried again.
 """
 
 from __future__ import annotations
@@ -32,10 +35,17 @@ class Patches(msgspec.Struct, frozen=True, kw_only=True):
 def patches(node: Node, *, inventory: Inventory, names: Names) -> Patches:
     """What to write so that the node says what the inventory says."""
     annotations = _changed(node.metadata.annotations, {names.inventory: encode_inventory(inventory)})
+    taken_in = names.clear_health in node.metadata.annotations
+    if taken_in:
+        annotations[names.clear_health] = None
     wanted = labels(inventory, names=names)
     stale = {name: None for name in node.metadata.labels if name.startswith(names.of("gpu.")) and name not in wanted}
     changed = _changed(node.metadata.labels, wanted) | stale
-    metadata = {field: value for field, value in (("annotations", annotations), ("labels", changed)) if value}
+    metadata: dict[str, Any] = {
+        field: value for field, value in (("annotations", annotations), ("labels", changed)) if value
+    }
+    if taken_in:
+        metadata["resourceVersion"] = node.metadata.resource_version
     memory = str(inventory.memory.value)
     right = _same_count(node.status.capacity.get(names.memory), memory)
     return Patches(

@@ -14,9 +14,11 @@ import click
 
 from aliquot_agent.gpus.driver import GpuDriver
 from aliquot_agent.node_agent import NodeAgent
+from aliquot_agent.health_memory import HealthFile
 from aliquot_agent.residents import ProcResidents
 from aliquot_agent.settings import AgentSettings
 from aliquot_cli.running import run_until_stopped, start_logging, until
+from aliquot_agent.xids import HealthSettings, policy
 from aliquot_cli.sources import gather
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
@@ -52,10 +54,11 @@ def agent(file: str | None, **flags: Any) -> None:
     start_logging(sources)
     settings = sources.resolve("agent", AgentSettings).value
     names = sources.resolve("names", Names).value
-    run_until_stopped(partial(serve_node, settings=settings, names=names))
+    health = sources.resolve("health", HealthSettings).value
+    run_until_stopped(partial(serve_node, settings=settings, names=names, health=health))
 
 
-async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Names) -> None:
+async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Names, health: HealthSettings) -> None:
     """Be the agent of one node until told to stop."""
     clock = SystemClock()
     luck = random.Random().random  # noqa: S311 - spreads retries, guards nothing
@@ -80,6 +83,8 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         specs=SliceSpecs(names=names, store=store, driver_files=driver_files),
         missing_files=partial(missing_files, driver_files),
     )
+        policy=policy(health, names=names),
+        memory=HealthFile(health.memory),
     try:
         await until(stop, node.run(), farewell=node.drain)
     finally:

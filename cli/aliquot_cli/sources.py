@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from aliquot_agent.settings import AgentSettings
+from aliquot_agent.xids import HealthSettings
 from aliquot_core.logs import LogSettings
 from aliquot_core.names import Names
 from aliquot_core.settings import SettingsError, Sources, read_toml
@@ -21,6 +22,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "names": Names,
     "log": LogSettings,
     "agent": AgentSettings,
+    "health": HealthSettings,
     "endpoint": EndpointSettings,
 }
 # Variables of the test suite and of the build, which are no settings of a process.

@@ -177,6 +177,7 @@ class OneNode:
             "ALIQUOT_AGENT_POD_RESOURCES": str(kubelet.pod_resources_socket),
             "ALIQUOT_AGENT_KUBELET_RECORD": str(kubelet.checkpoint),
             "ALIQUOT_AGENT_CDI_FOLDER": str(kubelet.cdi),
+            "ALIQUOT_HEALTH_MEMORY": str(self.folder / "health.json"),
         }
 
 

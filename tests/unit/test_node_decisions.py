@@ -161,6 +161,18 @@ class TestPublishing:
         found = patches(node, inventory=TWO, names=NAMES)
         assert (found.metadata, found.status) == (None, None)
 
+    def test_a_clearing_that_was_taken_in_is_removed_and_no_later_one(self) -> None:
+        """The write is bound to the node as it was seen: what an operator adds meanwhile makes it fail."""
+        notes = {NAMES.inventory: encode_inventory(TWO), NAMES.clear_health: A}
+        node = make_node(
+            metadata={"annotations": notes, "labels": labels(TWO, names=NAMES), "resourceVersion": "7"},
+            status={"capacity": {NAMES.memory: "162000"}},
+        )
+        found = patches(node, inventory=TWO, names=NAMES)
+        assert found.metadata == {
+            "metadata": {"annotations": {NAMES.clear_health: None}, "resourceVersion": "7"},
+        }
+
     def test_stale_labels_of_ours_go_and_others_stay(self) -> None:
         """A node whose GPUs are gone must not be selected for its model."""
         node = make_node(metadata={"labels": {"aliquot.dev/gpu.product": "A100", "team": "x"}})
@@ -211,26 +223,26 @@ class TestInventories:
 
     def test_a_lost_gpu_stays_and_comes_back(self) -> None:
         """Its ids must not vanish from the kubelet while containers hold them."""
-        both = seen(Cards(), self.discovery(facts(A, 0), facts(B, 1)))
-        lost = seen(both, self.discovery(facts(A, 0)))
+        both = seen(Cards(), self.discovery(facts(A, 0), facts(B, 1)), now=1.0)
+        lost = seen(both, self.discovery(facts(A, 0)), now=1.0)
         assert [gpu.health for gpu in inventory(lost).gpus] == [Health.HEALTHY, Health.SICK]
-        again = seen(lost, self.discovery(facts(A, 0), facts(B, 1)))
+        again = seen(lost, self.discovery(facts(A, 0), facts(B, 1)), now=1.0)
         assert [gpu.health for gpu in inventory(again).gpus] == [Health.HEALTHY, Health.HEALTHY]
 
     def test_a_gpu_that_only_can_t_be_watched_is_used(self) -> None:
         """Without XIDs it still computes."""
         problem = GpuProblem(fault=Fault.UNWATCHED, uuid=A, index=0, what="no events")
-        cards = seen(Cards(), self.discovery(facts(A, 0), problems=(problem,)))
+        cards = seen(Cards(), self.discovery(facts(A, 0), problems=(problem,)), now=1.0)
         assert inventory(cards).gpus[0].health is Health.HEALTHY
 
     def test_a_gpu_in_mig_mode_is_out(self) -> None:
         """Its memory belongs to its instances."""
-        cards = seen(Cards(), self.discovery(facts(A, 0, mig_enabled=True)))
+        cards = seen(Cards(), self.discovery(facts(A, 0, mig_enabled=True)), now=1.0)
         assert "MIG mode is on" in inventory(cards).gpus[0].reason
 
     def test_a_driver_that_fails_takes_all_out_and_says_why(self) -> None:
         """Nothing is offered that nobody can speak for; nothing is forgotten either."""
-        cards = failed(seen(Cards(), self.discovery(facts(A, 0))), reason="no answer")
+        cards = failed(seen(Cards(), self.discovery(facts(A, 0)), now=1.0), reason="no answer")
         found = inventory(cards)
         assert (found.problem, found.memory, found.gpus[0].reason) == ("no answer", MiB(0), "no answer")
 
@@ -238,6 +250,6 @@ class TestInventories:
         """A GPU has one master."""
         reason = given_by_others(make_node(status={"allocatable": {"nvidia.com/gpu": "8", "cpu": "4"}}))
         assert "nvidia.com/gpu" in reason
-        found = inventory(seen(Cards(), self.discovery(facts(A, 0))), outside=reason)
+        found = inventory(seen(Cards(), self.discovery(facts(A, 0)), now=1.0), outside=reason)
         assert found.gpus[0].health is Health.SICK
         assert given_by_others(make_node(status={"allocatable": {"nvidia.com/gpu": "0", "cpu": "4"}})) == ""

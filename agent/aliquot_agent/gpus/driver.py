@@ -35,17 +35,26 @@ class GpuDriver(Protocol):
 class GpuDriverError(ClusterError):
     """The root of what can be wrong with a driver; none of its GPUs can be spoken for."""
 
+    # In one word, for metrics.
+    kind: ClassVar[str] = "failed"
+
 
 class DriverMissingError(GpuDriverError):
     """There is no driver to talk to."""
+
+    kind = "missing"
 
 
 class DriverMismatchError(GpuDriverError):
     """The kernel's half of the driver and the library are of different versions."""
 
+    kind = "mismatch"
+
 
 class NoGpuError(GpuDriverError):
     """The driver works and has no GPU."""
+
+    kind = "no-gpu"
 
 
 class DriverFailedError(GpuDriverError):
@@ -54,6 +63,8 @@ class DriverFailedError(GpuDriverError):
 
 class DriverSilentError(GpuDriverError):
     """The driver does not answer in time."""
+
+    kind = "silent"
 
 
 class DriverClosedError(DefectError):
