@@ -12,7 +12,7 @@ from grpc import aio
 
 from aliquot_proto import deviceplugin_v1beta1_pb2 as api
 from aliquot_proto import pluginregistration_v1_pb2 as registration_api
-from aliquot_standalone.kubelet.devices import Allocate, Device, Options, Prefer
+from aliquot_standalone.kubelet.choosing import Allocate, Device, Options, Prefer
 from aliquot_standalone.kubelet.errors import PluginError
 from aliquot_standalone.kubelet.plugins import Plugins
 from aliquot_standalone.kubelet.registry import Registry

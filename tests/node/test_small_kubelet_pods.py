@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
+import msgspec
 import pytest
 from grpc import aio
 
@@ -18,6 +19,8 @@ from aliquot_proto import deviceplugin_v1beta1_pb2 as api
 from aliquot_proto import podresources_v1_pb2 as podresources_api
 from aliquot_proto import podresources_v1_pb2_grpc as podresources_rpc
 from aliquot_standalone.kubelet import checkpoint
+from aliquot_standalone.kubelet.lifecycle import Life, Starting
+from aliquot_standalone.kubelet.memory import Memories
 from aliquot_standalone.kubelet.settings import Folders
 from support.kubelets import QUICK, RESOURCE, plugin_on, running, short_folders
 from support.pipes import Pipe
@@ -312,8 +315,7 @@ async def test_pod_admitted_before_its_plugin_gets_devices_at_its_next_start(fol
         script = container("main", "sh", "-c", 'test "$GOT" = yes', limits=TWO)
         board.put(pod("one", containers=[script], restartPolicy="OnFailure"))
         await board.until("one", lambda status: status["containerStatuses"][0]["restartCount"] > 0)
-        async with plugin_on(folders, board) as plugin:
-            plugin.answer = lambda _: api.ContainerAllocateResponse(envs={"GOT": "yes"})
+        async with plugin_on(folders, board, env={"GOT": "yes"}):
             await board.until_phase("one", "Succeeded")
 
 
@@ -388,6 +390,55 @@ async def test_pod_deleted_while_the_kubelet_was_away_is_ended(
     board.force_delete("one")
     async with running(folders, board):
         await ended.heard()
+
+
+async def test_start_under_way_when_the_kubelet_died_is_not_made_twice(
+    folders: Folders, board: PodBoard, pipe: Callable[[str], Pipe]
+) -> None:
+    """A process that came to be after the last word in the memory is found by its mark and taken over."""
+    ready, go = pipe("ready"), pipe("go")
+    async with running(folders, board):
+        script = f"echo x >>{folders.root}/runs; echo >{ready}; read x <{go}; exit 2"
+        board.put(pod("one", containers=[container("main", "sh", "-c", script)], restartPolicy="Never"))
+        await ready.heard()
+        await board.until_phase("one", "Running")
+    memories = Memories(folders.containers)
+    memory = memories.read_all()["uid-one"]
+    memories.write(msgspec.structs.replace(memory, lives={"main": Life(state=Starting())}))
+    board.statuses.clear()
+    async with running(folders, board):
+        await board.until_phase("one", "Running")
+        go.tell()
+        status = await board.until_phase("one", "Failed")
+    assert state(status)["terminated"]["exitCode"] == 2
+    assert (folders.root / "runs").read_text() == "x\n"
+
+
+async def test_refused_pod_stays_refused_after_a_restart(folders: Folders, board: PodBoard) -> None:
+    """A pod that failed at its admission is Failed for ever, and nothing else is ever said of it."""
+    async with running(folders, board), plugin_on(folders, board, count=1):
+        board.put(pod("one", containers=[container("main", "true", limits=TWO)]))
+        await board.until_phase("one", "Failed")
+    async with running(folders, board), plugin_on(folders, board, count=2):
+        board.put(pod("two", containers=[container("main", "true", limits=TWO)], restartPolicy="Never"))
+        await board.until_phase("two", "Succeeded")
+    assert {status["phase"] for uid, status in board.history if uid == "uid-one"} == {"Failed"}
+
+
+async def test_pod_that_somebody_else_ended_is_stopped(
+    folders: Folders, board: PodBoard, pipe: Callable[[str], Pipe]
+) -> None:
+    """A running pod whose phase is set to Failed from outside has its processes ended and stays Failed."""
+    ready = pipe("ready")
+    async with running(folders, board):
+        script = f"trap 'exit 0' TERM; echo >{ready}; while :; do sleep 0.01; done"
+        board.put(pod("one", containers=[container("main", "sh", "-c", script)]))
+        await ready.heard()
+        await board.until_phase("one", "Running")
+        known = board.pods["uid-one"]
+        board.put(msgspec.structs.replace(known, status=msgspec.structs.replace(known.status, phase="Failed")))
+        status = await board.until("one", lambda status: "terminated" in state(status))
+    assert (status["phase"], state(status)["terminated"]["exitCode"]) == ("Failed", 0)
 
 
 async def test_ended_pod_stays_ended_after_a_restart(folders: Folders, board: PodBoard) -> None:

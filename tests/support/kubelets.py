@@ -12,6 +12,7 @@ from pathlib import Path
 
 from aliquot_core.clock import Clock
 from aliquot_kube.clock import SystemClock
+from aliquot_proto import deviceplugin_v1beta1_pb2 as api
 from aliquot_standalone.kubelet.containers import MARK
 from aliquot_standalone.kubelet.node import SmallKubelet
 from aliquot_standalone.kubelet.settings import Folders, Settings
@@ -70,12 +71,13 @@ async def running(
 
 @contextlib.asynccontextmanager
 async def plugin_on(
-    folders: Folders, board: PodBoard, *, count: int = 4, pre_start: bool = False, socket: str = "sub/tiny.sock"
+    folders: Folders, board: PodBoard, *, count: int = 4, pre_start: bool = False, env: dict[str, str] | None = None
 ) -> AsyncIterator[TinyPlugin]:
     """A plugin that the kubelet knows; its socket lies where a kubelet's start leaves it alone."""
     devices = [device(f"d{number}") for number in range(count)]
-    plugin = TinyPlugin(resource=RESOURCE, devices=devices, folder=folders.device_plugins, socket=socket)
+    plugin = TinyPlugin(resource=RESOURCE, devices=devices, folder=folders.device_plugins, socket="sub/tiny.sock")
     plugin.options.pre_start_required = pre_start
+    plugin.answer = lambda _: api.ContainerAllocateResponse(envs=env or {})
     await plugin.serve()
     try:
         await plugin.register()

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from aliquot_core.errors import DefectError
-from aliquot_standalone.kubelet.devices import Allocate, Answer, Device, DeviceTable, Need, Options, Prefer, Role
+from aliquot_standalone.kubelet.choosing import Allocate, Answer, Device, Options, Prefer
+from aliquot_standalone.kubelet.devices import DeviceTable, Need, Role
 from aliquot_standalone.kubelet.errors import AdmissionError, PluginError
 from aliquot_standalone.kubelet.holdings import HoldingKey
 

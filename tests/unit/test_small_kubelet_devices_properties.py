@@ -10,7 +10,8 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from aliquot_standalone.kubelet import checkpoint
-from aliquot_standalone.kubelet.devices import Answer, Device, DeviceTable, Need, Options, Prefer, Role
+from aliquot_standalone.kubelet.choosing import Answer, Device, Options, Prefer
+from aliquot_standalone.kubelet.devices import DeviceTable, Need, Role
 from aliquot_standalone.kubelet.errors import AdmissionError, PluginError
 
 RESOURCES = ["example.test/a", "example.test/b"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from aliquot_core.objects import Pod
-from aliquot_standalone.kubelet.devices import Affinity, Allocate, Answer, DeviceTable, Prefer
+from aliquot_standalone.kubelet.choosing import Allocate, Answer, Prefer
+from aliquot_standalone.kubelet.devices import Affinity, DeviceTable
 from aliquot_standalone.kubelet.errors import AdmissionError, PluginError
 from aliquot_standalone.kubelet.nodestatus import needs_of
 
@@ -23,9 +24,13 @@ class Asker(Protocol):
 class Admission:
     """Gives pods their devices."""
 
-    def __init__(self, *, table: DeviceTable, plugins: Asker, affinity: Affinity | None = None) -> None:
+    def __init__(
+        self, *, table: DeviceTable, plugins: Asker, save: Callable[[], None], affinity: Affinity | None = None
+    ) -> None:
+        """`save` is called whenever devices have been given."""
         self._table = table
         self._plugins = plugins
+        self._save = save
         self._affinity = affinity
         self._one_at_a_time = asyncio.Lock()
 
@@ -40,7 +45,7 @@ class Admission:
                 while True:
                     question = steps.send(await self._plugins.ask(question))
             except StopIteration:
-                return
+                self._save()
             except PluginError as error:
                 raise AdmissionError(str(error), where=pod.key) from error
             finally:

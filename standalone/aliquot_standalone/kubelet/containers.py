@@ -62,6 +62,10 @@ class Runtime(Protocol):
         """Start a process; a `ProcessError` says why that can't be."""
         ...
 
+    def find(self, container: str) -> Process | None:
+        """The leader of a container's processes, if it lives."""
+        ...
+
     async def wait(self, process: Process, exit_file: Path) -> Ended:
         """Wait until the process has ended; at once if it is long gone."""
         ...
@@ -84,6 +88,7 @@ class LocalProcesses:
             launch.log_file.parent.mkdir(parents=True, exist_ok=True)
             launch.folder.mkdir(parents=True, exist_ok=True)
             launch.exit_file.parent.mkdir(parents=True, exist_ok=True)
+            launch.exit_file.unlink(missing_ok=True)
             pid = os.posix_spawn(
                 "/bin/sh",
                 argv,
@@ -97,6 +102,14 @@ class LocalProcesses:
         except OSError as error:
             raise ProcessError(f"can't start {launch.argv[0]!r}: {error}", where=launch.id) from error
         return Process(id=launch.id, pid=pid, born=birth(pid) or "")
+
+    def find(self, container: str) -> Process | None:
+        """Look for the eldest marked process that leads a group: others may have made groups of their own."""
+        leaders = [(born, pid) for pid in marked(container) if _group(pid) == pid and (born := birth(pid))]
+        if not leaders:
+            return None
+        born, pid = min(leaders, key=lambda leader: int(leader[0].rpartition(":")[2]))
+        return Process(id=container, pid=pid, born=born)
 
     async def wait(self, process: Process, exit_file: Path) -> Ended:
         """Wait for the leader, then clear away what it left."""

@@ -4,9 +4,8 @@ How it works. A plugin registers (`connected`), tells all its devices (`listed`,
 (`gone`). To admit a pod, the shell runs the generator `admit`: it yields what must be asked of a plugin (`Prefer`,
 `Allocate`) and is sent the `Answer`; an `AdmissionError` out of it fails the pod for good, as on a real kubelet.
 
-Ids are chosen as the kubelet does: first those that a finished-by-then init container of the same pod holds, then
-those aligned with the wanted NUMA nodes, then what the plugin prefers, then any. Init containers pass their ids on,
-sidecars and app containers keep theirs.
+How ids are chosen is in `choosing`. Ordinary init containers pass their ids on to the pod's later containers, sidecars
+and app containers keep theirs.
 
 What must always hold: no id is held by two pods, and within a pod two containers share an id only if one of them is
 an ordinary init container. Admissions run one at a time, so ids chosen but not yet recorded need no guard.
@@ -15,28 +14,14 @@ an ordinary init container. Admissions run one at a time, so ids chosen but not 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
 from aliquot_core.errors import DefectError
+from aliquot_standalone.kubelet.choosing import Allocate, Choice, Device, Options, Order, Steps
 from aliquot_standalone.kubelet.errors import AdmissionError, PluginError
 from aliquot_standalone.kubelet.holdings import NO_NUMA, Holding, HoldingKey, Holdings
-
-
-class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """One device as its plugin tells of it."""
-
-    id: str
-    healthy: bool = True
-    numa: tuple[int, ...] = ()
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin wants to be asked."""
-
-    pre_start: bool = False
-    preferred: bool = False
 
 
 class Role(enum.Enum):
@@ -55,29 +40,6 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     resources: dict[str, int] = {}
 
 
-class Prefer(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask the plugin which ids it would take."""
-
-    resource: str
-    available: list[str]
-    must_include: list[str]
-    size: int
-
-
-class Allocate(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask the plugin what a container needs that holds these ids."""
-
-    resource: str
-    ids: list[str]
-
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin said: ids to a `Prefer`, a serialised ContainerAllocateResponse to an `Allocate`."""
-
-    ids: tuple[str, ...] = ()
-    response: bytes = b""
-
-
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """What the node's status says of plugin resources."""
 
@@ -86,10 +48,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     removed: frozenset[str]
 
 
-Steps = Generator[Prefer | Allocate, Answer, None]
 # (container, resource) → the NUMA nodes that its ids should come from; None where nobody cares.
 Affinity = Callable[[str, str], frozenset[int] | None]
-Order = Callable[[Iterable[str]], list[str]]
 
 
 class _Resource:
@@ -237,11 +197,13 @@ class DeviceTable:
             if self._has_all(key, count, found_running=need.container in running):
                 continue
             wanted = affinity(need.container, resource) if affinity else None
-            choice = _Choice(
+            entry = self._resources[resource]
+            choice = Choice(
                 resource=resource,
                 count=count,
-                entry=self._resources[resource],
-                in_use=self.holdings.in_use(resource),
+                devices=entry.devices,
+                free=entry.healthy - self.holdings.in_use(resource),
+                asks_plugin=entry.options is not None and entry.options.preferred,
                 numa=wanted,
                 order=self._order,
             )
@@ -281,75 +243,3 @@ class DeviceTable:
     def _numa(self, resource: str, one: str) -> tuple[int, ...]:
         device = self._resources[resource].devices.get(one)
         return device.numa if device else ()
-
-
-class _Choice:
-    """Choosing the ids of one resource for one container."""
-
-    def __init__(
-        self,
-        *,
-        resource: str,
-        count: int,
-        entry: _Resource,
-        in_use: frozenset[str],
-        numa: frozenset[int] | None,
-        order: Order,
-    ) -> None:
-        self._resource = resource
-        self._count = count
-        self._devices = entry.devices
-        self._free = entry.healthy - in_use
-        self._asks_plugin = entry.options is not None and entry.options.preferred
-        self._numa = numa
-        self._order = order
-        self._taken: list[str] = []
-
-    def run(self, reusable: frozenset[str]) -> Generator[Prefer | Allocate, Answer, list[str]]:
-        """Choose; an `AdmissionError` says why that can't be."""
-        if self._take(reusable):
-            return self._taken
-        if len(self._free) < self._missing:
-            raise AdmissionError(f"{self._missing} more of {self._resource} asked, {len(self._free)} free")
-        aligned = self._aligned()
-        if self._missing < len(aligned):
-            yield from self._take_preferred(aligned)
-            self._take(aligned)
-        elif not self._take(aligned):
-            yield from self._take_preferred(self._free)
-            self._take(self._unaligned())
-            self._take(self._free)
-        return self._taken
-
-    @property
-    def _missing(self) -> int:
-        return self._count - len(self._taken)
-
-    def _take(self, ids: Collection[str]) -> bool:
-        """Take as many as are missing; whether that is all."""
-        fresh = [one for one in self._order(ids) if one not in self._taken]
-        self._taken += fresh[: self._missing]
-        return self._missing == 0
-
-    def _take_preferred(self, among: frozenset[str]) -> Steps:
-        if not self._asks_plugin:
-            return
-        answer = yield Prefer(
-            resource=self._resource,
-            available=self._order(among | frozenset(self._taken)),
-            must_include=self._order(self._taken),
-            size=self._count,
-        )
-        self._take(among.intersection(answer.ids))
-
-    def _aligned(self) -> frozenset[str]:
-        wanted = self._numa
-        if wanted is None:
-            return frozenset()
-        return frozenset(one for one in self._free if wanted.intersection(self._devices[one].numa))
-
-    def _unaligned(self) -> frozenset[str]:
-        """Where alignment is asked: ids of a wrong NUMA node come before those of none."""
-        if self._numa is None:
-            return frozenset()
-        return frozenset(one for one in self._free if self._devices[one].numa)

@@ -1,9 +1,9 @@
-"""The small kubelet itself: pods bound to this node come in, are admitted one at a time, run, and are reported.
+"""The small kubelet itself, put together from its parts.
 
 How it works. At the start it reads its checkpoint and its memory of processes, opens its sockets, gives plugins a
-second to register, and only then takes the first list of pods. Each pod is admitted once (plugins give it devices; a
-refusal fails it for good) and then belongs to a `PodWorker`. A kubelet that is stopped leaves its processes running;
-the next one on the same folder finds them again. Pods gone from the API server meanwhile are ended.
+second to register, and only then takes the first list of pods (`Roster`). Each pod is admitted once (plugins give it
+devices; a refusal fails it for good) and then belongs to a `PodWorker`. A kubelet that is stopped leaves its processes
+running; the next one on the same folder finds them again. Pods gone from the API server meanwhile are ended.
 
 What must always hold: a pod is admitted before any of its containers starts; devices are free when the pod has ended
 or is gone from the API server, and not before.
@@ -14,28 +14,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
 from aliquot_core.objects import Node, Pod
-from aliquot_kube.changes import Added, Deleted, Modified
 from aliquot_standalone.kubelet import checkpoint, nodestatus
 from aliquot_standalone.kubelet.admission import Admission
+from aliquot_standalone.kubelet.choosing import Device, Options, Order
 from aliquot_standalone.kubelet.containers import LocalProcesses, Runtime
-from aliquot_standalone.kubelet.devices import Affinity, Device, DeviceTable, Options, Order
+from aliquot_standalone.kubelet.devices import Affinity, DeviceTable
 from aliquot_standalone.kubelet.doors import PodSource, StatusSink
-from aliquot_standalone.kubelet.errors import AdmissionError
 from aliquot_standalone.kubelet.holdings import Holding
-from aliquot_standalone.kubelet.lifecycle import Process, Running
-from aliquot_standalone.kubelet.memory import Memories, PodMemory
+from aliquot_standalone.kubelet.lifecycle import Process
+from aliquot_standalone.kubelet.memory import Memories
 from aliquot_standalone.kubelet.plugins import Plugins
 from aliquot_standalone.kubelet.podresources import PodResources
-from aliquot_standalone.kubelet.pods import PodWorker
 from aliquot_standalone.kubelet.registry import Registry
 from aliquot_standalone.kubelet.reporter import Reporter
+from aliquot_standalone.kubelet.roster import Roster
 from aliquot_standalone.kubelet.settings import Folders, Settings
 from aliquot_standalone.kubelet.starter import Starter
 
@@ -75,7 +73,7 @@ class SmallKubelet:
         self._sink = sink
         self._capacity = dict(capacity or machine_capacity())
         self._labels = dict(labels or {})
-        self._admission = Admission(table=self.table, plugins=self.plugins, affinity=affinity)
+        self._admission = Admission(table=self.table, plugins=self.plugins, save=self._save, affinity=affinity)
         self._reporter = Reporter(sink=sink, clock=clock)
         self._registry = Registry(
             folder=folders.plugins_registry, connector=self.plugins, clock=clock, settings=self.settings
@@ -90,14 +88,17 @@ class SmallKubelet:
             memories=self.memories,
             base_env=base_env if base_env is not None else {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/"},
         )
-        self._pods: dict[str, Pod] = {}
-        self._workers: dict[str, PodWorker] = {}
-        self._remembered: dict[str, PodMemory] = {}
-        self._synced = False
+        self._roster = Roster(
+            house=self,
+            folders=folders,
+            table=self.table,
+            admission=self._admission,
+            reporter=self._reporter,
+            allocatable=lambda: self._allocatable,
+        )
         self._fresh = True
         self._ready_since = clock.wall()
         self._allocatable: dict[str, str] = {}
-        self._tasks: asyncio.TaskGroup | None = None
 
     # --- running ---------------------------------------------------------------------------------------------------
     async def run(self) -> None:
@@ -109,11 +110,11 @@ class SmallKubelet:
             await self._pod_resources.start()
             self.serving.set()
             async with asyncio.TaskGroup() as tasks:
-                self._tasks = tasks
                 tasks.create_task(self._registry.run(), name="plugin registry")
                 tasks.create_task(self._reporter.run(), name="pod statuses")
                 tasks.create_task(self._tell_node(), name="node status")
-                tasks.create_task(self._take_pods(), name="pods")
+                await self.clock.sleep(self.settings.settle)
+                tasks.create_task(self._roster.run(self._source), name="pods")
         finally:
             await self._pod_resources.stop()
             await self.plugins.stop()
@@ -121,7 +122,6 @@ class SmallKubelet:
     def _restore(self) -> None:
         saved = checkpoint.read(self.folders.checkpoint)
         self._fresh = not self.folders.checkpoint.exists()
-        self._remembered = self.memories.read_all()
         if saved:
             for key, holding in saved.holdings.items():
                 self.table.holdings.record(key, holding)
@@ -140,8 +140,7 @@ class SmallKubelet:
         """A plugin tells all its devices."""
         self.table.listed(resource, devices)
         self._save()
-        for worker in self._workers.values():
-            worker.report_again()
+        self._roster.report_all_again()
 
     def plugin_gone(self, resource: str) -> None:
         """A plugin's stream has ended."""
@@ -151,7 +150,7 @@ class SmallKubelet:
     # --- what PodResources tells -----------------------------------------------------------------------------------
     def active_pods(self) -> list[Pod]:
         """Pods that have not ended, the one being admitted among them."""
-        return [pod for uid, pod in self._pods.items() if not self._is_over(uid)]
+        return self._roster.active()
 
     def holdings_of(self, pod_uid: str, container: str) -> dict[str, Holding]:
         """What a container holds, by resource."""
@@ -166,6 +165,10 @@ class SmallKubelet:
         """Ask the plugins, then start the process."""
         return await self._starter.start(pod, container, start)
 
+    def find_container(self, pod: Pod, container: str, start: int) -> Process | None:
+        """The process of a start that was under way when an earlier kubelet ended, if it came to be."""
+        return self.runtime.find(self._starter.process_id(pod, container, start))
+
     def devices_of(self, pod: Pod, container: str) -> Mapping[str, Sequence[tuple[str, bool]]]:
         """The container's device ids and whether each is healthy."""
         held = self.holdings_of(pod.metadata.uid, container)
@@ -176,100 +179,7 @@ class SmallKubelet:
 
     def report(self, pod: Pod, status: dict[str, Any], *, remove: bool) -> None:
         """Have the status written."""
-        self._reporter.report(pod, status, remove=remove)
-
-    # --- pods ------------------------------------------------------------------------------------------------------
-    async def _take_pods(self) -> None:
-        await self.clock.sleep(self.settings.settle)
-        async for change in self._source.changes():
-            if isinstance(change, Added | Modified):
-                self._pods[change.new.metadata.uid] = change.new
-                if self._synced:
-                    await self._take(change.new)
-            elif isinstance(change, Deleted):
-                self._lose(change.old)
-            elif not self._synced:
-                await self._take_first()
-
-    async def _take_first(self) -> None:
-        """The whole first list: who runs already is not asked for devices again; who is gone is ended."""
-        for pod in sorted(self._pods.values(), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key)):
-            await self._take(pod)
-        self._synced = True
-        for memory in self._remembered.values():
-            orphan = PodWorker(pod=memory.pod_of_that_time(), house=self, memory=memory)
-            orphan.go(grace=memory.grace, remove=False)
-            self._work(orphan)
-        self._remembered.clear()
-
-    async def _take(self, pod: Pod) -> None:
-        uid = pod.metadata.uid
-        worker = self._workers.get(uid)
-        if worker and not worker.over:
-            worker.update(pod)
-        elif pod.ended or worker or (pod.metadata.deletion_timestamp and uid not in self._remembered):
-            # Nothing of it runs here, nor will it.
-            if pod.metadata.deletion_timestamp:
-                self._reporter.report(pod, None, remove=True)
-        else:
-            await self._admit(pod)
-
-    async def _admit(self, pod: Pod) -> None:
-        memory = self._remembered.pop(pod.metadata.uid, None)
-        refused = None
-        try:
-            await self._give_devices(pod, memory)
-            others = [other for other in self.active_pods() if other.metadata.uid != pod.metadata.uid]
-            held = {resource: len(self.table.holdings.in_use(resource)) for resource in self.table.holdings.resources()}
-            nodestatus.check_fit(pod, others=others, allocatable=self._allocatable, held=held)
-        except AdmissionError as error:
-            log.warning("pod refused", extra={"pod": pod.key, "reason": error.reason, "why": str(error)})
-            refused = error
-        self._work(PodWorker(pod=pod, house=self, memory=memory, refused=refused))
-
-    async def _give_devices(self, pod: Pod, memory: PodMemory | None) -> None:
-        if self._synced:
-            self.table.free_all_but([active.metadata.uid for active in self.active_pods()])
-        lives = memory.lives if memory and not self._synced else {}
-        running = [name for name, life in lives.items() if isinstance(life.state, Running)]
-        await self._admission.give_devices(pod, running=running)
-        self._save()
-
-    def _work(self, worker: PodWorker) -> None:
-        if self._tasks is None:
-            return
-        self._workers[worker.pod.metadata.uid] = worker
-        if worker.pod.metadata.deletion_timestamp:
-            worker.update(worker.pod)
-        self._tasks.create_task(self._see_through(worker), name=f"pod {worker.pod.key}")
-
-    async def _see_through(self, worker: PodWorker) -> None:
-        await worker.run()
-        if worker.pod.metadata.uid not in self._pods:
-            self._forget(worker.pod)
-
-    def _lose(self, pod: Pod) -> None:
-        """The API server has it no more: its devices are free at once, its processes end within their grace."""
-        uid = pod.metadata.uid
-        self._pods.pop(uid, None)
-        worker = self._workers.get(uid)
-        if worker and not worker.over:
-            seconds = pod.spec.termination_grace_period_seconds
-            grace = self.settings.default_grace if seconds is None else float(seconds)
-            worker.go(grace=grace, remove=False)
-        else:
-            self._forget(pod)
-
-    def _forget(self, pod: Pod) -> None:
-        self._workers.pop(pod.metadata.uid, None)
-        self._reporter.forget(pod.metadata.uid)
-        self.memories.forget(pod.metadata.uid)
-        shutil.rmtree(self.folders.pod_logs(pod), ignore_errors=True)
-
-    def _is_over(self, uid: str) -> bool:
-        worker = self._workers.get(uid)
-        # One that was refused has ended in its status already, whatever it still has to clear away.
-        return worker.over or worker.refused is not None if worker else self._pods[uid].ended
+        self._roster.report(pod, status, remove=remove)
 
     # --- the node --------------------------------------------------------------------------------------------------
     async def _tell_node(self) -> None:

@@ -20,7 +20,7 @@ from grpc import aio
 
 from aliquot_proto import deviceplugin_v1beta1_pb2 as api
 from aliquot_proto import deviceplugin_v1beta1_pb2_grpc as rpc
-from aliquot_standalone.kubelet.devices import Allocate, Answer, Device, Options, Prefer
+from aliquot_standalone.kubelet.choosing import Allocate, Answer, Device, Options, Prefer
 from aliquot_standalone.kubelet.errors import PluginError
 from aliquot_standalone.kubelet.settings import Folders, Settings, grpc_address
 

@@ -12,7 +12,7 @@ from aliquot_core.clock import Clock
 from aliquot_core.objects import Container, Pod
 from aliquot_proto import podresources_v1_pb2 as api
 from aliquot_proto import podresources_v1_pb2_grpc as rpc
-from aliquot_standalone.kubelet.devices import Device
+from aliquot_standalone.kubelet.choosing import Device
 from aliquot_standalone.kubelet.holdings import NO_NUMA, Holding
 from aliquot_standalone.kubelet.settings import Folders, Settings, grpc_address
 

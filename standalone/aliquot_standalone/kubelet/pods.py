@@ -34,6 +34,9 @@ class House(Protocol):
     async def start_container(self, pod: Pod, container: str, start: int) -> Process:
         """Ask the plugins, then start the process; a `StartError` or `NoCommandError` says why it must wait."""
 
+    def find_container(self, pod: Pod, container: str, start: int) -> Process | None:
+        """The process of a start that was under way when an earlier kubelet ended, if it came to be."""
+
     def devices_of(self, pod: Pod, container: str) -> Mapping[str, Sequence[tuple[str, bool]]]:
         """The container's device ids and whether each is healthy."""
 
@@ -63,10 +66,12 @@ class PodWorker:
 
     # --- what the node tells ---------------------------------------------------------------------------------------
     def update(self, pod: Pod) -> None:
-        """A newer version of the pod; a deletion timestamp on it means that it is to go."""
+        """A newer version of the pod; it is to go if it is being deleted, or if somebody says that it has ended."""
         self.pod = pod
         if pod.metadata.deletion_timestamp:
-            self.go(grace=self._grace(), remove=True)
+            self.go(grace=self.grace, remove=True)
+        elif pod.ended:
+            self.go(grace=self.grace, remove=False)
         else:
             self._changed.set()
 
@@ -115,7 +120,9 @@ class PodWorker:
     def _going(self) -> bool:
         return self._going_until is not None
 
-    def _grace(self) -> float:
+    @property
+    def grace(self) -> float:
+        """How long its processes have between SIGTERM and SIGKILL."""
         seconds = self.pod.metadata.deletion_grace_period_seconds
         if seconds is None:
             seconds = self.pod.spec.termination_grace_period_seconds
@@ -127,7 +134,16 @@ class PodWorker:
             if isinstance(life.state, Running):
                 self._watch(name, life.state.process, life.starts)
             elif isinstance(life.state, Starting):
-                self._lives[name] = _not_started(life)
+                self._find(name, life)
+
+    def _find(self, name: str, life: Life) -> None:
+        """A start was under way: either its process is there, or it never was."""
+        process = self._house.find_container(self.pod, name, life.starts)
+        if process is None:
+            self._lives[name] = _not_started(life)
+        else:
+            self._lives[name] = lifecycle.started(life, process=process, now=self._now)
+            self._watch(name, process, life.starts + 1)
 
     def _act(self, decision: lifecycle.Decision) -> None:
         for name in decision.start:
@@ -178,7 +194,7 @@ class PodWorker:
         state = self._lives[name].state
         if not isinstance(state, Running):
             return
-        until = self._going_until if self._going_until is not None else self._now + self._grace()
+        until = self._going_until if self._going_until is not None else self._now + self.grace
         self._house.runtime.signal(state.process, signal.SIGTERM)
         await self._house.clock.sleep(max(until - self._now, 0.0))
         self._house.runtime.signal(state.process, signal.SIGKILL)
@@ -189,6 +205,9 @@ class PodWorker:
         status = pod_status(
             report, devices_of=lambda name: self._house.devices_of(self.pod, name), settings=self._house.settings
         )
+        if self.pod.ended:
+            # An ended pod stays what it was said to be.
+            status["phase"] = self.pod.status.phase
         if self.refused:
             status |= {"phase": "Failed", "reason": self.refused.reason, "message": str(self.refused)}
         self._house.report(self.pod, status, remove=self.over and self._remove_at_end)
@@ -199,7 +218,7 @@ class PodWorker:
             uid=metadata.uid,
             namespace=metadata.namespace,
             name=metadata.name,
-            grace=self._grace(),
+            grace=self.grace,
             started_at=self._started_at,
             lives=self._lives,
         )

@@ -35,10 +35,17 @@ class Reporter:
         self._filled = asyncio.Event()
 
     def report(self, pod: Pod, status: dict[str, Any] | None, *, remove: bool = False) -> None:
-        """Have this status written soon, and the pod removed after it if it has ended for good."""
+        """Have this status written soon, and the pod removed after it if it has ended for good.
+
+        Without a status the last one that waits to be written stays in its place; a removal once asked for stays too.
+        """
         uid = pod.metadata.uid
-        if not remove and self._written.get(uid) == status and uid not in self._pending:
+        waiting = self._pending.get(uid)
+        if waiting is None and not remove and self._written.get(uid) == status:
             return
+        if waiting is not None:
+            status = waiting.status if status is None else status
+            remove = remove or waiting.remove
         self._pending[uid] = _Pending(pod=pod, status=status, remove=remove)
         self._filled.set()
 

@@ -42,6 +42,10 @@ class Starter:
         self._base_env = base_env
         self._specs = cdi.SpecFolder(folders.cdi)
 
+    def process_id(self, pod: Pod, container: str, start: int) -> str:
+        """What the process of a container's n-th start is called, on this node and no other."""
+        return f"{self._folders.place}.{pod.metadata.uid}.{container}.{start}"
+
     async def start(self, pod: Pod, name: str, start: int) -> Process:
         """Start a container for the n-th time."""
         container = next(one for one in [*pod.spec.init_containers, *pod.spec.containers] if one.name == name)
@@ -88,7 +92,7 @@ class Starter:
         uid = pod.metadata.uid
         folder = container.working_dir or str(self._memories.folder(uid) / "work")
         return Launch(
-            id=f"{self._folders.place}.{uid}.{container.name}.{start}",
+            id=self.process_id(pod, container.name, start),
             argv=launch.argv(pod, container, values),
             env=values,
             folder=self._folders.root / folder,

@@ -1,0 +1,167 @@
+"""The pods of the node: who is bound here is admitted once, one after another, and then belongs to a worker.
+
+A pod is active from the moment it is known until it has ended or was refused; one that the API server has no more is
+not active, though its processes may still have their grace. Devices belong to active pods only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aliquot_core.objects import Pod
+from aliquot_kube.changes import Added, Deleted, Modified
+from aliquot_standalone.kubelet import nodestatus
+from aliquot_standalone.kubelet.admission import Admission
+from aliquot_standalone.kubelet.devices import DeviceTable
+from aliquot_standalone.kubelet.doors import PodSource
+from aliquot_standalone.kubelet.errors import AdmissionError
+from aliquot_standalone.kubelet.lifecycle import Running
+from aliquot_standalone.kubelet.memory import PodMemory
+from aliquot_standalone.kubelet.pods import House, PodWorker
+from aliquot_standalone.kubelet.reporter import Reporter
+from aliquot_standalone.kubelet.settings import Folders
+
+log = logging.getLogger(__name__)
+
+
+class Roster:
+    """All pods of a node and their workers."""
+
+    def __init__(
+        self,
+        *,
+        house: House,
+        folders: Folders,
+        table: DeviceTable,
+        admission: Admission,
+        reporter: Reporter,
+        allocatable: Callable[[], Mapping[str, str]],
+    ) -> None:
+        self._house = house
+        self._folders = folders
+        self._table = table
+        self._admission = admission
+        self._reporter = reporter
+        self._allocatable = allocatable
+        self._pods: dict[str, Pod] = {}
+        self._workers: dict[str, PodWorker] = {}
+        self._remembered: dict[str, PodMemory] = {}
+        self._synced = False
+        self._tasks = asyncio.TaskGroup()
+
+    async def run(self, source: PodSource) -> None:
+        """Follow the pods for ever; those of an earlier kubelet are found again first."""
+        self._remembered = self._house.memories.read_all()
+        async with self._tasks:
+            async for change in source.changes():
+                if isinstance(change, Added | Modified):
+                    self._pods[change.new.metadata.uid] = change.new
+                    if self._synced:
+                        await self._take(change.new)
+                elif isinstance(change, Deleted):
+                    self._lose(change.old)
+                elif not self._synced:
+                    await self._take_first()
+
+    def active(self) -> list[Pod]:
+        """Pods that have not ended, the one being admitted among them."""
+        return [pod for uid, pod in self._pods.items() if not self._is_over(uid)]
+
+    def report_all_again(self) -> None:
+        """Something that statuses say has changed, such as a device's health."""
+        for worker in self._workers.values():
+            worker.report_again()
+
+    def report(self, pod: Pod, status: dict[str, Any], *, remove: bool) -> None:
+        """Have a status written, unless the pod is none of the API server's any more."""
+        if pod.metadata.uid in self._pods:
+            self._reporter.report(pod, status, remove=remove)
+
+    async def _take_first(self) -> None:
+        """The whole first list: who runs already is not asked for devices again; who is gone is ended."""
+        for pod in sorted(self._pods.values(), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key)):
+            await self._take(pod)
+        self._synced = True
+        for uid in [uid for uid in self._remembered if uid not in self._pods]:
+            memory = self._remembered[uid]
+            orphan = PodWorker(pod=memory.pod_of_that_time(), house=self._house, memory=memory)
+            orphan.go(grace=memory.grace, remove=False)
+            self._work(orphan)
+        self._remembered.clear()
+
+    async def _take(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        worker = self._workers.get(uid)
+        if worker and not worker.over:
+            worker.update(pod)
+        elif worker or self._is_nothing_to_do(pod):
+            if pod.metadata.deletion_timestamp:
+                self._reporter.report(pod, None, remove=True)
+        else:
+            await self._admit(pod)
+
+    def _is_nothing_to_do(self, pod: Pod) -> bool:
+        """Whether nothing of the pod runs here, nor will it."""
+        memory = self._remembered.get(pod.metadata.uid)
+        if memory and any(isinstance(life.state, Running) for life in memory.lives.values()):
+            return False
+        return pod.ended or (pod.metadata.deletion_timestamp is not None and memory is None)
+
+    async def _admit(self, pod: Pod) -> None:
+        memory = self._remembered.pop(pod.metadata.uid, None)
+        refused = None
+        try:
+            await self._give_devices(pod, memory)
+            self._check_fit(pod)
+        except AdmissionError as error:
+            log.warning("pod refused", extra={"pod": pod.key, "reason": error.reason, "why": str(error)})
+            refused = error
+        self._work(PodWorker(pod=pod, house=self._house, memory=memory, refused=refused))
+
+    async def _give_devices(self, pod: Pod, memory: PodMemory | None) -> None:
+        if self._synced:
+            self._table.free_all_but([active.metadata.uid for active in self.active()])
+        lives = memory.lives if memory and not self._synced else {}
+        running = [name for name, life in lives.items() if isinstance(life.state, Running)]
+        await self._admission.give_devices(pod, running=running)
+
+    def _check_fit(self, pod: Pod) -> None:
+        others = [other for other in self.active() if other.metadata.uid != pod.metadata.uid]
+        holdings = self._table.holdings
+        held = {resource: len(holdings.in_use(resource)) for resource in holdings.resources()}
+        nodestatus.check_fit(pod, others=others, allocatable=self._allocatable(), held=held)
+
+    def _work(self, worker: PodWorker) -> None:
+        self._workers[worker.pod.metadata.uid] = worker
+        worker.update(worker.pod)
+        self._tasks.create_task(self._see_through(worker), name=f"pod {worker.pod.key}")
+
+    async def _see_through(self, worker: PodWorker) -> None:
+        await worker.run()
+        if worker.pod.metadata.uid not in self._pods:
+            self._forget(worker.pod)
+
+    def _lose(self, pod: Pod) -> None:
+        """The API server has it no more: its devices are free at once, its processes end within their grace."""
+        uid = pod.metadata.uid
+        self._pods.pop(uid, None)
+        worker = self._workers.get(uid)
+        if worker and not worker.over:
+            worker.go(grace=worker.grace, remove=False)
+        elif uid not in self._remembered:
+            self._forget(pod)
+
+    def _forget(self, pod: Pod) -> None:
+        self._workers.pop(pod.metadata.uid, None)
+        self._reporter.forget(pod.metadata.uid)
+        self._house.memories.forget(pod.metadata.uid)
+        shutil.rmtree(self._folders.pod_logs(pod), ignore_errors=True)
+
+    def _is_over(self, uid: str) -> bool:
+        worker = self._workers.get(uid)
+        # One that was refused has ended in its status already, whatever it still has to clear away.
+        return worker.over or worker.refused is not None if worker else self._pods[uid].ended
