@@ -57,6 +57,7 @@ class NodeHalf:
 
     def start_endpoint(self) -> None:
         """Start the process that the kubelet sees."""
+        self._listened_before = self._listened()
         self.endpoint = self._component("endpoint")
 
     def start_agent(self) -> None:
@@ -77,12 +78,21 @@ class NodeHalf:
 
     def wait_ready(self) -> None:
         """Wait until the kubelet offers our resources and the node says what it has."""
+        self.wait_registered()
         self.cluster.wait_for(f"slices on {self.name}", self._offers)
+
+    def wait_registered(self) -> None:
+        """Wait until the kubelet listens to this endpoint: what the node says may be of the one before."""
+        wanted = self._listened_before + 2
+        self.cluster.wait_for("compute and best effort to be registered", lambda: self._listened() >= wanted)
 
     def logged(self, command: str, **fields: object) -> list[Json]:
         """The lines that a process has logged with these fields."""
-        text = (self.node.folder / "logs" / f"aliquot-{command}.log").read_text()
-        lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        log = self.node.folder / "logs" / f"aliquot-{command}.log"
+        text = log.read_text() if log.exists() else ""
+        lines = [
+            json.loads(line) for line in text.splitlines(keepends=True) if line.startswith("{") and line.endswith("}\n")
+        ]
         return [line for line in lines if all(line.get(name) == value for name, value in fields.items())]
 
     def held_ids(self, made: Json) -> dict[str, frozenset[str]]:
@@ -124,6 +134,9 @@ class NodeHalf:
 
     def _component(self, command: str) -> Component:
         return self.node.start_inside(f"aliquot-{command}", [COMMAND, command], env=self.environment)
+
+    def _listened(self) -> int:
+        return len(self.logged("endpoint", message="listened to"))
 
     def _offers(self) -> bool | None:
         status = self.cluster.api.get(f"/api/v1/nodes/{self.name}")["status"]["allocatable"]
