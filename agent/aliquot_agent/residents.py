@@ -1,10 +1,9 @@
-"""Do processes of a pod still live on this node? For pods whose object is gone while their containers may not be.
+"""Which processes are whose: whether any of a pod still lives, and in which container one lives that uses a GPU.
 
-After a forced deletion neither the API server nor PodResources knows the pod any more, and the kubelet's record keeps
-pods that ended long ago. The processes themselves tell: their cgroup names the pod's UID (underscores for dashes under
-systemd), and where the kubelet makes no cgroups for pods, the mounts it gives each container do: each has a file of the
-pod's folder mounted somewhere of its own. The node's own processes see the pod's volumes too, but at the kubelet's
-place for them, and until the kubelet has cleaned up; they tell nothing.
+The first is asked of pods whose object is gone while their containers may not be. After a forced deletion neither the
+API server nor PodResources knows the pod any more, and the kubelet's record keeps pods that ended long ago. The
+processes themselves tell: their cgroup names the pod's UID (underscores for dashes under systemd), and where the
+kubelet makes no cgroups for pods, the mounts do that it gives each container.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
+
+from aliquot_agent.dwellings import Dwelling, by_mounts, dwellings
 
 # A container's mounts take some 10 kB; a file that is longer is cut, not trusted less.
 _LONGEST = 1024 * 1024
@@ -22,6 +23,14 @@ class Residents(Protocol):
 
     def alive(self, uids: Collection[str]) -> set[str]:
         """Those of these pods that have a living process."""
+        ...
+
+
+class Register(Protocol):
+    """Who lives where."""
+
+    def dwellings(self, pids: Collection[int]) -> dict[int, tuple[Dwelling, ...]]:
+        """Which containers these processes live in; nothing of one that ended or can't be looked at."""
         ...
 
 
@@ -43,20 +52,22 @@ class ProcResidents:
             missing -= found
         return found
 
+    def dwellings(self, pids: Collection[int]) -> dict[int, tuple[Dwelling, ...]]:
+        """Which containers these processes live in; some 0.05 ms a process."""
+        found = {}
+        for pid in pids:
+            folder = self._proc / str(pid)
+            if cgroup := _text(folder / "cgroup"):
+                found[pid] = dwellings(cgroup=cgroup) or dwellings(cgroup="", mounts=_text(folder / "mountinfo"))
+        return found
+
 
 def _in_cgroup(text: str, uid: str) -> bool:
     return f"pod{uid}" in text or f"pod{uid.replace('-', '_')}" in text
 
 
 def _in_container(text: str, uid: str) -> bool:
-    mark = f"/pods/{uid}/"
-    return mark in text and any(_is_given(line, mark) for line in text.splitlines())
-
-
-def _is_given(line: str, mark: str) -> bool:
-    """Whether this mount is of a file below the mark, at a place that is not; see proc(5) for the fields."""
-    _id, _parent, _device, root, place, *_ = *line.split(" ", 5), *[""] * 5
-    return mark in root and mark not in place
+    return f"/pods/{uid}/" in text and any(one.pod == uid for one in by_mounts(text))
 
 
 def _text(path: Path) -> str:
