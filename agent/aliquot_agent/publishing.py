@@ -54,11 +54,15 @@ def patches(node: Node, *, inventory: Inventory, names: Names) -> Patches:
     )
 
 
-def withdrawal(names: Names) -> Patches:
-    """What removes all that was written, for an uninstallation."""
+def withdrawal(node: Node, *, names: Names) -> Patches:
+    """What takes back all that was written, for a node that Aliquot leaves; operators' own annotations stay."""
+    annotations = {name: None for name in node.metadata.annotations if name == names.inventory}
+    stale = {name: None for name in node.metadata.labels if name.startswith(names.of("gpu."))}
+    metadata = {field: value for field, value in (("annotations", annotations), ("labels", stale)) if value}
+    has_memory = names.memory in node.status.capacity
     return Patches(
-        metadata={"metadata": {"annotations": {names.inventory: None}}},
-        status={"status": {"capacity": {names.memory: None}}},
+        metadata={"metadata": metadata} if metadata else None,
+        status={"status": {"capacity": {names.memory: None}}} if has_memory else None,
     )
 
 

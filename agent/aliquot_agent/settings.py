@@ -19,7 +19,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     kubeconfig: str = ""
     # "nvml", or GPUs that do not exist, such as "8xA100-80GB".
     gpus: str = "nvml"
-    # Where the driver's files are looked for: "/", or "/run/nvidia/driver" where a container brings the driver.
+    # Where the agent sees the node's own files: in a container they are mounted somewhere else.
+    node_root: str = "/"
+    # Where on the node the driver lies: "/", or "/run/nvidia/driver" where a container brings it.
     driver_root: str = "/"
     # "driver": the node's own files; "simulated": a mark instead, for GPUs that do not exist.
     driver_files: Annotated[str, msgspec.Meta(pattern="^(driver|simulated)$")] = "driver"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import random
 import socket
 from functools import partial
@@ -13,12 +14,13 @@ from typing import Any
 import click
 
 from aliquot_agent.gpus.driver import GpuDriver
-from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.health_memory import HealthFile
+from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.residents import ProcResidents
 from aliquot_agent.settings import AgentSettings
-from aliquot_cli.running import run_until_stopped, start_logging, until
+from aliquot_agent.withdrawing import withdraw as withdraw_node
 from aliquot_agent.xids import HealthSettings, policy
+from aliquot_cli.running import run_until_stopped, start_logging, until
 from aliquot_cli.sources import gather
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
@@ -33,6 +35,7 @@ from aliquot_deviceplugin.checkpoint import CheckpointReader
 from aliquot_deviceplugin.local_kubelet import LocalKubelet
 from aliquot_deviceplugin.podresources import PodResources
 from aliquot_deviceplugin.slice_specs import SliceSpecs
+from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.transport import HttpTransport
@@ -43,19 +46,34 @@ from aliquot_kube.transport import HttpTransport
 @click.option("--node-name", metavar="NAME", help="This node's name in Kubernetes.")
 @click.option("--kubeconfig", metavar="FILE", help="Where the API server is (default: the pod's service account).")
 @click.option("--gpus", metavar="SPEC", help='"nvml", or GPUs to simulate, such as 8xA100-80GB.')
-def agent(file: str | None, **flags: Any) -> None:
+@click.option("--withdraw", is_flag=True, help="Take back all that agents wrote on the node's object, and end.")
+def agent(file: str | None, *, withdraw: bool, **flags: Any) -> None:
     r"""Know this node's GPUs, publish them, and ready the slice of each granted container.
 
     \b
-    Example:
+    Examples:
       aliquot agent --node-name gpu-1 --kubeconfig ~/.kube/config --gpus 8xA100-80GB
+      aliquot agent --node-name gpu-1 --withdraw        # once the node's agent was stopped for good
     """
     sources = gather(file=file, flags=flags)
     start_logging(sources)
     settings = sources.resolve("agent", AgentSettings).value
     names = sources.resolve("names", Names).value
     health = sources.resolve("health", HealthSettings).value
-    run_until_stopped(partial(serve_node, settings=settings, names=names, health=health))
+    if withdraw:
+        asyncio.run(leave_node(settings, names=names))
+    else:
+        run_until_stopped(partial(serve_node, settings=settings, names=names, health=health))
+
+
+async def leave_node(settings: AgentSettings, *, names: Names) -> None:
+    """Take back what was published of the node."""
+    credentials = Credentials(load=partial(load_configuration, kubeconfig=settings.kubeconfig))
+    transport = HttpTransport(credentials=credentials, user_agent="aliquot-agent")
+    try:
+        await withdraw_node(client=KubeClient(transport=transport), node=settings.node_name, names=names)
+    finally:
+        await transport.close()
 
 
 async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Names, health: HealthSettings) -> None:
@@ -82,9 +100,9 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         residents=ProcResidents(),
         specs=SliceSpecs(names=names, store=store, driver_files=driver_files),
         missing_files=partial(missing_files, driver_files),
-    )
         policy=policy(health, names=names),
         memory=HealthFile(health.memory),
+    )
     try:
         await until(stop, node.run(), farewell=node.drain)
     finally:
@@ -111,8 +129,9 @@ def make_driver_files(settings: AgentSettings, *, store: SpecStore) -> DriverFil
     """Find what containers need of the driver; GPUs that do not exist need a mark only."""
     if settings.driver_files == "simulated" or settings.gpus != "nvml":
         return SimulatedDriverFiles()
-    place = DriverPlace(root=settings.driver_root)
-    return node_driver_files(RootedFiles(), settings=DriverSettings(place=place), is_ours=store.is_ours)
+    place = DriverPlace(root=settings.driver_root, machine=platform.machine())
+    files = RootedFiles(Path(settings.node_root))
+    return node_driver_files(files, settings=DriverSettings(place=place), is_ours=store.is_ours)
 
 
 def missing_files(driver_files: DriverFiles) -> str:
