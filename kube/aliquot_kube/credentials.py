@@ -110,10 +110,11 @@ class Credentials:
 
 
 def _pools(configuration: Configuration) -> urllib3.PoolManager:
-    """Let the official client read its own configuration (TLS, SNI, proxies) and take what it builds.
+    """Let the official client read its own configuration (TLS, SNI, proxies) and take the pool that it builds.
 
-    Going on through its `request` would cost more CPU a call and gain nothing: it drops the timeouts' parts, rewrites
-    content types, and holds the socket out of reach.
+    A small request costs 0.19 ms of CPU through it, 0.20 through a pool of our own, 0.21 to 0.24 through `ApiClient`;
+    memory is 46 MiB in all three (benchmarks/kube_client.py). Their `request` on top would only rewrite content types
+    and keep the socket out of reach.
     """
     return make_cuttable(RESTClientObject(configuration).pool_manager)
 

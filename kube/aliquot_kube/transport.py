@@ -1,7 +1,7 @@
 """The way to the API server: the narrow door (`Transport`) and its real side (`HttpTransport`).
 
 The real side is urllib3 on threads, with the official client's configuration. Any `import kubernetes` costs 43 MiB,
-with urllib3 in it; aiohttp on top makes 54 (docs/kubernetes-client.md). So blocking sockets on a few threads are what
+with urllib3 in it; aiohttp on top makes 54 (kube/README.md). So blocking sockets on a few threads are what
 fits into the agent: requests share a small pool of them, each stream has one, and all can be cut at once.
 """
 

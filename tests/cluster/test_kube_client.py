@@ -90,7 +90,7 @@ async def test_silent_watch_over_tls_is_left_at_once(transport: HttpTransport) -
     async with transport.stream(question):
         begun = time.monotonic()
     await transport.close()
-    assert time.monotonic() - begun < 1.0
+    assert time.monotonic() - begun < 3.0
 
 
 async def test_eviction_respects_a_disruption_budget(space: Space, client: KubeClient) -> None:

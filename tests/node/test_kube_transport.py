@@ -33,6 +33,7 @@ from aliquot_kube.errors import (
     UnreachableError,
 )
 from aliquot_kube.transport import HttpTransport, Question, Timeouts
+from support.require import skip_or_fail
 from support.scripted_http import Exchange, ScriptedServer
 
 LIST = Question(method="GET", path="/api/v1/pods")
@@ -438,7 +439,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate for loopback, with its key in the same file."""
     openssl = shutil.which("openssl")
     if openssl is None:
-        pytest.skip("needs the openssl command for a certificate")
+        skip_or_fail("node", "the openssl command is missing, which makes the certificate")
     path = tmp_path_factory.mktemp("tls") / "loopback.pem"
     subprocess.run(
         [
