@@ -99,6 +99,21 @@ async def test_a_reader_that_history_overtakes_is_told_so() -> None:
     assert reader.lines[-1]["object"]["code"] == 410
 
 
+async def test_a_long_backlog_is_told_without_another_write() -> None:
+    """A reader far behind is brought up to now in one go, and does not wait for the next change to wake it."""
+    clock, server = VirtualClock(), make_frontend()
+    start = str(server.store.version)
+    for number in range(1_200):
+        create(server, f"l{number}")
+    reader = Reader(stream=stream_of(server, resourceVersion=start), clock=clock)
+    running = asyncio.create_task(reader.session.run())
+    await clock.advance(1)
+    told = len(reader.lines)
+    await clock.advance(TIMING.watch)
+    await running
+    assert told == 1_200
+
+
 async def test_a_reader_that_never_reads_is_cut() -> None:
     """When its time is over and its patience too, the connection of a stuck reader is aborted."""
     clock, server = VirtualClock(), make_frontend()
