@@ -14,7 +14,7 @@ GPU under every policy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from aliquot_core.door import Device
 from aliquot_core.inventory import Health, Inventory
@@ -39,15 +39,19 @@ def _body(uuid: str) -> str:
     return uuid.removeprefix("GPU-").removeprefix("MIG-").replace("-", "").replace("/", "")
 
 
-def device_tables(inventory: Inventory, *, names: Names, best_effort_slots: int) -> dict[str, list[Device]]:
-    """Every id of both resources, as the kubelet is to be told."""
+def device_tables(
+    inventory: Inventory, *, names: Names, best_effort_slots: int, id_of: Callable[[str], str] = str
+) -> dict[str, list[Device]]:
+    """Every id of both resources, as the kubelet is to be told; `id_of` gives the id that a slot has now."""
     by_uuid = stems(gpu.uuid for gpu in inventory.gpus)
     compute: list[Device] = []
     best_effort: list[Device] = []
     for gpu in inventory.gpus:
         stem, healthy = by_uuid[gpu.uuid], gpu.health is not Health.SICK
-        compute += [Device(id=f"{stem}-{number:02}", healthy=healthy) for number in range(WHOLE.value)]
-        best_effort += [Device(id=f"{stem}-b{number:02}", healthy=healthy) for number in range(best_effort_slots)]
+        compute += [Device(id=id_of(f"{stem}-{number:02}"), healthy=healthy) for number in range(WHOLE.value)]
+        best_effort += [
+            Device(id=id_of(f"{stem}-b{number:02}"), healthy=healthy) for number in range(best_effort_slots)
+        ]
     return {names.compute: compute, names.best_effort: best_effort}
 
 

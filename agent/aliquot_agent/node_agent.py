@@ -9,7 +9,6 @@ from typing import Protocol
 
 from aliquot_agent.bound_pods import BoundPods
 from aliquot_agent.complaints import Complaints
-from aliquot_agent.device_ids import device_tables
 from aliquot_agent.door import AgentDoor
 from aliquot_agent.gpu_watch import GpuWatch
 from aliquot_agent.gpus.driver import GpuDriver
@@ -18,6 +17,7 @@ from aliquot_agent.kubelet_view import KubeletView
 from aliquot_agent.life_sign import LifeSign
 from aliquot_agent.marks import read_marks
 from aliquot_agent.node_publisher import NodePublisher
+from aliquot_agent.offer import Offer
 from aliquot_agent.others import given_by_others
 from aliquot_agent.pulse import Pulse
 from aliquot_agent.residents import Residents
@@ -133,6 +133,15 @@ class NodeAgent:
         self.life_sign = LifeSign(
             beat=self._beat, names=names, clock=clock, kubelet=lambda: self.door.kubelet, changed=self.door.changed
         )
+        self._offer = Offer(
+            names=names,
+            clock=clock,
+            door=self.door,
+            starter=self.starter,
+            inventory=lambda: self.gpus.inventory,
+            best_effort_slots=settings.best_effort_slots,
+            changed=self.changed,
+        )
         self.events = EventRecorder(
             client=client,
             clock=clock,
@@ -164,7 +173,7 @@ class NodeAgent:
         """Do everything at once, until cancelled; the first error of ours ends all and is raised as it is."""
         work = (
             self.gpus.run(),
-            self._tell_devices(),
+            self._offer.run(),
             self.door.run(),
             self._pod_mirror.run(),
             self._node_mirror.run(),
@@ -212,24 +221,16 @@ class NodeAgent:
     def _obstacle(self) -> str:
         return given_by_others(self.node) or self._missing_files()
 
-    async def _tell_devices(self) -> None:
-        """Have the kubelet told of the inventory's ids; the door skips what it has told already."""
-        while True:
-            inventory = self.gpus.inventory
-            if inventory.gpus:
-                slots = self._settings.best_effort_slots
-                self.door.publish(device_tables(inventory, names=self._names, best_effort_slots=slots))
-            await self.changed.wait(clock=self._clock, at_most=self._settings.collect)
-
     async def _collect(self) -> None:
-        """Remove specs of pods that neither the kubelet nor the API server knows any more."""
+        """Remove specs of pods that are gone from the API server and have no process left.
+
+        The kubelet's record is not asked: it keeps a pod that is gone until it admits another.
+        """
         while True:
             await self._clock.sleep(self._settings.collect)
-            known = await self.starter.known()
-            if known.recorded is None or not self.pods.complete:
+            if not self.pods.complete:
                 continue  # half blind, nothing is thrown away
-            living = {entry.uid for entry in known.recorded} | set(known.pods) | set(known.standing)
             try:
-                self._specs.collect(living_pods=living)
+                self._specs.collect(living_pods=self.starter.holders())
             except AliquotError as error:
                 log.warning("specs could not be collected", extra={"error": str(error)})

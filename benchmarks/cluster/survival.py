@@ -78,7 +78,12 @@ def count_failed(cluster: ClusterHarness, pods: list[Json]) -> int:
         found = [str(cluster.current(pod)["status"].get("phase")) for pod in pods]
         return found if all(phase in ENDED for phase in found) else None
 
-    return sum(phase != "Succeeded" for phase in cluster.wait_for("all pods to end", phases, timeout=120))
+    found = cluster.wait_for("all pods to end", phases, timeout=120)
+    for pod, phase in zip(pods, found, strict=True):
+        if phase != "Succeeded":
+            status = cluster.current(pod)["status"]
+            print(f"  failed: {status.get('reason')} {status.get('message')}", flush=True)
+    return sum(phase != "Succeeded" for phase in found)
 
 
 def listened_after(half: NodeHalf) -> float:
