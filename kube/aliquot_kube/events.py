@@ -88,7 +88,7 @@ class EventRecorder:
             self._failures += 1
             again_after = _BACKOFF.delay(failures=self._failures, random=self._random, asked=error.retry_after)
         self._ledger.failed(write, now=now, again_after=again_after)
-        log.info("kubernetes.event.failed", extra={"error": str(error), "again_after_s": again_after})
+        log.info("an Event could not be written", extra={"error": str(error), "again_after_s": again_after})
 
     async def _create(self, write: Create) -> str:
         happening = write.happening

@@ -100,7 +100,7 @@ class HeartBeat:
             await self._keeper.write(claim)
         except ApiError as error:
             self._failures += 1
-            log.warning("kubernetes.lease.failed", extra={"error": str(error), "failures": self._failures})
+            log.warning("the heart-beat could not be written", extra={"error": str(error), "failures": self._failures})
             delay = _BACKOFF.delay(failures=self._failures, random=self._random, asked=error.retry_after)
             return min(delay, self._interval)
         self._look_for_a_rival()
@@ -115,4 +115,4 @@ class HeartBeat:
         # At our first beat it is our predecessor; later it is somebody who believes to be us.
         if self._renewed_at is not None and self._keeper.taken_from:
             self.rival = self._keeper.taken_from
-            log.error("kubernetes.lease.rival", extra={"rival": self.rival, "we": self._holder})
+            log.error("somebody else writes our heart-beat: are there two agents on this node?", extra={"rival": self.rival, "we": self._holder})

@@ -69,4 +69,4 @@ def difference(old: T | None, new: T) -> Iterator[Change[T]]:
 def complain(unreadable: Unreadable) -> None:
     """Say that an object can't be read: our structs are behind the API, a defect."""
     extra = {"object": key_of(unreadable.metadata), "why": unreadable.why}
-    log.error("kubernetes.object.unreadable", extra=extra)
+    log.error("an object can not be read and is left out", extra=extra)
