@@ -115,4 +115,5 @@ class HeartBeat:
         # At our first beat it is our predecessor; later it is somebody who believes to be us.
         if self._renewed_at is not None and self._keeper.taken_from:
             self.rival = self._keeper.taken_from
-            log.error("somebody else writes our heart-beat: are there two agents on this node?", extra={"rival": self.rival, "we": self._holder})
+            about = {"rival": self.rival, "we": self._holder}
+            log.error("somebody else writes our heart-beat: are there two agents on this node?", extra=about)

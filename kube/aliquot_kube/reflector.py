@@ -201,7 +201,8 @@ class Reflector(Generic[T]):
         self._failures += 1
         seconds = self._tuning.backoff.delay(failures=self._failures, random=self._random, asked=error.retry_after)
         self.intent = Rest(seconds=seconds)
-        log.warning("the API server could not be followed; trying again", extra={"error": str(error), "rest_s": round(seconds, 2)})
+        about = {"error": str(error), "rest_s": round(seconds, 2)}
+        log.warning("the API server could not be followed; trying again", extra=about)
 
     def rested(self) -> None:
         """Go on after a rest."""
