@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import pod_validation, quantities, shapes
+from . import pod_shapes, pod_validation, quantities
 from .rules import Rules
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _DEAD_NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreach
 class PodRules(Rules):
     """Pods: defaults as a cluster fills them, a spec that hardly changes, deletion in two steps."""
 
-    shape = shapes.Pod
+    shape = pod_shapes.Pod
     fields = (
         "spec.nodeName",
         "spec.restartPolicy",

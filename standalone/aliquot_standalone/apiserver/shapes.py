@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 Quantities = dict[str, Annotated[str, msgspec.Meta(pattern=PATTERN)] | int | float]
 
 
-class _Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Common settings."""
 
 
-class OwnerReference(_Shape, frozen=True):
+class OwnerReference(Shape, frozen=True):
     """Who created an object."""
 
     api_version: str
@@ -31,7 +31,7 @@ class OwnerReference(_Shape, frozen=True):
     uid: str
 
 
-class Metadata(_Shape, frozen=True):
+class Metadata(Shape, frozen=True):
     """What every object has."""
 
     name: str = ""
@@ -47,7 +47,7 @@ class Metadata(_Shape, frozen=True):
     deletion_timestamp: str = ""
 
 
-class AnyObject(_Shape, frozen=True):
+class AnyObject(Shape, frozen=True):
     """An object of a kind without rules of its own."""
 
     kind: str = ""
@@ -55,134 +55,7 @@ class AnyObject(_Shape, frozen=True):
     metadata: Metadata = Metadata()
 
 
-class EnvVar(_Shape, frozen=True):
-    """A variable of a container."""
-
-    name: str = ""
-    value: str = ""
-    value_from: dict[str, Any] = {}
-
-
-class Resources(_Shape, frozen=True):
-    """What a container asks for."""
-
-    limits: Quantities = {}
-    requests: Quantities = {}
-
-
-class VolumeMount(_Shape, frozen=True):
-    """Where a volume appears in a container."""
-
-    name: str = ""
-    mount_path: str = ""
-
-
-class Port(_Shape, frozen=True):
-    """A port of a container."""
-
-    name: str = ""
-    container_port: int = 0
-    protocol: str = ""
-
-
-class Container(_Shape, frozen=True):
-    """A container of any sort."""
-
-    name: str = ""
-    image: str = ""
-    command: list[str] = []
-    args: list[str] = []
-    env: list[EnvVar] = []
-    working_dir: str = ""
-    resources: Resources = Resources()
-    ports: list[Port] = []
-    volume_mounts: list[VolumeMount] = []
-    restart_policy: str = ""
-    image_pull_policy: str = ""
-    termination_message_path: str = ""
-    termination_message_policy: str = ""
-
-
-class Gate(_Shape, frozen=True):
-    """Why a pod is not to be scheduled yet."""
-
-    name: str = ""
-
-
-class Toleration(_Shape, frozen=True):
-    """A taint that a pod puts up with."""
-
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
-    toleration_seconds: int = 0
-
-
-class Named(_Shape, frozen=True):
-    """Anything of which only the name is read."""
-
-    name: str = ""
-
-
-class SelectorTerm(_Shape, frozen=True):
-    """One way in which a node may fit."""
-
-    match_expressions: list[dict[str, Any]] = []
-    match_fields: list[dict[str, Any]] = []
-
-
-class RequiredNodes(_Shape, frozen=True):
-    """All ways in which a node may fit."""
-
-    node_selector_terms: list[SelectorTerm] = []
-
-
-class NodeAffinity(_Shape, frozen=True):
-    """Which nodes a pod must have."""
-
-    required: RequiredNodes = msgspec.field(
-        default=RequiredNodes(), name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
-class Affinity(_Shape, frozen=True):
-    """Where a pod wants to be; of this only what must be of nodes is read."""
-
-    node_affinity: NodeAffinity = NodeAffinity()
-
-
-class ReadinessGate(_Shape, frozen=True):
-    """A condition that a pod waits for before it counts as ready."""
-
-    condition_type: str = ""
-
-
-class PodSpec(_Shape, frozen=True):
-    """What a pod asks for."""
-
-    containers: list[Container] = []
-    init_containers: list[Container] = []
-    ephemeral_containers: list[Container] = []
-    volumes: list[Named] = []
-    node_name: str = ""
-    node_selector: dict[str, str] = {}
-    affinity: Affinity = Affinity()
-    tolerations: list[Toleration] = []
-    scheduling_gates: list[Gate] = []
-    readiness_gates: list[ReadinessGate] = []
-    scheduler_name: str = ""
-    restart_policy: str = ""
-    priority: int = 0
-    priority_class_name: str = ""
-    preemption_policy: str = ""
-    service_account_name: str = ""
-    termination_grace_period_seconds: int = 0
-    active_deadline_seconds: int = 1
-    overhead: Quantities = {}
-
-
-class Condition(_Shape, frozen=True):
+class Condition(Shape, frozen=True):
     """One line of conditions."""
 
     type: str = ""
@@ -192,60 +65,7 @@ class Condition(_Shape, frozen=True):
     last_transition_time: str = ""
 
 
-class Waiting(_Shape, frozen=True):
-    """Why a container does not run yet."""
-
-    reason: str = ""
-
-
-class Terminated(_Shape, frozen=True):
-    """How a container ended."""
-
-    reason: str = ""
-    exit_code: int = 0
-
-
-class ContainerState(_Shape, frozen=True):
-    """Where a container stands."""
-
-    waiting: Waiting = Waiting()
-    running: dict[str, Any] = {}
-    terminated: Terminated = Terminated()
-
-
-class ContainerStatus(_Shape, frozen=True):
-    """How a container fares."""
-
-    name: str = ""
-    ready: bool = False
-    started: bool = False
-    restart_count: int = 0
-    state: ContainerState = ContainerState()
-
-
-class PodStatus(_Shape, frozen=True):
-    """How a pod fares."""
-
-    phase: str = ""
-    conditions: list[Condition] = []
-    container_statuses: list[ContainerStatus] = []
-    init_container_statuses: list[ContainerStatus] = []
-    reason: str = ""
-    pod_ip: str = msgspec.field(default="", name="podIP")
-    nominated_node_name: str = ""
-
-
-class Pod(_Shape, frozen=True):
-    """A pod."""
-
-    kind: str = ""
-    api_version: str = ""
-    metadata: Metadata = Metadata()
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
-
-
-class Taint(_Shape, frozen=True):
+class Taint(Shape, frozen=True):
     """What keeps pods away."""
 
     key: str = ""
@@ -253,14 +73,14 @@ class Taint(_Shape, frozen=True):
     effect: str = ""
 
 
-class NodeSpec(_Shape, frozen=True):
+class NodeSpec(Shape, frozen=True):
     """What a node is told."""
 
     unschedulable: bool = False
     taints: list[Taint] = []
 
 
-class NodeStatus(_Shape, frozen=True):
+class NodeStatus(Shape, frozen=True):
     """What a node has."""
 
     capacity: Quantities = {}
@@ -270,7 +90,7 @@ class NodeStatus(_Shape, frozen=True):
     node_info: dict[str, Any] = {}
 
 
-class Node(_Shape, frozen=True):
+class Node(Shape, frozen=True):
     """A node."""
 
     kind: str = ""
@@ -280,19 +100,19 @@ class Node(_Shape, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
-class NamespaceSpec(_Shape, frozen=True):
+class NamespaceSpec(Shape, frozen=True):
     """What holds a namespace's deletion."""
 
     finalizers: list[str] = []
 
 
-class NamespaceStatus(_Shape, frozen=True):
+class NamespaceStatus(Shape, frozen=True):
     """Whether it is going."""
 
     phase: str = ""
 
 
-class Namespace(_Shape, frozen=True):
+class Namespace(Shape, frozen=True):
     """A namespace."""
 
     kind: str = ""
@@ -302,7 +122,7 @@ class Namespace(_Shape, frozen=True):
     status: NamespaceStatus = NamespaceStatus()
 
 
-class LeaseSpec(_Shape, frozen=True):
+class LeaseSpec(Shape, frozen=True):
     """Who holds a lease."""
 
     holder_identity: str = ""
@@ -312,7 +132,7 @@ class LeaseSpec(_Shape, frozen=True):
     lease_transitions: int = 0
 
 
-class Lease(_Shape, frozen=True):
+class Lease(Shape, frozen=True):
     """A heart-beat or a claim to leadership."""
 
     kind: str = ""
@@ -321,7 +141,7 @@ class Lease(_Shape, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
 
-class Event(_Shape, frozen=True):
+class Event(Shape, frozen=True):
     """Something that happened to an object; the newer group's names are taken over before."""
 
     kind: str = ""
@@ -340,7 +160,7 @@ class Event(_Shape, frozen=True):
     series: dict[str, Any] = {}
 
 
-class PriorityClass(_Shape, frozen=True):
+class PriorityClass(Shape, frozen=True):
     """A named priority."""
 
     kind: str = ""
@@ -351,13 +171,13 @@ class PriorityClass(_Shape, frozen=True):
     preemption_policy: str = ""
 
 
-class ResourceQuotaSpec(_Shape, frozen=True):
+class ResourceQuotaSpec(Shape, frozen=True):
     """What a namespace may use."""
 
     hard: Quantities = {}
 
 
-class ResourceQuota(_Shape, frozen=True):
+class ResourceQuota(Shape, frozen=True):
     """A limit on a namespace."""
 
     kind: str = ""
@@ -366,7 +186,7 @@ class ResourceQuota(_Shape, frozen=True):
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
 
 
-class ConfigMap(_Shape, frozen=True):
+class ConfigMap(Shape, frozen=True):
     """Configuration by key."""
 
     kind: str = ""
