@@ -1,5 +1,7 @@
 """The JSON types of a pod, as far as its rules and rows read it."""
 
+# ruff: noqa: RUF012 - msgspec gives each struct its own copy; the base that says so stands in another module
+
 from __future__ import annotations
 
 from typing import Any
