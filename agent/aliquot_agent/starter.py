@@ -105,6 +105,10 @@ class Starter:
             inventory=self._inventory(),
         )
 
+    def holders(self) -> set[str]:
+        """Pods whose slices may be in force, by UID: those bound here, and those of whom only processes are left."""
+        return self._pods.by_uid.keys() | self._still_standing().keys()
+
     async def known(self) -> Known:
         """All that is known now, for reconciling and reporting."""
         recorded, problem = await self._recorded()
@@ -130,9 +134,12 @@ class Starter:
         )
 
     def _still_standing(self) -> Mapping[str, Standing]:
-        """Pods whose object is gone hold their slices as long as one of their processes lives, and no longer."""
+        """Pods that are gone or have ended hold their slices as long as one of their processes lives, and no longer.
+
+        Also those that have ended: the kubelet fails a pod that it can't admit again, and only then ends its processes.
+        """
         self._remember()
-        gone = self._standing.keys() - self._pods.by_uid.keys()
+        gone = {uid for uid in self._standing if (pod := self._pods.by_uid.get(uid)) is None or pod.ended}
         if not gone:
             return self._standing
         for uid in gone - self._residents.alive(gone):

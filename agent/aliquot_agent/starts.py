@@ -7,7 +7,8 @@ The kubelet is about to create a container and says only which device ids it hol
    of the two is about to run: both specs are written. Without the record, PodResources will do where it is unambiguous.
 2. Its pod is bound here with a grant that is its own, and that is what it asked for; it reaches for nobody else's.
 3. Every GPU of the grant is on this node and not sick, and holds the isolation that was promised.
-4. With the claims of all other pods that the kubelet holds here, no GPU is over-granted.
+4. With the claims of all other pods that the kubelet holds here, no GPU is over-granted. A pod that has started counts
+   as it stood then, until its last process has ended; one that has not, as its grant says, if that is good.
 
 What may still come true (the API server lags) is a `Wait`; what can't is a `Refuse`, with the reason for the pod's
 author or the operator. Neither fails the pod: the kubelet asks again.
@@ -110,7 +111,7 @@ def _judge(pod: Pod, held: _Held, *, known: Known) -> Decision:
     except AliquotError as error:
         return Refuse(reason=str(error), pod=pod)
     wanted = claims(pod, grant)
-    if problem := _misfit(grant, known=known) or _over(pod, wanted, known=known):
+    if problem := _altered(pod, wanted, known=known) or _misfit(grant, known=known) or _over(pod, wanted, known=known):
         return Refuse(reason=problem, pod=pod)
     if strangers := [name for name, _ in held.containers if name not in grant.containers]:
         return Refuse(reason=f"no slice is granted to container {', '.join(strangers)}", pod=pod)
@@ -198,6 +199,14 @@ def _impostor(reached: list[str]) -> str:
     return f"the pod names slices by annotation ({'; '.join(reached)}), which only a grant gives; remove the annotation"
 
 
+def _altered(pod: Pod, wanted: dict[str, Claim], *, known: Known) -> str:
+    """A grant is written once, with the binding; containers that run under the first one would not be counted."""
+    standing = known.standing.get(pod.metadata.uid)
+    if standing is None or standing.claims == wanted:
+        return ""
+    return "the grant is another than the one under which the pod's containers started; delete the pod"
+
+
 def _misfit(grant: Grant, *, known: Known) -> str:
     if grant.node != known.node:
         return f"the grant is for node {grant.node}, this is {known.node}"
@@ -215,21 +224,25 @@ def _misfit(grant: Grant, *, known: Known) -> str:
 
 # --- 4. does it fit beside the others --------------------------------------------------------------------------------
 def in_force(known: Known, *, but: str = "") -> Iterator[tuple[str, dict[str, Claim]]]:
-    """Claims of every pod that the kubelet holds here: from its grant, or, when its object is gone, as it stood."""
+    """Claims of every other pod here that counts: as it stood when it started, or as it may yet start."""
     for uid in sorted(_held_uids(known)):
         if uid == but:
             continue
-        pod = known.pods.get(uid)
-        if pod is None:
-            if uid in known.standing:
-                yield uid, known.standing[uid].claims
-            continue
-        if pod.ended:
-            continue
-        try:
-            yield uid, claims(pod, _grant(pod, known=known))
-        except AliquotError:
-            continue  # it was or will be refused at its own start, so it holds nothing
+        if uid in known.standing:
+            # Not by its grant: whoever writes a smaller one over it does not make the containers that run smaller.
+            yield uid, known.standing[uid].claims
+        elif (pod := known.pods.get(uid)) is not None and not pod.ended and (wanted := _rightful(pod, known=known)):
+            yield uid, wanted
+
+
+def _rightful(pod: Pod, *, known: Known) -> dict[str, Claim] | None:
+    """What a pod that has not started may hold; nothing where it will be refused for its grant."""
+    try:
+        grant = _grant(pod, known=known)
+        check_grant(grant, pod=pod, names=known.names)
+    except AliquotError:
+        return None
+    return claims(pod, grant) if grant.node == known.node else None
 
 
 def _held_uids(known: Known) -> set[str]:

@@ -186,6 +186,50 @@ def test_a_pod_whose_object_is_gone_still_holds_what_it_had() -> None:
     assert isinstance(ask({"y"}, pods=[pod], recorded=recorded), Start)
 
 
+BAD_GRANTS = {
+    "another pod's": regranted(make_pod("u1", app={"main": (60, 8_000)}), uid="u9", part=slice_of(60, 8_000)),
+    "another node's": regranted(make_pod("u1", app={"main": (60, 8_000)}), node="n2", part=slice_of(60, 8_000)),
+    "more than asked": regranted(make_pod("u1", app={"main": (1, 8_000)}), part=slice_of(60, 8_000)),
+}
+
+
+@pytest.mark.parametrize("row", BAD_GRANTS)
+def test_a_pod_whose_grant_is_bad_keeps_nobody_out(row: str) -> None:
+    """It will never start, so a grant copied from another pod must not block a GPU."""
+    pods = [BAD_GRANTS[row], make_pod("u2", app={"main": (60, 8_000)})]
+    decision = ask({"y"}, pods=pods, recorded=[record("u1", "main", {"x"}), record("u2", "main", {"y"})])
+    assert isinstance(decision, Start)
+
+
+def standing(compute: int, memory: int) -> dict[str, Standing]:
+    """What pod u1 held when it started."""
+    return {"u1": Standing(pod="team/pod-u1", claims={"GPU-a": Claim(compute=Percent(compute), memory=MiB(memory))})}
+
+
+def test_a_smaller_grant_written_over_that_of_a_running_pod_frees_nothing() -> None:
+    """Its containers run with what they were given, whatever stands in the annotation now."""
+    pods = [make_pod("u1", app={"main": (10, 100)}), make_pod("u2", app={"main": (60, 8_000)})]
+    recorded = [record("u1", "main", {"x"}), record("u2", "main", {"y"})]
+    assert isinstance(ask({"y"}, pods=pods, recorded=recorded, standing=standing(60, 8_000)), Refuse)
+    assert isinstance(ask({"y"}, pods=pods, recorded=recorded), Start)
+
+
+def test_a_container_starts_only_under_the_grant_that_its_pod_started_with() -> None:
+    """A second grant would be counted instead of the first, under which other containers of the pod still run."""
+    pod, recorded = make_pod("u1", app={"main": (30, 8_000)}), [record("u1", "main", {"x"})]
+    decision = ask({"x"}, pods=[pod], recorded=recorded, standing=standing(60, 8_000))
+    assert isinstance(decision, Refuse)
+    assert "another than the one" in decision.reason
+    assert isinstance(ask({"x"}, pods=[pod], recorded=recorded, standing=standing(30, 8_000)), Start)
+
+
+def test_an_ended_pod_of_which_a_process_lives_still_holds() -> None:
+    """The kubelet fails a pod that it can't admit again and ends its processes afterwards."""
+    pods = [make_pod("u1", app={"main": (60, 8_000)}, phase="Failed"), make_pod("u2", app={"main": (60, 8_000)})]
+    recorded = [record("u1", "main", {"x"}), record("u2", "main", {"y"})]
+    assert isinstance(ask({"y"}, pods=pods, recorded=recorded, standing=standing(60, 8_000)), Refuse)
+
+
 def test_a_whole_gpu_is_closed_to_best_effort_too() -> None:
     """100 % is nobody else's, even for a pod that asks for no compute."""
     whole = make_pod("u1", app={"main": (100, 8_000)})
