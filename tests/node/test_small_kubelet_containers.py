@@ -7,9 +7,12 @@ import contextlib
 import os
 import select
 import signal
+import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from aliquot_standalone.kubelet.containers import Ended, Launch, LocalProcesses, marked
@@ -145,6 +148,33 @@ async def test_found_again_by_another_runtime(tmp_path: Path, pipe: Callable[[st
     assert not waiting.done()
     go.tell()
     assert await waiting == Ended(9, "Error")
+
+
+async def test_child_of_a_dead_process_is_followed(tmp_path: Path, pipe: Callable[[str], Pipe]) -> None:
+    """The exit code of a process whose starter is gone, so that nobody's child it is, is known all the same."""
+    order, go = shell(tmp_path, "read x <go; exit 8"), pipe("go")
+    code = """
+        import os, sys, msgspec
+        from aliquot_standalone.kubelet.containers import Launch, LocalProcesses
+        launch = msgspec.json.decode(sys.argv[1], type=Launch, dec_hook=lambda kind, text: kind(text))
+        sys.stdout.buffer.write(msgspec.json.encode(LocalProcesses().start(launch)))
+        sys.stdout.flush()
+        os._exit(1)
+    """
+    starter = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        textwrap.dedent(code),
+        msgspec.json.encode(order, enc_hook=str),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await starter.communicate()
+    process = msgspec.json.decode(output, type=Process)
+    waiting = asyncio.create_task(LocalProcesses().wait(process, order.exit_file))
+    assert LocalProcesses().find(order.id) == process
+    go.tell()
+    assert await waiting == Ended(8, "Error")
+    assert LocalProcesses().find(order.id) is None
 
 
 async def test_long_gone_is_known_by_its_exit_file(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ class PodWorker:
         self._started_at = memory.started_at if memory else house.clock.wall()
         self._going_until: float | None = self._started_at if refused else None
         self._remove_at_end = False
+        self._ended_as = ""
         self._changed = asyncio.Event()
         self._starts: dict[str, asyncio.Task[None]] = {}
         self._stops: dict[str, asyncio.Task[None]] = {}
@@ -71,6 +72,8 @@ class PodWorker:
         if pod.metadata.deletion_timestamp:
             self.go(grace=self.grace, remove=True)
         elif pod.ended:
+            # A status of ours that was under way may yet overwrite it; the word counts all the same.
+            self._ended_as = pod.status.phase
             self.go(grace=self.grace, remove=False)
         else:
             self._changed.set()
@@ -205,9 +208,8 @@ class PodWorker:
         status = pod_status(
             report, devices_of=lambda name: self._house.devices_of(self.pod, name), settings=self._house.settings
         )
-        if self.pod.ended:
-            # An ended pod stays what it was said to be.
-            status["phase"] = self.pod.status.phase
+        if self._ended_as:
+            status["phase"] = self._ended_as
         if self.refused:
             status |= {"phase": "Failed", "reason": self.refused.reason, "message": str(self.refused)}
         self._house.report(self.pod, status, remove=self.over and self._remove_at_end)
