@@ -116,7 +116,7 @@ class Api:
         headers = {**self._headers, "Content-Type": content_type}
         try:
             status, text = self._send(method, target, payload, headers)
-        except (http.client.RemoteDisconnected, ConnectionError):
+        except (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError):
             # The server closed the idle connection, or was restarted: once more on a new one.
             self._local.connection = None
             status, text = self._send(method, target, payload, headers)
