@@ -127,10 +127,14 @@ class NodeHalf:
         return encode_grant(Grant(node=self.name, pod=made["metadata"]["uid"], containers=containers))
 
     def run(self, wanted: Json, slices: Slices) -> Json:
-        """Create a pod, and bind it with a grant in one write, as the scheduler will."""
+        """Create a pod, and bind it."""
         made = self.cluster.create_pod(wanted)
-        self.cluster.bind(made, self.name, {NAMES.grant: self.grant(made, slices)})
+        self.bind(made, slices)
         return made
+
+    def bind(self, made: Json, slices: Slices) -> None:
+        """Bind a created pod with a grant in one write, as the scheduler will."""
+        self.cluster.bind(made, self.name, {NAMES.grant: self.grant(made, slices)})
 
     def _component(self, command: str) -> Component:
         return self.node.start_inside(f"aliquot-{command}", [COMMAND, command], env=self.environment)
