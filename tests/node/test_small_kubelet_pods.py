@@ -388,8 +388,28 @@ async def test_pod_deleted_while_the_kubelet_was_away_is_ended(
         await ready.heard()
         await board.until_phase("one", "Running")
     board.force_delete("one")
+    board.history.clear()
     async with running(folders, board):
         await ended.heard()
+        await asyncio.gather(*[task for task in asyncio.all_tasks() if task.get_name() == "pod default/one"])
+    assert board.history == []
+    assert not (folders.containers / "uid-one").exists()
+
+
+async def test_pod_marked_for_deletion_while_the_kubelet_was_away_goes(
+    folders: Folders, board: PodBoard, pipe: Callable[[str], Pipe]
+) -> None:
+    """A deletion that nobody carried out yet is carried out by the next kubelet."""
+    ready = pipe("ready")
+    async with running(folders, board):
+        script = f"trap 'exit 0' TERM; echo >{ready}; while :; do sleep 0.01; done"
+        board.put(pod("one", containers=[container("main", "sh", "-c", script)]))
+        await ready.heard()
+        await board.until_phase("one", "Running")
+    board.delete("one", grace=30)
+    async with running(folders, board):
+        await board.until_removed("one")
+    assert state(board.statuses["uid-one"])["terminated"]["exitCode"] == 0
 
 
 async def test_start_under_way_when_the_kubelet_died_is_not_made_twice(

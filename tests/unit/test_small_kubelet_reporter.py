@@ -25,10 +25,14 @@ class AwkwardBoard(PodBoard):
         super().__init__()
         self.away = 0
         self.tries = 0
+        self.meanwhile: list[tuple[Pod, dict[str, Any]]] = []
+        self.reporter: Reporter | None = None
 
     async def write_pod_status(self, pod: Pod, status: dict[str, Any]) -> None:
         """Write, unless away."""
         self.tries += 1
+        if self.meanwhile and self.reporter:
+            self.reporter.report(*self.meanwhile.pop())
         if self.away:
             self.away -= 1
             raise ClusterError("away")
@@ -39,7 +43,7 @@ class AwkwardBoard(PodBoard):
 async def desk() -> AsyncIterator[tuple[Reporter, AwkwardBoard, VirtualClock]]:
     """A reporter at work, its board and its clock."""
     board, clock = AwkwardBoard(), VirtualClock()
-    reporter = Reporter(sink=board, clock=clock)
+    reporter = board.reporter = Reporter(sink=board, clock=clock)
     work = asyncio.create_task(reporter.run())
     yield reporter, board, clock
     work.cancel()
@@ -86,6 +90,16 @@ async def test_tried_again_with_the_latest_while_the_server_is_away(desk: Desk) 
     await clock.advance(1.2)
     assert board.history == [("uid-one", {"phase": "new"})]
     assert board.tries == 3
+
+
+async def test_failed_write_does_not_overtake_a_newer_status(desk: Desk) -> None:
+    """What was reported while a write was failing is what is written next."""
+    reporter, board, clock = desk
+    board.away = 1
+    board.meanwhile.append((ONE, {"phase": "new"}))
+    reporter.report(ONE, {"phase": "old"})
+    await clock.advance(2)
+    assert board.history == [("uid-one", {"phase": "new"})]
 
 
 async def test_forgotten_pods_are_not_written(desk: Desk) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.objects import Node, Pod
-from aliquot_kube.backoff import Random
 from aliquot_kube.changes import Change
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError

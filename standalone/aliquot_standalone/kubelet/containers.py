@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 MARK = "ALIQUOT_CONTAINER"
 KILLED = 128 + signal.SIGKILL
 _CLEAN_LOOKS = 2
+_PAGE = 16 * 1024
 # In dash and bash a trapped signal waits until the command has ended, and traps are not handed on to it.
 _LEADER = (
     'trap : TERM INT HUP QUIT; code=$1; cd "$2" || exit 126; shift 2; "$@"; echo $? >"$code~"; mv "$code~" "$code"'
@@ -146,14 +147,24 @@ def birth(pid: int) -> str | None:
 
 def marked(container: str) -> list[int]:
     """All processes that carry a container's mark."""
-    mark = f"{MARK}={container}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-    return found
+    mark = f"\0{MARK}={container}\0".encode()
+    with os.scandir("/proc") as entries:
+        pids = [entry.name for entry in entries if entry.name.isdigit()]
+    return [int(pid) for pid in pids if mark in b"\0" + _environment(pid)]
+
+
+def _environment(pid: str) -> bytes:
+    """A process's environment; nothing if it is gone or not ours. Plain calls: each container's end reads them all."""
+    try:
+        descriptor = os.open(f"/proc/{pid}/environ", os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return b"".join(iter(lambda: os.read(descriptor, _PAGE), b""))
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 def _files(log_file: Path) -> list[tuple[int, int, str, int, int] | tuple[int, int, int]]:

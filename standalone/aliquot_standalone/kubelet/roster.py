@@ -152,7 +152,7 @@ class Roster:
         worker = self._workers.get(uid)
         if worker and not worker.over:
             worker.go(grace=worker.grace, remove=False)
-        elif uid not in self._remembered:
+        else:
             self._forget(pod)
 
     def _forget(self, pod: Pod) -> None:
