@@ -97,13 +97,14 @@ class PodBoard:
 
     # --- StatusSink ------------------------------------------------------------------------------------------------
     async def write_pod_status(self, pod: Pod, status: dict[str, Any]) -> None:
-        """Keep the status and echo it as the API server would."""
+        """Keep the status and echo it as the API server would: a write that changes nothing is no event."""
         uid = pod.metadata.uid
+        same = self.statuses.get(uid) == status
         async with self.changed:
             self.statuses[uid] = status
             self.history.append((uid, status))
             self.changed.notify_all()
-        if (known := self.pods.get(uid)) is not None:
+        if (known := self.pods.get(uid)) is not None and not same:
             self.put(msgspec.structs.replace(known, status=msgspec.convert(status, type(known.status), strict=False)))
 
     async def remove_pod(self, pod: Pod) -> None:
