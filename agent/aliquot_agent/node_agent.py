@@ -29,7 +29,7 @@ from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Node
-from aliquot_kube.backoff import Random
+from aliquot_core.backoff import Random
 from aliquot_kube.changes import Change
 from aliquot_kube.client import KubeClient
 from aliquot_kube.event_ledger import EventLedger

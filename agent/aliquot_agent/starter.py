@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 PATIENCE = 25.0
 # The kubelet's record is a file: nobody tells us when it changes.
 LOOK_AGAIN = 0.25
+# A look through /proc takes some 20 ms, and a hundred starts may wait for one process to end.
+LOOK_FOR_PROCESSES = 1.0
 
 
 class SpecWriter(Protocol):
@@ -74,6 +76,8 @@ class Starter:
         self._changed = changed
         self._standing: dict[str, Standing] = {}
         self._remembered = False
+        self._lingering: set[str] = set()
+        self._looked_at = 0.0
 
     async def may_start(self, call: PreStart) -> str | None:
         """Answer None once the container's slice is ready, or why it may not start."""
@@ -140,10 +144,11 @@ class Starter:
         """
         self._remember()
         gone = {uid for uid in self._standing if (pod := self._pods.by_uid.get(uid)) is None or pod.ended}
-        if not gone:
-            return self._standing
-        for uid in gone - self._residents.alive(gone):
-            del self._standing[uid]
+        now = self._clock.monotonic()
+        if gone and (not gone <= self._lingering or now >= self._looked_at + LOOK_FOR_PROCESSES):
+            self._lingering, self._looked_at = self._residents.alive(gone), now
+            for uid in gone - self._lingering:
+                del self._standing[uid]
         return self._standing
 
     def _remember(self) -> None:

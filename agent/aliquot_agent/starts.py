@@ -24,7 +24,7 @@ from aliquot_agent.kubelet_view import Listed, Recorded
 from aliquot_agent.standing import Standing
 from aliquot_core.claims import NOTHING, Claim, check_grant, claims, overdrawn
 from aliquot_core.door import PreStart
-from aliquot_core.errors import AliquotError
+from aliquot_core.errors import AliquotError, ClusterError
 from aliquot_core.grant import ContainerGrant, Grant, decode_grant
 from aliquot_core.impostors import names_our_device
 from aliquot_core.inventory import Health, Inventory
@@ -185,7 +185,7 @@ def _grant(pod: Pod, *, known: Known) -> Grant:
     return decode_grant(text)
 
 
-class _NoGrantError(AliquotError):
+class _NoGrantError(ClusterError):
     """The pod was bound by somebody who does not know of slices."""
 
     def __init__(self, annotation: str) -> None:

@@ -25,8 +25,6 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "health": HealthSettings,
     "endpoint": EndpointSettings,
 }
-# Variables of the test suite and of the build, which are no settings of a process.
-OTHERS = (FILE_VARIABLE, "ALIQUOT_REQUIRE", "ALIQUOT_CACHE", "ALIQUOT_SOAK")
 
 
 def gather(*, file: str | None = None, flags: dict[str, Any] | None = None) -> Sources:
@@ -35,7 +33,7 @@ def gather(*, file: str | None = None, flags: dict[str, Any] | None = None) -> S
     path = Path(chosen) if chosen else DEFAULT_FILE
     table = read_toml(_text(path), name=str(path)) if chosen or path.exists() else {}
     sources = Sources(flags=flags or {}, environment=dict(os.environ), file=table, file_name=str(path))
-    sources.check_names(SECTIONS, others=OTHERS)
+    sources.check_names(SECTIONS)
     return sources
 
 

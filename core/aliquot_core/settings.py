@@ -8,6 +8,7 @@ entries are errors, since a misspelt setting that is silently ignored is found o
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
@@ -17,6 +18,7 @@ import msgspec
 from aliquot_core.errors import ClusterError
 
 PREFIX = "ALIQUOT_"
+_OF_A_SERVICE = re.compile(r"_(SERVICE_HOST|SERVICE_PORT|PORT)(_|$)")
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -59,8 +61,12 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
                 sources[name] = f"flag {flag}"
         return Resolved(section=section, value=_built(values, kind=kind, sources=sources), sources=sources)
 
-    def check_names(self, sections: Mapping[str, type[msgspec.Struct]], *, others: Iterable[str] = ()) -> None:
-        """Refuse a section or a variable that no component has; `others` are variables with a meaning elsewhere."""
+    def check_names(self, sections: Mapping[str, type[msgspec.Struct]]) -> None:
+        """Refuse a section of the file that no component has, and a misspelt variable of one that does.
+
+        Other variables may begin like ours: a container reads its slice in `ALIQUOT_GPUS`, and Kubernetes tells every
+        pod of the Services beside it (`ALIQUOT_AGENT_SERVICE_HOST`).
+        """
         for name in self.file:
             if name not in sections:
                 raise SettingsError(
@@ -70,9 +76,10 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
             f"{PREFIX}{section}_{field.name}".upper()
             for section, kind in sections.items()
             for field in msgspec.structs.fields(kind)
-        } | set(others)
+        }
+        ours = tuple(f"{PREFIX}{section}_".upper() for section in sections)
         for variable in self.environment:
-            if variable.startswith(PREFIX) and variable not in known:
+            if variable.startswith(ours) and variable not in known and not _OF_A_SERVICE.search(variable):
                 raise SettingsError(
                     f"unknown variable {variable}", where="environment", remedy=_closest(variable, known=known)
                 )

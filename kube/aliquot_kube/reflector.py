@@ -30,7 +30,7 @@ from typing import Generic
 
 import msgspec
 
-from aliquot_kube.backoff import Backoff, Random
+from aliquot_core.backoff import Backoff, Random
 from aliquot_kube.changes import Change, Deleted, Synced
 from aliquot_kube.errors import (
     ApiError,

@@ -22,7 +22,7 @@ from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
 from aliquot_core.names import NAMESPACE, Names
 from aliquot_core.objects import Node, Pod
-from aliquot_kube.backoff import Random
+from aliquot_core.backoff import Random
 from aliquot_kube.client import KubeClient
 from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.resources import PODS

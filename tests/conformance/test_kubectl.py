@@ -14,6 +14,7 @@ import pytest
 from aliquot_standalone.apiserver.embedded import kubeconfig
 from cluster.harness import binaries
 from conformance.contracts.space import Space
+from support.require import skip_or_fail
 
 Kubectl = Callable[..., str]
 
@@ -45,7 +46,7 @@ def kubectl(space: Space, tmp_path: Path) -> Kubectl:
     """Give a function that runs kubectl in the test's namespace."""
     program = _program()
     if not program:
-        pytest.skip("kubectl is neither built nor on the PATH")
+        skip_or_fail("cluster", "kubectl is neither built (make cluster) nor on the PATH")
     config = tmp_path / "kubeconfig"
     config.write_text(json.dumps(kubeconfig(space.api.url)))
     environment = {**os.environ, "KUBECONFIG": str(config), "HOME": str(tmp_path)}

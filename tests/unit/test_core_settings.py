@@ -113,7 +113,8 @@ def test_names_that_no_component_has_are_refused() -> None:
     """A misspelt section or variable would be ignored in silence; other programs' variables are none of ours."""
     sections = {"some": Some}
     known = {"ALIQUOT_SOME_COUNT": "1", "ALIQUOT_REQUIRE": "native", "HOME": "h"}
-    sources(toml=FILE, environment=known).check_names(sections, others=("ALIQUOT_REQUIRE",))
+    of_others = {"ALIQUOT_GPUS": "GPU-1", "ALIQUOT_SOME_SERVICE_HOST": "10.0.0.1", "ALIQUOT_SOME_PORT_80_TCP": "tcp://"}
+    sources(toml=FILE, environment=known | of_others).check_names(sections)
     with pytest.raises(SettingsError, match=r"unknown section \[smoe\].*did you mean some"):
         sources(toml="[smoe]\n").check_names(sections)
     with pytest.raises(SettingsError, match=r"unknown variable ALIQUOT_SOME_CUONT.*did you mean ALIQUOT_SOME_COUNT"):
