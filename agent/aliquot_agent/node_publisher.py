@@ -8,11 +8,11 @@ from typing import Any
 
 from aliquot_agent.publishing import patches
 from aliquot_agent.signal import Signal
+from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock
 from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node
-from aliquot_core.backoff import Backoff, Random
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.patches import merge_patch

@@ -17,9 +17,9 @@ import grpc
 import msgspec
 
 from aliquot_agent.kubelet_view import KubeletViewError, Listed
+from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock
 from aliquot_deviceplugin.deadlines import done_within
-from aliquot_core.backoff import Backoff, Random
 from aliquot_proto import podresources_v1_pb2 as pb
 from aliquot_proto import podresources_v1_pb2_grpc as pb_grpc
 

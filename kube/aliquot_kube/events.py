@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock
 from aliquot_core.objects import Event, ObjectMeta, ObjectReference
-from aliquot_core.backoff import Backoff, Random
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError, NotFoundError, ServerTroubleError, ThrottledError, UnreachableError
 from aliquot_kube.event_ledger import Create, EventLedger, Happening, Repeat, Write

@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from aliquot_core.clock import Clock
 from aliquot_core.backoff import Backoff, Random
+from aliquot_core.clock import Clock
 from aliquot_kube.errors import ApiError
 from aliquot_kube.lease import Claim, LeaseKeeper
 from aliquot_kube.pacing import sleep_unless

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Generic
 
-from aliquot_core.clock import Clock
 from aliquot_core.backoff import Random
+from aliquot_core.clock import Clock
 from aliquot_kube.changes import Added, Change, Synced
 from aliquot_kube.errors import ApiError
 from aliquot_kube.reflector import FetchPage, Freshness, OpenWatch, Reflector, Rest, Tuning

@@ -10,8 +10,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from aliquot_core.objects import Lease, LeaseSpec, ObjectMeta
 from aliquot_core.backoff import Backoff
+from aliquot_core.objects import Lease, LeaseSpec, ObjectMeta
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ConflictError, GarbledError, InvalidError
 from aliquot_kube.lines import LineSplitter
