@@ -96,8 +96,8 @@ class GpuWatch:
     async def run(self) -> None:
         """Watch until cancelled."""
         while True:
-            answered = await self._look()
-            deadline = self._clock.monotonic() + (LOOK_AFRESH if answered else TRY_AGAIN)
+            offers = await self._look()
+            deadline = self._clock.monotonic() + (LOOK_AFRESH if offers else TRY_AGAIN)
             while (left := deadline - self._clock.monotonic()) > 0:
                 self._beat()
                 if await self._events(left):
@@ -110,7 +110,7 @@ class GpuWatch:
             self._cards = failed(self._cards, reason=str(error), kind=error.kind)
         self._write(expired(self._cards.book, policy=self._policy, now=self._clock.wall()))
         self._publish()
-        return not self._cards.problem
+        return not self._inventory.problem
 
     async def _events(self, seconds: float) -> bool:
         """Wait for events, and tell whether the driver is to be asked what they changed."""

@@ -71,6 +71,17 @@ async def test_a_clearing_excuses_nothing_that_comes_after_it(
         assert watched.health == [WELL, WELL]
 
 
+async def test_a_mended_node_is_noticed_within_seconds(watched: Watched, clock: VirtualClock) -> None:
+    """No event tells that driver files were put right."""
+    watched.obstacle = "the NVIDIA CDI spec is garbled"
+    async with watched.running():
+        await clock.advance(1)
+        assert watched.health == [SICK, SICK]
+        watched.obstacle = ""
+        await clock.advance(TRY_AGAIN)
+        assert watched.health == [WELL, WELL]
+
+
 async def test_a_lost_gpu_comes_back_well(watched: Watched, driver: SimulatedDriver, clock: VirtualClock) -> None:
     """XID 79 is over with the reset that brought it back."""
     async with watched.running():
