@@ -1,0 +1,213 @@
+"""A scheduler of few lines and no mistakes: it grants what is free by the API server's word, and binds in one write.
+
+This is the seam for the real centre: whoever has `place_all` can take its seat. It also makes the bad grants, on
+purpose and by name, that no container may ever run with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_core.quantities import MiB, Percent
+from aliquot_core.request import Kind, PodRequest, kinds, parse_request
+from aliquot_core.shares import memory_of
+from simulation.universe.api import ApiServer
+from simulation.universe.chance import Chance
+from simulation.universe.hardware import Hardware
+from simulation.universe.judge import WHOLE, Deed
+from simulation.universe.runtime import Part
+
+BAD = (
+    "no grant",
+    "not readable",
+    "of a later version",
+    "another pod's",
+    "another node's",
+    "less than asked",
+    "more memory than asked",
+    "an unknown GPU",
+    "a container forgotten",
+    "a stranger named",
+)
+Parts = dict[str, tuple[Part, ...]]
+
+
+class Placer:
+    """Grants on one node."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        names: Names,
+        api: ApiServer,
+        hardware: Hardware,
+        chance: Chance,
+        deeds: dict[str, Deed],
+        trace: Callable[[str], None],
+    ) -> None:
+        self._node = node
+        self._names = names
+        self._api = api
+        self._hardware = hardware
+        self._chance = chance
+        self._deeds = deeds
+        self._trace = trace
+
+    async def place(self, pod: Pod, *, bad: str = "", overcommit: bool = False) -> bool:
+        """Grant and bind; False where nothing is free. `bad` makes a grant that is bad in that way."""
+        if not self._counts_fit(pod):
+            return False
+        request = parse_request(pod, names=self._names)
+        parts = self._choose(pod, request, overcommit=overcommit or bool(bad))
+        if parts is None:
+            return False
+        meta = pod.metadata
+        grant = Grant(node=self._node, pod=meta.uid, containers=_containers(parts, request))
+        text = encode_grant(grant) if not bad else self._spoil(grant, bad)
+        self._deeds[meta.uid] = Deed(pod=pod.key, parts=parts, grant=text, bad=bad, overcommitted=overcommit)
+        self._trace(f"{pod.key} bound{', its grant ' + bad if bad else ''}{', over what is free' * overcommit}")
+        annotations = {self._names.grant: text} if text else {}
+        await self._api.client.bind(
+            namespace=meta.namespace, name=meta.name, node=self._node, uid=meta.uid, annotations=annotations
+        )
+        return True
+
+    # --- what is free ------------------------------------------------------------------------------------------------
+    def _counts_fit(self, pod: Pod) -> bool:
+        """Whether kube-scheduler would bind it: it counts what all pods ask, whatever their grants are worth."""
+        node = self._api.node(self._node)
+        if node is None:
+            return False
+        others = [other for other in self._api.pods(self._node) if not other.ended]
+        return all(
+            sum(_asks_in_all(one, name) for one in (*others, pod)) <= int(node.status.allocatable.get(name, "0"))
+            for name in (self._names.compute, self._names.best_effort)
+        )
+
+    def _choose(self, pod: Pod, request: PodRequest, *, overcommit: bool) -> Parts | None:
+        """Lay all containers on the same GPUs, in some order, so that they fit beside all others."""
+        gpus = list(self._hardware.uuids)
+        self._chance.shuffle(gpus)
+        most = max(len(asked.shares) for asked in request.containers)
+        taken = [] if overcommit else self._taken()
+        for first in range(len(gpus) - most + 1):
+            parts = self._lay(request, gpus[first : first + most])
+            if overcommit or all(self._fits(gpu, [*taken, (pod, parts)]) for gpu in gpus):
+                return parts
+        return None
+
+    def _lay(self, request: PodRequest, gpus: list[str]) -> Parts:
+        card = MiB(self._hardware.memory)
+        return {
+            asked.name: tuple(
+                sorted(
+                    Part(gpu, share.compute.value, (share.memory or memory_of(share.compute, card=card)).value)
+                    for gpu, share in zip(gpus, asked.shares, strict=False)
+                )
+            )
+            for asked in request.containers
+        }
+
+    def _taken(self) -> list[tuple[Pod, Parts]]:
+        """What pods hold by the API server's word; those with bad grants never run."""
+        return [
+            (pod, self._deeds[pod.metadata.uid].parts)
+            for pod in self._api.pods(self._node)
+            if not pod.ended and pod.metadata.uid in self._deeds and not self._deeds[pod.metadata.uid].bad
+        ]
+
+    def _fits(self, gpu: str, holders: list[tuple[Pod, Parts]]) -> bool:
+        claims = [claim for pod, parts in holders if (claim := _claim(pod, parts, gpu)) is not None]
+        closed = any(whole for _, _, whole in claims)
+        return (
+            sum(compute for compute, _, _ in claims) <= WHOLE
+            and sum(memory for _, memory, _ in claims) <= self._hardware.memory
+            and not (closed and len(claims) > 1)
+            and all(compute <= WHOLE for compute, _, _ in claims)
+            and not any(_shares_whole(pod, parts, gpu) for pod, parts in holders)
+        )
+
+    # --- what is wrong -----------------------------------------------------------------------------------------------
+    def _spoil(self, grant: Grant, bad: str) -> str:
+        name, container = next(iter(grant.containers.items()))
+        first, *rest = container.slices
+        replace = msgspec.structs.replace
+
+        def with_first(part: Slice) -> Grant:
+            changed = replace(container, slices=(part, *rest))
+            return replace(grant, containers={**grant.containers, name: changed})
+
+        others = {other: one for other, one in grant.containers.items() if other != name}
+        spoilt = {
+            "another pod's": replace(grant, pod="00000000-0000-4000-8000-000000000000"),
+            "another node's": replace(grant, node="elsewhere"),
+            "less than asked": with_first(replace(first, compute=Percent(max(first.compute.value - 1, 0)))),
+            "more memory than asked": with_first(replace(first, memory=MiB(first.memory.value + 1))),
+            "an unknown GPU": with_first(replace(first, gpu="GPU-unknown")),
+            "a container forgotten": replace(grant, containers=others or {"x": container}),
+            "a stranger named": replace(grant, containers={**grant.containers, "stranger": container}),
+        }
+        if bad in spoilt:
+            return encode_grant(spoilt[bad])
+        text = encode_grant(grant)
+        return {"no grant": "", "not readable": text[:-2], "of a later version": text.replace('"v":1', '"v":2')}[bad]
+
+
+def _asks_in_all(pod: Pod, resource: str) -> int:
+    """What a pod counts for: the most that its containers ask at one time."""
+    most = steady = 0
+    for kind, container in kinds(pod):
+        own = int(container.resources.limits.get(resource, 0))
+        most = max(most, steady + own)
+        if kind is not Kind.INIT:
+            steady += own
+    return most
+
+
+def _containers(parts: Parts, request: PodRequest) -> dict[str, ContainerGrant]:
+    granted = {}
+    for asked in request.containers:
+        limits = {share.compute.value: share.limit for share in asked.shares}
+        granted[asked.name] = ContainerGrant(
+            slices=tuple(
+                Slice(gpu=part.gpu, compute=Percent(part.compute), limit=limits[part.compute], memory=MiB(part.memory))
+                for part in parts[asked.name]
+            )
+        )
+    return granted
+
+
+def _claim(pod: Pod, parts: Parts, gpu: str) -> tuple[int, int, bool] | None:
+    """The most that a pod holds of a GPU at one time; None if it never holds any."""
+    sums = _held_together(pod, parts, gpu)
+    if not any(sums):
+        return None
+    return (
+        max(sum(part.compute for part in held) for held in sums),
+        max(sum(part.memory for part in held) for held in sums),
+        any(part.compute == WHOLE for held in sums for part in held),
+    )
+
+
+def _shares_whole(pod: Pod, parts: Parts, gpu: str) -> bool:
+    """Whether one of the pod's containers has the GPU whole while another of them is there too."""
+    together = _held_together(pod, parts, gpu)
+    return any(len(held) > 1 and any(part.compute == WHOLE for part in held) for held in together)
+
+
+def _held_together(pod: Pod, parts: Parts, gpu: str) -> list[list[Part]]:
+    """What a pod's containers hold of a GPU at one time, step by step of its life."""
+    steps: list[list[Part]] = []
+    steady: list[Part] = []
+    for kind, container in kinds(pod):
+        own = [part for part in parts.get(container.name, ()) if part.gpu == gpu]
+        steps.append(steady + own)
+        if kind is not Kind.INIT:
+            steady = steady + own
+    return steps
