@@ -92,8 +92,8 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench_node() -> AsyncIterator[Bench]:
-    """API server here, endpoint and agent as processes, the kubelet played."""
+async def bench_node(**more: str) -> AsyncIterator[Bench]:
+    """API server here, endpoint and agent as processes, the kubelet played; `more` is for their environment."""
     folder = Path(tempfile.mkdtemp(prefix="aliquot-bench-"))
     clock = SystemClock()
     async with serving(clock=clock) as server:
@@ -104,7 +104,7 @@ async def bench_node() -> AsyncIterator[Bench]:
         kubelet = ScriptedKubelet(node.folders.device_plugins)
         node.folders.create()
         await kubelet.start()
-        environment = node.environment(gpus=f"{GPUS}xA100-80GB") | {"MALLOC_ARENA_MAX": "2"}
+        environment = node.environment(gpus=f"{GPUS}xA100-80GB") | {"MALLOC_ARENA_MAX": "2"} | more
         try:
             await node.start("endpoint", environment=environment)
             await node.start("agent", environment=environment)

@@ -60,6 +60,11 @@ class AgentDoor:
         """What the kubelet listens to, as the endpoint last said; None while we don't know. `changed` tells of news."""
         return self._kubelet
 
+    @property
+    def connected(self) -> bool:
+        """Whether the endpoint has let us in."""
+        return self._connection is not None
+
     def publish(self, resources: Mapping[str, Sequence[door.Device]]) -> None:
         """Have the kubelet told of these devices, now or as soon as the endpoint is there."""
         devices = door.Devices(resources={name: list(listed) for name, listed in resources.items()})

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
-from typing import Protocol
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any, Protocol
 
 from aliquot_agent.bound_pods import BoundPods
+from aliquot_agent.call_times import CallTimes
 from aliquot_agent.complaints import Complaints
 from aliquot_agent.door import AgentDoor
 from aliquot_agent.gpu_watch import GpuWatch
@@ -22,8 +23,10 @@ from aliquot_agent.others import given_by_others
 from aliquot_agent.pulse import Pulse
 from aliquot_agent.residents import Residents
 from aliquot_agent.settings import AgentSettings
+from aliquot_agent.sick_notes import SickNotes
 from aliquot_agent.signal import Signal
 from aliquot_agent.starter import SpecWriter, Starter
+from aliquot_agent.usage_watch import UsageWatch
 from aliquot_agent.xids import Policy
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
@@ -37,13 +40,14 @@ from aliquot_kube.events import EventRecorder
 from aliquot_kube.heartbeat import HEART_BEAT_TIMEOUTS, HeartBeat
 from aliquot_kube.lease import LeaseKeeper
 from aliquot_kube.mirror import Mirror
+from aliquot_kube.reflector import Freshness
 from aliquot_kube.resources import NODES, PODS
 from aliquot_kube.transport import Transport
 
 log = logging.getLogger(__name__)
 
-# NVML may take 30 s to open and 5 s a call; what the driver is not asked in three minutes, it is not asked any more.
-ALLOWED_SILENCE = {"gpus": 180.0}
+# NVML may take 30 s to open and 5 s a call: a loop that did not turn for three minutes more than it means to, hangs.
+ALLOWED_SILENCE = 180.0
 
 
 class SliceSpecs(SpecWriter, Protocol):
@@ -86,7 +90,7 @@ class NodeAgent:
         self._specs = specs
         self._missing_files = missing_files
         self.changed = Signal()
-        self.pulse = Pulse(clock=clock, allowed=ALLOWED_SILENCE)
+        self.pulse = Pulse(clock=clock, allowed={"gpus": ALLOWED_SILENCE, "usage": ALLOWED_SILENCE + settings.sample})
         node = settings.node_name
         client = KubeClient(transport=transport)
         self.pods = BoundPods(changed=self.changed)
@@ -107,6 +111,9 @@ class NodeAgent:
             memory=memory,
             beat=self.pulse.beat("gpus"),
         )
+        self.usage = UsageWatch(
+            driver=driver, clock=clock, every=settings.sample, tell=self.gpus.sample, beat=self.pulse.beat("usage")
+        )
         self.starter = Starter(
             node=node,
             names=names,
@@ -118,7 +125,8 @@ class NodeAgent:
             inventory=lambda: self.gpus.inventory,
             changed=self.changed,
         )
-        self.door = AgentDoor(path=settings.door, agent=identity, handler=self.starter, clock=clock, random=random)
+        self.calls = CallTimes(self.starter, clock=clock)
+        self.door = AgentDoor(path=settings.door, agent=identity, handler=self.calls, clock=clock, random=random)
         self._beat = HeartBeat(
             keeper=LeaseKeeper(
                 client=KubeClient(transport=beat_transport, timeouts=HEART_BEAT_TIMEOUTS),
@@ -153,6 +161,13 @@ class NodeAgent:
         self._complaints = Complaints(
             names=names, clock=clock, client=client, events=self.events, pods=self.pods.by_uid.values
         )
+        self._sick_notes = SickNotes(
+            clock=clock,
+            events=self.events,
+            inventory=lambda: self.gpus.inventory,
+            known=self.starter.known,
+            changed=self.changed,
+        )
         self._publisher = NodePublisher(
             node=node,
             names=names,
@@ -169,10 +184,27 @@ class NodeAgent:
         """Our node as the API server has it."""
         return self._node_mirror.objects.get(self._settings.node_name)
 
-    async def run(self) -> None:
-        """Do everything at once, until cancelled; the first error of ours ends all and is raised as it is."""
+    @property
+    def name(self) -> str:
+        """Our node's name."""
+        return self._settings.node_name
+
+    @property
+    def mirrors(self) -> dict[str, Freshness]:
+        """How old what we know from the API server is."""
+        return {"pods": self._pod_mirror.freshness(), "nodes": self._node_mirror.freshness()}
+
+    @property
+    def heartbeat_age(self) -> float | None:
+        """Seconds since the API server last took our sign of life."""
+        return self._beat.age
+
+    async def run(self, *beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do everything at once, and what is to run beside it, until cancelled; the first error of ours ends all."""
         work = (
             self.gpus.run(),
+            self.usage.run(),
+            self._sick_notes.run(),
             self._offer.run(),
             self.door.run(),
             self._pod_mirror.run(),
@@ -183,6 +215,7 @@ class NodeAgent:
             self.life_sign.run(),
             self.events.run(),
             self._complaints.run(),
+            *(run() for run in beside),
         )
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -34,5 +34,11 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat: Seconds = 5.0
     # How long an agent that was told to stop waits for pods that are bound but not admitted; below the pod's own grace.
     drain: Seconds = 10.0
+    # How often the GPUs are asked what they do; a driver has nothing new more often than every second or so.
+    sample: Seconds = 10.0
+    # Metrics and probes. The agent lives on the node's own network, where an open port is open to everybody who reaches
+    # the node, and metrics name pods: so it is open to the node alone until an address is given. 0: any free port.
+    http_address: str = "127.0.0.1"
+    http_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 10940
     # Specs of pods that are gone are collected so often.
     collect: Seconds = 60.0

@@ -8,6 +8,7 @@ import platform
 import random
 import socket
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ import click
 
 from aliquot_agent.gpus.driver import GpuDriver
 from aliquot_agent.health_memory import HealthFile
+from aliquot_agent.http_server import HttpServer
 from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.residents import ProcResidents
 from aliquot_agent.settings import AgentSettings
+from aliquot_agent.status import Status
 from aliquot_agent.withdrawing import withdraw as withdraw_node
 from aliquot_agent.xids import HealthSettings, policy
 from aliquot_cli.running import run_until_stopped, start_logging, until
@@ -103,8 +106,10 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         policy=policy(health, names=names),
         memory=HealthFile(health.memory),
     )
+    status = Status(node=node, register=ProcResidents(), names=names, clock=clock, version=version("aliquot"))
+    http = HttpServer(address=settings.http_address, port=settings.http_port, pages=status.pages, clock=clock)
     try:
-        await until(stop, node.run(), farewell=node.drain)
+        await until(stop, node.run(status.run, http.run), farewell=node.drain)
     finally:
         await pod_resources.close()
         await beat_transport.close()

@@ -177,13 +177,19 @@ class OneNode:
             "ALIQUOT_AGENT_POD_RESOURCES": str(kubelet.pod_resources_socket),
             "ALIQUOT_AGENT_KUBELET_RECORD": str(kubelet.checkpoint),
             "ALIQUOT_AGENT_CDI_FOLDER": str(kubelet.cdi),
+            "ALIQUOT_AGENT_HTTP_PORT": "0",
             "ALIQUOT_HEALTH_MEMORY": str(self.folder / "health.json"),
         }
 
 
 @asynccontextmanager
-async def one_node(*, name: str, folder: Path, gpus: str, clock: Clock, port: int = 0) -> AsyncIterator[OneNode]:
-    """Run the node for as long as the block runs; everything it started is ended with it."""
+async def one_node(
+    *, name: str, folder: Path, gpus: str, clock: Clock, port: int = 0, variables: Mapping[str, str] | None = None
+) -> AsyncIterator[OneNode]:
+    """Run the node for as long as the block runs; everything it started is ended with it.
+
+    `variables` are more of the environment of endpoint and agent.
+    """
     luck = random.Random().random  # noqa: S311 - spreads retries, guards nothing
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(serving(clock=clock, port=port))
@@ -204,7 +210,7 @@ async def one_node(*, name: str, folder: Path, gpus: str, clock: Clock, port: in
         await kubelet.serving.wait()
         for command in ("endpoint", "agent"):
             stack.push_async_callback(node.stop, command)
-            await node.start(command, environment=node.environment(gpus=gpus))
+            await node.start(command, environment=node.environment(gpus=gpus) | dict(variables or {}))
         # Last in, first out: the pods end while there is still a kubelet to end them.
         stack.push_async_callback(node.clear)
         yield node

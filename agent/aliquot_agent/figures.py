@@ -1,0 +1,46 @@
+"""All that the metrics tell, as it was at one instant: made on the loop from what is known, read by any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from aliquot_agent.accounts import Accounts
+from aliquot_agent.ailments import Verdict
+from aliquot_agent.call_times import Histogram
+from aliquot_agent.gpus.model import GpuFacts, GpuUsage
+from aliquot_core.claims import Claim
+from aliquot_core.door import KubeletSeen
+from aliquot_core.inventory import Inventory
+from aliquot_kube.reflector import Freshness
+
+
+class Sampled(msgspec.Struct, frozen=True, kw_only=True):
+    """What is looked at every few seconds."""
+
+    at: float | None = None
+    usages: Mapping[str, GpuUsage] = {}
+    accounts: Accounts = Accounts()
+    # By GPU, all claims together and of how many pods; None: who holds what is not known.
+    claims: Mapping[str, tuple[Claim, int]] | None = None
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything; None and what is left out is not known."""
+
+    node: str
+    version: str
+    inventory: Inventory = Inventory()
+    facts: Mapping[str, GpuFacts] = {}
+    verdicts: Mapping[str, Verdict] = {}
+    # The driver's trouble in one word; empty if it works.
+    trouble: str = ""
+    xids: Mapping[tuple[str, int], int] = {}
+    sampled: Sampled = Sampled()
+    calls: Mapping[tuple[str, str], Histogram] = {}
+    at_door: bool = False
+    kubelet: KubeletSeen | None = None
+    resources: tuple[str, ...] = ()
+    mirrors: Mapping[str, Freshness] = {}
+    heartbeat_at: float | None = None

@@ -1,0 +1,196 @@
+"""What Prometheus is told of a node: figures in, families of samples out. Pure, so any thread may do it.
+
+Base units throughout: bytes, seconds, and ratios where 1 is one whole GPU. The labels `UUID`, `gpu`, `modelName`,
+`namespace`, `pod` and `container` are dcgm-exporter's, so that its metrics and ours join. What is not known has no
+sample; what is over (a pod, a container, a GPU's trouble) has none any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from aliquot_agent.accounts import Owner, SliceUse
+from aliquot_agent.call_times import BOUNDS, Histogram
+from aliquot_agent.figures import Figures
+from aliquot_core.claims import NOTHING
+from aliquot_core.inventory import Gpu, Health
+
+_MIB = 1024 * 1024
+_WHOLE = 100
+_GPU = ("gpu", "UUID", "modelName")
+_SLICE = ("namespace", "pod", "container", "UUID")
+
+
+class FiguresCollector(Collector):
+    """One snapshot, as the library collects it."""
+
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family."""
+        yield from _of_gpus(self._figures)
+        yield from _of_health(self._figures)
+        yield from _of_slices(self._figures.sampled.accounts.slices)
+        yield from _of_agent(self._figures)
+        yield from _of_calls(self._figures)
+
+
+def _gauge(name: str, text: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"aliquot_{name}", text, labels=labels)
+
+
+def _only(name: str, text: str, value: float | None) -> Iterator[Metric]:
+    """A figure of the node, if it is known."""
+    if value is not None:
+        family = _gauge(name, text)
+        family.add_metric((), value)
+        yield family
+
+
+def _labels(gpu: Gpu) -> tuple[str, str, str]:
+    return str(gpu.index), gpu.uuid, gpu.model
+
+
+# --- GPUs ------------------------------------------------------------------------------------------------------------
+def _of_gpus(figures: Figures) -> Iterator[Metric]:
+    total = _gauge("gpu_memory_total_bytes", "Memory of the GPU, the driver's own share included.", _GPU)
+    reserved = _gauge("gpu_memory_reserved_bytes", "What the driver keeps of the GPU's memory.", _GPU)
+    used = _gauge("gpu_memory_used_bytes", "What processes hold of the GPU's memory.", _GPU)
+    granted = _gauge("gpu_memory_granted_bytes", "Memory granted to the pods that the kubelet holds here.", _GPU)
+    compute = _gauge("gpu_compute_granted_ratio", "Compute granted to the pods that the kubelet holds here.", _GPU)
+    busy = _gauge(
+        "gpu_compute_used_ratio", "Share of time in which the GPU was busy, of the driver's last period.", _GPU
+    )
+    pods = _gauge("gpu_pods", "Pods that hold slices of the GPU.", _GPU)
+    heat = _gauge("gpu_temperature_celsius", "Temperature of the GPU.", _GPU)
+    power = _gauge("gpu_power_watts", "Power that the GPU draws.", _GPU)
+    for gpu in figures.inventory.gpus:
+        labels = _labels(gpu)
+        if (facts := figures.facts.get(gpu.uuid)) is not None:
+            total.add_metric(labels, facts.memory_total_mib * _MIB)
+            reserved.add_metric(labels, facts.memory_reserved_mib * _MIB)
+        if figures.sampled.claims is not None:
+            claim, holders = figures.sampled.claims.get(gpu.uuid, (NOTHING, 0))
+            granted.add_metric(labels, claim.memory.value * _MIB)
+            compute.add_metric(labels, claim.compute.value / _WHOLE)
+            pods.add_metric(labels, holders)
+        if (usage := figures.sampled.usages.get(gpu.uuid)) is not None:
+            used.add_metric(labels, usage.memory_used_mib * _MIB)
+            for family, value, unit in (
+                (busy, usage.utilization_percent, _WHOLE),
+                (heat, usage.temperature_celsius, 1),
+                (power, usage.power_watts, 1),
+            ):
+                if value is not None:
+                    family.add_metric(labels, value / unit)
+    yield from (total, reserved, used, granted, compute, busy, pods, heat, power)
+
+
+def _of_health(figures: Figures) -> Iterator[Metric]:
+    health = _gauge("gpu_health", "1 for how the GPU is, 0 for how it is not.", (*_GPU, "health"))
+    since = _gauge("gpu_health_since_timestamp_seconds", "When what is wrong with the GPU began, or it was well.", _GPU)
+    xids = CounterMetricFamily(
+        "aliquot_gpu_xid_errors", "Errors that the driver reported since the agent began.", labels=(*_GPU, "xid")
+    )
+    alone = _gauge(
+        "gpu_processes_without_grant",
+        "Processes on the GPU that use no slice: of a pod, of the node itself, or of nobody knows whom.",
+        (*_GPU, "owner"),
+    )
+    by_uuid = {gpu.uuid: _labels(gpu) for gpu in figures.inventory.gpus}
+    for gpu in figures.inventory.gpus:
+        labels = by_uuid[gpu.uuid]
+        for state in Health:
+            health.add_metric((*labels, state), gpu.health is state)
+        verdict = figures.verdicts.get(gpu.uuid)
+        if verdict is not None and verdict.since is not None and verdict.health is gpu.health:
+            since.add_metric(labels, verdict.since)
+        if figures.sampled.claims is not None and gpu.uuid in figures.sampled.usages:
+            for owner in Owner:
+                count = figures.sampled.accounts.strangers.get((gpu.uuid, owner), 0)
+                alone.add_metric((*labels, owner), count)
+    for (uuid, number), count in sorted(figures.xids.items()):
+        # The driver may not say which GPU it was: then the labels are empty, which is as if they were not there.
+        xids.add_metric((*by_uuid.get(uuid, ("", uuid, "")), str(number)), count)
+    yield from (health, since, xids, alone)
+
+
+# --- slices ----------------------------------------------------------------------------------------------------------
+def _of_slices(slices: Sequence[SliceUse]) -> Iterator[Metric]:
+    granted = _gauge("slice_memory_granted_bytes", "GPU memory that the container was granted.", _SLICE)
+    used = _gauge("slice_memory_used_bytes", "GPU memory that the container's processes hold.", _SLICE)
+    compute = _gauge("slice_compute_granted_ratio", "Compute that the container was granted.", _SLICE)
+    limit = _gauge("slice_compute_limit_ratio", "Compute up to which the container may burst.", _SLICE)
+    busy = _gauge(
+        "slice_compute_used_ratio", "Compute that the container's processes used since the last look.", _SLICE
+    )
+    for one in slices:
+        labels = (one.namespace, one.pod, one.container, one.gpu)
+        granted.add_metric(labels, one.memory_mib * _MIB)
+        compute.add_metric(labels, one.compute / _WHOLE)
+        limit.add_metric(labels, one.limit / _WHOLE)
+        if one.used_mib is not None:
+            used.add_metric(labels, one.used_mib * _MIB)
+        if one.used_percent is not None:
+            busy.add_metric(labels, one.used_percent / _WHOLE)
+    yield from (granted, used, compute, limit, busy)
+
+
+# --- the agent itself ------------------------------------------------------------------------------------------------
+def _of_agent(figures: Figures) -> Iterator[Metric]:
+    build = _gauge("build_info", "The agent's version.", ("version", "node", "driver", "cuda"))
+    build.add_metric((figures.version, figures.node, figures.inventory.driver, figures.inventory.cuda), 1)
+    trouble = _gauge("driver_trouble", "What is wrong with the driver as a whole; no sample while it works.", ("kind",))
+    if figures.trouble:
+        trouble.add_metric((figures.trouble,), 1)
+    listening = _gauge(
+        "kubelet_listening", "Whether the kubelet listens to what we offer of a resource.", ("resource",)
+    )
+    registrations = CounterMetricFamily("aliquot_kubelet_registrations", "Registrations since the endpoint began.")
+    if figures.kubelet is not None:
+        for resource in figures.resources:
+            listening.add_metric((resource,), resource in figures.kubelet.listening)
+        registrations.add_metric((), figures.kubelet.registrations)
+    yield from (build, trouble, listening, registrations)
+    yield from _only("endpoint_connected", "Whether the endpoint has let the agent in.", figures.at_door)
+    yield from _only("usage_sampled_timestamp_seconds", "When usage was looked at last.", figures.sampled.at)
+    yield from _only(
+        "last_heartbeat_timestamp_seconds", "When the API server last took our sign of life.", figures.heartbeat_at
+    )
+    yield from _of_mirrors(figures)
+
+
+def _of_mirrors(figures: Figures) -> Iterator[Metric]:
+    age = _gauge("mirror_age_seconds", "Since when the API server has not been heard of these objects.", ("kind",))
+    synced = _gauge("mirror_synced", "Whether all of these objects were read once.", ("kind",))
+    failures = _gauge("mirror_failures", "Failed tries in a row to read these objects.", ("kind",))
+    for kind, fresh in figures.mirrors.items():
+        if fresh.contact_age is not None:
+            age.add_metric((kind,), fresh.contact_age)
+        synced.add_metric((kind,), fresh.synced)
+        failures.add_metric((kind,), fresh.failures)
+    yield from (age, synced, failures)
+
+
+def _of_calls(figures: Figures) -> Iterator[Metric]:
+    family = HistogramMetricFamily(
+        "aliquot_rpc_duration_seconds",
+        "How long the kubelet's calls took the agent to answer, by how they ended.",
+        labels=("rpc", "outcome"),
+    )
+    for (rpc, outcome), histogram in figures.calls.items():
+        family.add_metric((rpc, outcome), _buckets(histogram), histogram.seconds)
+    yield family
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    """Prometheus' buckets hold all that took no longer; ours only what took longer than the bound before."""
+    found, so_far = [], 0
+    for bound, count in zip((*map(str, BOUNDS), "+Inf"), histogram.counts, strict=True):
+        so_far += count
+        found.append((bound, float(so_far)))
+    return found

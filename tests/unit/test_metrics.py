@@ -1,0 +1,219 @@
+"""What Prometheus is told: names, labels and units that hold, and nothing of what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from aliquot_agent.accounts import Accounts, Owner, SliceUse
+from aliquot_agent.ailments import Verdict
+from aliquot_agent.call_times import PRESTART, Histogram
+from aliquot_agent.exposition import write
+from aliquot_agent.figures import Figures, Sampled
+from aliquot_agent.gpus.model import GpuFacts, GpuUsage
+from aliquot_agent.metrics import FiguresCollector
+from aliquot_core.claims import Claim
+from aliquot_core.door import KubeletSeen
+from aliquot_core.inventory import Gpu, Health, Inventory
+from aliquot_core.quantities import MiB, Percent
+from aliquot_kube.reflector import Freshness
+
+A, B = "GPU-a", "GPU-b"
+MIB = 1024 * 1024
+ON_A = {"gpu": "0", "UUID": A, "modelName": 'A100 "80"'}
+ON_B = {"gpu": "1", "UUID": B, "modelName": 'A100 "80"'}
+SLICE = {"namespace": "team", "pod": "p1", "container": "main", "UUID": A}
+
+
+def facts(uuid: str) -> GpuFacts:
+    """What the driver says of a GPU."""
+    return GpuFacts(
+        uuid=uuid,
+        index=0,
+        minor=0,
+        model="A100",
+        memory_total_mib=1000,
+        memory_reserved_mib=100,
+        compute_capability="8.0",
+        architecture="ampere",
+        pci_bus_id="x",
+    )
+
+
+FULL = Figures(
+    node="n1",
+    version="1.2.3",
+    inventory=Inventory(
+        driver="580.1",
+        gpus=(
+            Gpu(uuid=A, index=0, model='A100 "80"', memory=900),
+            Gpu(uuid=B, index=1, model='A100 "80"', memory=900, health=Health.SICK, reason="XID 48"),
+        ),
+    ),
+    facts={A: facts(A), B: facts(B)},
+    verdicts={A: Verdict(since=5.0), B: Verdict(health=Health.SICK, since=7.5)},
+    xids={(B, 48): 2, ("", 79): 1},
+    sampled=Sampled(
+        at=100.0,
+        usages={A: GpuUsage(uuid=A, memory_used_mib=300, utilization_percent=57, power_watts=61.5)},
+        accounts=Accounts(
+            slices=(
+                SliceUse(
+                    namespace="team", pod="p1", container="main", gpu=A, compute=29, limit=100, memory_mib=256,
+                    used_percent=12, used_mib=200,
+                ),
+                SliceUse(namespace="team", pod="p2", container="main", gpu=B, compute=10, limit=10, memory_mib=64),
+            ),
+            strangers={(A, Owner.HOST): 3},
+        ),
+        claims={A: (Claim(compute=Percent(29), memory=MiB(256)), 1)},
+    ),
+    calls={(PRESTART, "ready"): Histogram(counts=[1, 2, *[0] * 12, 1], seconds=40.0)},
+    at_door=True,
+    kubelet=KubeletSeen(listening=["aliquot.dev/compute"], registrations=4),
+    resources=("aliquot.dev/compute", "aliquot.dev/best-effort"),
+    mirrors={"pods": Freshness(contact_age=1.5, list_age=9.0, failures=0, synced=True)},
+    heartbeat_at=99.0,
+)  # fmt: skip
+Told = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def told(figures: Figures) -> Told:
+    """What a Prometheus would read."""
+    text = write(FiguresCollector(figures).collect()).decode()
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def at(found: Told, name: str, labels: Mapping[str, str] | None = None) -> float | None:
+    """One sample, if it is there."""
+    return found.get((f"aliquot_{name}", frozenset((labels or {}).items())))
+
+
+def test_gpus_are_told_in_base_units_with_the_labels_of_dcgm_exporter() -> None:
+    """So that a join needs no arithmetic."""
+    found = told(FULL)
+    assert at(found, "gpu_memory_total_bytes", ON_A) == 1000 * MIB
+    assert at(found, "gpu_memory_reserved_bytes", ON_A) == 100 * MIB
+    assert at(found, "gpu_memory_used_bytes", ON_A) == 300 * MIB
+    assert at(found, "gpu_memory_granted_bytes", ON_A) == 256 * MIB
+    assert at(found, "gpu_compute_granted_ratio", ON_A) == 0.29
+    assert at(found, "gpu_compute_used_ratio", ON_A) == 0.57
+    assert at(found, "gpu_power_watts", ON_A) == 61.5
+    assert at(found, "gpu_pods", ON_A) == 1
+    assert at(found, "gpu_pods", ON_B) == 0
+
+
+def test_what_a_gpu_does_not_tell_is_absent() -> None:
+    """No zero stands for unknown."""
+    found = told(FULL)
+    assert at(found, "gpu_temperature_celsius", ON_A) is None
+    assert at(found, "gpu_memory_used_bytes", ON_B) is None
+    assert at(found, "gpu_processes_without_grant", {**ON_B, "owner": "host"}) is None
+
+
+def test_slices_are_told_by_container() -> None:
+    """Granted always, used where it is known."""
+    found = told(FULL)
+    other = {**SLICE, "pod": "p2", "UUID": B}
+    assert at(found, "slice_memory_granted_bytes", SLICE) == 256 * MIB
+    assert at(found, "slice_memory_used_bytes", SLICE) == 200 * MIB
+    assert at(found, "slice_compute_granted_ratio", SLICE) == 0.29
+    assert at(found, "slice_compute_limit_ratio", SLICE) == 1
+    assert at(found, "slice_compute_used_ratio", SLICE) == 0.12
+    assert at(found, "slice_memory_granted_bytes", other) == 64 * MIB
+    assert at(found, "slice_memory_used_bytes", other) is None
+    assert at(found, "slice_compute_used_ratio", other) is None
+
+
+def test_health_is_one_of_three() -> None:
+    """With the time since when, and each XID counted."""
+    found = told(FULL)
+    states = {state: at(found, "gpu_health", {**ON_B, "health": state}) for state in ("healthy", "degraded", "sick")}
+    assert states == {"healthy": 0, "degraded": 0, "sick": 1}
+    assert at(found, "gpu_health_since_timestamp_seconds", ON_B) == 7.5
+    assert at(found, "gpu_xid_errors_total", {**ON_B, "xid": "48"}) == 2
+    assert at(found, "gpu_xid_errors_total", {"gpu": "", "UUID": "", "modelName": "", "xid": "79"}) == 1
+    assert at(found, "gpu_processes_without_grant", {**ON_A, "owner": "host"}) == 3
+    assert at(found, "gpu_processes_without_grant", {**ON_A, "owner": "pod"}) == 0
+
+
+def test_a_gpu_that_is_out_for_the_driver_s_sake_has_no_time_of_its_own() -> None:
+    """What is wrong with the whole node began with none of its GPUs."""
+    out = msgspec.structs.replace(FULL.inventory.gpus[0], health=Health.SICK)
+    figures = msgspec.structs.replace(
+        FULL, inventory=msgspec.structs.replace(FULL.inventory, gpus=(out,)), trouble="mismatch"
+    )
+    found = told(figures)
+    assert at(found, "gpu_health_since_timestamp_seconds", ON_A) is None
+    assert at(found, "driver_trouble", {"kind": "mismatch"}) == 1
+
+
+def test_the_agent_tells_of_itself() -> None:
+    """Door, kubelet, mirrors, heart-beat, calls."""
+    found = told(FULL)
+    assert at(found, "endpoint_connected") == 1
+    assert at(found, "kubelet_listening", {"resource": "aliquot.dev/compute"}) == 1
+    assert at(found, "kubelet_listening", {"resource": "aliquot.dev/best-effort"}) == 0
+    assert at(found, "kubelet_registrations_total") == 4
+    assert at(found, "mirror_age_seconds", {"kind": "pods"}) == 1.5
+    assert at(found, "last_heartbeat_timestamp_seconds") == 99
+    assert at(found, "usage_sampled_timestamp_seconds") == 100
+    labels = {"version": "1.2.3", "node": "n1", "driver": "580.1", "cuda": ""}
+    assert at(found, "build_info", labels) == 1
+    call = {"rpc": PRESTART, "outcome": "ready"}
+    buckets = {
+        bound: at(found, "rpc_duration_seconds_bucket", {**call, "le": bound})
+        for bound in ("0.001", "0.003", "30.0", "+Inf")
+    }
+    assert buckets == {"0.001": 1, "0.003": 3, "30.0": 3, "+Inf": 4}
+    assert at(found, "rpc_duration_seconds_sum", call) == 40
+    assert at(found, "rpc_duration_seconds_count", call) == 4
+
+
+def test_an_agent_that_knows_nothing_yet_tells_nothing_of_it() -> None:
+    """It has a version, and no GPU, no slice, no kubelet."""
+    names = {name for name, _ in told(Figures(node="n1", version="1"))}
+    assert names == {"aliquot_build_info", "aliquot_endpoint_connected"}
+
+
+def test_without_knowledge_of_who_holds_what_nothing_is_granted_in_the_metrics() -> None:
+    """Zero would say that the GPU is free."""
+    blind = Sampled(at=1.0, usages=FULL.sampled.usages)
+    found = told(msgspec.structs.replace(FULL, sampled=blind))
+    assert at(found, "gpu_memory_granted_bytes", ON_A) is None
+    assert at(found, "gpu_processes_without_grant", {**ON_A, "owner": "host"}) is None
+    assert at(found, "gpu_memory_used_bytes", ON_A) == 300 * MIB
+
+
+_VALUES = st.floats(allow_nan=False)
+_LABELS = st.text(max_size=20).filter(lambda text: "\r" not in text)
+
+
+@given(st.lists(st.tuples(_LABELS, _LABELS, _VALUES), max_size=5, unique_by=lambda row: row[:2]), _LABELS)
+def test_what_is_written_is_what_the_library_s_parser_reads(rows: list[tuple[str, str, float]], help_text: str) -> None:
+    """Whatever stands in labels."""
+    gauge = GaugeMetricFamily("aliquot_one", help_text, labels=("a", "b"))
+    counter = CounterMetricFamily("aliquot_two", "two", labels=("a", "b"))
+    for first, second, value in rows:
+        gauge.add_metric((first, second), value)
+        counter.add_metric((first, second), value)
+    histogram = HistogramMetricFamily("aliquot_three", "three", labels=("a",))
+    histogram.add_metric(("x",), [("0.5", 1.0), ("+Inf", 2.0)], 3.0)
+    families: list[Metric] = [gauge, counter, histogram]
+    read = {family.name: family for family in text_string_to_metric_families(write(families).decode())}
+    for family in families:
+        if family.samples:
+            found = [(sample.name, sample.labels, sample.value) for sample in read[family.name].samples]
+            assert found == [(sample.name, sample.labels, sample.value) for sample in family.samples]
+            assert read[family.name].type == family.type
+        else:
+            assert family.name not in read
