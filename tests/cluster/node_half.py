@@ -37,7 +37,7 @@ class NodeHalf:
         self.cluster = cluster
         self.node = node
         self.name = node.name
-        folder = cluster.folder / f"aliquot-{node.name}"
+        folder = cluster.folder / f"aliquot-{node.name}-{next(_numbers)}"
         self.environment = {
             "ALIQUOT_LOG_FORMAT": "json",
             "ALIQUOT_ENDPOINT_DOOR": str(folder / "door" / "door.sock"),

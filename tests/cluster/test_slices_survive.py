@@ -91,3 +91,16 @@ def test_a_slice_is_held_as_long_as_a_process_of_a_deleted_pod_lives(
     cluster.wait_for("the end of the process", lambda: not lives(process))
     done = cluster.wait_for_phase(second, "Succeeded", timeout=60)
     assert cluster.logs(done) == f"{half.gpu(6)} 60 100 void\n"
+
+
+def test_another_vendor_s_garbled_spec_does_no_harm(cluster: ClusterHarness, half: NodeHalf, namespace: str) -> None:
+    """The runtime reads all specs of the folder, and ours is found beside one that can't be read."""
+    garbled = half.node.path("/var/run/cdi/acme.yaml")
+    garbled.parent.mkdir(exist_ok=True)
+    garbled.write_text("kind: acme.com/fpga\ndevices: {")
+    try:
+        made = half.run(sharing_pod(namespace, shows(limits=asks(10, 100))), {"main": [(1, 10, 100)]})
+        done = cluster.wait_for_phase(made, "Succeeded")
+    finally:
+        garbled.unlink()
+    assert cluster.logs(done) == f"{half.gpu(1)} 10 100 void\n"

@@ -1,0 +1,177 @@
+"""A node whose agent asks NVML: without a driver, with a fake one, its files right and wrong, another plugin beside."""
+
+from __future__ import annotations
+
+import ctypes.util
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from aliquot_agent.gpus.known_models import KNOWN_MODELS
+from aliquot_core.inventory import Inventory, decode_inventory
+from cluster.harness.cluster import ClusterHarness
+from cluster.harness.node import Node
+from cluster.harness.pods import shell
+from cluster.node_half import NAMES, NodeHalf, asks, sharing_pod, shows
+from support.fake_nvml import FakeNvml, build_library
+
+WITH_DRIVER = "node8"
+NVIDIA_SPEC = "/var/run/cdi/nvidia.yaml"
+OTHERS = "nvidia.com/gpu"
+
+MakeHalf = Callable[..., NodeHalf]
+
+
+@pytest.fixture(scope="module")
+def node(cluster: ClusterHarness) -> Iterator[Node]:
+    """A node for this module, on which nothing of ours runs between its tests."""
+    yield cluster.add_node(WITH_DRIVER)
+    cluster.remove_node(WITH_DRIVER)
+
+
+@pytest.fixture
+def nvml(node: Node, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> FakeNvml:
+    """A driver of two GPUs."""
+    made = FakeNvml(library=build_library(cache=tmp_path_factory.getbasetemp()), folder=tmp_path, node=node.name)
+    made.install([KNOWN_MODELS["A100-40GB"], KNOWN_MODELS["L4"]])
+    return made
+
+
+@pytest.fixture
+def make_half(cluster: ClusterHarness, node: Node) -> Iterator[MakeHalf]:
+    """Start a node half that asks NVML, with these variables; it ends with the test."""
+    made: list[NodeHalf] = []
+
+    def make(**environment: str) -> NodeHalf:
+        half = NodeHalf(cluster, node, gpus="nvml", **environment)
+        made.append(half)
+        half.start_endpoint()
+        half.start_agent()
+        return half
+
+    yield make
+    for half in made:
+        half.stop()
+
+
+def published(cluster: ClusterHarness) -> Inventory:
+    """What the node says it has; nothing as long as it says nothing."""
+    note = cluster.api.get(f"/api/v1/nodes/{WITH_DRIVER}")["metadata"]["annotations"].get(NAMES.inventory)
+    return decode_inventory(note) if note else Inventory()
+
+
+def offered(cluster: ClusterHarness) -> list[str]:
+    """How much of each of our resources the scheduler may give."""
+    allocatable = cluster.api.get(f"/api/v1/nodes/{WITH_DRIVER}")["status"]["allocatable"]
+    return [allocatable.get(name, "0") for name in (NAMES.compute, NAMES.best_effort, NAMES.memory)]
+
+
+def wait_out(cluster: ClusterHarness, reason: str) -> None:
+    """Wait until nothing is offered, and the inventory says why."""
+    cluster.wait_for(f"a problem that names {reason!r}", lambda: reason in published(cluster).problem or None)
+    cluster.wait_for("nothing to be offered", lambda: offered(cluster) == ["0", "0", "0"] or None)
+
+
+@pytest.mark.skipif(ctypes.util.find_library("nvidia-ml") is not None, reason="this machine has a driver")
+def test_without_a_driver_the_agent_says_so_and_stays(cluster: ClusterHarness, make_half: MakeHalf) -> None:
+    """Nothing is offered, the inventory and the log name the library, and the agent waits for it to come."""
+    half = make_half()
+    wait_out(cluster, "libnvidia-ml.so.1 is not found")
+    assert published(cluster).gpus == ()
+    assert any("libnvidia-ml" in line["reason"] for line in half.logged("agent", message="no GPU can be given"))
+    assert half.agent.running
+
+
+def test_nvml_s_gpus_are_published_and_given(
+    cluster: ClusterHarness, make_half: MakeHalf, nvml: FakeNvml, namespace: str
+) -> None:
+    """The inventory says what the driver says, and a granted pod runs on its GPU."""
+    half = make_half(ALIQUOT_AGENT_DRIVER_FILES="simulated", **nvml.environment())
+    half.wait_ready()
+    assert [(gpu.uuid, gpu.model, gpu.memory) for gpu in published(cluster).gpus] == [
+        (gpu.uuid, gpu.model.name, gpu.model.memory_total_mib - gpu.model.memory_reserved_mib) for gpu in nvml.gpus
+    ]
+    made = half.run(sharing_pod(namespace, shows(limits=asks(50, 3_000))), {"main": [(1, 50, 3_000)]})
+    done = cluster.wait_for_phase(made, "Succeeded")
+    assert cluster.logs(done) == f"{nvml.gpus[1].uuid} 50 3000 void\n"
+
+
+def lay_driver_files(node: Node, *, gpus: int) -> str:
+    """Lay what stands for the driver's files onto the node; answers a spec as nvidia-ctk would write it for them."""
+    folder = node.folder / "driver" / "dev"
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        (folder.parent / "libcuda").write_text("libcuda of the node\n")
+        for name in ("nvidiactl", *(f"nvidia{minor}" for minor in range(gpus))):
+            os.mknod(folder / name, 0o666 | stat.S_IFCHR, os.makedev(1, 3))  # like /dev/null, it does nothing
+    library = {
+        "hostPath": str(folder.parent / "libcuda"),
+        "containerPath": "/usr/lib64/libcuda.so.1",
+        "options": ["ro", "nosuid", "nodev", "bind"],
+    }
+
+    def edits(name: str) -> dict[str, object]:
+        return {"deviceNodes": [{"path": f"/dev/{name}", "hostPath": str(folder / name)}]}
+
+    spec = {
+        "cdiVersion": "0.6.0",
+        "kind": OTHERS,
+        "devices": [{"name": str(minor), "containerEdits": edits(f"nvidia{minor}")} for minor in range(gpus)],
+        "containerEdits": {**edits("nvidiactl"), "mounts": [library], "env": ["NVIDIA_VISIBLE_DEVICES=void"]},
+    }
+    return json.dumps(spec, indent=1)
+
+
+@pytest.fixture
+def real_files(make_half: MakeHalf, node: Node, nvml: FakeNvml) -> Iterator[NodeHalf]:
+    """A node half that needs the driver's own files, on a node where a search finds none."""
+    (node.folder / "nothing").mkdir(exist_ok=True)
+    yield make_half(ALIQUOT_AGENT_DRIVER_ROOT=str(node.folder / "nothing"), **nvml.environment())
+    node.path(NVIDIA_SPEC).unlink(missing_ok=True)
+
+
+@pytest.mark.timeout(150)
+def test_gpus_are_offered_as_soon_as_containers_can_use_them(
+    cluster: ClusterHarness, real_files: NodeHalf, node: Node, namespace: str
+) -> None:
+    """No driver files, then a garbled NVIDIA spec, then a good one: a container sees its own GPU's and no other."""
+    wait_out(cluster, "libcuda")
+    node.path(NVIDIA_SPEC).parent.mkdir(exist_ok=True)
+    node.path(NVIDIA_SPEC).write_text("cdiVersion: 0.6.0\nkind: nvidia.com/gpu\ndevices: {")
+    wait_out(cluster, "nvidia.yaml")
+    node.path(NVIDIA_SPEC).write_text(lay_driver_files(node, gpus=2))
+    real_files.wait_ready()
+    looks = "ls /dev | grep nvidia; cat /usr/lib64/libcuda.so.1; echo $ALIQUOT_GPUS"
+    made = real_files.run(sharing_pod(namespace, shell(looks, limits=asks(50, 300))), {"main": [(1, 50, 300)]})
+    done = cluster.wait_for_phase(made, "Succeeded")
+    assert cluster.logs(done) == f"nvidia1\nnvidiactl\nlibcuda of the node\n{real_files.gpu(1)}\n"
+
+
+@pytest.fixture
+def another_plugin(cluster: ClusterHarness) -> Iterator[Callable[[str | None], None]]:
+    """Let the node say that somebody else offers its GPUs; None, and after the test, that nobody does."""
+
+    def say(count: str | None) -> None:
+        change = {"capacity": {OTHERS: count}, "allocatable": {OTHERS: count}}
+        cluster.api.patch(f"/api/v1/nodes/{WITH_DRIVER}/status", {"status": change})
+
+    yield say
+    say(None)
+
+
+def test_gpus_that_another_plugin_offers_are_out(
+    cluster: ClusterHarness, make_half: MakeHalf, nvml: FakeNvml, another_plugin: Callable[[str | None], None]
+) -> None:
+    """All of them, with the reason, and back by themselves when it is gone."""
+    half = make_half(ALIQUOT_AGENT_DRIVER_FILES="simulated", **nvml.environment())
+    half.wait_ready()
+    another_plugin("2")
+    wait_out(cluster, f"another device plugin offers this node's GPUs as {OTHERS}")
+    assert {gpu.health.value for gpu in published(cluster).gpus} == {"sick"}
+    another_plugin(None)
+    cluster.wait_for("our GPUs to be offered again", lambda: "0" not in offered(cluster) or None)
+    assert published(cluster).problem == ""
