@@ -1,6 +1,6 @@
 """Granted pods (init + app container) bound in one burst to one real kubelet: pods a second, and that all is right.
 
-    .venv/bin/python benchmarks/burst.py [--pods 60]
+    .venv/bin/python benchmarks/cluster/burst.py [--pods 60]
 
 First as many pods that ask for nothing, to compare with: what kubelet and runtime can do on this machine. Needs what
 tests/cluster needs (`make cluster`). The rate counts from the first binding until the last pod has ended.
@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from cluster.burst import Burst, run_burst, run_plain_burst
 from cluster.harness import requirements
