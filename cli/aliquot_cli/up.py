@@ -50,7 +50,7 @@ async def _serve(stop: asyncio.Event, *, gpus: str, demo: bool, remain: bool) ->
                     f"API server: kubectl --kubeconfig {folder}/kubeconfig get pods,nodes\nlogs: {folder}/agent.log"
                 )
                 click.echo("Ctrl-C ends everything.")
-                await stop.wait()
+                await until(stop, node.watch())
 
 
 async def _show(node: OneNode, *, gpus: str, demo: bool) -> None:

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import msgspec
 
+from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
 from aliquot_core.names import NAMESPACE, Names
 from aliquot_core.objects import Node, Pod
-from aliquot_core.backoff import Random
 from aliquot_kube.client import KubeClient
 from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.resources import PODS
@@ -37,6 +37,7 @@ from aliquot_standalone.kubelet.settings import Folders, Settings
 LOOK_AGAIN = 0.05
 # A process that has not left by then is killed.
 LEAVE_WITHIN = 5.0
+LAST_LINES = 8
 
 
 class OneNodeError(ClusterError):
@@ -147,6 +148,18 @@ class OneNode:
             self.processes[command] = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "aliquot_cli.main", command, stdout=log, stderr=log, env=environment
             )
+
+    async def watch(self) -> None:
+        """Return never: raise when endpoint or agent ends by itself, with the last it had to say."""
+        waiting = {asyncio.ensure_future(process.wait()): name for name, process in self.processes.items()}
+        try:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+        name = waiting[done.pop()]
+        last = (self.folder / f"{name}.log").read_text(errors="replace").splitlines()[-LAST_LINES:]
+        raise OneNodeError("\n  ".join([f"the {name} has ended by itself; its last lines:", *last]), where=self.name)
 
     async def stop(self, command: str, *, number: signal.Signals = signal.SIGTERM) -> None:
         """End one of our processes and wait for it."""

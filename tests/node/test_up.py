@@ -61,6 +61,30 @@ def test_a_signal_ends_everything(environment: dict[str, str], number: signal.Si
     assert list(Path(environment["TMPDIR"]).iterdir()) == []
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("victim", ["agent", "endpoint"])
+def test_a_process_that_ends_by_itself_ends_all_with_its_last_words(environment: dict[str, str], victim: str) -> None:
+    """Nobody is left before a node that no longer works."""
+    with subprocess.Popen(
+        [*UP, "--stay"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        assert any("Ctrl-C ends everything" in line for line in iter(running.stdout.readline, ""))
+        (pid,) = children(running.pid, command=victim)
+        os.kill(pid, signal.SIGKILL)
+        _, told = running.communicate()
+    assert running.returncode == 4
+    assert f"the {victim} has ended by itself" in told
+    assert "Traceback" not in told
+    assert left_behind(Path(environment["TMPDIR"])) == []
+
+
+def children(parent: int, *, command: str) -> list[int]:
+    """The child processes that run this command of ours."""
+    ids = (Path(f"/proc/{parent}/task/{parent}/children").read_text()).split()
+    return [int(pid) for pid in ids if command.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+
+
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
