@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from aliquot_core.logs import LogSettings, configure_logging
 from aliquot_core.settings import Sources
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
 
 def start_logging(sources: Sources) -> None:
     """Log as the settings say, from the first line on."""
@@ -26,8 +28,15 @@ def run_until_stopped(serve: Callable[[asyncio.Event], Awaitable[None]]) -> None
 async def _run(serve: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+
+    def ask_to_stop() -> None:
+        stop.set()
+        # Whoever asks twice does not want to wait: the second signal ends the process as it would any other.
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, ask_to_stop)
     await serve(stop)
 
 

@@ -6,6 +6,7 @@ What is simulated are the GPUs and the containers; the protocols between the fou
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import random
@@ -15,6 +16,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -38,6 +40,8 @@ LOOK_AGAIN = 0.05
 # A process that has not left by then is killed.
 LEAVE_WITHIN = 5.0
 LAST_LINES = 8
+# A number of Linux' <sys/prctl.h>.
+_PR_SET_PDEATHSIG = 1
 
 
 class OneNodeError(ClusterError):
@@ -146,7 +150,14 @@ class OneNode:
         """Start one of our processes; its log goes to a file in the folder."""
         with (self.folder / f"{command}.log").open("ab") as log:
             self.processes[command] = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "aliquot_cli.main", command, stdout=log, stderr=log, env=environment
+                sys.executable,
+                "-m",
+                "aliquot_cli.main",
+                command,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                preexec_fn=_die_with_parent,
             )
 
     async def watch(self) -> None:
@@ -219,14 +230,29 @@ async def one_node(
             # A demonstration is watched: what the kubelet tells every ten seconds is told each second.
             settings=Settings(node_status_every=1.0, settle=0.2),
         )
-        stack.push_async_callback(_end, asyncio.ensure_future(kubelet.run()))
-        await kubelet.serving.wait()
+        running = asyncio.ensure_future(kubelet.run())
+        stack.push_async_callback(_end, running)
+        await _serving(kubelet, running)
         for command in ("endpoint", "agent"):
             stack.push_async_callback(node.stop, command)
             await node.start(command, environment=node.environment(gpus=gpus) | dict(variables or {}))
         # Last in, first out: the pods end while there is still a kubelet to end them.
         stack.push_async_callback(node.clear)
         yield node
+
+
+async def _serving(kubelet: SmallKubelet, running: asyncio.Future[None]) -> None:
+    """Wait until the kubelet has its sockets; what keeps it from that is raised."""
+    serving: asyncio.Future[Any] = asyncio.ensure_future(kubelet.serving.wait())
+    await asyncio.wait([serving, running], return_when=asyncio.FIRST_COMPLETED)
+    serving.cancel()
+    if running.done():
+        running.result()
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to end this process when its parent is gone, however that ended."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 async def _end(task: asyncio.Future[None]) -> None:

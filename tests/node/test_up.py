@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -59,6 +60,33 @@ def test_a_signal_ends_everything(environment: dict[str, str], number: signal.Si
         assert running.wait() == 0
     assert left_behind(Path(environment["TMPDIR"])) == []
     assert list(Path(environment["TMPDIR"]).iterdir()) == []
+
+
+def test_a_start_that_fails_says_why_and_ends(tmp_path: Path) -> None:
+    """A folder too deep for unix sockets is told, not waited in."""
+    deep = tmp_path / ("x" * 100)
+    deep.mkdir()
+    done = subprocess.run(
+        [*UP, "--leave"], env={**os.environ, "TMPDIR": str(deep)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 4
+    assert "too many for a unix socket" in done.stderr
+    assert list(deep.iterdir()) == []
+
+
+def test_what_up_started_does_not_outlive_it(environment: dict[str, str]) -> None:
+    """Not even when it is killed."""
+    with subprocess.Popen([*UP, "--stay"], env=environment, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert any("Ctrl-C ends everything" in line for line in iter(running.stdout.readline, ""))
+        started = [*children(running.pid, command="agent"), *children(running.pid, command="endpoint")]
+        watched = [os.pidfd_open(pid) for pid in started]
+        running.kill()
+    assert len(watched) == 2
+    for process in watched:
+        # Readable once the process has ended.
+        assert select.select([process], [], [], 20)[0]
+        os.close(process)
 
 
 @pytest.mark.timeout(60)

@@ -87,9 +87,9 @@ class DoorServer:
         try:
             await self._talk(reader, writer)
         except door.DoorError as error:
-            log.warning("the agent's connection is closed: %s", error, extra={"agent": self._present})
+            log.warning("a visitor at the door is sent away: %s", error)
         except OSError as error:
-            log.info("the agent's connection broke: %s", error, extra={"agent": self._present})
+            log.info("a connection at the door broke: %s", error)
         except asyncio.CancelledError:
             log.debug("the door closes")
         finally:
