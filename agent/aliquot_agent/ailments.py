@@ -43,7 +43,7 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
 
     ailments: Mapping[str, Mapping[str, Ailment]] = {}
     throttling: Mapping[str, Throttling] = {}
-    # Since when a GPU has had no ailment.
+    # Since when a GPU that has no ailment has had none.
     well: Mapping[str, float] = {}
 
     def on(self, uuid: str) -> Mapping[str, Ailment]:
@@ -72,5 +72,4 @@ def cured(book: Book, uuid: str, over: Callable[[str, Ailment], bool], *, now: f
     left = {cause: one for cause, one in book.on(uuid).items() if not over(cause, one)}
     if len(left) == len(book.on(uuid)) and (left or uuid in book.well):
         return book
-    well = book.well if left else {**book.well, uuid: now}
-    return msgspec.structs.replace(book, ailments={**book.ailments, uuid: left}, well=well)
+    return msgspec.structs.replace(book, ailments={**book.ailments, uuid: left}, well={**book.well, uuid: now})

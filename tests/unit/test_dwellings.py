@@ -49,6 +49,7 @@ IN_THE_CONTAINER = {
 OF_THE_POD = {
     "no container yet": f"0::{BURST}",
     "CRI-O's monitor": f"0::{BURST}/crio-conmon-{ID}.scope",
+    "a container of its own making": f"0::{BURST}/init/docker/{ID}",
     "a short id": f"0::{BURST}/cri-containerd-0f3a.scope",
 }
 OF_NOBODY = {
@@ -56,7 +57,8 @@ OF_NOBODY = {
     "a user": "0::/user.slice/user-0.slice/session-1.scope",
     "podman": f"0::/machine.slice/libpod-{ID}.scope",
     "podman, cgroupfs": f"0::/libpod_parent/libpod-{ID}",
-    "podman with dashes like a uid": f"0::/machine.slice/libpod{UID}x.scope",
+    "podman with an id like a uid": f"0::/machine.slice/libpod{UID}",
+    "an id where a uid stands": f"0::/kubepods/pod{ID}/{ID}",
     "docker": f"0::/docker/{ID}",
     "all pods": "0::/kubepods.slice/kubepods-burstable.slice",
     "a uid cut short": f"0::/kubepods/pod{UID[:-1]}/{ID}",
@@ -102,6 +104,7 @@ def test_a_node_inside_a_pod_gives_both() -> None:
 MOUNTS = f"""21 1 8:1 / / rw - ext4 /dev/a rw
 70 60 8:1 /var/lib/kubelet/pods/{UID}/etc-hosts /etc/hosts rw - ext4 /dev/a rw
 71 60 8:1 /var/lib/kubelet/pods/{UID}/containers/main/0f3a /dev/termination-log rw - ext4 /dev/a rw
+89 21 8:1 /var/lib/kubelet/pods/{OTHER}/x/containers/a/b /host/var/lib/kubelet/pods/{OTHER}/x rw - ext4 /dev/a rw
 90 21 0:51 / /var/lib/kubelet/pods/{OTHER}/volumes/x rw - tmpfs tmpfs rw
 """
 
@@ -113,7 +116,7 @@ def test_mounts_name_the_container_where_there_are_no_cgroups() -> None:
 
 def test_cgroups_go_before_mounts() -> None:
     """A pod may mount the folder of all pods; its cgroup it can't choose."""
-    assert dwellings(cgroup=f"0::/kubepods/pod{OTHER}/{ID}", mounts=MOUNTS)[0].pod == OTHER
+    assert dwellings(cgroup=f"0::/kubepods/pod{OTHER}/{ID}", mounts=MOUNTS) == (Dwelling(pod=OTHER, container_id=ID),)
 
 
 @given(st.text(max_size=300), st.text(max_size=300))

@@ -55,6 +55,18 @@ async def test_an_xid_makes_its_gpu_sick_at_once_until_an_operator_clears_it(
         assert watched.health == [WELL, WELL]
 
 
+async def test_an_xid_counts_before_the_driver_was_asked_again(
+    watched: Watched, driver: SimulatedDriver, clock: VirtualClock
+) -> None:
+    """The moment at which a GPU fails is the moment at which questions about it hang."""
+    async with watched.running():
+        await clock.advance(1)
+        driver.slow(gpu=0, seconds=4.0)
+        driver.raise_xid(gpu=0, number=119)
+        await clock.advance(0)
+        assert watched.health == [SICK, WELL]
+
+
 async def test_a_clearing_excuses_nothing_that_comes_after_it(
     watched: Watched, driver: SimulatedDriver, clock: VirtualClock
 ) -> None:
@@ -101,12 +113,14 @@ async def test_programs_own_faults_are_counted_and_nothing_else(
     """They come by the hundred, and must not make the agent ask the driver a hundred times."""
     async with watched.running():
         await clock.advance(1)
-        looks = watched.watch.cards
+        # The next look would take so long, and the watch would wait for it.
+        driver.slow(gpu=1, seconds=4.0)
         for _ in range(100):
             driver.raise_xid(gpu=0, number=31)
-        await clock.advance(1)
-        assert watched.watch.xids == Counter({(A, 31): 100})
-        assert watched.watch.cards == looks
+        await clock.advance(0)
+        driver.raise_xid(gpu=0, number=13)
+        await clock.advance(0)
+        assert watched.watch.xids == Counter({(A, 31): 100, (A, 13): 1})
         assert watched.health == [WELL, WELL]
 
 

@@ -108,6 +108,7 @@ class TestXids:
         book = heard(heard(Book(), xid(94), policy=POLICY), xid(48, at=150.0), policy=POLICY)
         assert book.of(A).reason.startswith("XID 48")
         assert book.of(A).since == 150.0
+        assert heard(book, xid(95, at=160.0), policy=POLICY).of(A) == book.of(A)
 
 
 class TestRecovery:
@@ -140,6 +141,10 @@ class TestRecovery:
         """So that its coming back is known for a reset."""
         book = look(heard(Book(), xid(48), policy=POLICY), a=Fault.LOST)
         assert look(look(book, a=Fault.SILENT), A).of(A).health is Health.HEALTHY
+
+    def test_the_newest_trouble_is_told(self) -> None:
+        """What it was before it is no more."""
+        assert look(look(Book(), a=Fault.SILENT), a=Fault.FAILED).of(A).reason == "it is failed"
 
     def test_trouble_that_is_harmless_is_none(self) -> None:
         """Without ears for its XIDs it computes as before."""
@@ -178,6 +183,11 @@ class TestWhatTheDriverWants:
         book = heard(Book(), event(EventKind.RECOVERY_ACTION, action), policy=POLICY)
         assert book.of(A).health is health
         assert heard(book, event(EventKind.RECOVERY_ACTION, 0), policy=POLICY).of(A).health is Health.HEALTHY
+
+    def test_no_time_heals_it(self) -> None:
+        """It is a state and no incident: the driver says when it is over."""
+        book = heard(Book(), event(EventKind.RECOVERY_ACTION, 3), policy=POLICY)
+        assert expired(book, policy=POLICY, now=10.0**9).of(A).health is Health.DEGRADED
 
     def test_wanting_nothing_does_not_take_an_xid_back(self) -> None:
         """The table is the operator's."""
