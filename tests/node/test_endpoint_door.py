@@ -93,7 +93,7 @@ async def test_garbage(settings: EndpointSettings, words: bytes, caplog: pytest.
         visitor.say(words)
         await visitor.hear_the_end()
 
-    assert "the agent's connection is closed" in caplog.text
+    assert "a visitor at the door is sent away" in caplog.text
     async with agent(settings, ScriptedAgent()) as at_door:
         await kubelet_known(at_door, lambda seen: seen.listening == [])
 
