@@ -14,9 +14,9 @@ from typing import Protocol
 
 from aliquot_agent.signal import Signal
 from aliquot_core import door
+from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
-from aliquot_core.backoff import Backoff, Random
 
 log = logging.getLogger(__name__)
 

@@ -28,11 +28,11 @@ from aliquot_agent.signal import Signal
 from aliquot_agent.starter import SpecWriter, Starter
 from aliquot_agent.usage_watch import UsageWatch
 from aliquot_agent.xids import Policy
+from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Node
-from aliquot_core.backoff import Random
 from aliquot_kube.changes import Change
 from aliquot_kube.client import KubeClient
 from aliquot_kube.event_ledger import EventLedger
