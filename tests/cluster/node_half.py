@@ -45,6 +45,8 @@ class NodeHalf:
             "ALIQUOT_AGENT_DOOR": str(folder / "door" / "door.sock"),
             "ALIQUOT_AGENT_NODE_NAME": node.name,
             "ALIQUOT_AGENT_GPUS": gpus,
+            "ALIQUOT_AGENT_HTTP_PORT": "0",
+            "ALIQUOT_HEALTH_MEMORY": str(folder / "health.json"),
             "ALIQUOT_AGENT_KUBECONFIG": str(cluster.kubeconfig("admin")),
             **environment,
         }
