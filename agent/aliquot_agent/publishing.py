@@ -55,14 +55,19 @@ def patches(node: Node, *, inventory: Inventory, names: Names) -> Patches:
 
 
 def withdrawal(node: Node, *, names: Names) -> Patches:
-    """What takes back all that was written, for a node that Aliquot leaves; operators' own annotations stay."""
+    """What takes back all that was written, for a node that Aliquot leaves; operators' own annotations stay.
+
+    The device plugin's resources are the kubelet's, but it never removes them: some five minutes after the plugin ended
+    it says 0, for ever.
+    """
     annotations = {name: None for name in node.metadata.annotations if name == names.inventory}
     stale = {name: None for name in node.metadata.labels if name.startswith(names.of("gpu."))}
     metadata = {field: value for field, value in (("annotations", annotations), ("labels", stale)) if value}
-    has_memory = names.memory in node.status.capacity
+    ours = (names.memory, names.compute, names.best_effort)
+    capacity = {name: None for name in ours if name in node.status.capacity}
     return Patches(
         metadata={"metadata": metadata} if metadata else None,
-        status={"status": {"capacity": {names.memory: None}}} if has_memory else None,
+        status={"status": {"capacity": capacity}} if capacity else None,
     )
 
 

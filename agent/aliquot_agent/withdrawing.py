@@ -20,4 +20,4 @@ async def withdraw(*, client: KubeClient, node: str, names: Names) -> None:
         await client.patch(NODES, name=node, patch=merge_patch(wanted.metadata))
     if wanted.status is not None:
         await client.patch(NODES, name=node, patch=merge_patch(wanted.status), subresource="status")
-    log.info("withdrawn from the node", extra={"node": node, "anything": wanted.metadata or wanted.status})
+    log.info("withdrawn from the node", extra={"node": node})

@@ -27,7 +27,8 @@ BARE: dict[str, Any] = {
 def published() -> dict[str, Any]:
     """The node after its agent has published all it has."""
     wanted = patches(msgspec.convert(BARE, Node), inventory=INVENTORY, names=NAMES)
-    return dict(_merged(_merged(BARE, wanted.metadata), wanted.status))
+    kubelets = {"status": {"capacity": {NAMES.compute: "100", NAMES.best_effort: "0"}}}
+    return dict(_merged(_merged(_merged(BARE, wanted.metadata), wanted.status), kubelets))
 
 
 async def test_what_was_published_is_taken_back_and_nothing_else() -> None:
