@@ -128,8 +128,9 @@ class ClusterHarness:
         """Make an image known to every node, also to those that come later."""
         archive = self._archive(image)
         self.archives.append(archive)
-        for node in self.nodes.values():
-            node.import_image(archive)
+        with ThreadPoolExecutor() as pool:
+            for imported in [pool.submit(node.import_image, archive) for node in self.nodes.values()]:
+                imported.result()
 
     def _archive(self, image: Image) -> Path:
         archive = self.folder / f"image-{len(list(self.folder.glob('image-*')))}.tar"

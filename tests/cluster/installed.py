@@ -1,0 +1,245 @@
+"""Aliquot in the test cluster as its manifests install it: created by the real controllers, run by the real kubelets.
+
+What is changed of the manifests is what this cluster lacks: a pod network and ClusterIPs (the API server's address goes
+into the environment), a registry, NVIDIA's runtime and GPUs. Everything else stands as an operator would apply it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import yaml
+
+from aliquot_agent.gpus.simulated import simulated_uuid
+from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
+from aliquot_core.names import Names
+from aliquot_core.quantities import MiB, Percent
+from cluster.harness.api import Api, Json
+from cluster.harness.cluster import ENDED, ClusterHarness
+from cluster.harness.controlplane import LOOPBACK
+from cluster.harness.errors import ApiError
+from cluster.harness.images import Image
+from cluster.harness.pods import BY_HAND, pod, shell
+from cluster.harness.ports import free_port
+from cluster.harness.waiting import wait_until
+from cluster.product_image import ROOT, product_image
+
+NAMES = Names()
+MANIFESTS = ROOT / "daemonset" / "manifests"
+SYSTEM = NAMES.namespace
+SCHEDULER = f"system:serviceaccount:{SYSTEM}:aliquot-scheduler"
+AGENT = "aliquot-agent"
+ENDPOINT = "aliquot-endpoint"
+JOINS = "node.aliquot.dev/share"
+AGENTS = f"/apis/apps/v1/namespaces/{SYSTEM}/daemonsets/{AGENT}"
+PODS_OF = f"/api/v1/namespaces/{SYSTEM}/pods"
+LINES = 10  # of each of our containers, with a failure
+_numbers = itertools.count(1)
+
+# The binding half of the scheduler, which issue C brings.
+SCHEDULER_RIGHTS: list[Json] = [
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "test-scheduler"},
+        "rules": [{"apiGroups": [""], "resources": ["pods/binding", "bindings"], "verbs": ["create"]}],
+    },
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "test-scheduler"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "test-scheduler"},
+        "subjects": [{"kind": "ServiceAccount", "name": "aliquot-scheduler", "namespace": SYSTEM}],
+    },
+]
+
+
+def manifests(*files: str) -> Iterator[Json]:
+    """The objects of these files, or of all, in the order in which they are applied."""
+    for file in sorted(MANIFESTS.glob("*.yaml")):
+        if not files or file.stem in files:
+            yield from (found for found in yaml.safe_load_all(file.read_text()) if found)
+
+
+class Installed:
+    """An installation, and what tests ask of it."""
+
+    def __init__(self, cluster: ClusterHarness) -> None:
+        self.cluster = cluster
+        self.scheduler: Api = cluster.api_as(SCHEDULER)
+        # All nodes share one loopback interface: one agent has the port, and answers the probes of all.
+        self._http_port = free_port()
+        self._image: Image | None = None
+        self._objects: list[Json] = []
+
+    def install(self) -> None:
+        """Apply the manifests, let every node join, and wait until all of them offer slices."""
+        if self._image is None:
+            self._image = product_image()
+            self.cluster.add_image(self._image)
+        for obj in manifests():
+            self._objects.append(self.cluster.apply(self._for_this_cluster(obj)))
+        for obj in SCHEDULER_RIGHTS:
+            self.cluster.apply(obj)
+        for node in self.cluster.nodes:
+            self.cluster.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {JOINS: "true"}}})
+        for node in self.cluster.nodes:
+            self.wait_ready(node)
+        self.cluster.wait_for("the policies to be in force", self._guards)
+
+    def uninstall(self) -> None:
+        """Delete what was applied, the newest first, and wait until the pods are gone."""
+        for obj in reversed(self._objects):
+            if obj["kind"] == "DaemonSet":
+                self.cluster.delete(obj)
+                self.cluster.wait_for(f"{obj['metadata']['name']} to be gone", partial(self._gone, obj))
+        for obj in reversed(self._objects):
+            if obj["kind"] != "DaemonSet":
+                self.cluster.delete(obj)
+        self._objects.clear()
+
+    def restart_agents(self) -> None:
+        """What `kubectl rollout restart` does."""
+        template = {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}}
+        self.cluster.api.patch(AGENTS, {"spec": {"template": template}})
+
+    def rolled_out(self) -> bool:
+        """Whether every agent is of the newest template, and there."""
+        found = self.cluster.api.get(AGENTS)
+        status = found["status"]
+        seen = status["observedGeneration"] == found["metadata"]["generation"]
+        counts = [status.get(name, 0) for name in ("updatedNumberScheduled", "numberAvailable")]
+        return seen and counts == [len(self.cluster.nodes)] * 2
+
+    def has_ended(self, made: Json) -> bool:
+        """Whether a pod has run, or failed."""
+        return self.cluster.current(made)["status"].get("phase") in ENDED
+
+    def pods(self, name: str, *, node: str = "") -> list[Json]:
+        """The pods of a DaemonSet, on one node or on all."""
+        query = {"labelSelector": f"app.kubernetes.io/name={name}"}
+        if node:
+            query["fieldSelector"] = f"spec.nodeName={node}"
+        # What a list holds does not say what it is.
+        return [{"apiVersion": "v1", "kind": "Pod", **each} for each in self.cluster.api.items(PODS_OF, **query)]
+
+    def agent_of(self, node: str) -> Json:
+        """The agent's running pod."""
+        (found,) = (each for each in self.pods(AGENT, node=node) if "deletionTimestamp" not in each["metadata"])
+        return found
+
+    def process_of(self, name: str, *, node: str) -> int:
+        """The process id of a DaemonSet's container on a node."""
+        (found,) = self.pods(name, node=node)
+        container_id = found["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
+        return self.cluster.node(node).pids_of_containers()[container_id]
+
+    def lease(self, node: str) -> Json:
+        """The node's heart-beat."""
+        return self.cluster.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/{NAMES.lease(node)}")
+
+    def wait_ready(self, node: str) -> None:
+        """Wait until pods may be bound to the node."""
+        wait_until(f"{node} to offer slices", partial(self.offers, node), timeout=60, explain=self.explain)
+
+    def offers(self, node: str) -> bool:
+        """Whether the kubelet has our resources, and the heart-beat says `ready`."""
+        status = self.cluster.api.get(f"/api/v1/nodes/{node}")["status"]["allocatable"]
+        offered = all(status.get(name, "0") != "0" for name in (NAMES.compute, NAMES.best_effort, NAMES.memory))
+        return offered and self.lease(node)["metadata"]["annotations"].get(NAMES.state) == "ready"
+
+    def token_api(self, token: str) -> Api:
+        """Speak to the API server with a token."""
+        plane = self.cluster.control_plane
+        certificate = self.cluster.credentials.certificate
+        return Api(host=LOOPBACK, port=plane.port, token=token, certificate=certificate)
+
+    def agent_api(self, node: str) -> Api:
+        """Speak as whoever stole the token of a node's agent."""
+        return self.token_api(self.cluster.service_account_token(SYSTEM, AGENT, pod=self.agent_of(node)))
+
+    def explain(self) -> str:
+        """What our own containers said last, and what the cluster has to say."""
+        files = [
+            file
+            for node in self.cluster.nodes.values()
+            for file in node.path("/var/log/pods").glob(f"{SYSTEM}_*/*/*.log")
+        ]
+        tails = [f"--- {file} ---\n" + "\n".join(file.read_text().splitlines()[-LINES:]) for file in sorted(files)]
+        return "\n".join([self.cluster.explain(), *tails])
+
+    def gpu(self, node: str, index: int) -> str:
+        """A GPU's uuid."""
+        return simulated_uuid(node=node, index=index)
+
+    def run(self, namespace: str, node: str, *, gpu: int, compute: int = 5, memory: int = 100) -> Json:
+        """Create a pod that prints its slice, and bind it with its grant as the scheduler will."""
+        limits = {NAMES.compute: str(compute), NAMES.memory: str(memory)}
+        script = 'echo "$ALIQUOT_GPUS $ALIQUOT_COMPUTE $ALIQUOT_MEMORY"'
+        wanted = pod(f"slice-{next(_numbers)}", shell(script, limits=limits), namespace=namespace, scheduler=BY_HAND)
+        made = self.cluster.create_pod(wanted)
+        part = Slice(
+            gpu=self.gpu(node, gpu),
+            compute=Percent(compute),
+            limit=Percent(compute),
+            memory=MiB(memory),
+        )
+        grant = Grant(node=node, pod=made["metadata"]["uid"], containers={"main": ContainerGrant(slices=(part,))})
+        self.bind(made, node, {NAMES.grant: encode_grant(grant)})
+        return made
+
+    def bind(self, made: Json, node: str, annotations: Mapping[str, str]) -> None:
+        """Bind a pod as Aliquot's scheduler."""
+        self.scheduler.post(f"{self.cluster.api.path_of(made)}/binding", binding(made, node, annotations))
+
+    def _guards(self) -> bool:
+        """Whether a forged grant is refused; the API server reads its policies about once a second."""
+        forged = pod("forged", shell("true"), namespace="default", annotations={NAMES.grant: "{}"})
+        try:
+            self.cluster.api.request("POST", "/api/v1/namespaces/default/pods", body=forged, query={"dryRun": "All"})
+        except ApiError as error:
+            return "aliquot-guard-grants" in str(error)
+        return False
+
+    def _gone(self, obj: Json) -> bool:
+        return not self.pods(obj["metadata"]["name"])
+
+    def _for_this_cluster(self, obj: Json) -> Json:
+        if obj["kind"] != "DaemonSet":
+            return obj
+        spec = obj["spec"]["template"]["spec"]
+        spec["hostNetwork"] = True
+        spec.pop("runtimeClassName", None)
+        (container,) = spec["containers"]
+        container["imagePullPolicy"] = "Never"
+        environment = {each["name"]: each for each in container.get("env", [])}
+        if obj["metadata"]["name"] == AGENT:
+            given = {
+                "KUBERNETES_SERVICE_HOST": LOOPBACK,
+                "KUBERNETES_SERVICE_PORT": str(self.cluster.control_plane.port),
+                "ALIQUOT_AGENT_GPUS": "8xA100-80GB",
+                "ALIQUOT_AGENT_HTTP_ADDRESS": LOOPBACK,
+                "ALIQUOT_AGENT_HTTP_PORT": str(self._http_port),
+            }
+            environment |= {name: {"name": name, "value": value} for name, value in given.items()}
+            container["ports"] = []
+            for probe in ("readinessProbe", "livenessProbe"):
+                container[probe]["httpGet"] |= {"host": LOOPBACK, "port": self._http_port}
+        container["env"] = list(environment.values())
+        for volume in spec["volumes"]:
+            # /etc is the machine's own here, not the node's.
+            if volume["hostPath"]["path"].startswith("/etc/"):
+                volume["hostPath"]["path"] = f"/var/lib{volume['hostPath']['path']}"
+        return obj
+
+
+def binding(made: Json, node: str, annotations: Mapping[str, str]) -> Json:
+    """A binding that carries annotations."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": made["metadata"]["name"], "annotations": dict(annotations)},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
