@@ -237,7 +237,7 @@ class NodeAgent:
             await self.changed.wait(clock=self._clock, at_most=0.5)
 
     async def _not_admitted(self) -> list[str]:
-        known = await self.starter.known()
+        known = await self.starter.known_by_record()
         recorded = {entry.uid for entry in known.recorded or ()}
         return [
             pod.key

@@ -58,7 +58,7 @@ class Offer:
                 await self._changed.wait(clock=self._clock, at_most=LOOK_AGAIN)
 
     async def _turn(self, inventory: Inventory) -> None:
-        known = await self._starter.known()
+        known = await self._starter.known_by_record()
         if known.recorded is None or not known.complete:
             return  # half blind, a living pod would be taken for an ended one
         living, spent = spent_ids(known.recorded, pods=known.pods, standing=known.standing.keys())

@@ -132,6 +132,13 @@ class Starter:
             pods=self._pods.by_uid,
             recorded=recorded,
             listed=listed,
+        known = await self.known_by_record()
+        if known.recorded is not None:
+            return known
+        return self._knowledge(None, problem=known.record_problem, listed=await self._listed())
+
+    async def known_by_record(self) -> Known:
+        """The same for whoever can do without PodResources, which may keep us waiting for seconds."""
             standing=self._still_standing(),
             record_problem=problem,
             complete=self._pods.complete,
