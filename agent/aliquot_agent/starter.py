@@ -115,8 +115,15 @@ class Starter:
 
     async def known(self) -> Known:
         """All that is known now, for reconciling and reporting."""
+        known = await self.known_by_record()
+        if known.recorded is not None:
+            return known
+        return self._knowledge(None, problem=known.record_problem, listed=await self._listed())
+
+    async def known_by_record(self) -> Known:
+        """The same for whoever can do without PodResources, which may keep us waiting for seconds."""
         recorded, problem = await self._recorded()
-        return self._knowledge(recorded, problem=problem, listed=() if recorded is not None else await self._listed())
+        return self._knowledge(recorded, problem=problem, listed=())
 
     async def _known(self, call: PreStart) -> Known:
         recorded, problem = await self._recorded()
@@ -132,13 +139,6 @@ class Starter:
             pods=self._pods.by_uid,
             recorded=recorded,
             listed=listed,
-        known = await self.known_by_record()
-        if known.recorded is not None:
-            return known
-        return self._knowledge(None, problem=known.record_problem, listed=await self._listed())
-
-    async def known_by_record(self) -> Known:
-        """The same for whoever can do without PodResources, which may keep us waiting for seconds."""
             standing=self._still_standing(),
             record_problem=problem,
             complete=self._pods.complete,
