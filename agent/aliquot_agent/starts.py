@@ -270,5 +270,6 @@ def _over(pod: Pod, wanted: dict[str, Claim], *, known: Known) -> str:
         card = known.inventory.gpu(gpu)
         together = total.beside(claim)
         if card and (why := overdrawn(together, memory=card.usable, holders=holders + 1)):
-            return f"GPU {gpu} would be over-granted: {why}, {holders} other pods hold slices of it"
+            others_hold = "1 other pod holds" if holders == 1 else f"{holders} other pods hold"
+            return f"GPU {gpu} would be over-granted: {why}, {others_hold} slices of it"
     return ""

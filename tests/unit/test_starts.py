@@ -168,6 +168,19 @@ def test_a_slice_that_others_hold_is_refused() -> None:
     assert "120 % of 100 % compute" in decision.reason
 
 
+@pytest.mark.parametrize(("others", "words"), [(1, ", 1 other pod holds slices"), (2, ", 2 other pods hold slices")])
+def test_a_refusal_counts_the_others_in_plain_words(others: int, words: str) -> None:
+    """The sentence stands in the pod's Event, where its author reads it."""
+    standing = {
+        f"o{number}": Standing(pod="team/o", claims={"GPU-a": Claim(compute=Percent(40), memory=MiB(1))})
+        for number in range(others)
+    }
+    pod = make_pod("u1", app={"main": (70, 8_000)})
+    decision = ask({"x"}, pods=[pod], recorded=[record("u1", "main", {"x"})], standing=standing)
+    assert isinstance(decision, Refuse)
+    assert words in decision.reason
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_an_ended_pod_holds_nothing(phase: str) -> None:
     """A slice is free when its pod ended, though the kubelet still remembers the ids."""
