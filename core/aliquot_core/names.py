@@ -14,7 +14,9 @@ from aliquot_core.errors import ClusterError
 DOMAIN = "aliquot.dev"
 NAMESPACE = "aliquot-system"
 
-# Kubernetes allows 253; what is left is for the names below it.
+# Kubernetes' limit for names of objects, nodes among them.
+LONGEST_NAME = 253
+# What the limit leaves is for the names below the domain.
 LONGEST_DOMAIN = 200
 # CDI takes the domain as a vendor, which must begin with a letter.
 _DOMAIN_PATTERN = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
@@ -173,5 +175,7 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.cdi_kind}={token}"
 
     def lease(self, node: str) -> str:
-        """The name of a node's heart-beat Lease."""
-        return f"node-{node}"
+        """The name of a node's heart-beat Lease; where the node's own name leaves no room, it is that."""
+        marked = f"node-{node}"
+        # Not shortened with a digest: the policy that holds agents to their own lease can't compute one.
+        return marked if len(marked) <= LONGEST_NAME else node

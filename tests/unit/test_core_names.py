@@ -27,6 +27,7 @@ CONTRACT = {
     "group_size": "aliquot.dev/group-size",
     "group_min": "aliquot.dev/group-min",
     "group_topology": "aliquot.dev/group-topology",
+    "gate": "aliquot.dev/queue",
     "grant": "aliquot.dev/grant",
     "inventory": "aliquot.dev/inventory",
     "degraded_gpus": "aliquot.dev/degraded-gpus",
@@ -50,14 +51,21 @@ def test_no_name_keeps_the_old_domain(name: str) -> None:
 
 
 def test_all_names_differ() -> None:
-    """A label, an annotation and a resource of one name would be taken for each other."""
-    assert len({getattr(Names(), name) for name in PROPERTIES}) == len(PROPERTIES)
+    """A label, an annotation and a resource of one name would be taken for each other; a gate is none of these."""
+    names = [name for name in PROPERTIES if name != "gate"]
+    assert len({getattr(Names(), name) for name in names}) == len(names)
 
 
 def test_cdi_names_and_leases_are_made_from_what_they_stand_for() -> None:
     """One CDI device per token, one Lease per node."""
     assert Names(domain="gpu.example.org").cdi_name("t0") == "gpu.example.org/slice=t0"
     assert Names().lease("n1") == "node-n1"
+
+
+@pytest.mark.parametrize(("length", "lease"), [(248, "node-" + "n" * 248), (249, "n" * 249), (253, "n" * 253)])
+def test_every_node_s_name_leaves_room_for_its_lease(length: int, lease: str) -> None:
+    """A name may have 253 characters, a node's and a lease's alike."""
+    assert Names().lease("n" * length) == lease
 
 
 @pytest.mark.parametrize("domain", ["a.b", "aliquot.dev", "gpu-1.example.org", "a." + "b" * (LONGEST_DOMAIN - 2)])
