@@ -67,6 +67,10 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         """One id for a container that asks memory only, so that the kubelet calls us."""
         return self.of("best-effort")
 
+    def resources(self) -> tuple[str, ...]:
+        """All three: a container that names none of them has nothing to do with us."""
+        return (self.compute, self.memory, self.best_effort)
+
     # --- what users write on pods ------------------------------------------------------------------------------------
     @property
     def gpus(self) -> str:
@@ -154,6 +158,11 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
     def grant(self) -> str:
         """Pod annotation: which slices of which GPUs each container holds."""
         return self.of("grant")
+
+    @property
+    def gate(self) -> str:
+        """Scheduling gate: the pod waits for its queue; only the centre lifts it."""
+        return self.of("queue")
 
     @property
     def inventory(self) -> str:

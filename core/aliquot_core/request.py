@@ -6,29 +6,34 @@ Nothing is guessed: what can't be meant is refused with the container, the value
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from enum import StrEnum
+from functools import partial
 
 import msgspec
 
 from aliquot_core.errors import UserError
 from aliquot_core.membership import Group, parse_group, parse_queue
 from aliquot_core.names import Names
-from aliquot_core.objects import Container, Pod, Quantity, ResourceRequirements
+from aliquot_core.objects import Container, Pod
 from aliquot_core.patterns import Patterns, parse_patterns
-from aliquot_core.quantities import MEBIBYTES, NO_COMPUTE, QUOTED, WHOLE, MiB, Percent, parse_count
+from aliquot_core.problems import Problems
+from aliquot_core.quantities import MEBIBYTES, NO_COMPUTE, QUOTED, MiB, Percent
+from aliquot_core.request_rules import (
+    MOST_GPUS,
+    RequestError,
+    check_best_effort,
+    check_division,
+    check_request,
+    count_of,
+    limit_of,
+)
 from aliquot_core.shares import Share, divide
 
-# More GPUs than one machine has: what lies above is a mistake.
-MOST_GPUS = 64
 # The value of the label by which a pod keeps out, whatever a LimitRange puts on its containers.
 NO_USE = "none"
 
 _MODE = re.compile(r"[a-z][a-z0-9-]{0,39}")
-
-
-class RequestError(UserError):
-    """A request that can't be met as written."""
 
 
 class Kind(StrEnum):
@@ -114,162 +119,136 @@ def declines(pod: Pod, *, names: Names) -> bool:
 
 
 def parse_request(pod: Pod, *, names: Names) -> PodRequest:
-    """Read what the pod asks for, or say what is wrong with it."""
-    if declines(pod, names=names):
+    """Read what the pod asks for, or say what is wrong with it: the first thing, if there are several."""
+    problems = Problems()
+    request = read_request(pod, names=names, problems=problems)
+    if problems.found:
+        raise problems.found[0]
+    return request
+
+
+def read_request(pod: Pod, *, names: Names, problems: Problems) -> PodRequest:
+    """Read what the pod asks for, gathering all that is wrong with it; what has a problem is left out."""
+    if problems.reading(lambda: declines(pod, names=names), otherwise=False):
         return PodRequest()
+    return PodRequest(
+        containers=_containers(pod, names=names, problems=problems),
+        models=problems.reading(lambda: _patterns(pod, names.gpu_model), otherwise=Patterns()),
+        uuids=problems.reading(lambda: _patterns(pod, names.gpu_uuid), otherwise=Patterns()),
+        placement=problems.reading(lambda: _placement(pod, names.placement), otherwise=Placement.BEST),
+        preemptible=problems.reading(lambda: _yes_or_no(pod, names.preemptible), otherwise=True),
+        isolation=problems.reading(lambda: _mode(pod, names.isolation), otherwise=""),
+        queue=problems.reading(lambda: parse_queue(pod.metadata, names=names), otherwise=""),
+        group=problems.reading(lambda: parse_group(pod.metadata, names=names), otherwise=None),
+    )
+
+
+def _containers(pod: Pod, *, names: Names, problems: Problems) -> tuple[ContainerRequest, ...]:
     notes = pod.metadata.annotations
-    gpus = _gpus(notes.get(names.gpus), where=f"annotation {names.gpus}")
-    limit = _count(notes.get(names.compute_limit), where=f"annotation {names.compute_limit}", unit="percent")
+    gpus = problems.reading(lambda: _gpus(notes.get(names.gpus), where=_note(names.gpus)), otherwise=None)
+    limit = problems.reading(
+        lambda: count_of(notes.get(names.compute_limit), where=_note(names.compute_limit), unit="percent"),
+        otherwise=None,
+    )
     containers = tuple(
         asked
         for kind, container in kinds(pod)
-        if (asked := _container(container, kind=kind, names=names, gpus=gpus, limit=limit))
+        if (asked := _container(container, kind=kind, names=names, gpus=gpus, limit=limit, problems=problems))
     )
-    if gpus is not None and containers and not any(asked.compute for asked in containers):
-        raise RequestError(
+    # Beside another problem it might only be the container that could not be read.
+    if gpus is not None and containers and not problems.found and not any(asked.compute for asked in containers):
+        stray = RequestError(
             "divides compute over GPUs, but no container asks for compute",
-            where=f"annotation {names.gpus}",
+            where=_note(names.gpus),
             remedy=f"set {names.compute} on a container, or drop the annotation",
         )
-    return PodRequest(
-        containers=containers,
-        models=parse_patterns(notes.get(names.gpu_model, ""), where=f"annotation {names.gpu_model}"),
-        uuids=parse_patterns(notes.get(names.gpu_uuid, ""), where=f"annotation {names.gpu_uuid}"),
-        placement=_placement(notes.get(names.placement, ""), where=f"annotation {names.placement}"),
-        preemptible=_yes_or_no(notes.get(names.preemptible, "true"), where=f"annotation {names.preemptible}"),
-        isolation=_mode(notes.get(names.isolation, ""), where=f"annotation {names.isolation}"),
-        queue=parse_queue(pod.metadata, names=names),
-        group=parse_group(pod.metadata, names=names),
-    )
+        problems.found.append(stray)
+    return containers
 
 
 def _container(
-    container: Container, *, kind: Kind, names: Names, gpus: int | None, limit: int | None
+    container: Container, *, kind: Kind, names: Names, gpus: int | None, limit: int | None, problems: Problems
 ) -> ContainerRequest | None:
-    where = f"container {container.name}"
-    limits = container.resources.limits
-    _check_requests(container.resources, where=where, names=names)
-    if not any(name in limits for name in (names.compute, names.memory, names.best_effort)):
+    amounts = _amounts(container, names=names, problems=problems)
+    if amounts is None:
         return None
-    asked_compute = _count(limits.get(names.compute), where=f"{where}, {names.compute}", unit="percent")
-    asked_memory = _count(limits.get(names.memory), where=f"{where}, {names.memory}", unit=MEBIBYTES)
-    _check_best_effort(limits, where=where, names=names)
-    compute = Percent(asked_compute) if asked_compute else NO_COMPUTE
+    compute, memory = amounts
+    try:
+        return _asked(container.name, compute, memory, kind=kind, names=names, gpus=gpus, limit=limit)
+    except UserError as problem:
+        problems.found.append(problem)
+        return None
+
+
+def _amounts(container: Container, *, names: Names, problems: Problems) -> tuple[Percent, MiB | None] | None:
+    """Its compute and memory; None if it asks for neither, or what it asks can't be read."""
+    where, limits, before = f"container {container.name}", container.resources.limits, len(problems.found)
+
+    def count(name: str, unit: str) -> int | None:
+        return problems.reading(lambda: count_of(limits.get(name), where=f"{where}, {name}", unit=unit), otherwise=None)
+
+    for name, unit in ((names.compute, "percent"), (names.memory, MEBIBYTES), (names.best_effort, "ids")):
+        problems.reading(partial(check_request, container.resources, name, where=where, unit=unit), otherwise=None)
+    if not any(name in limits for name in names.resources()):
+        return None
+    compute, memory = count(names.compute, "percent"), count(names.memory, MEBIBYTES)
+    problems.reading(lambda: check_best_effort(limits, where=where, names=names), otherwise=None)
+    if len(problems.found) > before:
+        return None
+    return Percent(compute) if compute else NO_COMPUTE, MiB(memory) if memory else None
+
+
+def _asked(
+    name: str, compute: Percent, memory: MiB | None, *, kind: Kind, names: Names, gpus: int | None, limit: int | None
+) -> ContainerRequest:
+    where = f"container {name}"
     gpus = gpus if compute else None
-    _check_division(compute, memory=asked_memory, gpus=gpus, where=where, names=names)
+    check_division(compute, memory=memory.value if memory else None, gpus=gpus, where=where, names=names)
     return ContainerRequest(
-        name=container.name,
+        name=name,
         kind=kind,
         compute=compute,
-        limit=_limit(compute, limit=limit, gpus=gpus, where=f"{where}, annotation {names.compute_limit}"),
-        memory=MiB(asked_memory) if asked_memory else None,
+        limit=limit_of(compute, limit=limit, gpus=gpus, where=f"{where}, {_note(names.compute_limit)}"),
+        memory=memory,
         gpus=gpus,
     )
 
 
-def _check_requests(resources: ResourceRequirements, *, where: str, names: Names) -> None:
-    """Requests follow from limits: one that stands alone would be no slice, one that differs is never allowed."""
-    for name, unit in ((names.compute, "percent"), (names.memory, MEBIBYTES), (names.best_effort, "ids")):
-        place = f"{where}, {name}"
-        request, limit = resources.requests.get(name), resources.limits.get(name)
-        if request is not None and limit is None:
-            raise RequestError("is requested without a limit", where=place, remedy="write it under limits instead")
-        same = str(request) == str(limit)
-        if request is None or same or _count(request, where=place, unit=unit) == _count(limit, where=place, unit=unit):
-            continue
-        raise RequestError(
-            f"request {str(request)[:QUOTED]} is not limit {str(limit)[:QUOTED]}",
-            where=place,
-            remedy="drop the request",
-        )
-
-
-def _check_best_effort(limits: Mapping[str, Quantity], *, where: str, names: Names) -> None:
-    """One id calls us for a container without compute; beside compute the kubelet would call for both."""
-    ids = _count(limits.get(names.best_effort), where=f"{where}, {names.best_effort}", unit="ids")
-    if ids is None:
-        return
-    if names.compute in limits:
-        raise RequestError(
-            f"asks for {names.best_effort} beside {names.compute}", where=where, remedy="drop one of the two"
-        )
-    if names.memory not in limits:
-        raise RequestError(
-            "asks for neither compute nor memory",
-            where=where,
-            remedy=f"set {names.memory}, or {names.compute} instead of {names.best_effort}",
-        )
-    if ids != 1:
-        raise RequestError(f"{ids} is not 1", where=f"{where}, {names.best_effort}", remedy="write 1, or leave it out")
-
-
-def _check_division(compute: Percent, *, memory: int | None, gpus: int | None, where: str, names: Names) -> None:
-    if compute.value > MOST_GPUS * WHOLE.value:
-        raise RequestError(
-            f"{compute} is more than {MOST_GPUS} GPUs",
-            where=f"{where}, {names.compute}",
-            remedy=f"write 1 to {MOST_GPUS * WHOLE.value}: {WHOLE.value} is one whole GPU",
-        )
-    if gpus is None:
-        return
-    if compute.value > gpus * WHOLE.value:
-        raise RequestError(
-            f"{compute} does not fit on {gpus} GPUs",
-            where=where,
-            remedy=f"ask for at most {gpus * WHOLE.value}, or raise {names.gpus} to {-(-compute.value // WHOLE.value)}",
-        )
-    if compute.value < gpus:
-        raise RequestError(
-            f"{compute} is less than 1 for each of {gpus} GPUs", where=where, remedy=f"lower {names.gpus}"
-        )
-    if memory is not None and memory < gpus:
-        raise RequestError(
-            f"{memory} MiB is less than 1 for each of {gpus} GPUs", where=where, remedy=f"lower {names.gpus}"
-        )
-
-
-def _limit(compute: Percent, *, limit: int | None, gpus: int | None, where: str) -> Percent:
-    """A container without compute may use what is idle, up to a whole GPU, unless it says less."""
-    if limit is None:
-        return compute or WHOLE
-    most = (gpus or max(1, -(-compute.value // WHOLE.value))) * WHOLE.value
-    if limit < compute.value:
-        raise RequestError(
-            f"{limit} is less than the {compute} asked for", where=where, remedy=f"write {compute.value} to {most}"
-        )
-    if limit > most:
-        raise RequestError(f"{limit} is more than its GPUs have", where=where, remedy=f"write at most {most}")
-    return Percent(limit)
-
-
 def _gpus(text: str | None, *, where: str) -> int | None:
-    gpus = _count(text, where=where, unit="GPUs")
+    gpus = count_of(text, where=where, unit="GPUs")
     if gpus is not None and gpus > MOST_GPUS:
         raise RequestError(f"{gpus} GPUs are more than {MOST_GPUS}", where=where, remedy=f"write 1 to {MOST_GPUS}")
     return gpus
 
 
-def _count(text: Quantity | None, *, where: str, unit: str) -> int | None:
-    return None if text is None else parse_count(text, where=where, unit=unit)
+def _note(name: str) -> str:
+    return f"annotation {name}"
 
 
-def _placement(text: str, *, where: str) -> Placement:
+def _patterns(pod: Pod, name: str) -> Patterns:
+    return parse_patterns(pod.metadata.annotations.get(name, ""), where=_note(name))
+
+
+def _placement(pod: Pod, name: str) -> Placement:
+    text = pod.metadata.annotations.get(name, "")
     try:
         return Placement(text)
     except ValueError:
-        raise RequestError(f"{text[:QUOTED]!r} is unknown", where=where, remedy="write pack or spread") from None
+        raise RequestError(f"{text[:QUOTED]!r} is unknown", where=_note(name), remedy="write pack or spread") from None
 
 
-def _yes_or_no(text: str, *, where: str) -> bool:
+def _yes_or_no(pod: Pod, name: str) -> bool:
+    text = pod.metadata.annotations.get(name, "true")
     if text not in {"true", "false"}:
-        raise RequestError(f"{text[:QUOTED]!r} is unknown", where=where, remedy='write "true" or "false"')
+        raise RequestError(f"{text[:QUOTED]!r} is unknown", where=_note(name), remedy='write "true" or "false"')
     return text == "true"
 
 
-def _mode(text: str, *, where: str) -> str:
+def _mode(pod: Pod, name: str) -> str:
     """Which modes there are is said by the inventories; what can't be one is refused here."""
+    text = pod.metadata.annotations.get(name, "")
     if text and not _MODE.fullmatch(text):
         raise RequestError(
-            f"{text[:QUOTED]!r} is no mode", where=where, remedy="write one word, or drop the annotation"
+            f"{text[:QUOTED]!r} is no mode", where=_note(name), remedy="write one word, or drop the annotation"
         )
     return text

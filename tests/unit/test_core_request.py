@@ -18,11 +18,11 @@ from aliquot_core.request import (
     Placement,
     PodRequest,
     Quality,
-    RequestError,
     declines,
     kinds,
     parse_request,
 )
+from aliquot_core.request_rules import RequestError
 from support.asking import NAMES, app, pod
 
 G, B, E = Quality.GUARANTEED, Quality.BURSTABLE, Quality.BEST_EFFORT
