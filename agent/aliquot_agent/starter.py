@@ -13,7 +13,7 @@ from typing import Protocol
 from aliquot_agent.bound_pods import BoundPods
 from aliquot_agent.device_ids import choose
 from aliquot_agent.kubelet_view import KubeletView, KubeletViewError, Listed, Recorded
-from aliquot_agent.preferences import agreed, candidates, narrowed
+from aliquot_agent.preferences import Candidate, agreed, candidates, narrowed
 from aliquot_agent.residents import Residents
 from aliquot_agent.signal import Signal
 from aliquot_agent.standing import Standing
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 PATIENCE = 25.0
 # The kubelet's record is a file: nobody tells us when it changes.
 LOOK_AGAIN = 0.25
+# The kubelet and we are told of a pod by watches of our own: it may ask for one that we are about to hear of.
+HEARD_OF_WITHIN = 0.35
 # A look through /proc takes some 20 ms, and a hundred starts may wait for one process to end.
 LOOK_FOR_PROCESSES = 1.0
 
@@ -94,8 +96,7 @@ class Starter:
 
     async def prefer(self, call: Prefer) -> list[str]:
         """Ids that name the granted GPUs, or none if it can't be told for whom the kubelet asks."""
-        recorded, _ = await self._recorded()
-        found = candidates(call, pods=self._pods.by_uid.values(), recorded=recorded or (), names=self._names)
+        found = await self._candidates(call)
         wanted = agreed(found)
         if wanted is None and found:
             wanted = agreed(narrowed(found, listed=await self._listed()))
@@ -108,6 +109,16 @@ class Starter:
             wanted=wanted,
             inventory=self._inventory(),
         )
+
+    async def _candidates(self, call: Prefer) -> tuple[Candidate, ...]:
+        """Who may be meant; where nobody is, the next pod that we hear of may be it."""
+        deadline = self._clock.monotonic() + HEARD_OF_WITHIN
+        while True:
+            recorded, _ = await self._recorded()
+            found = candidates(call, pods=self._pods.by_uid.values(), recorded=recorded or (), names=self._names)
+            left = deadline - self._clock.monotonic()
+            if found or not await self._changed.wait(clock=self._clock, at_most=left):
+                return found
 
     def holders(self) -> set[str]:
         """Pods whose slices may be in force, by UID: those bound here, and those of whom only processes are left."""

@@ -25,8 +25,8 @@ class EndpointSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     door: str = "/run/aliquot/endpoint/door.sock"
     # The kubelet gives PreStartContainer up after 30 s; a sentence of ours says more than its "deadline exceeded".
     prestart_patience: Seconds = 28.0
-    # Advice that comes late is worth less than a pod that starts.
-    preference_patience: Seconds = 0.2
+    # Advice that comes late is worth less than a pod that starts; the agent may wait 0.35 s to hear of the pod.
+    preference_patience: Seconds = 0.5
     # How long to wait for another endpoint on this node to leave.
     takeover_patience: Annotated[float, msgspec.Meta(ge=0)] = 10.0
     # Where the kernel can't watch a folder for us.
