@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from aliquot_agent.signal import Signal
 from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
+
+# Far more than come to their end on a node while anybody still asks for them.
+_ENDS_KEPT = 1_000
 
 
 class BoundPods:
@@ -16,12 +20,19 @@ class BoundPods:
     def __init__(self, *, changed: Signal) -> None:
         self._pods: dict[str, Pod] = {}
         self._changed = changed
+        # Pods that are gone and had ended before; the last so many.
+        self._past: deque[str] = deque(maxlen=_ENDS_KEPT)
         self.complete = False
 
     @property
     def by_uid(self) -> Mapping[str, Pod]:
         """All of them, live and read-only."""
         return MappingProxyType(self._pods)
+
+    def ended(self, uid: str) -> bool:
+        """Whether a pod has come to its end, be its object here or gone since."""
+        pod = self._pods.get(uid)
+        return pod.ended if pod is not None else uid in self._past
 
     def take(self, change: Change[Pod]) -> None:
         """Follow one change."""
@@ -30,6 +41,8 @@ class BoundPods:
                 self._pods[pod.metadata.uid] = pod
             case Deleted(old=pod):
                 self._pods.pop(pod.metadata.uid, None)
+                if pod.ended:
+                    self._past.append(pod.metadata.uid)
             case Synced():
                 self.complete = True
         self._changed.notify()

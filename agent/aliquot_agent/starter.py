@@ -16,6 +16,7 @@ from aliquot_agent.kubelet_view import KubeletView, KubeletViewError, Listed, Re
 from aliquot_agent.preferences import Candidate, agreed, candidates, narrowed
 from aliquot_agent.residents import Residents
 from aliquot_agent.signal import Signal
+from aliquot_agent.slice_holders import SliceHolders
 from aliquot_agent.standing import Standing
 from aliquot_agent.starts import Decision, Known, Refuse, Spec, Start, Wait, decide
 from aliquot_core.claims import Claim
@@ -35,8 +36,6 @@ PATIENCE = 25.0
 LOOK_AGAIN = 0.25
 # The kubelet and we are told of a pod by watches of our own: it may ask for one that we are about to hear of.
 HEARD_OF_WITHIN = 0.35
-# A look through /proc takes some 20 ms, and a hundred starts may wait for one process to end.
-LOOK_FOR_PROCESSES = 1.0
 
 
 class SpecWriter(Protocol):
@@ -71,15 +70,11 @@ class Starter:
         self._names = names
         self._clock = clock
         self._view = view
-        self._residents = residents
         self._specs = specs
         self._pods = pods
         self._inventory = inventory
         self._changed = changed
-        self._standing: dict[str, Standing] = {}
-        self._remembered = False
-        self._lingering: set[str] = set()
-        self._looked_at = 0.0
+        self._slices = SliceHolders(clock=clock, residents=residents, memory=specs, pods=pods)
 
     async def may_start(self, call: PreStart) -> str | None:
         """Answer None once the container's slice is ready, or why it may not start."""
@@ -122,7 +117,7 @@ class Starter:
 
     def holders(self) -> set[str]:
         """Pods whose slices may be in force, by UID: those bound here, and those of whom only processes are left."""
-        return self._pods.by_uid.keys() | self._still_standing().keys()
+        return self._pods.by_uid.keys() | self._slices.current().keys()
 
     async def known(self) -> Known:
         """All that is known now, for reconciling and reporting."""
@@ -150,34 +145,12 @@ class Starter:
             pods=self._pods.by_uid,
             recorded=recorded,
             listed=listed,
-            standing=self._still_standing(),
+            standing=self._slices.current(),
+            coming=self._slices.coming,
             record_problem=problem,
             complete=self._pods.complete,
+            remembered=self._slices.remembered,
         )
-
-    def _still_standing(self) -> Mapping[str, Standing]:
-        """Pods that are gone or have ended hold their slices as long as one of their processes lives, and no longer.
-
-        Also those that have ended: the kubelet fails a pod that it can't admit again, and only then ends its processes.
-        """
-        self._remember()
-        gone = {uid for uid in self._standing if (pod := self._pods.by_uid.get(uid)) is None or pod.ended}
-        now = self._clock.monotonic()
-        if gone and (not gone <= self._lingering or now >= self._looked_at + LOOK_FOR_PROCESSES):
-            self._lingering, self._looked_at = self._residents.alive(gone), now
-            for uid in gone - self._lingering:
-                del self._standing[uid]
-        return self._standing
-
-    def _remember(self) -> None:
-        """Take over what the agent before us knew, once; specs that can't be read now are tried again."""
-        if self._remembered:
-            return
-        try:
-            self._standing = self._specs.standing() | self._standing
-            self._remembered = True
-        except AliquotError as error:
-            log.warning("earlier slices can't be read", extra={"error": str(error)})
 
     def _carry_out(self, decision: Decision, *, call: PreStart) -> str | None:
         if isinstance(decision, Start):
@@ -188,9 +161,9 @@ class Starter:
                 decision = Refuse(reason=str(error), pod=decision.pod)
         if isinstance(decision, Start):
             uid = decision.pod.metadata.uid
-            if uid not in self._standing and (vain := sets_our_variables(decision.pod)):
+            if uid not in self._slices.current() and (vain := sets_our_variables(decision.pod)):
                 log.warning("the slice's own variables win", extra={"pod": decision.pod.key, "set_in_vain": vain})
-            self._standing[uid] = Standing(pod=decision.pod.key, claims=decision.claims)
+            self._slices.permit(uid, Standing(pod=decision.pod.key, claims=decision.claims))
             names = ", ".join(spec.container for spec in decision.specs)
             log.info("slice ready", extra={"pod": decision.pod.key, "uid": uid, "containers": names})
             return None

@@ -8,7 +8,8 @@ The kubelet is about to create a container and says only which device ids it hol
 2. Its pod is bound here with a grant that is its own, and that is what it asked for; it reaches for nobody else's.
 3. Every GPU of the grant is on this node and not sick, and holds the isolation that was promised.
 4. With the claims of all other pods that the kubelet holds here, no GPU is over-granted. A pod that has started counts
-   as it stood then, until its last process has ended; one that has not, as its grant says, if that is good.
+   as it stood then, until its last process has ended; one that has not, as its grant says, if that is good and the
+   pod is the older of the two.
 
 What may still come true (the API server lags) is a `Wait`; what can't is a `Refuse`, with the reason for the pod's
 author or the operator. Neither fails the pod: the kubelet asks again.
@@ -49,6 +50,10 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     record_problem: str = ""
     # Whether `pods` are all: an agent that starts does not know yet who else is here.
     complete: bool = True
+    # Of `standing`, pods that are gone and of which nothing lives, but something may come within seconds.
+    coming: frozenset[str] = frozenset()
+    # Whether `standing` has what agents before this one gave.
+    remembered: bool = True
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +99,8 @@ def decide(call: PreStart, *, known: Known) -> Decision:
     """Say whether the container that holds these ids may start."""
     if not known.complete:
         return Wait(reason="the API server has not told this node's agent of all pods here yet")
+    if not known.remembered:
+        return Wait(reason="the CDI folder, which tells what was given before this agent started, can't be read")
     held = _who(call, known=known)
     if isinstance(held, Wait | Refuse):
         return held
@@ -111,10 +118,13 @@ def _judge(pod: Pod, held: _Held, *, known: Known) -> Decision:
     except AliquotError as error:
         return Refuse(reason=str(error), pod=pod)
     wanted = claims(pod, grant)
-    if problem := _altered(pod, wanted, known=known) or _misfit(grant, known=known) or _over(pod, wanted, known=known):
+    if problem := _altered(pod, wanted, known=known) or _misfit(grant, known=known):
         return Refuse(reason=problem, pod=pod)
     if strangers := [name for name, _ in held.containers if name not in grant.containers]:
         return Refuse(reason=f"no slice is granted to container {', '.join(strangers)}", pod=pod)
+    if problem := _over(pod, wanted, known=known):
+        soon = not _over(pod, wanted, known=known, without=known.coming)
+        return Wait(reason=problem) if soon else Refuse(reason=problem, pod=pod)
     specs = tuple(
         Spec(cdi_name=cdi_name, container=name, grant=grant.containers[name]) for name, cdi_name in held.containers
     )
@@ -263,8 +273,12 @@ def totals(claims_of_pods: Iterable[Mapping[str, Claim]]) -> dict[str, tuple[Cla
     return sums
 
 
-def _over(pod: Pod, wanted: dict[str, Claim], *, known: Known) -> str:
-    others = totals(held for _, held in in_force(known, but=pod.metadata.uid))
+def _over(pod: Pod, wanted: dict[str, Claim], *, known: Known, without: frozenset[str] = frozenset()) -> str:
+    others = totals(
+        held
+        for other, held in in_force(known, but=pod.metadata.uid)
+        if other not in without and _goes_before(other, pod, known=known)
+    )
     for gpu, claim in wanted.items():
         total, holders = others.get(gpu, (NOTHING, 0))
         card = known.inventory.gpu(gpu)
@@ -273,3 +287,24 @@ def _over(pod: Pod, wanted: dict[str, Claim], *, known: Known) -> str:
             others_hold = "1 other pod holds" if holders == 1 else f"{holders} other pods hold"
             return f"GPU {gpu} would be over-granted: {why}, {others_hold} slices of it"
     return ""
+
+
+def _goes_before(other: str, pod: Pod, *, known: Known) -> bool:
+    """Whether another pod's claims keep this one out: those of who was let start always, else each in its turn.
+
+    Two grants for one place are a scheduler's mistake; without an order each would wait for the other for ever.
+    """
+    return other in known.standing or _turn(known.pods[other], known=known) < _turn(pod, known=known)
+
+
+def _turn(pod: Pod, *, known: Known) -> tuple[int, str, str]:
+    """First who has our word; then who runs by its status, which tells where our word was lost; then by age."""
+    meta = pod.metadata
+    place = 0 if meta.uid in known.standing else 1 if _has_started(pod) else 2
+    return place, meta.creation_timestamp or "", meta.uid
+
+
+def _has_started(pod: Pod) -> bool:
+    """Whether a container of it has run; the phase stays Pending while one of several is still to be made."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return pod.status.phase == "Running" or any({"running", "terminated"} & one.state.keys() for one in statuses)

@@ -108,5 +108,5 @@ class Ends:
         here: dict[str, Pod] = {pod.metadata.uid: pod for pod in self._api.pods(self._node.name)}
         if agent.pods.by_uid.keys() != here.keys():
             yield f"the agent knows {len(agent.pods.by_uid)} pods of {len(here)}"
-        if ghosts := agent.starter._standing.keys() - here.keys():
+        if ghosts := agent.starter._slices._standing.keys() - here.keys():
             yield f"the agent still counts pods that are gone: {sorted(ghosts)}"

@@ -8,18 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from aliquot_agent import starts
+from aliquot_agent import slice_holders, starts
 from aliquot_agent.bound_pods import BoundPods
 from aliquot_agent.node_publisher import NodePublisher
-from aliquot_agent.starter import Starter
+from aliquot_agent.slice_holders import SliceHolders
+from aliquot_agent.standing import Standing
 from aliquot_agent.starts import Decision, Known, Start
 from aliquot_core.claims import Claim
 from aliquot_core.grant import Grant
+from aliquot_core.inventory import Gpu
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
+from aliquot_core.quantities import MiB
 from aliquot_core.request import PodRequest, parse_request
-from aliquot_deviceplugin.cdi.errors import SpecFolderError
-from aliquot_deviceplugin.cdi.spec import Spec
 from aliquot_deviceplugin.cdi.store import SpecStore, StoredSpec
 from aliquot_deviceplugin.slice_specs import SliceSpecs
 from aliquot_kube.heartbeat import HeartBeat
@@ -31,7 +32,22 @@ Claims = Iterator[tuple[str, dict[str, Claim]]]
 
 def forget_who_is_gone(patch: pytest.MonkeyPatch) -> None:
     """Pods deleted by force hold nothing, though their processes live."""
-    patch.setattr(Starter, "_still_standing", lambda _: {})
+    real = SliceHolders.current
+
+    def current(self: SliceHolders) -> Mapping[str, Standing]:
+        return {uid: held for uid, held in real(self).items() if uid in self._pods.by_uid}
+
+    patch.setattr(SliceHolders, "current", current)
+
+
+def expect_nobody(patch: pytest.MonkeyPatch) -> None:
+    """A pod that is gone and has no process holds nothing, though its container may just be made."""
+    patch.setattr(slice_holders, "COMING", 0.0)
+
+
+def let_each_wait_for_the_other(patch: pytest.MonkeyPatch) -> None:
+    """Of two grants for one place neither goes first."""
+    patch.setattr(starts, "_goes_before", lambda *_, **__: True)
 
 
 def forget_at_restart(patch: pytest.MonkeyPatch) -> None:
@@ -110,21 +126,6 @@ def resume_from_a_later_version(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reflector, "_next_watch", next_watch)
 
 
-def start_without_a_spec(patch: pytest.MonkeyPatch) -> None:
-    """A full disk is no reason not to start; the spec of an earlier start of another grant may lie there."""
-    real = SpecStore.write
-
-    def write(self: SpecStore, spec: Spec) -> bool:
-        try:
-            return real(self, spec)
-        except SpecFolderError:
-            token = spec.devices[0].name
-            self._folder.write(self.file_of(token), b"{}")
-            return False
-
-    patch.setattr(SpecStore, "write", write)
-
-
 def believe_every_grant(patch: pytest.MonkeyPatch) -> None:
     """Whose grant it is and what was asked is not compared."""
 
@@ -135,8 +136,9 @@ def believe_every_grant(patch: pytest.MonkeyPatch) -> None:
 
 
 def trust_sick_gpus(patch: pytest.MonkeyPatch) -> None:
-    """A GPU that fell off the bus is given as if it were there."""
+    """A GPU that fell off the bus is given as if it were there, with all of its memory."""
     patch.setattr(starts, "_misfit", lambda *_, **__: "")
+    patch.setattr(Gpu, "usable", property(lambda gpu: MiB(gpu.memory)))
 
 
 def follow_the_annotation(patch: pytest.MonkeyPatch) -> None:
@@ -177,6 +179,8 @@ PLANTED: Mapping[str, Plant] = {
     plant.__name__: plant
     for plant in (
         forget_who_is_gone,
+        expect_nobody,
+        let_each_wait_for_the_other,
         forget_at_restart,
         skip_the_room_check,
         take_deletion_for_the_end,
@@ -185,7 +189,6 @@ PLANTED: Mapping[str, Plant] = {
         collect_from_the_living,
         collect_nothing,
         resume_from_a_later_version,
-        start_without_a_spec,
         believe_every_grant,
         trust_sick_gpus,
         follow_the_annotation,
