@@ -14,6 +14,8 @@ import msgspec
 from aliquot_core.errors import AliquotError, ClusterError, DefectError
 
 _MESSAGE_LIMIT = 2_000
+# What msgspec raises for bytes that are not the JSON we want: text that is not UTF-8 and nesting without end included.
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class StatusCause(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +150,7 @@ def error_from_response(*, code: int, headers: Mapping[str, str], body: bytes, w
     """Name the failure that an HTTP answer tells of, whatever its body is."""
     try:
         told = msgspec.json.decode(body, type=Status)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         told = Status(message=body[:_MESSAGE_LIMIT].decode("utf-8", "replace").strip())
     # The HTTP status is what counts: proxies answer without a Status, and a Status may lack its code.
     status = Status(code=code, reason=told.reason, message=told.message, details=told.details)

@@ -11,7 +11,7 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 
 from aliquot_core.objects import ObjectMeta
-from aliquot_kube.errors import GarbledError, Status
+from aliquot_kube.errors import NOT_JSON, GarbledError, Status
 from aliquot_kube.resources import T
 
 WatchKind = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -89,14 +89,14 @@ class Decoder(Generic[T]):
         """One object, as a get or a write answers it."""
         try:
             return self._object.decode(body)
-        except msgspec.DecodeError as error:
+        except NOT_JSON as error:
             raise GarbledError(f"not the object that was asked for: {error}") from error
 
     def page(self, body: bytes) -> Page[T]:
         """A page of a list."""
         try:
             page = self._page.decode(body)
-        except msgspec.DecodeError:
+        except NOT_JSON:
             page = self._page_by_object(body)
         if not page.metadata.resource_version or not all(item.metadata.name for item in page.items):
             raise GarbledError("a list without a resourceVersion, or of things without a name")
@@ -106,7 +106,7 @@ class Decoder(Generic[T]):
         """A line of a watch."""
         try:
             event = self._event.decode(line)
-        except msgspec.DecodeError:
+        except NOT_JSON:
             # Also the ordinary way of bookmarks and errors, which come about once a minute: a bookmark's object is
             # hollow (`containers: null`) and an ERROR's is a Status.
             return self._rare_line(line)
@@ -121,7 +121,7 @@ class Decoder(Generic[T]):
         for item in raw.items:
             try:
                 items.append(self._object.decode(item))
-            except msgspec.DecodeError as error:
+            except NOT_JSON as error:
                 unreadable.append(_unreadable(item, error))
         return Page(metadata=raw.metadata, items=items, unreadable=unreadable)
 
@@ -133,7 +133,7 @@ class Decoder(Generic[T]):
             return Bookmark(resource_version=_decode(_OnlyMeta, raw.object).metadata.resource_version)
         try:
             return Event(type=raw.type, object=self._object.decode(raw.object))
-        except msgspec.DecodeError as error:
+        except NOT_JSON as error:
             return UnreadableEvent(type=raw.type, object=_unreadable(raw.object, error))
 
 
@@ -143,11 +143,11 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 def _decode(kind: type[_S], body: bytes | msgspec.Raw) -> _S:
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise GarbledError(f"not what an API server says: {error}") from error
 
 
-def _unreadable(item: msgspec.Raw, error: msgspec.DecodeError) -> Unreadable:
+def _unreadable(item: msgspec.Raw, error: Exception) -> Unreadable:
     metadata = _decode(_OnlyMeta, item).metadata
     if not metadata.name:
         raise GarbledError("a thing without a name")

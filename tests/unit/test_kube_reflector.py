@@ -18,6 +18,8 @@ from support.pod_store import GONE_EVENT, PodStore, pod_json
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
 TUNING = Tuning(page_limit=2)
+NOT_UTF_8 = b'{"type":"ADDED","object":{"metadata":{"name":"\xff"}}}'
+NESTED = b'{"metadata":' + b"[" * 100_000
 
 
 class Copy:
@@ -155,7 +157,11 @@ class AgainstAModel(RuleBasedStateMachine):
         self.open_at = None
 
     @precondition(lambda self: not isinstance(self.reflector.intent, Rest))
-    @rule(garbage=st.sampled_from([b"<html>", b"{}", b'{"type":"ADDED","object":{}}', b'{"type":"ADD', b"\xff\x00"]))
+    @rule(
+        garbage=st.sampled_from(
+            [b"<html>", b"{}", b'{"type":"ADDED","object":{}}', b'{"type":"ADD', b"\xff\x00", NOT_UTF_8, NESTED]
+        )
+    )
     def garble(self, garbage: bytes) -> None:
         """Something answers that is no API server."""
         if isinstance(self.reflector.intent, FetchPage):

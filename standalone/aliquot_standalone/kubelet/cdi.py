@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from aliquot_kube.errors import NOT_JSON
 from aliquot_standalone.kubelet.errors import CdiError
 
 log = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class SpecFolder:
                 by_file[path.name] = self._spec(path)
             except FileNotFoundError:
                 continue
-            except (OSError, msgspec.DecodeError) as error:
+            except (OSError, *NOT_JSON) as error:
                 broken[path.name] = str(error)
         self._read = {name: kept for name, kept in self._read.items() if name in by_file}
         return Specs(by_file=by_file, broken=broken)

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from aliquot_core.objects import Container, ObjectMeta, Pod, PodSpec
+from aliquot_kube.errors import NOT_JSON
 from aliquot_standalone.kubelet.lifecycle import Life
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class Memories:
         for path in self._folder.glob("*/pod.json"):
             try:
                 memory = msgspec.json.decode(path.read_bytes(), type=PodMemory)
-            except (OSError, msgspec.DecodeError) as error:
+            except (OSError, *NOT_JSON) as error:
                 log.warning("a pod's memory can't be read", extra={"path": str(path), "why": str(error)})
                 continue
             memories[memory.uid] = memory
