@@ -22,8 +22,17 @@ class Faults:
     """Breaks one node and its API server, and mends them."""
 
     def __init__(
-        self, *, node: SimNode, api: ApiServer, names: Names, chance: Chance, trace: Callable[[str], None]
+        self,
+        *,
+        node: SimNode,
+        api: ApiServer,
+        names: Names,
+        chance: Chance,
+        trace: Callable[[str], None],
+        deadly: bool = True,
     ) -> None:
+        """`deadly` faults end the agent too; without them one agent lives through all the others."""
+        self._deadly = deadly
         self._node = node
         self._api = api
         self._names = names
@@ -32,16 +41,18 @@ class Faults:
         self._stopped = False
         # Pods may fail at admission through no fault of ours while these last, and were counted from here.
         self.no_plugin = 0
-        self._kinds: dict[Callable[[], Awaitable[None]], float] = {
+        self._deaths: dict[Callable[[], Awaitable[None]], float] = {
             self._kill_agent: 6.0,
             self._stop_agent_gently: 1.0,
+            self._reboot: 0.7,
+        }
+        self._troubles: dict[Callable[[], Awaitable[None]], float] = {
             self._restart_kubelet: 2.0,
             self._crash_endpoint: 0.7,
-            self._reboot: 0.7,
             self._api_away: 2.0,
             self._compact: 2.0,
             self._cut: 2.0,
-            self._lose_gpu: 2.0,
+            self._lose_gpu: 3.0,
             self._slow_gpu: 1.0,
             self._break_driver: 0.7,
             self._hide_record: 1.0,
@@ -56,7 +67,8 @@ class Faults:
     async def run(self, *, every: float) -> None:
         """Break things, until cancelled."""
         self._api.weather(STORM if self._chance.happens(0.7) else Weather(lag=0.01))
-        kinds, weights = list(self._kinds), list(self._kinds.values())
+        chosen = self._deaths | self._troubles if self._deadly else self._troubles
+        kinds, weights = list(chosen), list(chosen.values())
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await asyncio.sleep(self._chance.about(every))
@@ -95,7 +107,7 @@ class Faults:
             await asyncio.sleep(0.0 if self._chance.happens(0.3) else self._chance.about(3.0))
 
     def _start_agent(self) -> None:
-        mortal = not self._stopped and self._chance.happens(0.5)
+        mortal = self._deadly and not self._stopped and self._chance.happens(0.5)
         # Most of what can go wrong is near the beginning.
         die_at = int(self._chance.choice((60, 300, LONGEST_LIFE)) * self._chance.random()) + 1 if mortal else None
         self._node.start_agent(die_at=die_at)
@@ -189,7 +201,7 @@ class Faults:
         index = self._chance.randrange(len(self._node.hardware.uuids))
         self.no_plugin += 1
         self._node.hardware.lose(index)
-        await asyncio.sleep(self._chance.about(60.0))
+        await asyncio.sleep(self._chance.about(90.0))
         self._node.hardware.recover(index)
 
     async def _slow_gpu(self) -> None:

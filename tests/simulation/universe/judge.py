@@ -14,7 +14,7 @@ from simulation.universe.hardware import Hardware
 from simulation.universe.runtime import Part, Running, SimRuntime
 
 # An agent that was told of a lost GPU may have let a container pass that is still being made.
-STILL_ON_ITS_WAY = 30.0
+STILL_ON_ITS_WAY = 20.0
 WHOLE = 100
 
 

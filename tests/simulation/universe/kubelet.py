@@ -281,18 +281,20 @@ class SimKubelet:
     async def _tell_node(self) -> None:
         while True:
             await asyncio.sleep(self._status_every)
-            node = self._api.node(self.node)
-            if node is None:
-                await self._api.create(NODES, {"metadata": {"name": self.node}})
-                continue
-            totals = self.table.totals(now=self.clock.monotonic())
-            capacity = {name: str(count) for name, count in totals.capacity.items()}
-            capacity |= dict.fromkeys(totals.removed, "0")
-            memory = node.status.capacity.get(self._names.memory, "0")
-            allocatable = {name: str(count) for name, count in totals.allocatable.items()}
-            await self.reporter.node_status(
-                node, capacity=capacity, allocatable=allocatable | {self._names.memory: memory}
-            )
+            await self.tell_node_once()
+
+    async def tell_node_once(self) -> None:
+        """Make the node's object where there is none, and have it say what plugins offer."""
+        node = self._api.node(self.node)
+        if node is None:
+            await self._api.create(NODES, {"metadata": {"name": self.node}})
+            return
+        totals = self.table.totals(now=self.clock.monotonic())
+        capacity = {name: str(count) for name, count in totals.capacity.items()}
+        capacity |= dict.fromkeys(totals.removed, "0")
+        memory = node.status.capacity.get(self._names.memory, "0")
+        allocatable = {name: str(count) for name, count in totals.allocatable.items()}
+        await self.reporter.node_status(node, capacity=capacity, allocatable=allocatable | {self._names.memory: memory})
 
     # --- what the agent asks -----------------------------------------------------------------------------------------
     def listed(self) -> tuple[Listed, ...]:

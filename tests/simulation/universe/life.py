@@ -50,6 +50,10 @@ class Life:
         if not self.alive:
             raise Killed(what)
 
+    def doom(self, steps: int) -> None:
+        """Let it die so many steps from now."""
+        self._die_at = self.steps + steps
+
     def spare(self) -> None:
         """Let it live, whatever was meant for it."""
         self._die_at = None

@@ -144,6 +144,6 @@ class SimHealthFile:
         self._kept = ()
 
 
-def settings_for(name: str, *, heartbeat: float) -> AgentSettings:
+def settings_for(name: str, *, heartbeat: float, collect: float) -> AgentSettings:
     """The agent's settings on a simulated node."""
-    return AgentSettings(node_name=name, gpus="simulated", door=DOOR, heartbeat=heartbeat)
+    return AgentSettings(node_name=name, gpus="simulated", door=DOOR, heartbeat=heartbeat, collect=collect)

@@ -59,12 +59,16 @@ class Placer:
         self._deeds = deeds
         self._trace = trace
 
-    async def place(self, pod: Pod, *, bad: str = "", overcommit: bool = False) -> bool:
-        """Grant and bind; False where nothing is free. `bad` makes a grant that is bad in that way."""
+    async def place(self, pod: Pod, *, bad: str = "", overcommit: bool = False, hasty: bool = False) -> bool:
+        """Grant and bind; False where nothing is free.
+
+        `bad` makes a grant that is bad in that way; `overcommit` looks at nobody else; `hasty` takes pods that are to
+        go for gone, so that the node must wait for their end.
+        """
         if not self._counts_fit(pod):
             return False
         request = parse_request(pod, names=self._names)
-        parts = self._choose(pod, request, overcommit=overcommit or bool(bad))
+        parts = self._choose(pod, request, overcommit=overcommit or bool(bad), hasty=hasty)
         if parts is None:
             return False
         meta = pod.metadata
@@ -90,12 +94,12 @@ class Placer:
             for name in (self._names.compute, self._names.best_effort)
         )
 
-    def _choose(self, pod: Pod, request: PodRequest, *, overcommit: bool) -> Parts | None:
+    def _choose(self, pod: Pod, request: PodRequest, *, overcommit: bool, hasty: bool) -> Parts | None:
         """Lay all containers on the same GPUs, in some order, so that they fit beside all others."""
         gpus = list(self._hardware.uuids)
         self._chance.shuffle(gpus)
         most = max(len(asked.shares) for asked in request.containers)
-        taken = [] if overcommit else self._taken()
+        taken = [] if overcommit else self._taken(hasty=hasty)
         for first in range(len(gpus) - most + 1):
             parts = self._lay(request, gpus[first : first + most])
             if overcommit or all(self._fits(gpu, [*taken, (pod, parts)]) for gpu in gpus):
@@ -114,12 +118,13 @@ class Placer:
             for asked in request.containers
         }
 
-    def _taken(self) -> list[tuple[Pod, Parts]]:
+    def _taken(self, *, hasty: bool) -> list[tuple[Pod, Parts]]:
         """What pods hold by the API server's word; those with bad grants never run."""
         return [
             (pod, self._deeds[pod.metadata.uid].parts)
             for pod in self._api.pods(self._node)
             if not pod.ended and pod.metadata.uid in self._deeds and not self._deeds[pod.metadata.uid].bad
+            if not (hasty and pod.metadata.deletion_timestamp)
         ]
 
     def _fits(self, gpu: str, holders: list[tuple[Pod, Parts]]) -> bool:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from simulation.universe.kubelet import SimKubelet
 
 SETTINGS = Settings()
+# From PreStart to a process, in the middle; on a busy machine it is seconds.
+CREATION = 0.5
 
 
 class PodWorker:
@@ -33,6 +35,7 @@ class PodWorker:
         self._going_until: float | None = house.clock.wall() if refused else None
         self._changed = asyncio.Event()
         self._starts: dict[str, asyncio.Task[None]] = {}
+        self._creating: set[str] = set()
         self._stops: dict[str, asyncio.Task[None]] = {}
         self._main: asyncio.Task[None] | None = None
         self._said = ""
@@ -94,9 +97,10 @@ class PodWorker:
             self._lives[name] = lifecycle.starting(self._lives.get(name, Life()))
             self._starts[name] = asyncio.create_task(self._start(name))
         for name in decision.stop:
+            if name in self._creating:
+                continue  # the runtime was told; what it makes is stopped when it is there
             if isinstance(self._lives[name].state, Starting):
-                if name in self._starts:
-                    self._starts.pop(name).cancel()
+                self._starts.pop(name).cancel()
                 self._lives[name] = _not_starting(self._lives[name])
                 self.wake()
             elif name not in self._stops:
@@ -111,8 +115,9 @@ class PodWorker:
         except PluginError as error:
             self._refuse(name, "CreateContainerConfigError", str(error))
             return
-        # The sandbox is there; the container is made and started.
-        await house.clock.sleep(house.chance.about(0.3))
+        self._creating.add(name)
+        await house.clock.sleep(house.chance.about(CREATION))
+        self._creating.discard(name)
         names = [
             device.name
             for holding in held.values()

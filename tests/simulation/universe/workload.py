@@ -27,9 +27,12 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
 
     between_pods: float = 4.0
     most_pods: int = 14
+    place_every: float = 0.5
     work: float = 40.0
     bad: float = 0.12
     overcommitted: float = 0.05
+    # Placed as if pods that are to go were gone.
+    hasty: float = 0.3
     tampered: float = 0.04
     forced: float = 0.35
     forever: float = 0.4
@@ -109,12 +112,14 @@ class Workload:
     async def place_waiting(self) -> None:
         """Have pods bound as places become free, in the order of their coming."""
         while True:
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(self._habits.place_every)
             unbound = {pod.metadata.uid: pod for pod in self._api.pods() if not pod.spec.node_name}
             for uid, (bad, overcommit) in list(self._waiting.items()):
                 if uid not in unbound or unbound[uid].metadata.deletion_timestamp:
                     self._waiting.pop(uid)
-                elif await self._placer.place(unbound[uid], bad=bad, overcommit=overcommit):
+                elif await self._placer.place(
+                    unbound[uid], bad=bad, overcommit=overcommit and not self._calm, hasty=self._is_hasty()
+                ):
                     self._waiting.pop(uid)
                     if not bad and not self._calm and self._chance.happens(self._habits.tampered):
                         self._tampering = [one for one in self._tampering if not one.done()]
@@ -167,6 +172,9 @@ class Workload:
             deed = self._deeds.get(pod.metadata.uid)
             if deed and not deed.bad and self._is_odd(pod, deed):
                 await self.delete(pod, force=False)
+
+    def _is_hasty(self) -> bool:
+        return self._chance.happens(self._habits.hasty)
 
     def _is_odd(self, pod: Pod, deed: Deed) -> bool:
         return deed.overcommitted or deed.grant != pod.metadata.annotations.get(self._names.grant, "")

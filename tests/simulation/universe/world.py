@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
+from collections.abc import Coroutine
+from typing import Any
 
 import msgspec
 
@@ -34,8 +36,11 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
 
     seconds: float = 240.0
     faults_every: float = 8.0
+    # Whether faults end the agent too.
+    deadly: bool = True
     gpus: int = 3
     heartbeat: float = 5.0
+    collect: float = 60.0
     status_every: float = 10.0
     habits: Habits = Habits()
     # Within this time after the last fault all must be well: a watch that is silent is given up after 315 s.
@@ -69,7 +74,7 @@ class World:
             clock=self.clock,
             api=self.api,
             gpus=scale.gpus,
-            settings=settings_for(NODE, heartbeat=scale.heartbeat),
+            settings=settings_for(NODE, heartbeat=scale.heartbeat, collect=scale.collect),
             plan_of=self._plan_of,
             trace=self.trace,
             status_every=scale.status_every,
@@ -96,7 +101,12 @@ class World:
             trace=self.trace,
         )
         self.faults = Faults(
-            node=self.node, api=self.api, names=self.names, chance=Chance(seed, "faults"), trace=self.trace
+            node=self.node,
+            api=self.api,
+            names=self.names,
+            chance=Chance(seed, "faults"),
+            trace=self.trace,
+            deadly=scale.deadly,
         )
 
     def _plan_of(self, uid: str, container: str) -> Plan:
@@ -116,9 +126,13 @@ class World:
 
     def run(self) -> None:
         """Live through the whole run; `SimulationError` tells what is wrong."""
+        self.play(self._live())
+
+    def play(self, main: Coroutine[Any, Any, None]) -> None:
+        """Play something in this world; `SimulationError` tells what is wrong."""
         try:
             with guard.no_outside():
-                self.loop.run(self._live())
+                self.loop.run(main)
         except (AssertionError, BrokenError) as error:
             raise self.failure(str(error)) from error
 
@@ -150,7 +164,7 @@ class World:
         await self.faults.mend()
         await self.workload.calm_down()
         placing = self.loop.spawn(self.workload.place_waiting())
-        await self._until_well([placing])
+        await self.until_well(placing)
 
     async def _watch(self, tasks: list[asyncio.Task[None]], seconds: float) -> None:
         """Let time pass, unless somebody ends who should not, or something is broken."""
@@ -166,13 +180,13 @@ class World:
             if self.node.fallen is not None:
                 raise AssertionError(f"the agent fell: {self.node.fallen!r}") from self.node.fallen
 
-    async def _until_well(self, tasks: list[asyncio.Task[None]]) -> None:
+    async def until_well(self, *tasks: asyncio.Task[None]) -> None:
         """Wait until all is well, but no longer than it may take."""
         end = self.clock.monotonic() + self.scale.settle
         while left := self.shortcomings():
             if self.clock.monotonic() >= end:
                 raise AssertionError(f"{self.scale.settle:g} s after the last fault: {'; '.join(left)}")
-            await self._watch(tasks, self.scale.look_every)
+            await self._watch(list(tasks), self.scale.look_every)
 
     def shortcomings(self) -> list[str]:
         """What is not well yet."""
