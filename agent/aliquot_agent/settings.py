@@ -15,7 +15,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     # The node's name in Kubernetes; in the DaemonSet it comes from the downward API.
     node_name: Annotated[str, msgspec.Meta(min_length=1, max_length=253)] = socket.gethostname()
-    # Empty: the service account that the pod has, else the usual places of a kubeconfig.
+    # Empty: the variable KUBECONFIG, else the service account of the pod; never a person's ~/.kube/config.
     kubeconfig: str = ""
     # "nvml", or GPUs that do not exist, such as "8xA100-80GB".
     gpus: str = "nvml"

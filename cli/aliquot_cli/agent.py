@@ -47,7 +47,9 @@ from aliquot_kube.transport import HttpTransport
 @click.command()
 @click.option("--config", "file", metavar="FILE", help="Settings file (default: $ALIQUOT_CONFIG).")
 @click.option("--node-name", metavar="NAME", help="This node's name in Kubernetes.")
-@click.option("--kubeconfig", metavar="FILE", help="Where the API server is (default: the pod's service account).")
+@click.option(
+    "--kubeconfig", metavar="FILE", help="Where the API server is (default: $KUBECONFIG, else the service account)."
+)
 @click.option("--gpus", metavar="SPEC", help='"nvml", or GPUs to simulate, such as 8xA100-80GB.')
 @click.option("--withdraw", is_flag=True, help="Take back all that agents wrote on the node's object, and end.")
 def agent(file: str | None, *, withdraw: bool, **flags: Any) -> None:

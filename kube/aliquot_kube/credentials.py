@@ -7,6 +7,7 @@ knows us (a token file of a kubeconfig, a client certificate, a CA that was rota
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -23,34 +24,56 @@ from aliquot_kube.errors import UnconfiguredError
 
 # Connections that are kept when idle; the threads of a transport never use more at once but for its watches.
 _KEPT_CONNECTIONS = 8
+_GIVE = "name a kubeconfig (--kubeconfig, KUBECONFIG), or run in a pod with a service account"
 
 
-def load_configuration(
-    *, kubeconfig: str = "", context: str = "", environ: Mapping[str, str] = os.environ
-) -> Configuration:
-    """Find the API server: the kubeconfig given, else `KUBECONFIG`, else the pod we run in, else `~/.kube/config`."""
+def load_configuration(*, kubeconfig: str = "", environ: Mapping[str, str] = os.environ) -> Configuration:
+    """Find the API server: the kubeconfig given, else `KUBECONFIG`, else the service account of the pod we run in.
+
+    Never `~/.kube/config`: a process started by mistake on a person's machine would act there as that person.
+    """
     configuration = Configuration()
     configuration.connection_pool_maxsize = _KEPT_CONNECTIONS
     # Without TCP keep-alive a peer that vanished is noticed only when a watch's time is over.
     configuration.keep_alive = True
-    path = kubeconfig or environ.get("KUBECONFIG", "")
-    try:
-        if path or "KUBERNETES_SERVICE_HOST" not in environ:
-            path = path or str(Path.home() / ".kube" / "config")
-            load_kube_config(path, context or None, configuration, persist_config=False)  # type: ignore[no-untyped-call]  # theirs
-        else:
-            path = "service account"
-            load_incluster_config(configuration)  # type: ignore[no-untyped-call]  # theirs
-    except Exception as error:  # whatever its YAML parser, files and plugins raise
-        raise UnconfiguredError(
-            str(error) or type(error).__name__, where=path, remedy="give a kubeconfig, or run in a pod"
-        ) from error
+    where = path = kubeconfig or environ.get("KUBECONFIG", "")
+    if path:
+        _load_file(path, into=configuration)
+    elif "KUBERNETES_SERVICE_HOST" in environ:
+        where = "service account"
+        _load_account(where, into=configuration)
+    else:
+        raise UnconfiguredError("no kubeconfig is given, and this is no pod", where="API server", remedy=_GIVE)
     if configuration.host.startswith("https:") and not (configuration.api_key or configuration.cert_file):
         # The official client logs a failing exec plugin and goes on without it: every request would be a stranger's.
         raise UnconfiguredError(
-            "no token and no client certificate", where=path, remedy="does the user's exec plugin work?"
+            "no token and no client certificate", where=where, remedy="does the user's exec plugin work?"
         )
     return configuration
+
+
+def _load_file(path: str, *, into: Configuration) -> None:
+    try:
+        # As for kubectl, several files may be named, and some of them may be missing.
+        if not any(Path(one).expanduser().exists() for one in path.split(os.pathsep)):
+            raise FileNotFoundError(errno.ENOENT, "there is no such file")
+        load_kube_config(path, None, into, persist_config=False)  # type: ignore[no-untyped-call]  # theirs
+    except OSError as error:
+        raise UnconfiguredError(f"can't be read: {error.strerror}", where=path, remedy=_GIVE) from error
+    except (TypeError, AttributeError, KeyError) as error:  # their loader takes for granted what kubeconfigs have
+        raise UnconfiguredError("is not a kubeconfig", where=path, remedy=_GIVE) from error
+    except Exception as error:  # whatever its YAML parser and plugins raise
+        words = " ".join(str(error).split())
+        raise UnconfiguredError(f"is not a kubeconfig that can be used: {words}", where=path, remedy=_GIVE) from error
+
+
+def _load_account(where: str, *, into: Configuration) -> None:
+    try:
+        load_incluster_config(into)  # type: ignore[no-untyped-call]  # theirs
+    except Exception as error:  # theirs, or of the mounted files
+        raise UnconfiguredError(
+            str(error), where=where, remedy="mount its token (automountServiceAccountToken), or give a kubeconfig"
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)

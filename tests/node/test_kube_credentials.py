@@ -110,14 +110,52 @@ async def test_in_a_pod_the_service_account_is_used_and_its_token_read_again(
     assert key.split() == ["bearer", "first"]
 
 
-@pytest.mark.parametrize("content", ["", "{", "just text", "[]", "apiVersion: v1\nkind: Config\n"])
-def test_useless_kubeconfig_is_named(tmp_path: Path, content: str) -> None:
-    """Whatever is wrong with a kubeconfig, the error names the file and what to do."""
+GARBLED: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "is empty"),
+    "no YAML": (b"{", "is not a kubeconfig that can be used: while parsing a flow node expected the node content"),
+    "a word": (b"just text", "is not a kubeconfig;"),
+    "a list": (b"[]", "is not a kubeconfig;"),
+    "no text": (b"\xff\xfe\x00", "is not a kubeconfig that can be used: 'utf-8' codec can't decode"),
+    "no context": (b"apiVersion: v1\nkind: Config\n", "Expected key current-context"),
+}
+
+
+@pytest.mark.parametrize("row", GARBLED)
+def test_useless_kubeconfig_is_named(tmp_path: Path, row: str) -> None:
+    """Whatever is wrong with a kubeconfig, one line names the file, the trouble and what to do."""
+    content, words = GARBLED[row]
     path = tmp_path / "kubeconfig"
-    path.write_text(content)
-    with pytest.raises(UnconfiguredError, match="give a kubeconfig") as caught:
+    path.write_bytes(content)
+    with pytest.raises(UnconfiguredError) as caught:
         load_configuration(kubeconfig=str(path))
-    assert caught.value.where == str(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert words in str(caught.value)
+    assert "name a kubeconfig (--kubeconfig, KUBECONFIG)" in caught.value.remedy
+    assert "\n" not in str(caught.value)
+
+
+def test_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """A missing file and a folder in its place say just that."""
+    with pytest.raises(UnconfiguredError, match="missing: can't be read: there is no such file; name a kubeconfig"):
+        load_configuration(kubeconfig=str(tmp_path / "missing"))
+    with pytest.raises(UnconfiguredError, match="can't be read: Is a directory"):
+        load_configuration(environ={"KUBECONFIG": str(tmp_path)})
+
+
+def test_outside_a_pod_nobody_s_own_kubeconfig_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent started by mistake on a person's machine must not act as that person."""
+    (tmp_path / ".kube").mkdir()
+    write_kubeconfig(tmp_path / ".kube", server="http://127.0.0.1:1", user={"token": "mine"})
+    (tmp_path / ".kube" / "kubeconfig").rename(tmp_path / ".kube" / "config")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(UnconfiguredError, match="no kubeconfig is given, and this is no pod"):
+        load_configuration(environ={})
+
+
+def test_pod_without_its_token_is_told_so() -> None:
+    """The service account is meant, so its remedy is named first."""
+    with pytest.raises(UnconfiguredError, match=r"service account: .*automountServiceAccountToken"):
+        load_configuration(environ={"KUBERNETES_SERVICE_HOST": "192.0.2.1"})
 
 
 def test_failing_exec_plugin_is_named(tmp_path: Path) -> None:
