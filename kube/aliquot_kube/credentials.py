@@ -54,9 +54,7 @@ def load_configuration(*, kubeconfig: str = "", environ: Mapping[str, str] = os.
 
 def _load_file(path: str, *, into: Configuration) -> None:
     try:
-        # As for kubectl, several files may be named, and some of them may be missing.
-        if not any(Path(one).expanduser().exists() for one in path.split(os.pathsep)):
-            raise FileNotFoundError(errno.ENOENT, "there is no such file")
+        _look_for(path)
         load_kube_config(path, None, into, persist_config=False)  # type: ignore[no-untyped-call]  # theirs
     except OSError as error:
         raise UnconfiguredError(f"can't be read: {error.strerror}", where=path, remedy=_GIVE) from error
@@ -65,6 +63,12 @@ def _load_file(path: str, *, into: Configuration) -> None:
     except Exception as error:  # whatever its YAML parser and plugins raise
         words = " ".join(str(error).split())
         raise UnconfiguredError(f"is not a kubeconfig that can be used: {words}", where=path, remedy=_GIVE) from error
+
+
+def _look_for(path: str) -> None:
+    """As for kubectl, several files may be named, and some of them may be missing."""
+    if not any(Path(one).expanduser().exists() for one in path.split(os.pathsep)):
+        raise FileNotFoundError(errno.ENOENT, "there is no such file")
 
 
 def _load_account(where: str, *, into: Configuration) -> None:
