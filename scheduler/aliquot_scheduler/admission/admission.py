@@ -1,0 +1,76 @@
+"""The webhook without its socket: the API server's question in, the answer out, as bytes.
+
+Both endpoints refuse what is wrong. Kubernetes checks a pod between the two, and of a fraction or a negative number it
+says only that it is invalid; the mutating endpoint is asked before that, and says what to write.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from aliquot_core.errors import AliquotError
+from aliquot_core.names import Names
+from aliquot_core.request import NO_USE
+from aliquot_scheduler.admission.mutation import asks, mutate
+from aliquot_scheduler.admission.review import Review, decode_review, encode_allowed, encode_refused
+from aliquot_scheduler.admission.settings import AdmissionSettings
+from aliquot_scheduler.admission.validation import Models, Verdict, judge, judge_change, judge_entry
+
+log = logging.getLogger(__name__)
+
+# Kubelets; NodeRestriction lets them create nothing but the mirrors of their static pods.
+NODES = "system:nodes"
+
+
+class Admission:
+    """Answers the API server about pods."""
+
+    def __init__(self, *, names: Names, settings: AdmissionSettings, models: Callable[[], Models] = lambda: ()) -> None:
+        """`models` tells which GPUs the cluster has just now; empty where that is not known."""
+        self._names = names
+        self._settings = settings
+        self._models = models
+
+    def mutating(self, body: bytes) -> bytes:
+        """Fill in what the author of a new pod left out."""
+        review = decode_review(body)
+        # A mirror stands for what runs already: changed, it would only stop telling so.
+        if review.old is not None or NODES in review.groups:
+            return encode_allowed(review.uid)
+        problems = self._judged(review).problems
+        if problems:
+            return _refused(review, problems)
+        patch = mutate(review.pod, review.document, names=self._names, scheduler_name=self._settings.scheduler_name)
+        return encode_allowed(review.uid, patch=patch)
+
+    def validating(self, body: bytes) -> bytes:
+        """Refuse what can't be meant, and changes that come too late."""
+        review = decode_review(body)
+        if NODES in review.groups:
+            return encode_allowed(review.uid)
+        verdict = self._judged(review)
+        problems = [*verdict.problems, *self._out_of_place(review)]
+        if problems:
+            return _refused(review, problems, warnings=verdict.warnings)
+        return encode_allowed(review.uid, warnings=verdict.warnings)
+
+    def _judged(self, review: Review) -> Verdict:
+        if review.old is not None and review.old.spec.node_name:
+            return Verdict()  # what it asks was judged when it came
+        return judge(review.pod, names=self._names, settings=self._settings, models=self._models())
+
+    def _out_of_place(self, review: Review) -> list[AliquotError]:
+        if review.old is not None:
+            return list(judge_change(review.pod, old=review.old, names=self._names))
+        declines = review.pod.metadata.labels.get(self._names.use) == NO_USE
+        if declines or not asks(review.pod, names=self._names):
+            return []
+        return list(judge_entry(review.pod, names=self._names))
+
+
+def _refused(review: Review, problems: Sequence[AliquotError], *, warnings: Sequence[str] = ()) -> bytes:
+    said = [str(problem) for problem in problems]
+    name = review.pod.metadata.name or f"{review.document.get('metadata', {}).get('generateName', '')}*"
+    log.info("pod refused", extra={"pod": f"{review.namespace}/{name}", "user": review.user, "problems": said})
+    return encode_refused(review.uid, problems=said, warnings=warnings)

@@ -1,0 +1,125 @@
+"""AdmissionReview (admission.k8s.io/v1), as bytes in and bytes out.
+
+Whatever can't be read is a MalformedReviewError, never another exception: the caller answers it with 400, and the API
+server then refuses the pod, as it would if nobody answered.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from aliquot_core.errors import ClusterError
+from aliquot_core.objects import Pod
+
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+# Refused for what is in it, as a pod that Kubernetes itself finds invalid.
+UNPROCESSABLE = 422
+# The API server takes 256 characters of a warning without complaint.
+LONGEST_WARNING = 256
+
+T = TypeVar("T")
+# One operation of a JSON Patch.
+Operation = dict[str, Any]
+
+
+class MalformedReviewError(ClusterError):
+    """A body that no API server sends."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what, where="AdmissionReview", remedy="only API servers speak to this address")
+
+
+class _Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Common settings of what travels."""
+
+
+class _User(_Wire, frozen=True, kw_only=True):
+    username: str = ""
+    groups: list[str] = []
+
+
+class _Kind(_Wire, frozen=True, kw_only=True):
+    kind: Literal["Pod"]
+
+
+class _Request(_Wire, frozen=True, kw_only=True):
+    uid: str
+    kind: _Kind
+    operation: Literal["CREATE", "UPDATE"]
+    namespace: str = ""
+    user_info: _User = _User()
+    object: msgspec.Raw = msgspec.Raw(b"null")
+    old_object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Review(_Wire, frozen=True, kw_only=True):
+    api_version: Literal["admission.k8s.io/v1"]
+    kind: Literal["AdmissionReview"]
+    request: _Request
+
+
+class Review(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody creates or changes a pod."""
+
+    uid: str
+    namespace: str
+    user: str
+    groups: tuple[str, ...]
+    pod: Pod
+    # The same pod with all that it says: patches need to know what is there.
+    document: dict[str, Any]
+    # Before the change; None where it is created.
+    old: Pod | None
+
+
+_reviews = msgspec.json.Decoder(_Review)
+_pods = msgspec.json.Decoder(Pod)
+_documents = msgspec.json.Decoder(dict[str, Any])
+
+
+def decode_review(body: bytes) -> Review:
+    """Read what the API server asks."""
+    request = _decoded(_reviews, body, what="body").request
+    created = request.operation == "CREATE"
+    return Review(
+        uid=request.uid,
+        namespace=request.namespace,
+        user=request.user_info.username,
+        groups=tuple(request.user_info.groups),
+        pod=_decoded(_pods, request.object, what="object"),
+        document=_decoded(_documents, request.object, what="object"),
+        old=None if created else _decoded(_pods, request.old_object, what="oldObject"),
+    )
+
+
+def encode_allowed(uid: str, *, patch: Sequence[Operation] = (), warnings: Sequence[str] = ()) -> bytes:
+    """Let it pass, with what is changed of it."""
+    answer: dict[str, Any] = {"allowed": True}
+    if patch:
+        answer |= {"patchType": "JSONPatch", "patch": base64.b64encode(msgspec.json.encode(patch)).decode()}
+    return _answer(uid, answer, warnings=warnings)
+
+
+def encode_refused(uid: str, *, problems: Sequence[str], warnings: Sequence[str] = ()) -> bytes:
+    """Refuse it, with all that is wrong; several problems take a line each."""
+    message = problems[0] if len(problems) == 1 else "".join(f"\n- {problem}" for problem in problems)
+    status = {"status": "Failure", "code": UNPROCESSABLE, "message": message}
+    return _answer(uid, {"allowed": False, "status": status}, warnings=warnings)
+
+
+def _answer(uid: str, answer: dict[str, Any], *, warnings: Sequence[str]) -> bytes:
+    if warnings:
+        answer |= {"warnings": [warning[:LONGEST_WARNING] for warning in warnings]}
+    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": {"uid": uid, **answer}})
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, *, what: str) -> T:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise MalformedReviewError(f"{what}: {error}") from None

@@ -1,0 +1,19 @@
+"""What an operator can set of the webhook."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+# A CUDA context alone takes so much of a GPU, before the program has asked for anything.
+CONTEXT_MEMORY = 300
+
+
+class AdmissionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Section `admission` of the settings."""
+
+    # The kube-scheduler profile that asks our extender: pods of the default scheduler are given to it.
+    scheduler_name: Annotated[str, msgspec.Meta(min_length=1, max_length=253)] = "aliquot"
+    # MiB that a slice must have on each of its GPUs; 0 takes whatever is asked.
+    least_memory: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = CONTEXT_MEMORY

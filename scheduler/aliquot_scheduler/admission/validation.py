@@ -1,0 +1,152 @@
+"""What is wrong with a pod that asks for slices, all of it at once, in sentences that say what to write instead.
+
+The request itself is read by the one parser there is (aliquot_core.request). Here stands what only the centre can
+tell: what a CUDA context needs, which models there are, and what may no longer change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import msgspec
+
+from aliquot_core.errors import AliquotError, UserError
+from aliquot_core.impostors import names_our_device, sets_our_variables
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_core.problems import Problems
+from aliquot_core.request import ContainerRequest, PodRequest, read_request
+from aliquot_scheduler.admission.mutation import DEFAULT_SCHEDULER, asks
+from aliquot_scheduler.admission.settings import AdmissionSettings
+
+# How many models a warning names.
+MODELS_NAMED = 8
+
+# Each model by all its names (Gpu.model_names).
+Models = Collection[tuple[str, ...]]
+
+
+class AdmissionError(UserError):
+    """A pod that can't be taken in as written."""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What forbids a pod, and what its author should know."""
+
+    problems: tuple[AliquotError, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def judge(pod: Pod, *, names: Names, settings: AdmissionSettings, models: Models = ()) -> Verdict:
+    """Judge what a pod asks for, whoever fills in the rest."""
+    problems = Problems()
+    request = read_request(pod, names=names, problems=problems)
+    if not asks(pod, names=names):
+        return Verdict(problems=tuple(problems.found), warnings=tuple(_said_in_vain(pod, names=names)))
+    return Verdict(
+        problems=(
+            *problems.found,
+            *_too_little_memory(request, names=names, least=settings.least_memory),
+            *_foreign_devices(pod, names=names),
+        ),
+        warnings=tuple(_warnings(pod, request, names=names, settings=settings, models=models))
+        if request.containers
+        else (),
+    )
+
+
+def judge_entry(pod: Pod, *, names: Names) -> Iterator[AliquotError]:
+    """A pod that comes in as the mutating webhook does not leave it: it would pass its queue by."""
+    if names.gate in {gate.name for gate in pod.spec.scheduling_gates} and not pod.spec.node_name:
+        return
+    yield AdmissionError(
+        "asks for a slice, but does not wait behind its gate",
+        where=f"scheduling gate {names.gate}",
+        remedy="an operator must install Aliquot's mutating webhook, or find what removes the gate",
+    )
+
+
+def judge_change(pod: Pod, *, old: Pod, names: Names) -> Iterator[AliquotError]:
+    """What decided a pod's place and price stands once it is bound: its grant was made from it."""
+    if not old.spec.node_name:
+        return
+    for kind, keys, before, after in (
+        ("label", (names.use, names.queue, names.group), old.metadata.labels, pod.metadata.labels),
+        ("annotation", _annotations(names), old.metadata.annotations, pod.metadata.annotations),
+    ):
+        for key in keys:
+            if before.get(key) != after.get(key):
+                yield AdmissionError(
+                    "can't change any more: the pod has its place",
+                    where=f"{kind} {key}",
+                    remedy="delete the pod, and create it anew",
+                )
+
+
+def _annotations(names: Names) -> tuple[str, ...]:
+    of_groups = (names.group_size, names.group_min, names.group_topology)
+    of_gpus = (names.gpus, names.gpu_model, names.gpu_uuid, names.placement, names.isolation)
+    return (*of_gpus, names.compute_limit, names.preemptible, *of_groups)
+
+
+# --- problems --------------------------------------------------------------------------------------------------------
+
+
+def _too_little_memory(request: PodRequest, *, names: Names, least: int) -> Iterator[AliquotError]:
+    for asked in request.containers:
+        parts = [share.memory.value for share in asked.shares if share.memory]
+        if not parts or min(parts) >= least:
+            continue
+        on = "" if len(parts) == 1 else f", and leaves {min(parts)} on one of its {len(parts)} GPUs"
+        yield AdmissionError(
+            f"{asked.memory} is less than a CUDA context needs, {least} MiB on each GPU{on}",
+            where=f"container {asked.name}, {names.memory}",
+            remedy=f"write at least {least_memory(asked, least=least)}",
+        )
+
+
+def least_memory(asked: ContainerRequest, *, least: int) -> int:
+    """The smallest memory of which every GPU of the slice gets so much."""
+    if asked.gpus:
+        return asked.gpus * least
+    smallest = min(share.compute.value for share in asked.shares)
+    # Each GPU's part is rounded up, so one MiB more than the part below will do.
+    return (least - 1) * asked.compute.value // smallest + 1 if smallest else least
+
+
+def _foreign_devices(pod: Pod, *, names: Names) -> Iterator[AliquotError]:
+    for named in names_our_device(pod, names=names):
+        yield AdmissionError(
+            "names a slice, but slices are given by their grant", where=f"annotation {named}", remedy="remove it"
+        )
+
+
+# --- warnings --------------------------------------------------------------------------------------------------------
+
+
+def _said_in_vain(pod: Pod, *, names: Names) -> Iterator[str]:
+    for kind, keys, found in (
+        ("label", (names.group,), pod.metadata.labels),
+        ("annotation", _annotations(names), pod.metadata.annotations),
+    ):
+        for key in keys:
+            if key in found:
+                yield f"{kind} {key} does nothing: no container asks for {names.compute} or {names.memory}"
+
+
+def _warnings(
+    pod: Pod, request: PodRequest, *, names: Names, settings: AdmissionSettings, models: Models
+) -> Iterator[str]:
+    for variable in sets_our_variables(pod):
+        yield f"container {variable} is set in vain: what the slice says wins"
+    if models and not any(request.models.admits(*aliases) for aliases in models):
+        yield f"annotation {names.gpu_model}: no GPU of this cluster will do; there are {_listed(models)}"
+    if (scheduler := pod.spec.scheduler_name) not in {"", DEFAULT_SCHEDULER, settings.scheduler_name}:
+        yield f"scheduler {scheduler} must ask Aliquot's extender, or this pod never starts"
+
+
+def _listed(models: Models) -> str:
+    # The last is the shortest: without the maker's name and without spaces, as an annotation writes it.
+    known: Sequence[str] = sorted({aliases[-1] for aliases in models if aliases})
+    more = len(known) - MODELS_NAMED
+    return ", ".join(known[:MODELS_NAMED]) + (f" and {more} more" if more > 0 else "")

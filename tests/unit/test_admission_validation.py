@@ -1,0 +1,286 @@
+"""What is refused is refused so that it can be mended, all of it at once."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aliquot_core.objects import Pod
+from aliquot_core.quantities import NO_COMPUTE, MiB, Percent
+from aliquot_core.request import ContainerRequest, Kind
+from aliquot_scheduler.admission.settings import AdmissionSettings
+from aliquot_scheduler.admission.validation import (
+    MODELS_NAMED,
+    Models,
+    judge,
+    judge_change,
+    judge_entry,
+    least_memory,
+)
+from support.admitting import NAMES, Json, container, decoded, mutated, written
+
+A100 = ("NVIDIA A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB", "A100-SXM4-80GB")
+L4 = ("NVIDIA L4", "NVIDIA-L4", "L4")
+
+
+def problems(pod: Json, *, models: Models = (), **settings: Any) -> list[str]:
+    """Every problem as its author reads it."""
+    verdict = judge(decoded(pod), names=NAMES, settings=AdmissionSettings(**settings), models=models)
+    return [str(problem) for problem in verdict.problems]
+
+
+def warnings(pod: Json, *, models: Models = ()) -> list[str]:
+    """What is said of a pod that may come in."""
+    verdict = judge(decoded(pod), names=NAMES, settings=AdmissionSettings(), models=models)
+    assert verdict.problems == ()
+    return list(verdict.warnings)
+
+
+FINE = {
+    "compute and memory": written(container(compute="30", memory="8k")),
+    "memory left out": written(container(compute="30")),
+    "compute left out": written(container(memory="8k")),
+    "two and a half GPUs": written(container(compute="250", memory="30000")),
+    "the same requests": written(container(compute="30", requests={"compute": "30"})),
+    "no slice": written(container()),
+    "declined, whatever a LimitRange wrote": written(container(compute="0"), labels={"use": "none"}),
+    "as little memory as a context needs": written(container(compute="30", memory="300")),
+    "on each of two GPUs": written(container(compute="30", memory="600"), notes={"gpus": "2"}),
+}
+
+
+@pytest.mark.parametrize("row", FINE)
+def test_what_can_be_meant_passes(row: str) -> None:
+    """No problem, and nothing to be warned of, before and after the defaults."""
+    for pod in (FINE[row], mutated(FINE[row])):
+        assert (problems(pod), warnings(pod)) == ([], [])
+
+
+BAD: dict[str, tuple[Json, str]] = {
+    "a unit in a resource that counts MiB": (
+        written(container(compute="30", memory="8Gi")),
+        (
+            "container main, aliquot.dev/memory: 8Gi has a unit of its own, but the number counts MiB already;"
+            " write 8192 for 8Gi"
+        ),
+    ),
+    "no compute": (
+        written(container(compute="0")),
+        "container main, aliquot.dev/compute: 0 is less than 1; write at least 1, or leave it out",
+    ),
+    "negative compute": (
+        written(container(compute="-5")),
+        "container main, aliquot.dev/compute: -5 is less than 1; write at least 1, or leave it out",
+    ),
+    "half a percent": (
+        written(container(compute="500m")),
+        "container main, aliquot.dev/compute: 500m is not a whole number; write whole percent",
+    ),
+    "more than 100 on each of two GPUs": (
+        written(container(compute="250"), notes={"gpus": "2"}),
+        "container main: 250 % does not fit on 2 GPUs; ask for at most 200, or raise aliquot.dev/gpus to 3",
+    ),
+    "request and limit differ": (
+        written(container(memory="900", requests={"memory": "800"})),
+        "container main, aliquot.dev/memory: request 800 is not limit 900; drop the request",
+    ),
+    "too little for a context": (
+        written(container(compute="30", memory="299")),
+        (
+            "container main, aliquot.dev/memory: 299 MiB is less than a CUDA context needs, 300 MiB on each GPU;"
+            " write at least 300"
+        ),
+    ),
+    "too little on one of two GPUs": (
+        written(container(compute="30", memory="599"), notes={"gpus": "2"}),
+        (
+            "container main, aliquot.dev/memory: 599 MiB is less than a CUDA context needs, 300 MiB on each GPU,"
+            " and leaves 299 on one of its 2 GPUs; write at least 600"
+        ),
+    ),
+    "too little on the last of three GPUs": (
+        written(container(compute="250", memory="1495")),
+        (
+            "container main, aliquot.dev/memory: 1495 MiB is less than a CUDA context needs, 300 MiB on each GPU,"
+            " and leaves 299 on one of its 3 GPUs; write at least 1496"
+        ),
+    ),
+    "too little for best effort": (
+        written(container(memory="100")),
+        (
+            "container main, aliquot.dev/memory: 100 MiB is less than a CUDA context needs, 300 MiB on each GPU;"
+            " write at least 300"
+        ),
+    ),
+    "a group that does not say its size": (
+        written(container(compute="30"), labels={"group": "g"}),
+        (
+            "label aliquot.dev/group: group 'g' does not say how many pods it has; set the annotation"
+            " aliquot.dev/group-size"
+        ),
+    ),
+    "a bad annotation": (
+        written(container(compute="30"), notes={"placement": "near"}),
+        "annotation aliquot.dev/placement: 'near' is unknown; write pack or spread",
+    ),
+    "a bad annotation, though nothing asks": (
+        written(container(), notes={"placement": "near"}),
+        "annotation aliquot.dev/placement: 'near' is unknown; write pack or spread",
+    ),
+}
+
+
+@pytest.mark.parametrize("row", BAD)
+def test_what_can_t_be_meant_is_refused(row: str) -> None:
+    """With its place, what is wrong and what to write; the defaults change nothing about it."""
+    pod, problem = BAD[row]
+    assert problems(pod) == [problem]
+    assert problems(mutated(pod)) == [problem]
+
+
+def test_a_pod_that_names_a_slice_is_refused() -> None:
+    """It would never start: the agent refuses it too."""
+    pod = written(container(compute="30"))
+    pod["metadata"]["annotations"] = {"cdi.k8s.io/mine": "aliquot.dev/slice=t0"}
+    assert problems(pod) == [
+        (
+            "annotation cdi.k8s.io/mine: aliquot.dev/slice=t0: names a slice, but slices are given by their grant;"
+            " remove it"
+        )
+    ]
+
+
+def test_everything_is_said_at_once() -> None:
+    """Of every container, and beside what only the centre knows."""
+    pod = written(
+        container("a", compute="0"),
+        container("b", memory="8Gi"),
+        container("c", memory="9"),
+        notes={"isolation": "A B"},
+    )
+    assert [problem.partition(":")[0] for problem in problems(pod)] == [
+        "container a, aliquot.dev/compute",
+        "container b, aliquot.dev/memory",
+        "annotation aliquot.dev/isolation",
+        "container c, aliquot.dev/memory",
+    ]
+
+
+def test_an_operator_says_what_a_context_needs() -> None:
+    """Nothing at all, where 0 is set."""
+    assert problems(written(container(compute="30", memory="1")), least_memory=0) == []
+    assert len(problems(written(container(compute="30", memory="499")), least_memory=500)) == 1
+
+
+@given(compute=st.integers(0, 6400), gpus=st.integers(1, 64) | st.none(), least=st.integers(1, 2000))
+def test_the_least_memory_is_enough_and_no_more(compute: int, gpus: int | None, least: int) -> None:
+    """What the remedy says leaves every GPU what a context needs; one MiB less does not."""
+    gpus = min(gpus, compute) if gpus and compute else None
+
+    def smallest(memory: int) -> int:
+        asked = ContainerRequest(
+            name="main",
+            kind=Kind.APP,
+            compute=Percent(compute) if compute else NO_COMPUTE,
+            limit=Percent(compute or 100),
+            memory=MiB(memory),
+            gpus=gpus,
+        )
+        wanted.append(least_memory(asked, least=least))
+        return min(share.memory.value for share in asked.shares if share.memory is not None)
+
+    wanted: list[int] = []
+    smallest(least)
+    (needed,) = set(wanted)
+    assert smallest(needed) >= least
+    assert needed == 1 or smallest(needed - 1) < least
+
+
+# --- warnings --------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_that_nobody_has_is_told_with_those_there_are() -> None:
+    """A node with it may come, so the pod may wait; any name of a model will do."""
+    pod = written(container(compute="30"), notes={"gpu-model": "H100*"})
+    assert warnings(pod, models=[A100, L4]) == [
+        "annotation aliquot.dev/gpu-model: no GPU of this cluster will do; there are A100-SXM4-80GB, L4"
+    ]
+    assert warnings(pod) == []
+    for pattern in ("a100*", "NVIDIA-L4", "!A100*"):
+        assert warnings(written(container(compute="30"), notes={"gpu-model": pattern}), models=[A100, L4]) == []
+
+
+def test_a_long_list_of_models_is_cut() -> None:
+    """A warning may have 256 characters."""
+    models = [(f"M{number:02}",) for number in range(MODELS_NAMED + 3)]
+    (warning,) = warnings(written(container(compute="30"), notes={"gpu-model": "X"}), models=models)
+    assert warning.endswith("M06, M07 and 3 more")
+
+
+def test_variables_that_are_set_in_vain_are_told() -> None:
+    """The slice's own win."""
+    pod = written({**container(compute="30"), "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]})
+    assert warnings(pod) == ["container main: NVIDIA_VISIBLE_DEVICES is set in vain: what the slice says wins"]
+
+
+def test_another_scheduler_is_told() -> None:
+    """It may have our extender, or the pod waits for ever."""
+    pod = written(container(compute="30"), schedulerName="volcano")
+    assert warnings(pod) == ["scheduler volcano must ask Aliquot's extender, or this pod never starts"]
+
+
+def test_what_is_said_without_asking_is_told() -> None:
+    """Annotations and a group do nothing for a pod without a slice."""
+    pod = written(container(), notes={"gpus": "2", "group-size": "2"}, labels={"group": "g", "queue": "q"})
+    asks = "does nothing: no container asks for aliquot.dev/compute or aliquot.dev/memory"
+    assert warnings(pod) == [
+        f"label aliquot.dev/group {asks}",
+        f"annotation aliquot.dev/gpus {asks}",
+        f"annotation aliquot.dev/group-size {asks}",
+    ]
+
+
+# --- what may no longer change, and how pods come in -----------------------------------------------------------------
+
+FROZEN = [
+    *(("annotations", key) for key in ("gpus", "gpu-model", "gpu-uuid", "placement", "isolation", "compute-limit")),
+    *(("annotations", key) for key in ("preemptible", "group-size", "group-min", "group-topology")),
+    *(("labels", key) for key in ("use", "queue", "group")),
+]
+
+
+def changed(section: str, key: str, *, node: str) -> list[str]:
+    """The problems of a change, of an addition, and of a removal."""
+    bare, one, two = (written(container(compute="30"), nodeName=node) for _ in range(3))
+    one["metadata"][section], two["metadata"][section] = {NAMES.of(key): "1"}, {NAMES.of(key): "2"}
+    pods: list[Pod] = [decoded(bare), decoded(one), decoded(two), decoded(bare)]
+    return [
+        str(problem) for old, new in itertools.pairwise(pods) for problem in judge_change(new, old=old, names=NAMES)
+    ]
+
+
+@pytest.mark.parametrize(("section", "key"), FROZEN)
+def test_what_a_grant_was_made_from_stands_once_the_pod_is_bound(section: str, key: str) -> None:
+    """Neither added nor changed nor removed; while it waits it may be mended."""
+    problem = f"{section[:-1]} aliquot.dev/{key}: can't change any more: the pod has its place;"
+    assert changed(section, key, node="n1") == [f"{problem} delete the pod, and create it anew"] * 3
+    assert changed(section, key, node="") == []
+
+
+def test_other_annotations_may_change_at_any_time() -> None:
+    """Ours and everybody's."""
+    assert changed("annotations", "note", node="n1") == []
+
+
+def test_a_pod_must_come_in_behind_the_gate() -> None:
+    """Without it, or with a node, it would pass its queue by."""
+    pod = written(container(compute="30"))
+    ungated = "scheduling gate aliquot.dev/queue: asks for a slice, but does not wait behind its gate"
+    for wrong in (pod, {**mutated(pod), "spec": {**mutated(pod)["spec"], "nodeName": "n1"}}):
+        (problem,) = judge_entry(decoded(wrong), names=NAMES)
+        assert str(problem).startswith(ungated)
+    assert list(judge_entry(decoded(mutated(pod)), names=NAMES)) == []

@@ -1,0 +1,271 @@
+"""The webhook as the API server sees it: questions over a real socket, answers that it understands, never a 500."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aliquot_scheduler.admission.admission import Admission
+from aliquot_scheduler.admission.review import LONGEST_WARNING, MalformedReviewError
+from aliquot_scheduler.admission.routes import LARGEST_BODY, MUTATE, VALIDATE, admission_routes
+from aliquot_scheduler.admission.settings import AdmissionSettings
+from support.admitting import NAMES, Json, answered, container, mutated, review, written
+
+ADDRESSES = (MUTATE, VALIDATE)
+ASKS = written(container(compute="30", memory="8k"))
+BAD = written(container(compute="0", memory="8Gi"))
+
+
+def admission(*models: tuple[str, ...]) -> Admission:
+    """A webhook in a cluster with these models."""
+    return Admission(names=NAMES, settings=AdmissionSettings(), models=lambda: models)
+
+
+# --- without a socket ------------------------------------------------------------------------------------------------
+
+
+def test_the_patch_makes_the_pod_what_it_must_be() -> None:
+    """Gate, profile, and nothing that the answer does not need."""
+    answer = answered(admission().mutating(review(ASKS)))
+    assert answer == {
+        "allowed": True,
+        "patch": [
+            {"op": "add", "path": "/spec/schedulerName", "value": "aliquot"},
+            {"op": "add", "path": "/spec/schedulingGates", "value": [{"name": "aliquot.dev/queue"}]},
+        ],
+    }
+
+
+def test_a_pod_that_asks_for_nothing_passes_unchanged() -> None:
+    """Both endpoints let it be, whatever else is in it."""
+    for ask in (admission().mutating, admission().validating):
+        assert answered(ask(review(written(container(), nodeName="n1")))) == {"allowed": True}
+
+
+def test_all_problems_are_told_one_a_line_by_both_endpoints() -> None:
+    """Kubernetes looks at a pod between the two, and would say less: so the first says it too."""
+    for ask in (admission().mutating, admission().validating):
+        status = answered(ask(review(BAD)))["status"]
+        assert status["code"] == 422
+        lines = status["message"].splitlines()
+        assert [line.partition(":")[0] for line in lines] == [
+            "",
+            "- container main, aliquot.dev/compute",
+            "- container main, aliquot.dev/memory",
+            *(["- scheduling gate aliquot.dev/queue"] if ask.__name__ == "validating" else []),
+        ]
+
+
+def test_one_problem_is_one_sentence() -> None:
+    """No list of one."""
+    message = answered(admission().mutating(review(written(container(compute="0")))))["status"]["message"]
+    assert message.startswith("container main, aliquot.dev/compute: 0 is less than 1;")
+
+
+def test_a_good_pod_comes_in_behind_its_gate_only() -> None:
+    """As the mutating endpoint leaves it; without the gate it is refused."""
+    assert answered(admission().validating(review(mutated(ASKS)))) == {"allowed": True}
+    assert answered(admission().validating(review(ASKS)))["allowed"] is False
+
+
+def test_a_pod_that_declines_needs_no_gate() -> None:
+    """Even if what a LimitRange put on it is still there."""
+    declines = {**ASKS, "metadata": {"labels": {"aliquot.dev/use": "none"}}}
+    assert answered(admission().validating(review(declines))) == {"allowed": True}
+
+
+def test_warnings_come_with_the_answer_and_are_cut() -> None:
+    """The API server complains about longer ones."""
+    pod = mutated(written(container(compute="30"), notes={"gpu-model": "H100"}))
+    (warning,) = answered(admission(("A" * 300,)).validating(review(pod)))["warnings"]
+    assert len(warning) == LONGEST_WARNING
+    assert warning.startswith("annotation aliquot.dev/gpu-model: no GPU of this cluster will do; there are A")
+
+
+def test_a_kubelet_s_mirror_pods_are_left_alone() -> None:
+    """They stand for static pods, which run already; to hold them would only hide what the agent says of them."""
+    mirror = written(container(compute="30"), nodeName="n1")
+    for ask in (admission().mutating, admission().validating):
+        asked = review(mirror, user="system:node:n1", groups=["system:nodes", "system:authenticated"])
+        assert answered(ask(asked)) == {"allowed": True}
+
+
+def change(old: Json, **notes: str) -> bytes:
+    """Somebody changes a pod's annotations."""
+    notes = {NAMES.of(short.replace("_", "-")): text for short, text in notes.items()}
+    return review({**old, "metadata": {**old["metadata"], "annotations": notes}}, old=old)
+
+
+def test_a_waiting_pod_may_be_mended_but_not_broken() -> None:
+    """A change is judged as a new pod is, and never patched."""
+    waiting = mutated(ASKS)
+    assert answered(admission().validating(change(waiting, placement="pack"))) == {"allowed": True}
+    assert answered(admission().validating(change(waiting, placement="near")))["allowed"] is False
+    assert answered(admission().mutating(change(waiting, placement="near"))) == {"allowed": True}
+
+
+def test_a_bound_pod_keeps_what_its_grant_was_made_from() -> None:
+    """What else is in it was judged when it came, perhaps by other settings."""
+    bound = written(container(compute="30", memory="1"), nodeName="n1")
+    assert answered(admission().validating(change(bound, note="x"))) == {"allowed": True}
+    status = answered(admission().validating(change(bound, gpus="2", placement="pack")))["status"]
+    assert status["message"].count("can't change any more") == 2
+
+
+# --- what no API server sends ----------------------------------------------------------------------------------------
+
+GOOD = json.loads(review(mutated(ASKS)))
+
+
+def with_request(**changes: object) -> bytes:
+    """A review with some of its request changed."""
+    return json.dumps({**GOOD, "request": {**GOOD["request"], **changes}}).encode()
+
+
+MALFORMED = {
+    "nothing": b"",
+    "no JSON": b"{",
+    "no object": b"[]",
+    "not UTF-8": review(ASKS).replace(b"team", b"\xff"),
+    "half a surrogate": review(ASKS).replace(b"team", b"\\ud800"),
+    "deep": b"[" * 100_000,
+    "NaN": review(ASKS).replace(b'"30"', b"NaN"),
+    "no request": json.dumps({key: value for key, value in GOOD.items() if key != "request"}).encode(),
+    "another version": json.dumps({**GOOD, "apiVersion": "admission.k8s.io/v1beta1"}).encode(),
+    "another kind": with_request(kind={"kind": "Node"}),
+    "a deletion": with_request(operation="DELETE"),
+    "no pod": with_request(object=None),
+    "a pod that is a list": with_request(object=[]),
+    "a change from nothing": with_request(operation="UPDATE"),
+    "containers that are none": with_request(object={"spec": {"containers": [5]}}),
+    "limits that are null": with_request(object={"spec": {"containers": [{"resources": {"limits": None}}]}}),
+    "a deep pod": review(ASKS).replace(b'"30"', b"[" * 5_000 + b"]" * 5_000),
+}
+
+
+@pytest.mark.parametrize("row", MALFORMED)
+def test_what_is_no_review_is_malformed(row: str) -> None:
+    """One kind of error, which becomes a 400."""
+    for ask in (admission().mutating, admission().validating):
+        with pytest.raises(MalformedReviewError):
+            ask(MALFORMED[row])
+
+
+@pytest.mark.parametrize("amount", [b"1e999999", b"-0.0", b"9" * 400, b'"' + b"9" * 1_000_000 + b'"', b"1E-400"])
+def test_huge_numbers_are_refused_or_malformed(amount: bytes) -> None:
+    """Never computed with."""
+    for ask in (admission().mutating, admission().validating):
+        try:
+            answer = answered(ask(review(ASKS).replace(b'"30"', amount)))
+        except MalformedReviewError:
+            continue
+        assert answer["allowed"] is False
+        assert len(answer["status"]["message"]) < 500
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+PATHS = [
+    ["metadata"],
+    ["metadata", "labels"],
+    ["metadata", "annotations"],
+    ["spec"],
+    ["spec", "nodeName"],
+    ["spec", "affinity"],
+    ["spec", "affinity", "nodeAffinity"],
+    ["spec", "schedulingGates"],
+    ["spec", "schedulerName"],
+    ["spec", "containers"],
+    ["spec", "containers", 0],
+    ["spec", "containers", 0, "resources"],
+    ["spec", "containers", 0, "resources", "limits"],
+    ["spec", "containers", 0, "resources", "limits", "aliquot.dev/compute"],
+    ["spec", "initContainers"],
+]
+
+
+@given(changes=st.lists(st.tuples(st.sampled_from(PATHS), JSON), min_size=1, max_size=2), update=st.booleans())
+def test_whatever_stands_in_a_pod_there_is_an_answer(
+    *, changes: list[tuple[list[str | int], object]], update: bool
+) -> None:
+    """Allowed, refused or malformed; no other exception leaves the code."""
+    pod = json.loads(json.dumps(written(container(memory="800"), nodeName="n1", affinity={"nodeAffinity": {}})))
+    for path, value in changes:
+        place = pod
+        try:
+            for step in path[:-1]:
+                place = place[step]
+            place[path[-1]] = value
+        except (KeyError, IndexError, TypeError):
+            continue
+    for ask in (admission(("L4",)).mutating, admission(("L4",)).validating):
+        try:
+            answer = answered(ask(review(pod, old=ASKS if update else None)))
+        except MalformedReviewError:
+            continue
+        assert answer["allowed"] in (True, False)
+
+
+# --- over a socket ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def base() -> AsyncIterator[str]:
+    """A server on a free port of loopback; its own limit on bodies is far lower than the webhook's."""
+    app = web.Application(client_max_size=1024)
+    app.add_routes(admission_routes(admission()))
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+async def post(url: str, body: bytes | AsyncIterator[bytes]) -> tuple[int, Json]:
+    """Ask, and read the answer as JSON."""
+    data = io.BytesIO(body) if isinstance(body, bytes) else body
+    async with aiohttp.ClientSession() as session, session.post(url, data=data) as response:
+        return response.status, await response.json()
+
+
+async def test_the_two_addresses_answer(base: str) -> None:
+    """Each with its own half."""
+    status, answer = await post(f"{base}{MUTATE}", review(ASKS))
+    assert (status, "patch" in answer["response"]) == (200, True)
+    status, answer = await post(f"{base}{VALIDATE}", review(ASKS))
+    assert (status, answer["response"]["allowed"]) == (200, False)
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("row", ["nothing", "no JSON", "deep", "no pod"])
+async def test_a_malformed_body_is_a_400_in_json(base: str, address: str, row: str) -> None:
+    """The API server then refuses the pod, and whoever else called learns why."""
+    status, answer = await post(f"{base}{address}", MALFORMED[row])
+    assert status == 400
+    assert answer["error"].startswith("AdmissionReview: ")
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+async def test_the_largest_body_is_read_and_a_larger_one_is_not(base: str, address: str) -> None:
+    """Whether it says its length or comes in pieces."""
+    largest = review(ASKS).ljust(LARGEST_BODY)
+    assert (await post(f"{base}{address}", largest))[0] == 200
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(4):
+            yield b" " * (LARGEST_BODY // 3)
+
+    for body in (largest + b" ", pieces()):
+        status, answer = await post(f"{base}{address}", body)
+        assert (status, answer) == (413, {"error": f"more than {LARGEST_BODY} bytes"})
