@@ -7,24 +7,16 @@ died, and pods that arrive in between fail.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 
 from aliquot_agent.signal import Signal
 from aliquot_core.clock import Clock
 from aliquot_core.door import KubeletSeen
+from aliquot_core.life import State
 from aliquot_core.names import Names
 from aliquot_kube.heartbeat import HeartBeat
 
 # The signal tells of every change; this is for one that came while we wrote.
 LOOK_AGAIN = 30.0
-
-
-class State(StrEnum):
-    """Whether pods may be bound to the node."""
-
-    READY = "ready"
-    AWAY = "away"
-    DRAINING = "draining"
 
 
 def state_of(kubelet: KubeletSeen | None, *, names: Names, leaving: bool) -> State:
