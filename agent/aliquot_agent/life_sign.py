@@ -15,7 +15,7 @@ from aliquot_core.life import State
 from aliquot_core.names import Names
 from aliquot_kube.heartbeat import HeartBeat
 
-# The signal tells of every change; this is for one that came while we wrote.
+# The signal tells of every change; this is for one that nobody told.
 LOOK_AGAIN = 30.0
 
 
@@ -53,7 +53,8 @@ class LifeSign:
         """Announce each change until cancelled."""
         said: State | None = None
         while True:
+            seen = self._changed.count
             if (state := self.state) is not said:
                 await self._beat.announce({self._names.state: state})
                 said = state
-            await self._changed.wait(clock=self._clock, at_most=LOOK_AGAIN)
+            await self._changed.wait(clock=self._clock, at_most=LOOK_AGAIN, since=seen)

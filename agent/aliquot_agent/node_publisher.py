@@ -53,6 +53,7 @@ class NodePublisher:
         """Reconcile whenever something changed, until cancelled."""
         failures = 0
         while True:
+            seen = self._changed.count
             try:
                 await self._reconcile()
                 failures = 0
@@ -63,7 +64,7 @@ class NodePublisher:
             if failures:
                 await self._clock.sleep(wait)
             else:
-                await self._changed.wait(clock=self._clock, at_most=wait)
+                await self._changed.wait(clock=self._clock, at_most=wait, since=seen)
 
     async def _reconcile(self) -> None:
         node = self._seen()

@@ -12,14 +12,22 @@ class Signal:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self.count = 0
 
     def notify(self) -> None:
-        """Wake everybody who waits now."""
+        """Wake everybody who waits now, and who looked before now."""
+        self.count += 1
         self._event.set()
         self._event = asyncio.Event()
 
-    async def wait(self, *, clock: Clock, at_most: float) -> bool:
-        """Wait for the next change, but no longer than so many seconds; tell whether there was one."""
+    async def wait(self, *, clock: Clock, at_most: float, since: int | None = None) -> bool:
+        """Wait for the next change, but no longer than so many seconds; tell whether there was one.
+
+        Who does something slow between looking and waiting gives the `count` from before it looked: what changed
+        meanwhile is then not slept through.
+        """
+        if since is not None and since != self.count:
+            return True
         changed = asyncio.ensure_future(self._event.wait())
         tired = asyncio.ensure_future(clock.sleep(at_most))
         try:

@@ -1,0 +1,104 @@
+"""What changes while the heart-beat or the node is being written is told at once, not half a minute later."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from aliquot_agent.life_sign import LifeSign
+from aliquot_agent.node_publisher import NodePublisher
+from aliquot_agent.signal import Signal
+from aliquot_core.door import KubeletSeen
+from aliquot_core.inventory import Gpu, Inventory
+from aliquot_core.names import Names
+from aliquot_core.objects import Node
+from aliquot_kube.client import KubeClient
+from aliquot_kube.heartbeat import HeartBeat
+from aliquot_kube.lease import LeaseKeeper
+from aliquot_kube.resources import LEASES, NODES
+from aliquot_kube.transport import Question
+from support.clocks import VirtualClock
+from support.fake_api import FakeApi
+
+NAMES = Names()
+LEASE = LEASES.path(namespace="system", name="node-n1")
+NODE = NODES.path(name="n1")
+SOON = 1.0  # far below half a minute, and below the time between two beats
+
+
+class Changing:
+    """A fact that changes at a chosen write, and says so."""
+
+    def __init__(self, before: Any, after: Any) -> None:
+        self.now, self._after = before, after
+        self.changed = Signal()
+
+    def at(self, method: str) -> Callable[[Question], None]:
+        """What an API server does that answers while the fact changes."""
+
+        def change(question: Question) -> None:
+            if question.method == method and self.now is not self._after:
+                self.now = self._after
+                self.changed.notify()
+
+        return change
+
+
+@asynccontextmanager
+async def running(*parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run loops beside the test."""
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_kubelet_that_listens_while_away_is_being_written_is_told_at_once() -> None:
+    """The scheduler binds to no node that is away: each second of it is lost."""
+    api, clock = FakeApi(), VirtualClock()
+    seen = Changing(None, KubeletSeen(listening=[NAMES.compute], registrations=1))
+    beat = HeartBeat(
+        keeper=LeaseKeeper(client=KubeClient(transport=api), namespace="system", name="node-n1"),
+        clock=clock,
+        random=lambda: 0.5,
+        holder="we",
+        interval=5.0,
+    )
+    sign = LifeSign(beat=beat, names=NAMES, clock=clock, kubelet=lambda: seen.now, changed=seen.changed)
+    api.after = list(itertools.repeat(seen.at("PATCH"), 9))
+    async with running(beat.run(), sign.run()):
+        await clock.advance(SOON)
+    assert api.objects[LEASE]["metadata"]["annotations"] == {NAMES.state: "ready"}
+
+
+async def test_an_inventory_that_changes_while_the_node_is_being_written_is_published_at_once() -> None:
+    """A GPU that falls sick just then must not be given for half a minute."""
+    api, clock = FakeApi(), VirtualClock()
+    gpu = Gpu(uuid="GPU-1", index=0, model="A100", memory=1000)
+    inventory = Changing(Inventory(gpus=(gpu,), driver="1.0"), Inventory(gpus=(gpu,), driver="2.0"))
+    for path in (NODE, f"{NODE}/status"):
+        api.put(path, {"metadata": {"name": "n1"}, "status": {}})
+    api.after = list(itertools.repeat(inventory.at("PATCH"), 9))
+    publisher = NodePublisher(
+        node="n1",
+        names=NAMES,
+        client=KubeClient(transport=api),
+        clock=clock,
+        random=lambda: 0.5,
+        seen=lambda: msgspec.convert(api.objects[NODE], Node),
+        inventory=lambda: inventory.now,
+        changed=inventory.changed,
+    )
+    async with running(publisher.run()):
+        await clock.advance(SOON)
+    written = json.loads(api.objects[NODE]["metadata"]["annotations"][NAMES.inventory])
+    assert written["driver"] == "2.0"
