@@ -2,34 +2,59 @@
 
 from __future__ import annotations
 
+import re
 import socket
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
+from aliquot_core.settings import FilePath, Seconds, SocketPath, UnusableValueError, of_kind
+
+NVML = "nvml"
+
+
+# Kubernetes' rule for names of nodes.
+_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def _check_node_name(name: str) -> None:
+    if not _NODE_NAME.fullmatch(name):
+        raise UnusableValueError("no node is called that", remedy="write the name that `kubectl get nodes` shows")
+
+
+def _check_gpus(text: str) -> None:
+    if text == NVML:
+        return
+    from aliquot_agent.gpus.spec import GpuSpecError, parse_gpu_spec  # noqa: PLC0415 - only where GPUs are simulated
+
+    try:
+        nodes = sum(group.nodes for group in parse_gpu_spec(text))
+    except GpuSpecError as error:
+        raise UnusableValueError(error.what, remedy=f'write "{NVML}", or GPUs to simulate ({error.remedy})') from error
+    if nodes > 1:
+        raise UnusableValueError(f"these are {nodes} nodes, an agent has one", remedy="leave the first number out")
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Section `[agent]`."""
 
     # The node's name in Kubernetes; in the DaemonSet it comes from the downward API.
-    node_name: Annotated[str, msgspec.Meta(min_length=1, max_length=253)] = socket.gethostname()
+    node_name: Annotated[str, of_kind(_check_node_name)] = socket.gethostname().lower()
     # Empty: the variable KUBECONFIG, else the service account of the pod; never a person's ~/.kube/config.
     kubeconfig: str = ""
     # "nvml", or GPUs that do not exist, such as "8xA100-80GB".
-    gpus: str = "nvml"
+    gpus: Annotated[str, of_kind(_check_gpus)] = NVML
     # Where the agent sees the node's own files: in a container they are mounted somewhere else.
-    node_root: str = "/"
+    node_root: FilePath = "/"
     # Where on the node the driver lies: "/", or "/run/nvidia/driver" where a container brings it.
-    driver_root: str = "/"
+    driver_root: FilePath = "/"
     # "driver": the node's own files; "simulated": a mark instead, for GPUs that do not exist.
-    driver_files: Annotated[str, msgspec.Meta(pattern="^(driver|simulated)$")] = "driver"
+    driver_files: Literal["driver", "simulated"] = "driver"
     # The door to the endpoint.
-    door: str = "/run/aliquot/endpoint/door.sock"
-    pod_resources: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
-    kubelet_record: str = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
-    cdi_folder: str = "/var/run/cdi"
+    door: SocketPath = "/run/aliquot/endpoint/door.sock"
+    pod_resources: SocketPath = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    kubelet_record: FilePath = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+    cdi_folder: FilePath = "/var/run/cdi"
     best_effort_slots: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 32
     heartbeat: Seconds = 5.0
     # How long an agent that was told to stop waits for pods that are bound but not admitted; below the pod's own grace.
@@ -38,7 +63,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     sample: Seconds = 10.0
     # Metrics and probes. The agent lives on the node's own network, where an open port is open to everybody who reaches
     # the node, and metrics name pods: so it is open to the node alone until an address is given. 0: any free port.
-    http_address: str = "127.0.0.1"
+    http_address: Annotated[str, msgspec.Meta(min_length=1)] = "127.0.0.1"
     http_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 10940
     # Specs of pods that are gone are collected so often.
     collect: Seconds = 60.0

@@ -7,6 +7,7 @@ better for their cards and drivers, so each line can be changed: `xids = ["31=de
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
@@ -14,6 +15,7 @@ from typing import Annotated
 import msgspec
 
 from aliquot_core.names import Names
+from aliquot_core.settings import UnusableValueError, of_kind
 
 
 class Effect(StrEnum):
@@ -55,15 +57,24 @@ _DEGRADED = (63, 92, 94)
 # 154 comes with an event of its own, which says more.
 _IGNORED = (13, 31, 43, 45, 68, 69, 109, 154)
 
-_Line = Annotated[str, msgspec.Meta(pattern="^([0-9]{1,6}|other)=(sick|degraded|ignored)$")]
+_LINE = re.compile(r"([0-9]{1,6}|other)=(sick|degraded|ignored)")
 _Duration = Annotated[float, msgspec.Meta(ge=0, le=10**9)]
+
+
+def _check_lines(lines: tuple[str, ...]) -> None:
+    for line in lines:
+        if not _LINE.fullmatch(line):
+            raise UnusableValueError(
+                f"{line[:40]!r} is no line of the table",
+                remedy="write lines such as 79=sick, 31=degraded, other=ignored",
+            )
 
 
 class HealthSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Section `[health]`; durations in seconds."""
 
     # Changes to the table, such as "79=degraded" or "other=ignored".
-    xids: tuple[_Line, ...] = ()
+    xids: Annotated[tuple[str, ...], of_kind(_check_lines)] = ()
     # A GPU that an XID made sick is trusted again so long after the last one; 0: not before it was reset or cleared.
     sick_for: _Duration = 0.0
     # The same for an XID that only degrades; 0: not before it was reset or cleared.

@@ -19,7 +19,7 @@ from aliquot_agent.health_memory import HealthFile
 from aliquot_agent.http_server import HttpServer
 from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.residents import ProcResidents
-from aliquot_agent.settings import AgentSettings
+from aliquot_agent.settings import NVML, AgentSettings
 from aliquot_agent.status import Status
 from aliquot_agent.withdrawing import withdraw as withdraw_node
 from aliquot_agent.xids import HealthSettings, policy
@@ -121,7 +121,7 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
 
 def make_driver(settings: AgentSettings, *, clock: Clock) -> GpuDriver:
     """Open the door to real or simulated GPUs."""
-    if settings.gpus == "nvml":
+    if settings.gpus == NVML:
         from aliquot_agent.gpus.nvml import NvmlDriver  # noqa: PLC0415 - 6 MiB that a simulated node does not need
 
         return NvmlDriver(clock=clock)
@@ -134,7 +134,7 @@ def make_driver(settings: AgentSettings, *, clock: Clock) -> GpuDriver:
 
 def make_driver_files(settings: AgentSettings, *, store: SpecStore) -> DriverFiles:
     """Find what containers need of the driver; GPUs that do not exist need a mark only."""
-    if settings.driver_files == "simulated" or settings.gpus != "nvml":
+    if settings.driver_files == "simulated" or settings.gpus != NVML:
         return SimulatedDriverFiles()
     place = DriverPlace(root=settings.driver_root, machine=platform.machine())
     files = RootedFiles(Path(settings.node_root))

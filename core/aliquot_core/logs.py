@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import IO, Any
+from typing import IO, Annotated, Any, Literal
 
 import msgspec
+
+from aliquot_core.settings import UnusableValueError, of_kind
 
 # What a record carries by itself; everything else on it is a fact that the caller handed over.
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -18,17 +20,16 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "task
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
+def _check_level(name: str) -> None:
+    if name.upper() not in logging.getLevelNamesMapping():
+        raise UnusableValueError("it is no level", remedy="write debug, info, warning or error")
+
+
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How much is logged, and in which form (`auto`: human on a terminal, JSON elsewhere)."""
 
-    level: str = "info"
-    format: str = "auto"
-
-    def __post_init__(self) -> None:
-        if self.level.upper() not in logging.getLevelNamesMapping():
-            raise ValueError(f"log.level {self.level!r} is unknown; write debug, info, warning or error")
-        if self.format not in {"auto", "json", "human"}:
-            raise ValueError(f"log.format {self.format!r} is unknown; write auto, json or human")
+    level: Annotated[str, of_kind(_check_level)] = "info"
+    format: Literal["auto", "json", "human"] = "auto"
 
 
 def facts(record: logging.LogRecord) -> dict[str, Any]:

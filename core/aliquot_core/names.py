@@ -6,13 +6,19 @@ A cluster that already uses `aliquot.dev` for something else, or a fork, changes
 from __future__ import annotations
 
 import re
+from typing import Annotated
 
 import msgspec
 
 from aliquot_core.errors import ClusterError
+from aliquot_core.settings import of_kind
 
 DOMAIN = "aliquot.dev"
 NAMESPACE = "aliquot-system"
+
+# Leases of our namespace that are no node's: who leads the centre, and how often nodes are to show that they live.
+LEADER_LEASE = "scheduler"
+PACE_LEASE = "pace"
 
 # Kubernetes' limit for names of objects, nodes among them.
 LONGEST_NAME = 253
@@ -27,25 +33,33 @@ class DomainError(ClusterError):
     """A name in the settings that Kubernetes would not take."""
 
 
+def _check_domain(domain: str) -> None:
+    if len(domain) > LONGEST_DOMAIN or not _DOMAIN_PATTERN.fullmatch(domain):
+        raise DomainError(
+            f"{domain[:80]!r} is no DNS name of at most {LONGEST_DOMAIN} characters with at least one dot",
+            where="setting names.domain",
+            remedy=f"use something like {DOMAIN}",
+        )
+
+
+def _check_namespace(namespace: str) -> None:
+    if not _NAMESPACE_PATTERN.fullmatch(namespace):
+        raise DomainError(
+            f"{namespace[:80]!r} can't be the name of a namespace",
+            where="setting names.namespace",
+            remedy=f"use something like {NAMESPACE}",
+        )
+
+
 class Names(msgspec.Struct, frozen=True, kw_only=True):
     """The names of one installation."""
 
-    domain: str = DOMAIN
-    namespace: str = NAMESPACE
+    domain: Annotated[str, of_kind(_check_domain)] = DOMAIN
+    namespace: Annotated[str, of_kind(_check_namespace)] = NAMESPACE
 
     def __post_init__(self) -> None:
-        if len(self.domain) > LONGEST_DOMAIN or not _DOMAIN_PATTERN.fullmatch(self.domain):
-            raise DomainError(
-                f"{self.domain[:80]!r} is no DNS name of at most {LONGEST_DOMAIN} characters with at least one dot",
-                where="setting names.domain",
-                remedy=f"use something like {DOMAIN}",
-            )
-        if not _NAMESPACE_PATTERN.fullmatch(self.namespace):
-            raise DomainError(
-                f"{self.namespace[:80]!r} can't be the name of a namespace",
-                where="setting names.namespace",
-                remedy=f"use something like {NAMESPACE}",
-            )
+        _check_domain(self.domain)
+        _check_namespace(self.namespace)
 
     def of(self, short: str) -> str:
         """`compute` → `aliquot.dev/compute`."""
@@ -173,6 +187,16 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
     def state(self) -> str:
         """Lease annotation: `ready`, `draining` or `away`."""
         return self.of("state")
+
+    @property
+    def address(self) -> str:
+        """Lease annotation: where the leader is asked, such as `https://10.0.0.5:10950`."""
+        return self.of("address")
+
+    @property
+    def heartbeat_interval(self) -> str:
+        """Lease annotation: seconds between two signs of life of a node."""
+        return self.of("heartbeat-interval")
 
     @property
     def cdi_kind(self) -> str:

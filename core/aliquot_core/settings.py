@@ -2,7 +2,9 @@
 
 A component's settings are one frozen struct, named by a section: field `node_name` of section `agent` is the flag
 `--node-name`, the variable `ALIQUOT_AGENT_NODE_NAME` and the entry `node_name` of the file's `[agent]`. Unknown
-entries are errors, since a misspelt setting that is silently ignored is found out at the worst time.
+entries are errors, since a misspelt setting that is silently ignored is found out at the worst time. So is a value that
+could not work: what a type can't say, a function says that stands beside the type (`of_kind`). Everybody who resolves
+a section refuses the same, `aliquot config` and the process itself.
 """
 
 from __future__ import annotations
@@ -10,21 +12,55 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
-from aliquot_core.errors import ClusterError
+from aliquot_core.errors import AliquotError, ClusterError
 
 PREFIX = "ALIQUOT_"
 _OF_A_SERVICE = re.compile(r"_(SERVICE_HOST|SERVICE_PORT|PORT)(_|$)")
+
+# A unix socket's address has room for so many bytes.
+LONGEST_SOCKET = 107
+# Nothing of ours is done more often than every millisecond or less often than once a day.
+SHORTEST, LONGEST = 0.001, 86_400.0
+_CHECK = "check"
+_LONGEST_QUOTED = 80
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
 class SettingsError(ClusterError):
     """A setting that can't be used."""
+
+
+class UnusableValueError(ClusterError):
+    """Why a value is not of its kind; whoever read it knows where it stood."""
+
+
+def of_kind(check: Callable[[Any], None]) -> msgspec.Meta:
+    """Have a setting of this type checked by a function too, which raises an `AliquotError` with a remedy."""
+    return msgspec.Meta(extra={_CHECK: check})
+
+
+def _check_path(path: str) -> None:
+    if not path or "\0" in path:
+        raise UnusableValueError("it is no path", remedy="write the path of a file or folder")
+
+
+def _check_socket(path: str) -> None:
+    _check_path(path)
+    if (length := len(path.encode())) > LONGEST_SOCKET:
+        raise UnusableValueError(
+            f"{length} bytes are too many for a socket's path", remedy=f"write one of {LONGEST_SOCKET} bytes at most"
+        )
+
+
+Seconds = Annotated[float, msgspec.Meta(ge=SHORTEST, le=LONGEST)]
+FilePath = Annotated[str, of_kind(_check_path)]
+SocketPath = Annotated[str, of_kind(_check_socket)]
 
 
 class Resolved(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -53,13 +89,14 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
         for name, field in fields.items():
             variable = f"{PREFIX}{section}_{name}".upper()
             if variable in self.environment:
-                values[name] = _from_text(self.environment[variable], kind=field.type, where=variable)
+                values[name] = _from_text(self.environment[variable], field=field, where=variable)
                 sources[name] = f"environment {variable}"
             if self.flags.get(name) is not None:
                 flag = f"--{name.replace('_', '-')}"
-                values[name] = _checked(self.flags[name], kind=field.type, where=flag)
+                values[name] = _checked(self.flags[name], field=field, where=flag)
                 sources[name] = f"flag {flag}"
-        return Resolved(section=section, value=_built(values, kind=kind, sources=sources), sources=sources)
+        # Each value was checked by itself, where its place is known.
+        return Resolved(section=section, value=msgspec.convert(values, kind, strict=False), sources=sources)
 
     def check_names(self, sections: Mapping[str, type[msgspec.Struct]]) -> None:
         """Refuse a section of the file that no component has, and a misspelt variable of one that does.
@@ -93,7 +130,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
             if name not in known:
                 raise SettingsError(f"unknown entry {name!r}", where=where, remedy=_closest(name, known=known))
         for name, value in table.items():
-            _checked(value, kind=known[name].type, where=f"{where} {name}")
+            _checked(value, field=known[name], where=f"{where} {name}")
         return table
 
 
@@ -105,29 +142,37 @@ def read_toml(text: str, *, name: str) -> dict[str, Any]:
         raise SettingsError(f"is not TOML: {error}", where=name, remedy="mend the line, or remove the file") from None
 
 
-def _from_text(text: str, *, kind: Any, where: str) -> Any:
+def _from_text(text: str, *, field: msgspec.structs.FieldInfo, where: str) -> Any:
     """Variables are text: numbers and yes/no are read from it, lists are written with commas."""
-    value: Any = [part.strip() for part in text.split(",") if part.strip()] if _is_list(kind) else text
-    return _checked(value, kind=kind, where=f"environment {where}")
+    listed = get_origin(_plain(field.type)) in {list, tuple}
+    value: Any = [part.strip() for part in text.split(",") if part.strip()] if listed else text
+    return _checked(value, field=field, where=f"environment {where}")
 
 
-def _is_list(kind: Any) -> bool:
-    return getattr(kind, "__origin__", None) in {list, tuple}
-
-
-def _checked(value: Any, *, kind: Any, where: str) -> Any:
+def _checked(value: Any, *, field: msgspec.structs.FieldInfo, where: str) -> Any:
+    without = f"or drop it: the default is {field.default!r}"
     try:
-        return msgspec.convert(value, kind, strict=False)
+        read = msgspec.convert(value, field.type, strict=False)
+        for check in _checks(field.type):
+            check(read)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{value!r} will not do: {error}", where=where, remedy="see `aliquot config`") from None
+        known = [repr(choice) for choice in get_args(field.type)] if get_origin(field.type) is Literal else []
+        wrong, remedy = str(error), f"write {' or '.join(known) or 'what is expected'}, {without}"
+    except AliquotError as error:
+        wrong, remedy = error.what, f"{error.remedy}, {without}"
+    else:
+        return read
+    raise SettingsError(f"{repr(value)[:_LONGEST_QUOTED]} will not do: {wrong}", where=where, remedy=remedy)
 
 
-def _built(values: dict[str, Any], *, kind: type[T], sources: Mapping[str, str]) -> T:
-    try:
-        return msgspec.convert(values, kind, strict=False)
-    except msgspec.ValidationError as error:
-        used = ", ".join(sorted({source for source in sources.values() if source != "default"})) or "defaults"
-        raise SettingsError(str(error), where=used, remedy="see `aliquot config`") from None
+def _plain(kind: Any) -> Any:
+    """The type itself, without what `Annotated` says beside it."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _checks(kind: Any) -> list[Callable[[Any], None]]:
+    metas = [meta for meta in get_args(kind)[1:] if isinstance(meta, msgspec.Meta)]
+    return [meta.extra[_CHECK] for meta in metas if meta.extra and _CHECK in meta.extra]
 
 
 def _closest(name: str, *, known: Iterable[str]) -> str:

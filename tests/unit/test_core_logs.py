@@ -7,10 +7,12 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from typing import Any, Literal
 
 import pytest
 
 from aliquot_core.logs import LogSettings, configure_logging
+from aliquot_core.settings import SettingsError, Sources
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +33,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def logged(stream: io.StringIO, **settings: str) -> str:
+def logged(stream: io.StringIO, **settings: Any) -> str:
     """What comes out of one sentence with facts, and one that is below the level."""
     configure_logging(LogSettings(**settings), stream=stream)
     logger = logging.getLogger("aliquot.test")
@@ -64,7 +66,7 @@ def test_people_read_a_plain_line(stream: io.StringIO, form: str) -> None:
 
 
 @pytest.mark.parametrize(("form", "lines"), [("json", 1), ("human", 4)])
-def test_an_exception_is_shown_with_its_traceback(form: str, lines: int) -> None:
+def test_an_exception_is_shown_with_its_traceback(form: Literal["json", "human"], lines: int) -> None:
     """In JSON inside the one line."""
     stream = io.StringIO()
     configure_logging(LogSettings(format=form), stream=stream)
@@ -94,8 +96,10 @@ def test_nothing_is_said_twice() -> None:
     assert before.getvalue() == ""
 
 
-@pytest.mark.parametrize("settings", [{"level": "loud"}, {"level": ""}, {"format": "xml"}])
-def test_unknown_levels_and_forms_are_refused(settings: dict[str, str]) -> None:
-    """With what there is instead."""
-    with pytest.raises(ValueError, match="is unknown; write"):
-        LogSettings(**settings)
+@pytest.mark.parametrize(("name", "text"), [("level", "loud"), ("level", ""), ("format", "xml")])
+def test_unknown_levels_and_forms_are_refused(name: str, text: str) -> None:
+    """With the place where they stand, and what may stand there instead."""
+    variable = f"ALIQUOT_LOG_{name.upper()}"
+    with pytest.raises(SettingsError, match=f"^environment {variable}: '{text}' will not do: .*; write ") as caught:
+        Sources(environment={variable: text}).resolve("log", LogSettings)
+    assert ("debug, info" in caught.value.remedy) == (name == "level")

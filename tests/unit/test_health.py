@@ -19,6 +19,7 @@ from aliquot_agent.xids import Effect, HealthSettings, policy
 from aliquot_core.inventory import Health
 from aliquot_core.names import Names
 from aliquot_core.objects import Node
+from aliquot_core.settings import SettingsError, Sources
 
 NAMES = Names()
 A, B = "GPU-a", "GPU-b"
@@ -90,8 +91,8 @@ class TestXids:
     @pytest.mark.parametrize("line", ["48", "x=sick", "48=dead", "other", "48=sick,49=sick"])
     def test_a_line_that_means_nothing_is_refused(self, line: str) -> None:
         """A misspelt table would be found out at the worst time."""
-        with pytest.raises(msgspec.ValidationError):
-            msgspec.convert({"xids": [line]}, HealthSettings)
+        with pytest.raises(SettingsError, match=r"is no line of the table; write lines such as 79=sick"):
+            Sources(file={"health": {"xids": [line]}}).resolve("health", HealthSettings)
 
     def test_the_reason_says_what_and_what_to_do(self) -> None:
         """It is what a pod's author and an operator read."""

@@ -7,28 +7,28 @@ from typing import Annotated, Literal
 
 import msgspec
 
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
+from aliquot_core.settings import LONGEST, FilePath, Seconds, SocketPath
 
 
 class EndpointSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Section `endpoint` of the settings."""
 
     # The kubelet fixes this one, whatever its --root-dir is.
-    plugin_folder: str = "/var/lib/kubelet/device-plugins"
+    plugin_folder: FilePath = "/var/lib/kubelet/device-plugins"
     # Sockets that lie directly in the plugin folder are deleted whenever the kubelet starts; in a folder they stay.
-    socket_folder: str = "aliquot"
+    socket_folder: FilePath = "aliquot"
     # `socket`: call the kubelet's Register. `registry`: wait in plugins_registry until the kubelet calls.
     registration: Literal["socket", "registry"] = "socket"
-    registry_folder: str = "/var/lib/kubelet/plugins_registry"
+    registry_folder: FilePath = "/var/lib/kubelet/plugins_registry"
     # Must outlast a reboot: with it the endpoint registers before the agent is up.
-    state_file: str = "/var/lib/aliquot/endpoint.json"
-    door: str = "/run/aliquot/endpoint/door.sock"
+    state_file: FilePath = "/var/lib/aliquot/endpoint.json"
+    door: SocketPath = "/run/aliquot/endpoint/door.sock"
     # The kubelet gives PreStartContainer up after 30 s; a sentence of ours says more than its "deadline exceeded".
     prestart_patience: Seconds = 28.0
     # Advice that comes late is worth less than a pod that starts; the agent may wait 0.35 s to hear of the pod.
     preference_patience: Seconds = 0.5
     # How long to wait for another endpoint on this node to leave.
-    takeover_patience: Annotated[float, msgspec.Meta(ge=0)] = 10.0
+    takeover_patience: Annotated[float, msgspec.Meta(ge=0, le=LONGEST)] = 10.0
     # Where the kernel can't watch a folder for us.
     poll: Seconds = 0.05
 
