@@ -5,7 +5,8 @@ there is none, else a merge patch that names the version it saw. The API server 
 between (409), so two writers can never both believe that the lease is theirs; the one refused reads again and decides
 again. Wall time is only ever written, for people and for `kubectl`; all intervals and ages are of the monotonic clock,
 for a clock that is set must not make a living node look dead (the official elector compares wall times:
-facts/python.md 1.4). Leader election is to stand on the same writes, with a rule for when one may take over.
+facts/python.md 1.4). Leader election stands on the same writes, with a rule for when one may take over (`election`): it
+judges each version itself, so it takes `put`, which never writes over what was not looked at.
 
 What must always hold:
  1. A lease is written only over the very version that was read.
@@ -99,13 +100,24 @@ class LeaseKeeper:
             self.lease = None
         return self.lease
 
+    async def put(self, claim: Claim, *, over: Lease | None) -> Lease:
+        """Write once over this very version, or where none is; anything else that is there is left alone and raises."""
+        if over is None:
+            metadata = msgspec.structs.replace(self._metadata, annotations=dict(claim.annotations))
+            return await self._client.create(LEASES, Lease(metadata=metadata, spec=claim.spec(last=None)))
+        return await self._patch(claim.patch(over=over))
+
+    async def release(self, *, over: Lease) -> Lease:
+        """Let nobody hold this very version; whoever wants it need not wait."""
+        metadata = {"resourceVersion": over.metadata.resource_version}
+        return await self._patch(merge_patch({"metadata": metadata, "spec": {"holderIdentity": ""}}))
+
     async def _write_once(self, claim: Claim) -> Lease:
         over = self.lease or await self.read()
         holder = over.spec.holder_identity if over else None
         self.taken_from = holder if holder != claim.holder else None
-        if over is None:
-            metadata = msgspec.structs.replace(self._metadata, annotations=dict(claim.annotations))
-            return await self._client.create(LEASES, Lease(metadata=metadata, spec=claim.spec(last=None)))
-        return await self._client.patch(
-            LEASES, name=self._metadata.name, namespace=self._metadata.namespace, patch=claim.patch(over=over)
-        )
+        return await self.put(claim, over=over)
+
+    async def _patch(self, patch: Patch) -> Lease:
+        name, namespace = self._metadata.name, self._metadata.namespace
+        return await self._client.patch(LEASES, name=name, namespace=namespace, patch=patch)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 from aliquot_core.clock import Clock
+
+T = TypeVar("T")
 
 
 async def sleep_unless(*, clock: Clock, seconds: float, woken: asyncio.Event) -> None:
@@ -18,6 +22,22 @@ async def sleep_unless(*, clock: Clock, seconds: float, woken: asyncio.Event) ->
         sleeping.cancel()
         waiting.cancel()
     woken.clear()
+
+
+async def within(work: Coroutine[Any, Any, T], *, clock: Clock, seconds: float) -> T:
+    """Do something that may take so long and no longer; `TimeoutError` if it was cut off."""
+    doing = asyncio.ensure_future(work)
+    tired = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait([doing, tired], return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            return doing.result()
+        raise TimeoutError(f"no answer within {seconds:g} s")
+    finally:
+        doing.cancel()
+        tired.cancel()
+        # Whatever it still has to say when it is cut off, nobody waits for.
+        await asyncio.gather(doing, return_exceptions=True)
 
 
 def micro_time(wall: float) -> str:

@@ -33,6 +33,8 @@ CONTRACT = {
     "degraded_gpus": "aliquot.dev/degraded-gpus",
     "cordoned_gpus": "aliquot.dev/cordoned-gpus",
     "clear_health": "aliquot.dev/clear-health",
+    "address": "aliquot.dev/address",
+    "heartbeat_interval": "aliquot.dev/heartbeat-interval",
 }
 
 

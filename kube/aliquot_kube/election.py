@@ -1,0 +1,237 @@
+"""Who leads: the state machine behind `Leadership`, without clock, network or chance.
+
+Theory of operation. Candidates share one lease. Whoever holds it renews it; the others look at it, and one that saw it
+unchanged for its whole duration takes it over. All instants are of the candidate's own monotonic clock: what others
+wrote of time is compared for equality and never for order. The driver asks for the next step (`Look`, `Take`,
+`Release`, `Rest`, `Leave`), does it, and tells how it went (`seen`, `written`, `released`, `failed`).
+
+What must always hold:
+ 1. Two candidates never both believe to lead at one instant, whatever their wall clocks say and however slow requests
+    are. A leader's belief ends `duration - margin` after its last answered renewal was *sent*; a follower begins to
+    count when the answer that shows that renewal has *arrived*, which is later, and counts the whole duration. The
+    margin is for clocks that tick at different speeds (20 %), and for what the old leader still has on its way.
+ 2. A claim goes over the very version that was judged (or where no lease is): of two who claim, one is refused.
+ 3. After a claim of unknown outcome the lease is looked at before it is written again, and what a look shows renews
+    nobody's belief: only an answered write does.
+ 4. A lease that nobody holds may be taken at once, for a leader stops believing before it lets go. One that is *gone*
+    may not, nor one that was made anew behind our back: whoever held it may still believe.
+ 5. An identity is of one life of a process: what a former life wrote is somebody else's.
+
+Not covered: a machine that sleeps stops its monotonic clock, and nothing recalls a request on its way. So what the
+leader writes is also guarded one by one (`Leadership.check`, and versions or uids in the writes themselves).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import msgspec
+
+from aliquot_core.errors import ClusterError
+from aliquot_core.objects import Lease
+
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class ElectionSettingsError(ClusterError):
+    """Times that do not go together."""
+
+
+class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Section `[election]`."""
+
+    # How long a lease is good for without being renewed; a leader that is killed costs so much and one look.
+    duration: Seconds = 10.0
+    # From one renewal to the next.
+    renew: Seconds = 3.0
+    # So much earlier than others may take over a leader stops believing.
+    margin: Seconds = 2.0
+    # No request may take longer; one that does counts as lost.
+    request: Seconds = 1.5
+    # How often followers look, so that one that lets go is replaced within so much; and the first rest after a failure.
+    look: Seconds = 0.5
+
+    def __post_init__(self) -> None:
+        # A renewal that is lost, a look that takes its time and another renewal that does so too.
+        least = self.renew + 3 * self.request + self.look
+        if least > self.duration - self.margin:
+            raise ElectionSettingsError(
+                f"one lost request would cost the leadership: renew + 3 * request + look is {least:g} s, and a leader "
+                f"believes for duration - margin = {self.duration - self.margin:g} s",
+                where="settings election",
+                remedy="lengthen duration, or shorten renew, request or margin",
+            )
+
+
+class Look(msgspec.Struct, frozen=True):
+    """Read the lease; then `seen` or `failed`."""
+
+
+class Take(msgspec.Struct, frozen=True):
+    """Claim or renew the lease over this version (None: where none is); then `written` or `failed`."""
+
+    over: Lease | None
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Let nobody hold this version; then `released` or `failed`."""
+
+    over: Lease
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """Nothing is to be done until then."""
+
+    until: float
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """All is done, for good."""
+
+
+Step = Look | Take | Release | Rest | Leave
+
+
+class Fence(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """A term of leadership: whoever leads later has a greater one, unless somebody deletes the lease."""
+
+    transitions: int
+    acquired: str
+
+
+class Leader(msgspec.Struct, frozen=True, kw_only=True):
+    """Who leads, and where it is asked."""
+
+    identity: str
+    address: str
+
+
+class Election:
+    """One candidate's part."""
+
+    def __init__(self, *, identity: str, settings: ElectionSettings) -> None:
+        self._identity = identity
+        self._settings = settings
+        # What was seen or written last; at first we do not know even that there is none.
+        self._lease: Lease | None = None
+        self._known = False
+        # Nothing that we wrote is under way or lost.
+        self._certain = False
+        self._looked_at = -math.inf
+        self._renewed_at = -math.inf
+        # From then on others' claim to the lease is over.
+        self._ripe_at = math.inf
+        self._rest_until = -math.inf
+        self._leave_by: float | None = None
+        # Our belief to lead ends then, or has ended.
+        self.leads_until = -math.inf
+
+    # --- what we believe ---------------------------------------------------------------------------------------------
+    def leads(self, *, now: float) -> bool:
+        """Whether we lead at this instant."""
+        return now < self.leads_until
+
+    def fence(self, *, now: float) -> Fence | None:
+        """The term in which we lead; none if we do not."""
+        if self._lease is None or not self.leads(now=now):
+            return None
+        spec = self._lease.spec
+        return Fence(transitions=spec.lease_transitions or 0, acquired=spec.acquire_time or "")
+
+    def holder(self, *, now: float) -> Lease | None:
+        """The lease of whoever leads, as far as we know; none where nobody does."""
+        believed = self.leads(now=now) if self._is_mine else now < self._ripe_at
+        return self._lease if self._lease and self._lease.spec.holder_identity and believed else None
+
+    def patience(self, *, now: float) -> float:
+        """How long the next request may take: no longer than our belief lasts, for its end is to be told at once."""
+        left = self.leads_until - now
+        return min(self._settings.request, left) if left > 0 else self._settings.request
+
+    # --- what to do --------------------------------------------------------------------------------------------------
+    def step(self, *, now: float) -> Step:
+        """What to do next."""
+        if self._leave_by is not None:
+            return self._step_out(self._leave_by, now=now)
+        if now < self._rest_until:
+            return self._rest(self._rest_until, now=now)
+        if not self._certain:
+            return Look()
+        # A lease that vanished while we lead is ours to make again: all others wait a whole duration.
+        if self._is_mine or (self._lease is None and self.leads(now=now)):
+            due = self._renewed_at + self._settings.renew if self._is_mine else now
+            return Take(self._lease) if now >= due else self._rest(due, now=now)
+        if now >= self._ripe_at:
+            return Take(self._lease)
+        due = self._looked_at + self._settings.look
+        return Look() if now >= due else Rest(min(due, self._ripe_at))
+
+    def _step_out(self, leave_by: float, *, now: float) -> Step:
+        if now >= leave_by:
+            return Leave()
+        if now < self._rest_until:
+            return Rest(min(self._rest_until, leave_by))
+        if not self._certain:
+            return Look()
+        return Release(self._lease) if self._lease and self._is_mine else Leave()
+
+    def _rest(self, until: float, *, now: float) -> Rest:
+        return Rest(min(until, self.leads_until) if self.leads(now=now) else until)
+
+    # --- how it went -------------------------------------------------------------------------------------------------
+    def seen(self, lease: Lease | None, *, now: float) -> None:
+        """The lease was read; `now` is when the answer arrived."""
+        before, knew = self._lease, self._known
+        self._lease, self._known, self._certain, self._looked_at = lease, True, True, now
+        if self._is_mine:
+            return
+        if lease is not None:
+            self.leads_until = min(self.leads_until, now)
+        if not knew or _mark(lease) != _mark(before):
+            free = lease is not None and not lease.spec.holder_identity
+            remade = knew and (before is None or lease is None or before.metadata.uid != lease.metadata.uid)
+            self._ripe_at = now if free and not remade else now + self._whole_duration(before, lease)
+
+    def written(self, lease: Lease, *, sent_at: float) -> None:
+        """A claim or renewal stands; `sent_at` is when it was sent."""
+        self._lease, self._known, self._certain, self._renewed_at = lease, True, True, sent_at
+        if self._leave_by is None:
+            self.leads_until = max(self.leads_until, sent_at + self._settings.duration - self._settings.margin)
+
+    def released(self, lease: Lease) -> None:
+        """Nobody holds the lease now."""
+        self._lease = lease
+
+    def failed(self, *, now: float, rest: float) -> None:
+        """A request was refused, lost, or not answered in time; let the API server alone for so long."""
+        self._certain = False
+        self._rest_until = now + rest
+
+    def nudged(self) -> None:
+        """The lease has changed, somebody says: a follower looks at once."""
+        self._looked_at = -math.inf
+
+    def resign(self, *, now: float) -> None:
+        """Lead no longer, and let go of the lease if that can be done soon."""
+        if self._leave_by is None:
+            self._leave_by = now + 2 * self._settings.request
+            self.leads_until = min(self.leads_until, now)
+
+    @property
+    def _is_mine(self) -> bool:
+        return self._lease is not None and self._lease.spec.holder_identity == self._identity
+
+    def _whole_duration(self, *leases: Lease | None) -> float:
+        """Others may have been started with longer times than ours, and act by them."""
+        return max(
+            self._settings.duration, *((lease.spec.lease_duration_seconds or 0) if lease else 0 for lease in leases)
+        )
+
+
+def _mark(lease: Lease | None) -> tuple[str, ...] | None:
+    """What changes with every write."""
+    if lease is None:
+        return None
+    meta, spec = lease.metadata, lease.spec
+    return (meta.uid, meta.resource_version, spec.holder_identity or "", spec.renew_time or "")

@@ -1,0 +1,264 @@
+"""The election's state machine: its table, and its invariants under every interleaving that Hypothesis finds."""
+
+from __future__ import annotations
+
+import pytest
+
+from aliquot_core.objects import Lease, LeaseSpec, ObjectMeta
+from aliquot_kube.election import (
+    Election,
+    ElectionSettings,
+    ElectionSettingsError,
+    Fence,
+    Leave,
+    Look,
+    Release,
+    Rest,
+    Step,
+    Take,
+)
+
+# Monotonic clocks begin anywhere.
+START = 5_000.0
+
+
+def lease(holder: str = "other", *, version: int = 1, uid: str = "a", duration: int | None = 10) -> Lease:
+    """A lease as it may be found."""
+    spec = LeaseSpec(
+        holder_identity=holder,
+        lease_duration_seconds=duration,
+        acquire_time="2031-01-01T00:00:00.000000Z",
+        renew_time=f"2031-01-01T00:00:{version:02d}.000000Z",
+        lease_transitions=4,
+    )
+    return Lease(metadata=ObjectMeta(name="x", uid=uid, resource_version=str(version)), spec=spec)
+
+
+def candidate() -> Election:
+    """One who knows nothing yet."""
+    return Election(identity="me", settings=ElectionSettings())
+
+
+def follower(found: Lease | None) -> Election:
+    """One who found this at the start."""
+    election = candidate()
+    election.seen(found, now=START)
+    return election
+
+
+def leader() -> Election:
+    """One whose claim was sent at the start."""
+    election = follower(lease("", version=1))
+    election.written(lease("me", version=2), sent_at=START)
+    return election
+
+
+def lost(election: Election, *, after: float, rest: float = 0.5) -> Election:
+    """One whose request came to nothing so long after the start."""
+    election.failed(now=START + after, rest=rest)
+    return election
+
+
+def resigned(election: Election, *, after: float) -> Election:
+    """One that was told to stop so long after the start."""
+    election.resign(now=START + after)
+    return election
+
+
+HELD, FREE, MINE = lease(), lease(""), lease("me", version=2)
+
+# who, seconds after the start, what is to be done; rests are named by their end.
+TABLE: dict[str, tuple[Election, float, Step]] = {
+    "nothing is known: look": (candidate(), 0, Look()),
+    "held by another: look again soon": (follower(HELD), 0.1, Rest(START + 0.5)),
+    "held by another, not looked for a while": (follower(HELD), 0.5, Look()),
+    "held by another and ripe between two looks": (follower(HELD), 9.999, Look()),
+    "unchanged for a whole duration: take that version": (follower(HELD), 10, Take(HELD)),
+    "held by one with longer times": (follower(lease(duration=30)), 29, Look()),
+    "held by one with longer times, and ripe": (follower(lease(duration=30)), 30, Take(lease(duration=30))),
+    "held by one who says nothing of times": (follower(lease(duration=None)), 9.9, Look()),
+    "free: take it at once": (follower(FREE), 0, Take(FREE)),
+    "none: its holder may still believe": (follower(None), 9.9, Look()),
+    "none for a whole duration: make it": (follower(None), 10, Take(None)),
+    "leads: rest until the renewal": (leader(), 1, Rest(START + 3)),
+    "leads: renew": (leader(), 3, Take(MINE)),
+    "a renewal failed: rest": (lost(leader(), after=3), 3.1, Rest(START + 3.5)),
+    "a renewal failed: look before writing": (lost(leader(), after=3), 3.5, Look()),
+    "a long rest ends with the belief": (lost(leader(), after=7, rest=3), 7, Rest(START + 8)),
+    "belief is over, nobody has taken it": (leader(), 100, Take(MINE)),
+    "a look failed: rest": (lost(follower(HELD), after=1), 1.4, Rest(START + 1.5)),
+    "a look failed: look again, though ripe": (lost(follower(HELD), after=10), 10.5, Look()),
+    "resigned as leader": (resigned(leader(), after=1), 1, Release(MINE)),
+    "resigned, but the lease is lost sight of": (resigned(lost(leader(), after=3), after=3), 3.6, Look()),
+    "resigned in vain": (resigned(leader(), after=1), 4, Leave()),
+    "resigned while the API server is to be let alone": (
+        resigned(lost(leader(), after=3, rest=9), after=3),
+        3,
+        Rest(START + 6),
+    ),
+    "resigned as follower": (resigned(follower(HELD), after=1), 1, Leave()),
+}
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_each_state_has_its_step(case: str) -> None:
+    """What is done is a function of what was told and of the instant."""
+    election, after, step = TABLE[case]
+    assert election.step(now=START + after) == step
+
+
+def test_belief_counts_from_when_the_renewal_was_sent() -> None:
+    """An answer that takes its time lengthens nothing."""
+    election = leader()
+    election.written(lease("me", version=3), sent_at=START + 3)
+    assert election.leads(now=START + 10.999)
+    assert not election.leads(now=START + 11)
+
+
+def test_answer_that_comes_too_late_makes_no_leader() -> None:
+    """A claim whose answer took longer than belief lasts is renewed before it counts."""
+    election = follower(FREE)
+    election.written(MINE, sent_at=START)
+    assert not election.leads(now=START + 8)
+    assert election.fence(now=START + 8) is None
+    assert election.step(now=START + 8) == Take(MINE)
+
+
+def test_older_answer_takes_nothing_back() -> None:
+    """Belief is never shortened by an answer."""
+    election = leader()
+    election.written(lease("me", version=3), sent_at=START - 1)
+    assert election.leads_until == START + 8
+
+
+def test_seeing_our_own_lease_renews_no_belief() -> None:
+    """A look after a lost renewal may show that it arrived; only the next answered write counts."""
+    election = lost(leader(), after=5)
+    election.seen(lease("me", version=3), now=START + 6)
+    assert election.leads_until == START + 8
+    assert election.step(now=START + 6) == Take(lease("me", version=3))
+
+
+@pytest.mark.parametrize("found", [lease(version=3), lease("", version=3)])
+def test_leader_that_sees_the_lease_with_another_believes_no_longer(found: Lease) -> None:
+    """Whatever our clock says: it is not ours."""
+    election = leader()
+    election.seen(found, now=START + 4)
+    assert not election.leads(now=START + 4)
+
+
+def test_leader_makes_a_lease_anew_that_vanished() -> None:
+    """Others wait a whole duration then, so it is still ours to make; once belief is over it is not."""
+    election = lost(leader(), after=3)
+    election.seen(None, now=START + 4)
+    assert election.step(now=START + 4) == Take(None)
+    assert election.leads(now=START + 7.9)
+    election.seen(None, now=START + 8)
+    assert election.step(now=START + 8.1) == Rest(START + 8.5)
+    assert election.step(now=START + 14) == Take(None)
+
+
+@pytest.mark.parametrize("change", [lease(version=2), lease("third"), lease(uid="b")], ids=["version", "holder", "uid"])
+def test_any_change_begins_the_count_anew(change: Lease) -> None:
+    """The lease must stand unchanged for a whole duration, seen by our own clock."""
+    election = follower(HELD)
+    election.seen(HELD, now=START + 6)
+    election.seen(change, now=START + 9)
+    assert not isinstance(election.step(now=START + 18.9), Take)
+    assert election.step(now=START + 19) == Take(change)
+
+
+def test_lease_let_go_is_taken_at_once() -> None:
+    """A leader stops believing before it lets go."""
+    election = follower(HELD)
+    election.seen(lease("", version=2), now=START + 1)
+    assert election.step(now=START + 1) == Take(lease("", version=2))
+
+
+@pytest.mark.parametrize("before", [HELD, None], ids=["held", "gone"])
+def test_free_lease_that_was_made_anew_is_not_taken_at_once(before: Lease | None) -> None:
+    """Whoever held the one that was deleted may still believe to lead."""
+    election = follower(before)
+    anew = lease("", version=2, uid="b")
+    election.seen(anew, now=START + 1)
+    assert not isinstance(election.step(now=START + 10.9), Take)
+    assert election.step(now=START + 11) == Take(anew)
+
+
+def test_longer_times_of_a_holder_count_though_its_lease_is_gone() -> None:
+    """A lease of 30 s that is deleted may be believed in for 30 s."""
+    election = follower(lease(duration=30))
+    election.seen(None, now=START + 1)
+    assert not isinstance(election.step(now=START + 30.9), Take)
+
+
+def test_resigning_ends_belief_before_the_lease_is_let_go() -> None:
+    """Whoever sees the lease free may take it at once."""
+    election = resigned(leader(), after=1)
+    assert not election.leads(now=START + 1)
+    assert election.fence(now=START + 1) is None
+
+
+def test_claim_that_is_answered_after_resigning_is_let_go() -> None:
+    """It makes no leader, and it does not stand for ten seconds either."""
+    election = resigned(follower(FREE), after=0.1)
+    election.written(MINE, sent_at=START)
+    assert not election.leads(now=START + 0.2)
+    assert election.step(now=START + 0.2) == Release(MINE)
+    election.released(lease("", version=3))
+    assert election.step(now=START + 0.3) == Leave()
+
+
+def test_resigning_twice_gives_no_more_time() -> None:
+    """The first word counts."""
+    election = resigned(resigned(leader(), after=0), after=2)
+    assert election.step(now=START + 3) == Leave()
+
+
+def test_nudge_makes_a_follower_look_at_once() -> None:
+    """Somebody who watches the lease need not wait for our next look."""
+    election = follower(HELD)
+    election.nudged()
+    assert election.step(now=START + 0.1) == Look()
+
+
+def test_nudge_does_not_disturb_a_leader_or_a_rest() -> None:
+    """Our own renewals are news too."""
+    election = leader()
+    election.nudged()
+    assert election.step(now=START + 1) == Rest(START + 3)
+    lost(election, after=2)
+    assert election.step(now=START + 2) == Rest(START + 2.5)
+
+
+def test_requests_of_a_leader_end_with_its_belief() -> None:
+    """So its end is told in time; all others may take as long as the setting says."""
+    assert leader().patience(now=START + 3) == 1.5
+    assert leader().patience(now=START + 7.5) == 0.5
+    assert leader().patience(now=START + 9) == 1.5
+    assert candidate().patience(now=START) == 1.5
+
+
+def test_leader_is_known_while_its_lease_is_good() -> None:
+    """Followers ask whoever holds the lease, until it is ripe; nobody is named by a free one."""
+    assert follower(HELD).holder(now=START + 9.9) == HELD
+    assert follower(HELD).holder(now=START + 10) is None
+    assert follower(FREE).holder(now=START) is None
+    assert follower(None).holder(now=START) is None
+    assert leader().holder(now=START + 7.9) == MINE
+    assert leader().holder(now=START + 8) is None
+
+
+def test_fence_is_the_term() -> None:
+    """It grows with each change of hands."""
+    assert leader().fence(now=START) == Fence(transitions=4, acquired="2031-01-01T00:00:00.000000Z")
+    assert follower(HELD).fence(now=START) is None
+    assert Fence(transitions=4, acquired="z") < Fence(transitions=5, acquired="a")
+
+
+@pytest.mark.parametrize("times", [{"duration": 9.9}, {"renew": 3.1}, {"margin": 2.1}, {"request": 1.6}, {"look": 0.6}])
+def test_times_that_do_not_go_together_are_refused(times: dict[str, float]) -> None:
+    """One lost request must not cost the leadership; the defaults are just good enough."""
+    assert ElectionSettings().duration == 10
+    with pytest.raises(ElectionSettingsError, match="one lost request"):
+        ElectionSettings(**times)
