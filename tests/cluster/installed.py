@@ -18,21 +18,27 @@ from aliquot_core.names import Names
 from aliquot_core.quantities import MiB, Percent
 from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ENDED, ClusterHarness
+from cluster.harness.component import Component
 from cluster.harness.controlplane import LOOPBACK
 from cluster.harness.errors import ApiError
 from cluster.harness.images import Image
-from cluster.harness.pods import BY_HAND, pod, shell
+from cluster.harness.pods import BY_HAND, pod, shell, stays
 from cluster.harness.ports import free_port
 from cluster.harness.waiting import wait_until
-from cluster.product_image import ROOT, product_image
+from cluster.node_half import COMMAND
+from cluster.product_image import HOME, ROOT, product_image
 
 NAMES = Names()
 MANIFESTS = ROOT / "daemonset" / "manifests"
+SERVICE = ROOT / "daemonset" / "systemd" / "aliquot-endpoint.service"
+# The node's half; the centre's comes on top.
+NODE_HALF = ("00-namespace", "10-access", "20-policies", "30-endpoint", "40-agent")
 SYSTEM = NAMES.namespace
 SCHEDULER = f"system:serviceaccount:{SYSTEM}:aliquot-scheduler"
 AGENT = "aliquot-agent"
 ENDPOINT = "aliquot-endpoint"
 JOINS = "node.aliquot.dev/share"
+ENDPOINT_BY = "node.aliquot.dev/endpoint"
 AGENTS = f"/apis/apps/v1/namespaces/{SYSTEM}/daemonsets/{AGENT}"
 PODS_OF = f"/api/v1/namespaces/{SYSTEM}/pods"
 LINES = 10  # of each of our containers, with a failure
@@ -57,10 +63,17 @@ SCHEDULER_RIGHTS: list[Json] = [
 
 
 def manifests(*files: str) -> Iterator[Json]:
-    """The objects of these files, or of all, in the order in which they are applied."""
-    for file in sorted(MANIFESTS.glob("*.yaml")):
-        if not files or file.stem in files:
-            yield from (found for found in yaml.safe_load_all(file.read_text()) if found)
+    """The objects of these files, or of the node's half, in the order in which they are applied."""
+    for stem in files or NODE_HALF:
+        yield from (found for found in yaml.safe_load_all((MANIFESTS / f"{stem}.yaml").read_text()) if found)
+
+
+def service_command() -> list[str]:
+    """What systemd would start, with this machine's Aliquot in place of the node's."""
+    (line,) = (line for line in SERVICE.read_text().splitlines() if line.startswith("ExecStart="))
+    program, *arguments = line.removeprefix("ExecStart=").split()
+    assert program == f"{HOME}/bin/aliquot"
+    return [COMMAND, *arguments]
 
 
 class Installed:
@@ -75,16 +88,20 @@ class Installed:
         self._objects: list[Json] = []
 
     def install(self) -> None:
-        """Apply the manifests, let every node join, and wait until all of them offer slices."""
+        """Unless it is there: apply the manifests, let every node join, and wait until all of them offer slices."""
+        if self._objects:
+            return
         if self._image is None:
             self._image = product_image()
             self.cluster.add_image(self._image)
         for obj in manifests():
+            if obj["kind"].endswith("WebhookConfiguration"):
+                continue  # nobody is here yet who would answer, so our own pods would be refused
             self._objects.append(self.cluster.apply(self._for_this_cluster(obj)))
         for obj in SCHEDULER_RIGHTS:
             self.cluster.apply(obj)
         for node in self.cluster.nodes:
-            self.cluster.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {JOINS: "true"}}})
+            self.label(node, JOINS, "true")
         for node in self.cluster.nodes:
             self.wait_ready(node)
         self.cluster.wait_for("the policies to be in force", self._guards)
@@ -99,6 +116,14 @@ class Installed:
             if obj["kind"] != "DaemonSet":
                 self.cluster.delete(obj)
         self._objects.clear()
+
+    def label(self, node: str, name: str, value: str | None) -> None:
+        """Put a label on a node, or take it away."""
+        self.cluster.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {name: value}}})
+
+    def start_service(self, node: str) -> Component:
+        """Start the endpoint as systemd does, with the settings of a node in production."""
+        return self.cluster.node(node).start_inside("endpoint-service", service_command())
 
     def restart_agents(self) -> None:
         """What `kubectl rollout restart` does."""
@@ -174,11 +199,18 @@ class Installed:
         """A GPU's uuid."""
         return simulated_uuid(node=node, index=index)
 
-    def run(self, namespace: str, node: str, *, gpu: int, compute: int = 5, memory: int = 100) -> Json:
+    def run(self, namespace: str, node: str, *, gpu: int, lasting: bool = False) -> Json:
         """Create a pod that prints its slice, and bind it with its grant as the scheduler will."""
+        compute, memory = 5, 100
         limits = {NAMES.compute: str(compute), NAMES.memory: str(memory)}
         script = 'echo "$ALIQUOT_GPUS $ALIQUOT_COMPUTE $ALIQUOT_MEMORY"'
-        wanted = pod(f"slice-{next(_numbers)}", shell(script, limits=limits), namespace=namespace, scheduler=BY_HAND)
+        wanted = pod(
+            f"slice-{next(_numbers)}",
+            stays(script, limits=limits) if lasting else shell(script, limits=limits),
+            namespace=namespace,
+            scheduler=BY_HAND,
+            restart="Always" if lasting else "Never",
+        )
         made = self.cluster.create_pod(wanted)
         part = Slice(
             gpu=self.gpu(node, gpu),

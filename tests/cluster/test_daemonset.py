@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from cluster.harness.pods import pod, shell, stays
 from cluster.installed import (
     AGENT,
     ENDPOINT,
+    ENDPOINT_BY,
     NAMES,
     SYSTEM,
     Installed,
@@ -27,6 +29,7 @@ from cluster.node_half import COMMAND
 pytestmark = pytest.mark.timeout(150)  # the first test also starts a cluster and imports the image
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases"
+NODE2_NAME = "node2"
 NODE1, NODE2 = "/api/v1/nodes/node1", "/api/v1/nodes/node2"
 FORGED = {NAMES.grant: '{"v":1}'}
 
@@ -39,11 +42,16 @@ def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - i
 
 
 @pytest.fixture(scope="module")
-def installed(cluster: ClusterHarness) -> Installed:
-    """Aliquot on both nodes, as an operator installs it."""
-    installed = Installed(cluster)
-    installed.install()
-    return installed
+def installation(cluster: ClusterHarness) -> Installed:
+    """What there is to install."""
+    return Installed(cluster)
+
+
+@pytest.fixture
+def installed(installation: Installed) -> Installed:
+    """Aliquot on both nodes, as an operator installs it; whatever uninstalls it needs not install it again."""
+    installation.install()
+    return installation
 
 
 def refused(write: Callable[[], object], *, by: str = "") -> None:
@@ -112,6 +120,56 @@ def test_a_rollout_of_the_agents_fails_no_pod_that_arrives(
         cluster.wait_for_phase(each, "Succeeded", timeout=60)
 
 
+@pytest.fixture
+def by_systemd(cluster: ClusterHarness, installed: Installed) -> Iterator[str]:
+    """A node whose endpoint is a service: it waits for the pod to leave, which the label brings about."""
+    installed.start_service(NODE2_NAME)
+    installed.label(NODE2_NAME, ENDPOINT_BY, "systemd")
+    cluster.wait_for("the pod to leave", lambda: not installed.pods(ENDPOINT, node=NODE2_NAME))
+    installed.wait_ready(NODE2_NAME)
+    yield NODE2_NAME
+    installed.label(NODE2_NAME, ENDPOINT_BY, None)
+    cluster.node(NODE2_NAME).components[-1].stop()
+    installed.wait_ready(NODE2_NAME)
+
+
+def test_a_reboot_fails_pods_only_where_the_endpoint_is_a_pod(
+    cluster: ClusterHarness, installed: Installed, by_systemd: str, namespace: str
+) -> None:
+    """A service stands before the kubelet admits anybody, and nobody fails; a pod comes too late for all of them."""
+    made = {node: [installed.run(namespace, node, gpu=gpu, lasting=True) for gpu in range(5)] for node in cluster.nodes}
+    for each in (*made["node1"], *made[by_systemd]):
+        cluster.wait_for_phase(each, "Running")
+    agents = {node: installed.lease(node)["spec"]["holderIdentity"] for node in cluster.nodes}
+
+    def reboot(node: str) -> None:
+        def before_kubelet() -> None:
+            assert not list(cluster.node(node).path("/var/run").glob("cdi/*"))
+            if node == by_systemd:
+                installed.start_service(node)
+
+        cluster.node(node).reboot(before_kubelet=before_kubelet)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(reboot, cluster.nodes))
+    for each in made[by_systemd]:
+        cluster.wait_for("it to run again", partial(runs_again, cluster, each), timeout=60)
+    for each in made["node1"]:
+        failed = cluster.wait_for_phase(each, "Failed")
+        assert failed["status"]["reason"] == "UnexpectedAdmissionError"
+    cluster.wait_for("another agent", lambda: installed.lease("node1")["spec"]["holderIdentity"] != agents["node1"])
+    installed.wait_ready("node1")
+    cluster.wait_for_phase(installed.run(namespace, "node1", gpu=6), "Succeeded")
+
+
+def runs_again(cluster: ClusterHarness, made: Json) -> bool:
+    """Whether a pod's container runs for the second time; a pod that failed never will."""
+    status = cluster.current(made)["status"]
+    assert status["phase"] != "Failed", status
+    (container,) = status["containerStatuses"]
+    return container["restartCount"] == 1 and "running" in container["state"]
+
+
 def test_a_kubelet_that_lost_its_record_stays_ready(
     cluster: ClusterHarness, installed: Installed, namespace: str
 ) -> None:
@@ -142,14 +200,11 @@ def test_a_kubelet_may_zero_its_memory_and_the_agent_tells_it_again(
 def test_uninstalled_leaves_nothing_on_the_node(cluster: ClusterHarness, installed: Installed) -> None:
     """No annotation, no label, no memory; the kubelet gives none of our resources; it can be installed again."""
     installed.uninstall()
-    try:
-        for name in cluster.nodes:
-            kubeconfig = str(cluster.kubeconfig("admin"))
-            withdraw = [COMMAND, "agent", "--withdraw", "--node-name", name, "--kubeconfig", kubeconfig]
-            subprocess.run(withdraw, check=True, capture_output=True, timeout=60)
-            cluster.wait_for("nothing of ours to be left", partial(nothing_left, cluster, name))
-    finally:
-        installed.install()
+    for name in cluster.nodes:
+        kubeconfig = str(cluster.kubeconfig("admin"))
+        withdraw = [COMMAND, "agent", "--withdraw", "--node-name", name, "--kubeconfig", kubeconfig]
+        subprocess.run(withdraw, check=True, capture_output=True, timeout=60)
+        cluster.wait_for("nothing of ours to be left", partial(nothing_left, cluster, name))
 
 
 def nothing_left(cluster: ClusterHarness, node: str) -> bool:
