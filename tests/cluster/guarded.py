@@ -1,0 +1,130 @@
+"""A control plane with the centre's webhook and policies in force, and who speaks to it."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cluster.harness.api import Json
+from cluster.harness.cluster import ClusterHarness
+from cluster.harness.component import Component, answers
+from cluster.harness.controlplane import LOOPBACK
+from cluster.harness.credentials import ADMIN
+from cluster.harness.errors import ApiError
+from cluster.harness.pods import pod, shell
+from cluster.harness.ports import free_port
+from cluster.installed import NAMES, SCHEDULER, SYSTEM, manifests
+
+FILES = ("00-namespace", "20-policies", "25-guards", "60-webhook")
+POLICY = "ValidatingAdmissionPolicy"
+# What the centre's account will be given.
+RIGHTS: list[Json] = [
+    {"apiGroups": [""], "resources": ["pods/binding", "bindings"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["get", "patch"]},
+]
+
+
+class Guarded:
+    """The webhook runs as a process on loopback and is called by URL; the rest is as the manifests have it."""
+
+    def __init__(self, cluster: ClusterHarness) -> None:
+        self.cluster = cluster
+        self.scheduler = cluster.api_as(SCHEDULER)
+        credentials = cluster.credentials
+        port = free_port()
+        self._url = f"https://{LOOPBACK}:{port}"
+        script = str(Path(__file__).with_name("webhook_process.py"))
+        self.webhook = Component(
+            name="webhook",
+            argv=[sys.executable, script, str(port), str(credentials.certificate), str(credentials.key)],
+            log=cluster.folder / "logs" / "webhook.log",
+            ready=partial(answers, f"{self._url}/healthz"),
+        )
+
+    def install(self) -> None:
+        """Start the webhook, apply the manifests, and wait until all of it is in force."""
+        self.webhook.start()
+        self.webhook.wait_ready()
+        for obj in manifests(*FILES):
+            self.cluster.apply(self._for_this_cluster(obj))
+        account = {"kind": "ServiceAccount", "name": "aliquot-scheduler", "namespace": SYSTEM}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "test-centre"}
+        for kind, rest in (
+            ("ClusterRole", {"rules": RIGHTS}),
+            ("ClusterRoleBinding", {"roleRef": role, "subjects": [account]}),
+        ):
+            version = "rbac.authorization.k8s.io/v1"
+            self.cluster.apply({"apiVersion": version, "kind": kind, "metadata": {"name": "test-centre"}, **rest})
+        self.cluster.wait_for("webhook and policies to be in force", self._in_force)
+
+    def policies(self) -> list[Json]:
+        """The policies, as the API server has them."""
+        return self.cluster.api.items("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies")
+
+    def refusal(self, wanted: Json) -> str:
+        """Why a pod would be refused; empty if it would not."""
+        try:
+            self.tried(wanted)
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    def tried(self, wanted: Json) -> Json:
+        """The pod as it would come in."""
+        path = self.cluster.api.collection_of(wanted)
+        return self.cluster.api.request("POST", path, body=wanted, query={"dryRun": "All"})
+
+    def warnings(self, wanted: Json) -> list[str]:
+        """What an author reads while the pod is taken in."""
+        credentials, plane = self.cluster.credentials, self.cluster.control_plane
+        context = ssl.create_default_context(cafile=str(credentials.certificate))
+        connection = http.client.HTTPSConnection(LOOPBACK, plane.port, timeout=30, context=context)
+        headers = {"Authorization": f"Bearer {credentials.tokens[ADMIN]}", "Content-Type": "application/json"}
+        path = f"{self.cluster.api.collection_of(wanted)}?dryRun=All"
+        try:
+            connection.request("POST", path, body=json.dumps(wanted), headers=headers)
+            answer = connection.getresponse()
+            text = answer.read()
+            assert answer.status == http.client.CREATED, text
+            return [header.partition(" - ")[2].strip('"') for header in answer.msg.get_all("Warning", [])]
+        finally:
+            connection.close()
+
+    def _for_this_cluster(self, obj: Json) -> Json:
+        if not obj["kind"].endswith("WebhookConfiguration"):
+            return obj
+        authority = base64.b64encode(self.cluster.credentials.certificate.read_bytes()).decode()
+        for webhook in obj["webhooks"]:
+            path = webhook["clientConfig"]["service"]["path"]
+            webhook["clientConfig"] = {"url": f"{self._url}{path}", "caBundle": authority}
+        return obj
+
+    def _in_force(self) -> bool:
+        """The API server reads what it is given about once a second: one probe for each policy and webhook."""
+        namespace = "default"
+        forged = pod("forged", shell("true"), namespace=namespace, annotations={NAMES.grant: "{}"})
+        asks = asking("probe", namespace, {"compute": "30"})
+        found = self.warnings(pod("probe", privileged(), namespace=namespace))
+        return (
+            "aliquot-guard-grants" in self.refusal(forged)
+            and not self.refusal(asks)
+            and bool(self.tried(asks)["spec"].get("schedulingGates"))
+            and any("aliquot-ways-round" in warning for warning in found)
+        )
+
+
+def asking(name: str, namespace: str, limits: dict[str, str], **settings: Any) -> Json:
+    """A pod that asks for a slice; resources go by their short names."""
+    named = {NAMES.of(short): amount for short, amount in limits.items()}
+    return pod(name, shell("true", limits=named), namespace=namespace, **settings)
+
+
+def privileged() -> Json:
+    """A container that has every device of its node."""
+    return {**shell("true"), "securityContext": {"privileged": True}}
