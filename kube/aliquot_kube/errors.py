@@ -14,6 +14,7 @@ import msgspec
 from aliquot_core.errors import AliquotError, ClusterError, DefectError
 
 _MESSAGE_LIMIT = 2_000
+_UID = "metadata.uid"
 # What msgspec raises for bytes that are not the JSON we want: text that is not UTF-8 and nesting without end included.
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -23,6 +24,7 @@ class StatusCause(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: str = ""
     message: str = ""
+    field: str = ""
 
 
 class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -44,6 +46,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     def retry_after(self) -> float | None:
         """The wait the server asks for, if it does."""
         return self.details.retry_after_seconds if self.details else None
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that its causes name."""
+        return [cause.field for cause in (self.details.causes if self.details else None) or []]
 
     @property
     def reasons(self) -> list[str]:
@@ -158,6 +165,9 @@ def error_from_response(*, code: int, headers: Mapping[str, str], body: bytes, w
 
 
 def _kind(status: Status) -> type[ApiError]:
+    if status.code == HTTPStatus.UNPROCESSABLE_ENTITY and _UID in status.fields:
+        # A patch carries a uid only so that it meets that very object: another one bears the name now.
+        return ConflictError
     for reason in status.reasons:
         if (status.code, reason) in _CLOSER:
             return _CLOSER[status.code, reason]

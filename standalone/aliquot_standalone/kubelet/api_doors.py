@@ -17,7 +17,7 @@ from aliquot_core.clock import Clock
 from aliquot_core.objects import Node, Pod
 from aliquot_kube.changes import Change
 from aliquot_kube.client import KubeClient
-from aliquot_kube.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
+from aliquot_kube.errors import AlreadyExistsError, ConflictError, NotFoundError
 from aliquot_kube.mirror import Mirror
 from aliquot_kube.patches import strategic_patch
 from aliquot_kube.resources import NODES, PODS
@@ -53,23 +53,13 @@ class ApiDoors:
 
     async def write_pod_status(self, pod: Pod, status: dict[str, Any]) -> None:
         """Merge the status in; conditions that others wrote stay."""
-        # The uid is a precondition: a pod made anew under the name is another (422 then, since it can't be changed).
+        # The uid is a precondition: a pod made anew under the name is another.
         patch = strategic_patch({"metadata": {"uid": pod.metadata.uid}, "status": _whole_conditions(status)})
         namespace, name = pod.metadata.namespace, pod.metadata.name
         try:
             await self._client.patch(PODS, namespace=namespace, name=name, patch=patch, subresource="status")
         except (NotFoundError, ConflictError):
             return
-        except InvalidError:
-            if await self._is_there(pod):
-                raise
-
-    async def _is_there(self, pod: Pod) -> bool:
-        try:
-            now = await self._client.get(PODS, namespace=pod.metadata.namespace, name=pod.metadata.name)
-        except NotFoundError:
-            return False
-        return now.metadata.uid == pod.metadata.uid
 
     async def remove_pod(self, pod: Pod) -> None:
         """Delete with grace 0, this pod and no other."""

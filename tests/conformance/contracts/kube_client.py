@@ -20,7 +20,7 @@ from aliquot_kube.events import EventRecorder
 from aliquot_kube.heartbeat import HeartBeat
 from aliquot_kube.lease import LeaseKeeper
 from aliquot_kube.mirror import Mirror
-from aliquot_kube.patches import add, expect, json_patch, merge_patch, pointer, remove
+from aliquot_kube.patches import add, expect, json_patch, merge_patch, pointer, remove, strategic_patch
 from aliquot_kube.reflector import Tuning
 from aliquot_kube.resources import EVENTS, LEASES, PODS
 from aliquot_kube.transport import HttpTransport
@@ -151,6 +151,12 @@ class KubeClientContract:
         await client.bind(namespace=space.name, name="one", node="n", uid=pod.metadata.uid, annotations={"a": "1"})
         with pytest.raises(ConflictError):
             await client.bind(namespace=space.name, name="one", node="m", annotations={"a": "2"})
+        for subresource in ("", "status"):
+            meant_for_another = strategic_patch({"metadata": {"uid": "other"}, "status": {"message": "x"}})
+            with pytest.raises(ConflictError):
+                await client.patch(
+                    PODS, namespace=space.name, name="one", patch=meant_for_another, subresource=subresource
+                )
         with pytest.raises(NotFoundError):
             await client.get(PODS, namespace=space.name, name="two")
         after = await client.get(PODS, namespace=space.name, name="one")
