@@ -1,0 +1,1 @@
+"""Where a pod fits, how well, and on which GPUs of a node it would lie."""

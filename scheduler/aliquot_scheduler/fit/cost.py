@@ -1,0 +1,37 @@
+"""What it costs to put a slice on a GPU: the part of the card that is harder to use afterwards, from 0 to 1.
+
+Best fit on both axes at once: what is left counts by the larger of the two shares, compute or memory. So a card that is
+filled on both costs nothing, and one whose compute is gone while its memory stands idle costs as much as an empty one:
+nobody can use that memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from aliquot_core.quantities import WHOLE
+from aliquot_core.request import Placement
+
+Reals = npt.NDArray[np.float64]
+
+# A degraded GPU is better than waiting, and worse than any other.
+DEGRADED = 1.0
+# Grades as kube-scheduler gets them. Its preferred affinity weighs up to 10,000 points in our profile, a grade ten.
+BEST_GRADE = 900
+
+
+def leftover(compute_left: npt.ArrayLike, memory_left: npt.ArrayLike, usable: npt.ArrayLike) -> Reals:
+    """The cost of a card that has so much left; works on one card and on all of them."""
+    of_memory = np.asarray(memory_left, dtype=np.float64) / np.maximum(1, usable)
+    return np.maximum(np.asarray(compute_left, dtype=np.float64) / WHOLE.value, of_memory)
+
+
+def wanted(cost: Reals, placement: Placement) -> Reals:
+    """The cost to somebody who wants to lie apart is the other way round."""
+    return 1.0 - cost if placement is Placement.SPREAD else cost
+
+
+def grade(cost: Reals) -> npt.NDArray[np.int64]:
+    """Whole numbers, the cheaper the higher; `cost` is from 0 to 1 + DEGRADED."""
+    return np.rint((1.0 + DEGRADED - cost) / (1.0 + DEGRADED) * BEST_GRADE).astype(np.int64)

@@ -1,0 +1,85 @@
+"""What a pod asks of a node's GPUs, made ready for the question where it fits.
+
+Most pods have one container that asks, maybe with init containers that run before it on the same GPUs. What those hold
+of each GPU at the most is known without placing anything (`pieces`), and the question can be asked of all GPUs at once.
+Where several containers hold slices at the same time they may share a GPU or not, which has to be tried out node by
+node: `pieces` is then None.
+
+Pieces are in falling order, and each is at least as large as the next in compute and in memory: so a GPU that takes one
+takes all that follow, and a node can take them if, for each, enough of its GPUs take it.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+import msgspec
+
+from aliquot_core.isolation import enough
+from aliquot_core.quantities import WHOLE
+from aliquot_core.request import ContainerRequest, Kind, PodRequest
+from aliquot_core.shares import Share
+from aliquot_scheduler.picture.grid import Kind as GpuKind
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of one GPU; `portion` is how many percent of the card's memory it must be, where that is meant."""
+
+    compute: int
+    memory: int = 0
+    portion: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether nobody else may be on the GPU."""
+        return self.compute == WHOLE.value
+
+    def memory_on(self, usable: int) -> int:
+        """MiB of a card that has so many; as `shares.memory_of` counts."""
+        return max(self.memory, max(1, usable * self.portion // WHOLE.value) if self.portion else 0)
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod's request, and its pieces if they are known without trying."""
+
+    request: PodRequest
+    pieces: tuple[Piece, ...] | None
+
+
+def demand_of(request: PodRequest) -> Demand:
+    """Make a request ready."""
+    return Demand(request=request, pieces=_pieces(request.containers))
+
+
+def suits(kind: GpuKind, request: PodRequest) -> bool:
+    """Whether a GPU of this kind is one that the pod allows, however much room it has."""
+    return request.models.admits(*kind.models) and enough(kind.isolation, least=request.isolation)
+
+
+def _pieces(containers: tuple[ContainerRequest, ...]) -> tuple[Piece, ...] | None:
+    steady = [one for one in containers if one.kind is not Kind.INIT]
+    if len(steady) > 1 or any(one.kind is Kind.SIDECAR for one in containers):
+        return None
+    laid = [pieces_of(one) for one in containers]
+    return tuple(_most(column) for column in zip_longest(*laid))
+
+
+def pieces_of(container: ContainerRequest) -> tuple[Piece, ...]:
+    """What one container asks, by itself."""
+    return tuple(_piece(share) for share in container.shares)
+
+
+def _piece(share: Share) -> Piece:
+    if share.memory is None:
+        return Piece(compute=share.compute.value, portion=share.compute.value)
+    return Piece(compute=share.compute.value, memory=share.memory.value)
+
+
+def _most(pieces: tuple[Piece | None, ...]) -> Piece:
+    """One after the other on the same GPU: the most of each."""
+    there = [piece for piece in pieces if piece is not None]
+    return Piece(
+        compute=max(piece.compute for piece in there),
+        memory=max(piece.memory for piece in there),
+        portion=max(piece.portion for piece in there),
+    )

@@ -1,0 +1,65 @@
+"""The questions of the centre about room, asked of the picture: where, how good, on which GPUs, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_scheduler.fit.demand import Demand, suits
+from aliquot_scheduler.fit.layout import Card, Plan, lay_out
+from aliquot_scheduler.fit.refusals import Refusal, Refusals
+from aliquot_scheduler.fit.survey import Survey, survey
+from aliquot_scheduler.picture.grid import Kind
+from aliquot_scheduler.picture.picture import KnownNode, Picture
+
+
+class Finder:
+    """Finds room in a picture; what the pod itself holds does not count against it."""
+
+    def __init__(self, *, picture: Picture, names: Names) -> None:
+        self._picture = picture
+        self._names = names
+
+    def survey(self, pod: Pod, demand: Demand) -> Survey:
+        """Which nodes could take the pod; it must hold nothing itself."""
+        by_row = {known.row: known for known in self._picture.nodes.values()} if self._tries(demand) else {}
+
+        def trial(row: int) -> float | None:
+            plan = self._plan(pod, demand, known=by_row[row])
+            return plan.cost if plan else None
+
+        return survey(demand, grid=self._picture.grid, trial=trial)
+
+    def plan(self, pod: Pod, demand: Demand, *, node: str) -> Plan | None:
+        """The pod on that node, if pods may be bound there and it fits."""
+        known = self._picture.nodes.get(node)
+        return None if known is None or known.out else self._plan(pod, demand, known=known)
+
+    def refusals(self, demand: Demand, nodes: Mapping[str, int]) -> dict[str, Refusal]:
+        """Why each of these nodes (names with their rows) does not take a pod that asks so."""
+        known = self._picture.nodes
+        out = {name: Refusal(why=known[name].out, final=True) for name in nodes if known[name].out}
+        rows = {name: row for name, row in nodes.items() if name not in out}
+        if not rows:
+            return out
+        return out | Refusals(demand.request, grid=self._picture.grid, names=self._names).of(rows)
+
+    @staticmethod
+    def _tries(demand: Demand) -> bool:
+        return demand.pieces is None or bool(demand.request.uuids.allowed or demand.request.uuids.forbidden)
+
+    def _plan(self, pod: Pod, demand: Demand, *, known: KnownNode) -> Plan | None:
+        return lay_out(pod, demand, node=known.name, cards=self._cards(demand, known=known, but=pod.metadata.uid))
+
+    def _cards(self, demand: Demand, *, known: KnownNode, but: str) -> list[Card]:
+        """The node's GPUs that the pod allows."""
+        cards = []
+        for gpu in known.inventory.gpus:
+            kind = Kind(models=gpu.model_names, isolation=tuple(gpu.isolation))
+            if gpu.mig or not gpu.usable or not demand.request.uuids.admits(gpu.uuid):
+                continue
+            if suits(kind, demand.request):
+                held, holders = self._picture.holdings.total((known.name, gpu.uuid), but=but)
+                cards.append(Card(gpu=gpu, held=held, holders=holders))
+        return cards

@@ -1,0 +1,200 @@
+"""On which GPUs of one node each container of a pod lies.
+
+Containers that hold slices at the same time are laid first, the largest first, each on the GPUs where it costs least;
+one that needs several GPUs gets those that reach each other best. Init containers then get their app containers' GPUs,
+as the kubelet hands their ids on, and more only where they need more. What is found is checked once more by the very
+rules by which the agent will check the grant: `claims` and `overdrawn`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations, takewhile
+
+import msgspec
+
+from aliquot_core.claims import Claim, claims, overdrawn
+from aliquot_core.grant import ContainerGrant, Grant, Slice
+from aliquot_core.inventory import Gpu, Health
+from aliquot_core.isolation import chosen
+from aliquot_core.objects import Pod
+from aliquot_core.quantities import WHOLE
+from aliquot_core.request import ContainerRequest, Kind, Placement, PodRequest
+from aliquot_core.shares import memory_of
+from aliquot_scheduler.fit.cost import DEGRADED
+from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
+from aliquot_scheduler.fit.links import closeness
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A grant as it would be written, what it takes of each GPU, and what it costs."""
+
+    grant: Grant
+    claims: dict[str, Claim]
+    cost: float
+
+
+@dataclass(kw_only=True, eq=False)
+class Card:
+    """A GPU that the pod allows, with what others hold of it and what this pod's containers were given so far."""
+
+    gpu: Gpu
+    held: Claim
+    holders: int
+    compute: int = 0
+    memory: int = 0
+    parts: int = 0
+    whole: bool = False
+
+    def takes(self, piece: Piece) -> bool:
+        """Whether a piece has room here beside all that is held."""
+        if self.held.closes or self.whole or (piece.whole and (self.holders or self.parts)):
+            return False
+        return min(self._left(piece)) >= 0
+
+    def give(self, piece: Piece) -> None:
+        """Let a container hold a piece here."""
+        self.compute += piece.compute
+        self.memory += piece.memory_on(self.gpu.usable.value)
+        self.parts += 1
+        self.whole |= piece.whole
+
+    def cost(self, piece: Piece, placement: Placement) -> float:
+        """As `cost.leftover` and `cost.wanted` say it of all GPUs at once."""
+        compute, memory = self._left(piece)
+        left = max(compute / WHOLE.value, memory / max(1, self.gpu.usable.value))
+        wanted = 1.0 - left if placement is Placement.SPREAD else left
+        return wanted + DEGRADED * (self.gpu.health is Health.DEGRADED)
+
+    def _left(self, piece: Piece) -> tuple[int, int]:
+        usable = self.gpu.usable.value
+        compute = WHOLE.value - self.held.compute.value - self.compute - piece.compute
+        return compute, usable - self.held.memory.value - self.memory - piece.memory_on(usable)
+
+
+Laid = dict[str, Sequence[Card]]
+
+
+def lay_out(pod: Pod, demand: Demand, *, node: str, cards: Sequence[Card]) -> Plan | None:
+    """Lay the pod on these GPUs, or say that it can't be done."""
+    request = demand.request
+    if demand.pieces is None:
+        laid = _one_by_one(request, cards=cards)
+    else:
+        chosen_cards = _choose(demand.pieces, cards=cards, placement=request.placement)
+        laid = {one.name: chosen_cards[: len(one.shares)] for one in request.containers} if chosen_cards else None
+    return _plan(pod, request, node=node, laid=laid) if laid else None
+
+
+def _one_by_one(request: PodRequest, *, cards: Sequence[Card]) -> Laid | None:
+    """Containers that stay, the largest first; then init containers in their own order."""
+    steady = [one for one in request.containers if one.kind is not Kind.INIT]
+    steady.sort(key=lambda one: (-one.shares[0].compute.value, -(one.memory.value if one.memory else 0), one.name))
+    laid: Laid = {}
+    for container in steady:
+        pieces = pieces_of(container)
+        found = _choose(pieces, cards=cards, placement=request.placement)
+        if found is None:
+            return None
+        for card, piece in zip(found, pieces, strict=True):
+            card.give(piece)
+        laid[container.name] = found
+    for container in (one for one in request.containers if one.kind is Kind.INIT):
+        found = _for_init(container, laid=laid, request=request, cards=cards)
+        if found is None:
+            return None
+        laid[container.name] = found
+    return laid
+
+
+def _for_init(
+    container: ContainerRequest, *, laid: Laid, request: PodRequest, cards: Sequence[Card]
+) -> Sequence[Card] | None:
+    """Beside the sidecars that started before it: on its app containers' GPUs, or on all of those and more."""
+    fresh = {card.gpu.uuid: Card(gpu=card.gpu, held=card.held, holders=card.holders) for card in cards}
+    for before in takewhile(lambda other: other.name != container.name, request.containers):
+        if before.kind is Kind.SIDECAR:
+            for card, piece in zip(laid[before.name], pieces_of(before), strict=True):
+                fresh[card.gpu.uuid].give(piece)
+    apps = [one.name for one in request.containers if one.kind is Kind.APP]
+    theirs = list(dict.fromkeys(card.gpu.uuid for name in apps for card in laid[name]))
+    inside = [fresh[uuid] for uuid in theirs] or list(fresh.values())
+    outside = [card for uuid, card in fresh.items() if uuid not in theirs]
+    pieces, placement = pieces_of(container), request.placement
+    first = _choose(pieces[: len(inside)], cards=inside, placement=placement)
+    rest = _choose(pieces[len(inside) :], cards=outside, placement=placement)
+    return [*first, *rest] if first is not None and rest is not None else None
+
+
+def _choose(pieces: Sequence[Piece], *, cards: Sequence[Card], placement: Placement) -> Sequence[Card] | None:
+    """A GPU for each piece, no GPU twice; pieces come in falling order."""
+    if not pieces:
+        return ()
+    able = [card for card in cards if card.takes(pieces[0])]
+    if len(pieces) == 1:
+        return [min(able, key=lambda card: (card.cost(pieces[0], placement), card.gpu.index))] if able else None
+    tries = [_grow(seed, pieces, cards=cards, placement=placement) for seed in able]
+    found = [one for one in tries if one is not None]
+    return max(found, key=lambda one: _merit(one, pieces, placement)) if found else None
+
+
+def _grow(seed: Card, pieces: Sequence[Piece], *, cards: Sequence[Card], placement: Placement) -> Sequence[Card] | None:
+    """From one GPU on, always add the one that reaches the others best."""
+    taken = [seed]
+    for piece in pieces[1:]:
+        able = [card for card in cards if card not in taken and card.takes(piece)]
+        if not able:
+            return None
+        taken.append(max(able, key=partial(_next, beside=tuple(taken), piece=piece, placement=placement)))
+    return taken
+
+
+def _next(card: Card, *, beside: Sequence[Card], piece: Piece, placement: Placement) -> tuple[float, float, int]:
+    """How good a GPU is as the next one."""
+    near = sum(closeness(card.gpu, other.gpu) for other in beside)
+    return near, -card.cost(piece, placement), -card.gpu.index
+
+
+def _merit(cards: Sequence[Card], pieces: Sequence[Piece], placement: Placement) -> tuple[float, float]:
+    """How good a choice of several GPUs is: first by how they reach each other, then by what it costs."""
+    near = sum(closeness(one.gpu, other.gpu) for one, other in combinations(cards, 2))
+    return near, -sum(card.cost(piece, placement) for card, piece in zip(cards, pieces, strict=True))
+
+
+def _plan(pod: Pod, request: PodRequest, *, node: str, laid: Laid) -> Plan | None:
+    containers = {one.name: _granted(one, laid[one.name], request) for one in request.containers}
+    grant = Grant(node=node, pod=pod.metadata.uid, containers=containers)
+    wanted = claims(pod, grant)
+    cards = {card.gpu.uuid: card for found in laid.values() for card in found}
+    for uuid, claim in wanted.items():
+        card = cards[uuid]
+        if overdrawn(card.held.beside(claim), memory=card.gpu.usable, holders=card.holders + 1):
+            return None
+    return Plan(grant=grant, claims=wanted, cost=_cost(wanted, cards=cards, placement=request.placement))
+
+
+def _granted(container: ContainerRequest, cards: Sequence[Card], request: PodRequest) -> ContainerGrant:
+    offered = [mode for mode in cards[0].gpu.isolation if all(mode in card.gpu.isolation for card in cards)]
+    slices = tuple(
+        Slice(
+            gpu=card.gpu.uuid,
+            compute=share.compute,
+            limit=share.limit,
+            memory=memory_of(share.compute, card=card.gpu.usable) if share.memory is None else share.memory,
+        )
+        for card, share in zip(cards, container.shares, strict=True)
+    )
+    return ContainerGrant(slices=slices, isolation=chosen(offered, least=request.isolation))
+
+
+def _cost(wanted: Mapping[str, Claim], *, cards: Mapping[str, Card], placement: Placement) -> float:
+    """The mean over its GPUs, each by what is left of it afterwards."""
+    costs = [
+        Card(gpu=cards[uuid].gpu, held=cards[uuid].held, holders=0).cost(
+            Piece(compute=claim.compute.value, memory=claim.memory.value), placement
+        )
+        for uuid, claim in wanted.items()
+    ]
+    return sum(costs) / len(costs)

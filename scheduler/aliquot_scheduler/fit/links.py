@@ -1,0 +1,17 @@
+"""How well two GPUs of a node reach each other: NVLinks by their number, then by the distance over PCIe."""
+
+from __future__ import annotations
+
+from aliquot_core.inventory import Gpu
+
+# As nvidia-smi names them, from next door to the other socket. One NVLink beats them all.
+_DISTANCES = {"SYS": 0, "NODE": 1, "PHB": 2, "PXB": 3, "PIX": 4, "PSB": 5}
+_NVLINK = 10
+
+
+def closeness(one: Gpu, other: Gpu) -> int:
+    """The larger the closer; what is not known counts as far."""
+    link = one.links.get(other.uuid) or other.links.get(one.uuid, "")
+    if link.startswith("NV") and link[2:].isdigit():
+        return _NVLINK + int(link[2:])
+    return _DISTANCES.get(link, 0)

@@ -1,0 +1,100 @@
+"""Why a node does not take a pod, in numbers: "3 of 8 GPUs have 30 % free, none has also 20000 MiB".
+
+Counted for all nodes at once; most refused nodes are refused for the same reason, so few sentences are written.
+Whether evicting somebody could help is told apart: a card that is too small stays so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+
+from aliquot_core.names import Names
+from aliquot_core.quantities import WHOLE
+from aliquot_core.request import PodRequest
+from aliquot_scheduler.fit.demand import Piece, pieces_of
+from aliquot_scheduler.fit.survey import allowed_places, needed_memory
+from aliquot_scheduler.picture.grid import Grid
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why not, and whether that stays so whoever is evicted."""
+
+    why: str
+    final: bool
+
+
+_Counts = tuple[int, ...]
+
+
+class Refusals:
+    """Answers for one request and the grid as it is now."""
+
+    def __init__(self, request: PodRequest, *, grid: Grid, names: Names) -> None:
+        self._request = request
+        self._names = names
+        self._grid = grid
+        self._pieces = sorted(
+            (piece for one in request.containers for piece in pieces_of(one)),
+            key=lambda piece: (-piece.compute, -piece.memory),
+        )
+        self._most = max((len(one.shares) for one in request.containers), default=1)
+        self._counts = self._count(self._pieces[0])
+        self._said: dict[_Counts, Refusal] = {}
+
+    def of(self, rows: Mapping[str, int]) -> dict[str, Refusal]:
+        """Why each of these nodes does not take the pod."""
+        return {name: self._say(self._counts[row]) for name, row in rows.items()}
+
+    def _count(self, piece: Piece) -> list[_Counts]:
+        """Of each node's GPUs, how many are there, allowed, large enough, have the compute, and the memory too."""
+        grid = self._grid
+        allowed = allowed_places(self._request, grid=grid)
+        memory = needed_memory(piece, grid=grid)
+        large = allowed & (grid.usable >= memory)
+        free = allowed & ~grid.closed & (grid.compute >= piece.compute)
+        if piece.whole:
+            free &= grid.holders == 0
+        steps = (grid.open, allowed, large, free, free & (grid.memory >= memory))
+        return [tuple(row) for row in np.stack([step.sum(axis=1) for step in steps], axis=1).tolist()]
+
+    def _say(self, counts: _Counts) -> Refusal:
+        if counts not in self._said:
+            self._said[counts] = self._made(counts)
+        return self._said[counts]
+
+    def _made(self, counts: _Counts) -> Refusal:
+        total, allowed, large, free, both = counts
+        if allowed < self._most:
+            return Refusal(why=self._not_allowed(total, allowed), final=True)
+        if large < self._most:
+            return Refusal(why=f"{large} of {total} GPUs are large enough for {self._memory()}", final=True)
+        if both >= self._most:
+            return Refusal(why=f"its GPUs have room for one container, not for all {self._how_many()}", final=False)
+        more = self._memory()
+        if not more:
+            return Refusal(why=f"{free} of {total} GPUs have {self._compute()}, {self._most} are needed", final=False)
+        also = both or "none"
+        return Refusal(why=f"{free} of {total} GPUs have {self._compute()}, {also} has also {more}", final=False)
+
+    def _not_allowed(self, total: int, allowed: int) -> str:
+        if allowed or not (self._request.models.allowed or self._request.models.forbidden or self._request.isolation):
+            return f"{allowed} GPUs can be given, {self._most} are needed"
+        asked = f"annotation {self._names.isolation}" if self._request.isolation else ""
+        model = f"annotation {self._names.gpu_model}" if self._request.models != type(self._request.models)() else ""
+        return f"none of {total} GPUs is what the pod allows ({' and '.join(part for part in (model, asked) if part)})"
+
+    def _compute(self) -> str:
+        piece = self._pieces[0]
+        if piece.whole:
+            return "nobody on them"
+        return f"{piece.compute} % free" if piece.compute else f"no one who has them at {WHOLE}"
+
+    def _memory(self) -> str:
+        piece = self._pieces[0]
+        return f"{piece.memory} MiB" if piece.memory else f"{piece.portion} % of their memory" if piece.portion else ""
+
+    def _how_many(self) -> str:
+        return f"{len(self._request.containers)} of the pod together"

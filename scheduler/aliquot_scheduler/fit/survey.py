@@ -1,0 +1,110 @@
+"""Which nodes could take a pod, and how good each would be: asked of all nodes at once.
+
+For pieces in falling order a node can take them if, for each, as many of its GPUs take it as pieces are at least that
+large (`demand.py` says why). What several containers hold at the same time is tried out on the nodes that have room
+for each of them alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+import msgspec
+import numpy as np
+
+from aliquot_core.quantities import WHOLE
+from aliquot_core.request import PodRequest
+from aliquot_scheduler.fit.cost import DEGRADED, Reals, leftover, wanted
+from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
+from aliquot_scheduler.picture.grid import Bools, Grid, Ints
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer, by row of the grid; `cost` is meaningless where nothing `fits`."""
+
+    fits: Bools
+    cost: Reals
+    version: int
+
+
+# Tries a pod on one row: the cost, or None if it does not fit.
+Trial = Callable[[int], float | None]
+
+
+def survey(demand: Demand, *, grid: Grid, trial: Trial) -> Survey:
+    """Ask all nodes."""
+    allowed = allowed_places(demand.request, grid=grid)
+    if demand.pieces is None:
+        return _by_trial(demand.request, grid=grid, allowed=allowed, trial=trial)
+    fits = _room_for(demand.pieces, grid=grid, allowed=allowed) & grid.bindable
+    if demand.request.uuids.allowed or demand.request.uuids.forbidden:
+        # What matters of a node's GPUs is then more than numbers.
+        return _tried(fits, grid=grid, trial=trial)
+    return Survey(fits=fits, cost=_cost(demand, grid=grid, allowed=allowed), version=grid.version)
+
+
+def allowed_places(request: PodRequest, *, grid: Grid) -> Bools:
+    """The GPUs that may be given and that the pod allows by model and isolation."""
+    if not grid.kinds:
+        return grid.open
+    suitable = np.array([suits(kind, request) for kind in grid.kinds], dtype=np.bool_)
+    return grid.open & suitable[grid.kind]
+
+
+def takes(piece: Piece, *, grid: Grid, allowed: Bools) -> Bools:
+    """The GPUs that have room for a piece."""
+    room = allowed & ~grid.closed & (grid.compute >= piece.compute) & (grid.memory >= needed_memory(piece, grid=grid))
+    return room & (grid.holders == 0) if piece.whole else room
+
+
+def needed_memory(piece: Piece, *, grid: Grid) -> Ints:
+    """MiB of each GPU that the piece needs there."""
+    portion = np.maximum(1, grid.usable * np.int64(piece.portion) // WHOLE.value) if piece.portion else 0
+    memory: Ints = np.maximum(piece.memory, portion).astype(np.int32)
+    return memory
+
+
+def _room_for(pieces: Sequence[Piece], *, grid: Grid, allowed: Bools) -> Bools:
+    fits = np.ones(grid.rows, dtype=np.bool_)
+    so_far = 0
+    for piece, same in groupby(pieces):
+        so_far += len(list(same))
+        fits &= takes(piece, grid=grid, allowed=allowed).sum(axis=1) >= so_far
+    return fits
+
+
+def _cost(demand: Demand, *, grid: Grid, allowed: Bools) -> Reals:
+    """One piece: the best GPU's cost. Several: what is left idle of the node beside them."""
+    pieces = demand.pieces or ()
+    if len(pieces) == 1:
+        on_gpus = gpu_costs(pieces[0], demand.request, grid=grid)
+        best: Reals = np.where(takes(pieces[0], grid=grid, allowed=allowed), on_gpus, np.inf).min(axis=1)
+        return best
+    idle = (grid.open & (grid.holders == 0)).sum(axis=1) - len(pieces)
+    cost = np.clip(idle / np.maximum(1, grid.open.shape[1]), 0.0, 1.0)
+    costs: Reals = wanted(cost, demand.request.placement) + DEGRADED * grid.degraded.any(axis=1)
+    return costs
+
+
+def gpu_costs(piece: Piece, request: PodRequest, *, grid: Grid) -> Reals:
+    """What the piece would cost on each GPU, whether or not it fits."""
+    left = leftover(grid.compute - piece.compute, grid.memory - needed_memory(piece, grid=grid), grid.usable)
+    costs: Reals = wanted(np.clip(left, 0.0, 1.0), request.placement) + DEGRADED * grid.degraded
+    return costs
+
+
+def _by_trial(request: PodRequest, *, grid: Grid, allowed: Bools, trial: Trial) -> Survey:
+    possible = grid.bindable.copy()
+    for container in request.containers:
+        possible &= _room_for(pieces_of(container), grid=grid, allowed=allowed)
+    return _tried(possible, grid=grid, trial=trial)
+
+
+def _tried(possible: Bools, *, grid: Grid, trial: Trial) -> Survey:
+    fits = np.zeros(grid.rows, dtype=np.bool_)
+    cost = np.zeros(grid.rows)
+    for row in np.flatnonzero(possible):
+        if (tried := trial(int(row))) is not None:
+            fits[row], cost[row] = True, tried
+    return Survey(fits=fits, cost=cost, version=grid.version)

@@ -1,0 +1,124 @@
+"""All GPUs of the cluster as arrays: a row for each node, a column for each GPU of it.
+
+"Where does this fit" is asked for every pod, of up to 40,000 GPUs: numpy answers in 0.1 ms, a loop in 10
+(facts/python.md 4). Two dimensions, so that what is asked of a node's GPUs together is a sum along a row.
+
+What must always hold: a place without a GPU, or with one that may not be given, is not `open`; a row that belongs to no
+node has no open place; numbers are those of `write` alone, nothing is added up here.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from aliquot_core.claims import Claim
+from aliquot_core.inventory import Gpu, Health
+from aliquot_core.quantities import WHOLE
+
+Ints = npt.NDArray[np.int32]
+Bools = npt.NDArray[np.bool_]
+
+_ROWS = 64
+_COLUMNS = 8
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """What requests may ask of a GPU beside room: few kinds, however many GPUs."""
+
+    models: tuple[str, ...]
+    isolation: tuple[str, ...]
+
+
+class Grid:
+    """The arrays, and which row is whose."""
+
+    def __init__(self) -> None:
+        self._spare = list(range(_ROWS - 1, -1, -1))
+        self.kinds: list[Kind] = []
+        self._numbers: dict[Kind, int] = {}
+        # Changes with every write: what was worked out of the arrays is good as long as it is the same.
+        self.version = 0
+        self.compute: Ints = _ints(_ROWS, _COLUMNS)
+        self.memory: Ints = _ints(_ROWS, _COLUMNS)
+        self.usable: Ints = _ints(_ROWS, _COLUMNS)
+        self.holders: Ints = _ints(_ROWS, _COLUMNS)
+        self.kind: Ints = _ints(_ROWS, _COLUMNS)
+        self.open: Bools = _bools(_ROWS, _COLUMNS)
+        self.closed: Bools = _bools(_ROWS, _COLUMNS)
+        self.degraded: Bools = _bools(_ROWS, _COLUMNS)
+        self.bindable: Bools = np.zeros(_ROWS, dtype=np.bool_)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are, used or not."""
+        return len(self.bindable)
+
+    def take_row(self, *, gpus: int) -> int:
+        """A row for a new node with so many GPUs."""
+        if not self._spare:
+            self._grow(rows=2 * self.rows, columns=self.open.shape[1])
+        self.widen(gpus)
+        return self._spare.pop()
+
+    def give_row(self, row: int) -> None:
+        """The node of this row is gone."""
+        self.clear(row)
+        self.allow(row, bindable=False)
+        self._spare.append(row)
+
+    def widen(self, gpus: int) -> None:
+        """Have room for so many GPUs on a node."""
+        if gpus > self.open.shape[1]:
+            self._grow(rows=self.rows, columns=gpus)
+
+    def clear(self, row: int) -> None:
+        """No GPU of this row can be used."""
+        self.open[row] = False
+        self.version += 1
+
+    def allow(self, row: int, *, bindable: bool) -> None:
+        """Whether pods may be bound to this row's node."""
+        self.bindable[row] = bindable
+        self.version += 1
+
+    def write(self, row: int, column: int, *, gpu: Gpu, held: Claim, holders: int) -> None:
+        """Put down what one GPU has left."""
+        usable = gpu.usable.value
+        self.open[row, column] = gpu.health is not Health.SICK and not gpu.mig
+        self.degraded[row, column] = gpu.health is Health.DEGRADED
+        self.usable[row, column] = usable
+        self.compute[row, column] = max(0, WHOLE.value - held.compute.value)
+        self.memory[row, column] = max(0, usable - held.memory.value)
+        self.holders[row, column] = holders
+        self.closed[row, column] = held.closes
+        self.kind[row, column] = self._number(Kind(models=gpu.model_names, isolation=tuple(gpu.isolation)))
+        self.version += 1
+
+    def _number(self, kind: Kind) -> int:
+        if kind not in self._numbers:
+            self._numbers[kind] = len(self.kinds)
+            self.kinds.append(kind)
+        return self._numbers[kind]
+
+    def _grow(self, *, rows: int, columns: int) -> None:
+        old = self.rows
+        for name in ("compute", "memory", "usable", "holders", "kind", "open", "closed", "degraded"):
+            was = getattr(self, name)
+            now = np.zeros((rows, columns), dtype=was.dtype)
+            now[: was.shape[0], : was.shape[1]] = was
+            setattr(self, name, now)
+        bindable = np.zeros(rows, dtype=np.bool_)
+        bindable[:old] = self.bindable
+        self.bindable = bindable
+        self._spare = list(range(rows - 1, old - 1, -1)) + self._spare
+        self.version += 1
+
+
+def _ints(rows: int, columns: int) -> Ints:
+    return np.zeros((rows, columns), dtype=np.int32)
+
+
+def _bools(rows: int, columns: int) -> Bools:
+    return np.zeros((rows, columns), dtype=np.bool_)

@@ -1,0 +1,195 @@
+"""The picture: nodes with their GPUs, and what is held of them, followed event by event.
+
+Theory of operation. Watches tell of nodes, heart-beats and pods; each event changes the few places of the grid that it
+is about. What a pod holds is read from its grant alone, and only if the grant is the pod's own and for the node it is
+bound to, so a picture built from the API server after a restart is the one that was lost. On top lie promises
+(reservations), which are kept by their maker under a holder's name; a pod's grant takes its promise's place.
+
+What must always hold:
+ 1. The claims on a GPU are those of its holders, whether or not the GPU is known at the moment.
+ 2. A holder holds on one GPU at most once, and a pod that has ended or is gone holds nothing.
+ 3. Time is told from outside; a heart-beat that grows old takes its node out without any event.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Iterable, Mapping
+
+from aliquot_core.claims import Claim, claims
+from aliquot_core.errors import AliquotError
+from aliquot_core.grant import decode_grant
+from aliquot_core.inventory import Gpu, Inventory, decode_inventory
+from aliquot_core.names import Names
+from aliquot_core.objects import Lease, Node, Pod
+from aliquot_scheduler.picture.grid import Grid
+from aliquot_scheduler.picture.holdings import GpuKey, Holdings
+from aliquot_scheduler.picture.signs import Beat, beat_seen, why_out
+
+log = logging.getLogger(__name__)
+
+NO_GPUS = Inventory(problem="the node has published no GPUs")
+
+
+class KnownNode:
+    """One node: its object, its GPUs, and its row in the grid."""
+
+    def __init__(self, *, node: Node, row: int) -> None:
+        self.node = node
+        self.row = row
+        self.inventory = NO_GPUS
+        self.columns: dict[str, int] = {}
+        self.text: str | None = None
+        # Why no pod may be bound to it; it is not judged yet.
+        self.out = "the node is new"
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.metadata.name
+
+
+class Picture:
+    """What the centre knows."""
+
+    def __init__(self, *, names: Names) -> None:
+        self._names = names
+        self.grid = Grid()
+        self.holdings = Holdings()
+        self.nodes: dict[str, KnownNode] = {}
+        # By their leases' names: a beat may be told of before its node is.
+        self._beats: dict[str, Beat] = {}
+        self._whose: dict[str, str] = {}
+        self._expiries: list[tuple[float, str]] = []
+        self._now = 0.0
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+    def node_seen(self, node: Node) -> None:
+        """A node is there, or is changed."""
+        name = node.metadata.name
+        known = self.nodes.get(name)
+        if known is None:
+            known = self.nodes[name] = KnownNode(node=node, row=self.grid.take_row(gpus=0))
+            self._whose[self._names.lease(name)] = name
+        known.node = node
+        text = node.metadata.annotations.get(self._names.inventory)
+        if text != known.text:
+            known.text = text
+            self._take_inventory(known, self._read(text, node=name))
+        self._judge(known)
+
+    def node_gone(self, name: str) -> None:
+        """A node's object is deleted; what its pods hold is theirs until they are gone too."""
+        if known := self.nodes.pop(name, None):
+            self._whose.pop(self._names.lease(name), None)
+            self.grid.give_row(known.row)
+
+    def lease_seen(self, lease: Lease, *, wall: float) -> None:
+        """A heart-beat has come, or was found; other leases of the namespace do no harm."""
+        name = lease.metadata.name
+        beat = beat_seen(lease, before=self._beats.get(name), names=self._names, now=self._now, wall=wall)
+        self._beats[name] = beat
+        heapq.heappush(self._expiries, (beat.until, name))
+        self._judge_owner(name)
+
+    def lease_gone(self, name: str) -> None:
+        """A heart-beat's lease is deleted."""
+        self._beats.pop(name, None)
+        self._judge_owner(name)
+
+    def tell_time(self, now: float) -> list[str]:
+        """Let time pass: which nodes went out because their heart-beats grew old."""
+        self._now = now
+        gone: list[str] = []
+        while self._expiries and self._expiries[0][0] <= now:
+            _, lease = heapq.heappop(self._expiries)
+            if (known := self._owner(lease)) and self._judge(known) and known.out:
+                gone.append(known.name)
+        return gone
+
+    # --- who holds what ----------------------------------------------------------------------------------------------
+    def pod_seen(self, pod: Pod) -> None:
+        """A pod is there, or is changed: what it holds is what its grant says."""
+        held = self.granted(pod)
+        if held is not None:
+            self.hold(pod.metadata.uid, held)
+
+    def pod_gone(self, pod: Pod) -> None:
+        """A pod is gone, and all it held is free."""
+        self.hold(pod.metadata.uid, {})
+
+    def hold(self, holder: str, held: Mapping[GpuKey, Claim]) -> None:
+        """Let a holder hold exactly this."""
+        for gpu in self.holdings.put(holder, held):
+            self._count(gpu)
+
+    def granted(self, pod: Pod) -> dict[GpuKey, Claim] | None:
+        """What the pod holds by its grant; nothing once it has ended, and None if it was not granted anything yet."""
+        if pod.ended:
+            return {}
+        node = pod.spec.node_name
+        text = pod.metadata.annotations.get(self._names.grant)
+        if not node or text is None:
+            return None
+        try:
+            grant = decode_grant(text)
+        except AliquotError as error:
+            log.error("a grant can't be read", extra={"pod": pod.key, "error": str(error)})  # noqa: TRY400 - says all
+            return None
+        if grant.node != node or grant.pod != pod.metadata.uid:
+            log.error("a grant is not its pod's", extra={"pod": pod.key, "node": grant.node, "uid": grant.pod})
+            return None
+        return {(node, gpu): claim for gpu, claim in claims(pod, grant).items()}
+
+    def rows_of(self, names: Iterable[str]) -> dict[str, int]:
+        """The rows of the nodes of these names that are known."""
+        known = self.nodes
+        return {name: found.row for name in names if (found := known.get(name))}
+
+    # --- how it is kept ----------------------------------------------------------------------------------------------
+    def _owner(self, lease: str) -> KnownNode | None:
+        name = self._whose.get(lease)
+        return self.nodes.get(name) if name else None
+
+    def _judge_owner(self, lease: str) -> None:
+        if known := self._owner(lease):
+            self._judge(known)
+
+    def _read(self, text: str | None, *, node: str) -> Inventory:
+        if text is None:
+            return NO_GPUS
+        try:
+            return decode_inventory(text)
+        except AliquotError as error:
+            log.error("a node's inventory can't be used", extra={"node": node, "error": str(error)})  # noqa: TRY400
+            return Inventory(problem=f"its inventory can't be used: {error}")
+
+    def _take_inventory(self, known: KnownNode, inventory: Inventory) -> None:
+        known.inventory = inventory
+        known.columns = {gpu.uuid: column for column, gpu in enumerate(inventory.gpus)}
+        self.grid.widen(len(inventory.gpus))
+        self.grid.clear(known.row)
+        for column, gpu in enumerate(inventory.gpus):
+            self._write(known, column=column, gpu=gpu)
+
+    def _count(self, gpu: GpuKey) -> None:
+        known = self.nodes.get(gpu[0])
+        column = known.columns.get(gpu[1]) if known else None
+        if known and column is not None:
+            self._write(known, column=column, gpu=known.inventory.gpus[column])
+
+    def _write(self, known: KnownNode, *, column: int, gpu: Gpu) -> None:
+        held, holders = self.holdings.total((known.name, gpu.uuid))
+        self.grid.write(known.row, column, gpu=gpu, held=held, holders=holders)
+
+    def _judge(self, known: KnownNode) -> bool:
+        """Whether pods may be bound to it; tells if that is another answer than before."""
+        beat = self._beats.get(self._names.lease(known.name))
+        out = why_out(known.node, beat=beat, problem=known.inventory.problem, now=self._now)
+        turned = bool(out) != bool(known.out)
+        if turned:
+            log.info("node out" if out else "node in", extra={"node": known.name, "reason": out})
+            self.grid.allow(known.row, bindable=not out)
+        known.out = out
+        return turned

@@ -1,0 +1,70 @@
+"""Is a node there? Its object says what may be bound to it, its heart-beat that somebody is there to start it.
+
+A beat's age is counted from when we saw it, by our own clock: the node's may be wrong. Only a beat that we find when we
+start may be old already; its own time then decides, and a node whose clock is wrong is in again with its next beat.
+"""
+
+from __future__ import annotations
+
+from calendar import timegm
+from time import strptime
+
+import msgspec
+
+from aliquot_core.life import State
+from aliquot_core.names import Names
+from aliquot_core.objects import Lease, Node
+
+# A clock may be off by so much before a beat that we find at our start is taken for old.
+_SKEW = 30.0
+_DURATION = 10
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True):
+    """The last heart-beat of a node as we saw it; `until` is when it is too old."""
+
+    renewed: str
+    state: str
+    until: float
+
+
+def beat_seen(lease: Lease, *, before: Beat | None, names: Names, now: float, wall: float) -> Beat:
+    """Take in a lease; one that was seen before does not grow younger by being told of again."""
+    renewed = lease.spec.renew_time or ""
+    state = lease.metadata.annotations.get(names.state, "")
+    duration = lease.spec.lease_duration_seconds or _DURATION
+    if before is not None and before.renewed == renewed:
+        return msgspec.structs.replace(before, state=state)
+    old = before is None and wall - _seconds(renewed) > duration + _SKEW
+    return Beat(renewed=renewed, state=state, until=now if old else now + duration)
+
+
+def _seconds(stamp: str) -> float:
+    """A Kubernetes time as seconds since 1970; what is none is as old as can be."""
+    try:
+        return float(timegm(strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S")))
+    except ValueError:
+        return 0.0
+
+
+def why_out(node: Node, *, beat: Beat | None, problem: str, now: float) -> str:
+    """Why no pod may be bound to a node now; empty if pods may."""
+    if node.spec.unschedulable:
+        return "the node is cordoned"
+    if problem:
+        return problem
+    if silent := _silence(beat, now=now):
+        return silent
+    unready = any(sign.type == "Ready" and sign.status != "True" for sign in node.status.conditions)
+    return "the node is not ready" if unready else ""
+
+
+def _silence(beat: Beat | None, *, now: float) -> str:
+    """Why its agent can't be counted on to start a pod."""
+    if beat is None:
+        return "its agent has not been heard of"
+    if now >= beat.until:
+        return "its agent is not heard of any more"
+    if beat.state == State.DRAINING:
+        return "its agent is leaving"
+    return "" if beat.state == State.READY else "the kubelet there does not know Aliquot's device plugin now"

@@ -1,0 +1,234 @@
+"""The picture: what each event changes, what takes a node out, and that a rebuilt picture is the one that was lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from aliquot_core.claims import Claim
+from aliquot_core.inventory import Gpu
+from aliquot_core.objects import Node, Pod
+from aliquot_core.quantities import MiB, Percent
+from aliquot_scheduler.picture.picture import Picture
+from support.centre import MEMORY, NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with, sick
+
+
+def free(picture: Picture, node: str, column: int) -> tuple[int, int]:
+    """Compute and memory left of a GPU."""
+    row = picture.nodes[node].row
+    return int(picture.grid.compute[row, column]), int(picture.grid.memory[row, column])
+
+
+def test_a_granted_pod_takes_its_slice_and_gives_it_back_when_it_ends() -> None:
+    """A deletion timestamp frees nothing, an end does."""
+    picture = picture_with(make_node("n1", gpus("n1", 2)))
+    pod = bound(asks("u1", 30, 8_000), node="n1", held={"GPU-n1-1": (30, 8_000)})
+    picture.pod_seen(pod)
+    assert free(picture, "n1", 1) == (70, MEMORY - 8_000)
+    leaving = msgspec.structs.replace(
+        pod, metadata=msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-11-21T10:00:00Z")
+    )
+    picture.pod_seen(leaving)
+    assert free(picture, "n1", 1) == (70, MEMORY - 8_000)
+    picture.pod_seen(msgspec.structs.replace(leaving, status=msgspec.structs.replace(pod.status, phase="Succeeded")))
+    assert free(picture, "n1", 1) == (100, MEMORY)
+
+
+def test_a_pod_that_is_gone_holds_nothing() -> None:
+    """Also one of which no end was seen."""
+    picture = picture_with(make_node("n1", gpus("n1", 1)))
+    pod = bound(asks("u1", 30, 8_000), node="n1", held={"GPU-n1-0": (30, 8_000)})
+    picture.pod_seen(pod)
+    picture.pod_gone(pod)
+    assert free(picture, "n1", 0) == (100, MEMORY)
+
+
+@pytest.mark.parametrize(
+    ("node", "uid", "bound_to"),
+    [("n2", "u1", "n1"), ("n1", "other", "n1"), ("n1", "u1", "")],
+    ids=["another node's", "another pod's", "not bound"],
+)
+def test_a_grant_that_is_not_the_pod_s_own_counts_for_nothing(node: str, uid: str, bound_to: str) -> None:
+    """A forged grant neither takes a slice from others nor frees one."""
+    picture = picture_with(make_node("n1", gpus("n1", 1)))
+    pod = bound(asks(uid, 30, 8_000), node=node, held={"GPU-n1-0": (30, 8_000)})
+    forged = msgspec.structs.replace(
+        pod,
+        metadata=msgspec.structs.replace(pod.metadata, uid="u1"),
+        spec=msgspec.structs.replace(pod.spec, node_name=bound_to),
+    )
+    picture.pod_seen(forged)
+    assert free(picture, "n1", 0) == (100, MEMORY)
+
+
+def test_claims_outlive_the_node_s_inventory() -> None:
+    """GPUs that come back are as full as they were."""
+    picture = picture_with(make_node("n1", gpus("n1", 1)))
+    picture.pod_seen(bound(asks("u1", 30, 8_000), node="n1", held={"GPU-n1-0": (30, 8_000)}))
+    picture.node_seen(make_node("n1", ()))
+    picture.node_gone("n1")
+    picture.node_seen(make_node("n1", gpus("n1", 3)))
+    assert free(picture, "n1", 0) == (70, MEMORY - 8_000)
+    assert free(picture, "n1", 2) == (100, MEMORY)
+
+
+def test_a_sick_gpu_is_shut_and_opens_again() -> None:
+    """The others of its node are not touched."""
+    cards = gpus("n1", 2)
+    picture = picture_with(make_node("n1", (sick(cards[0]), cards[1])))
+    row = picture.nodes["n1"].row
+    assert list(picture.grid.open[row, :2]) == [False, True]
+    picture.node_seen(make_node("n1", cards))
+    assert list(picture.grid.open[row, :2]) == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("node", "lease", "why"),
+    [
+        ({"cordoned": True}, {}, "cordoned"),
+        ({"ready": "Unknown"}, {}, "not ready"),
+        ({}, {"state": "draining"}, "leaving"),
+        ({}, {"state": "away"}, "device plugin"),
+        ({}, {"state": ""}, "device plugin"),
+        ({"annotations": {NAMES.inventory: "{"}}, {}, "can't be used"),
+        ({}, {"renewed": "2026-11-21T09:00:00.000000Z"}, "not heard of any more"),
+    ],
+)
+def test_what_takes_a_node_out_is_said(node: dict[str, Any], lease: dict[str, Any], why: str) -> None:
+    """Each reason is a sentence of its own."""
+    picture = Picture(names=NAMES)
+    picture.node_seen(make_node("n1", gpus("n1", 1), **node))
+    picture.lease_seen(make_lease("n1", **lease), wall=WALL)
+    assert why in picture.nodes["n1"].out
+    assert not picture.grid.bindable[picture.nodes["n1"].row]
+
+
+def test_a_node_whose_agent_falls_silent_goes_out_by_itself_and_comes_back_with_the_next_beat() -> None:
+    """Age is counted by our own clock from when a beat was seen: being told of it again makes it no younger."""
+    picture = picture_with(make_node("n1", gpus("n1", 1)), now=100.0)
+    assert picture.tell_time(109.0) == []
+    picture.lease_seen(make_lease("n1"), wall=WALL + 9)
+    assert picture.tell_time(110.0) == ["n1"]
+    assert "not heard of" in picture.nodes["n1"].out
+    picture.lease_seen(make_lease("n1", renewed="2026-11-21T10:00:11.000000Z"), wall=WALL + 11)
+    assert picture.nodes["n1"].out == ""
+    assert picture.tell_time(119.0) == []
+
+
+def test_a_wrong_clock_on_the_node_takes_it_out_for_one_beat_at_most() -> None:
+    """Only the beat found at our start is judged by the node's own time."""
+    picture = Picture(names=NAMES)
+    picture.node_seen(make_node("n1", gpus("n1", 1)))
+    picture.lease_seen(make_lease("n1", renewed="2020-01-01T00:00:00.000000Z"), wall=WALL)
+    assert picture.nodes["n1"].out
+    picture.lease_seen(make_lease("n1", renewed="2020-01-01T00:00:05.000000Z"), wall=WALL)
+    assert picture.nodes["n1"].out == ""
+
+
+def test_a_heart_beat_may_come_before_its_node() -> None:
+    """Two watches deliver in any order."""
+    picture = Picture(names=NAMES)
+    picture.lease_seen(make_lease("n1"), wall=WALL)
+    picture.node_seen(make_node("n1", gpus("n1", 1)))
+    assert picture.nodes["n1"].out == ""
+    picture.lease_gone(NAMES.lease("n1"))
+    assert "not been heard of" in picture.nodes["n1"].out
+
+
+@given(st.integers(1, 40), st.integers(1, 20))
+@settings(max_examples=20)
+def test_the_grid_grows_and_rows_are_used_again(nodes: int, width: int) -> None:
+    """However many nodes with however many GPUs come and go, each is where it belongs."""
+    picture = Picture(names=NAMES)
+    for wave in range(3):
+        for number in range(nodes * (wave + 1)):
+            picture.node_seen(make_node(f"n{number}", gpus(f"n{number}", 1 + number % width)))
+        assert int(picture.grid.open.sum()) == sum(1 + number % width for number in range(nodes * (wave + 1)))
+        assert len({known.row for known in picture.nodes.values()}) == len(picture.nodes)
+        for name in list(picture.nodes):
+            picture.node_gone(name)
+        assert not picture.grid.open.any()
+
+
+CARDS: dict[str, tuple[Gpu, ...]] = {name: gpus(name, 3) for name in ("n1", "n2")}
+
+
+class LiveAndRebuilt(RuleBasedStateMachine):
+    """Events in any order, repeated or late; beside it what a new centre would read from the API server."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.picture = Picture(names=NAMES)
+        self.pods: dict[str, Pod] = {}
+        self.nodes: dict[str, Node] = {}
+
+    @rule(name=st.sampled_from(sorted(CARDS)), count=st.integers(0, 3), bad=st.booleans())
+    def node(self, name: str, count: int, bad: bool) -> None:  # noqa: FBT001 - drawn by hypothesis
+        """A node publishes."""
+        cards = CARDS[name][:count]
+        self.nodes[name] = make_node(name, (sick(cards[0]), *cards[1:]) if bad and cards else cards)
+        self.picture.node_seen(self.nodes[name])
+
+    @rule(name=st.sampled_from(sorted(CARDS)))
+    def node_gone(self, name: str) -> None:
+        """A node is deleted."""
+        self.nodes.pop(name, None)
+        self.picture.node_gone(name)
+
+    @rule(
+        uid=st.sampled_from("abcdef"),
+        gpu=st.integers(0, 2),
+        asked=st.tuples(st.integers(0, 100), st.integers(1, 50_000)),
+        phase=st.sampled_from(["Pending", "Running", "Succeeded", "Failed"]),
+    )
+    def pod(self, uid: str, gpu: int, asked: tuple[int, int], phase: str) -> None:
+        """A pod is bound, runs or ends; a UID never has a second grant."""
+        known = self.pods.get(uid)
+        if known is None:
+            node = "n1" if uid < "d" else "n2"
+            known = bound(asks(uid, asked[0] or None, asked[1]), node=node, held={f"GPU-{node}-{gpu}": asked})
+        self.pods[uid] = msgspec.structs.replace(known, status=msgspec.structs.replace(known.status, phase=phase))
+        self.picture.pod_seen(self.pods[uid])
+
+    @rule(uid=st.sampled_from("abcdef"))
+    def pod_gone(self, uid: str) -> None:
+        """A pod is deleted."""
+        if pod := self.pods.pop(uid, None):
+            self.picture.pod_gone(pod)
+
+    @invariant()
+    def is_what_a_new_one_would_be(self) -> None:
+        """Live and rebuilt agree in every number."""
+        rebuilt = Picture(names=NAMES)
+        for pod in self.pods.values():
+            rebuilt.pod_seen(pod)
+        for node in self.nodes.values():
+            rebuilt.node_seen(node)
+        assert rebuilt.holdings.everything() == self.picture.holdings.everything()
+        assert rebuilt.nodes.keys() == self.picture.nodes.keys()
+        for name, known in self.picture.nodes.items():
+            other = rebuilt.nodes[name]
+            for column in ("open", "compute", "memory", "usable", "holders", "closed"):
+                mine = getattr(self.picture.grid, column)[known.row]
+                theirs = getattr(rebuilt.grid, column)[other.row]
+                where = self.picture.grid.open[known.row]
+                assert np.array_equal(mine[where], theirs[where]), (name, column)
+
+
+TestLiveAndRebuilt = LiveAndRebuilt.TestCase
+TestLiveAndRebuilt.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_holders_replace_what_they_held() -> None:
+    """A grant takes the place of the promise that was made for the same pod."""
+    picture = picture_with(make_node("n1", gpus("n1", 2)))
+    picture.hold("u1", {("n1", "GPU-n1-0"): Claim(compute=Percent(60), memory=MiB(1_000))})
+    picture.pod_seen(bound(asks("u1", 60, 1_000), node="n1", held={"GPU-n1-1": (60, 1_000)}))
+    assert free(picture, "n1", 0) == (100, MEMORY)
+    assert free(picture, "n1", 1) == (40, MEMORY - 1_000)
