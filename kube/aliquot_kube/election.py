@@ -2,19 +2,20 @@
 
 Theory of operation. Candidates share one lease. Whoever holds it renews it; the others look at it, and one that saw it
 unchanged for its whole duration takes it over. All instants are of the candidate's own monotonic clock: what others
-wrote of time is compared for equality and never for order. The driver asks for the next step (`Look`, `Take`,
-`Release`, `Rest`, `Leave`), does it, and tells how it went (`seen`, `written`, `released`, `failed`).
+wrote of time is compared for equality and never for order. The driver asks for the next step (`Look`, `Make`,
+`Take`, `Release`, `Rest`, `Leave`), does it, and tells how it went (`seen`, `written`, `released`, `failed`).
 
 What must always hold:
  1. Two candidates never both believe to lead at one instant, whatever their wall clocks say and however slow requests
     are. A leader's belief ends `duration - margin` after its last answered renewal was *sent*; a follower begins to
     count when the answer that shows that renewal has *arrived*, which is later, and counts the whole duration. The
     margin is for clocks that tick at different speeds (20 %), and for what the old leader still has on its way.
- 2. A claim goes over the very version that was judged (or where no lease is): of two who claim, one is refused.
+ 2. A claim goes over the very version that was judged: of two who claim, one is refused.
  3. After a claim of unknown outcome the lease is looked at before it is written again, and what a look shows renews
     nobody's belief: only an answered write does.
- 4. A lease that nobody holds may be taken at once, for a leader stops believing before it lets go. One that is *gone*
-    may not, nor one that was made anew behind our back: whoever held it may still believe.
+ 4. A lease that was let go may be taken at once, for a leader stops believing before it lets go. One that is *gone*
+    can't be taken: whoever held it may still believe, and that there is none is no version to write over (it may be
+    gone, back, and gone again). It is made, held by nobody, and a lease that was never held is waited for like any.
  5. An identity is of one life of a process: what a former life wrote is somebody else's.
 
 Not covered: a machine that sleeps stops its monotonic clock, and nothing recalls a request on its way. So what the
@@ -68,10 +69,14 @@ class Look(msgspec.Struct, frozen=True):
     """Read the lease; then `seen` or `failed`."""
 
 
-class Take(msgspec.Struct, frozen=True):
-    """Claim or renew the lease over this version (None: where none is); then `written` or `failed`."""
+class Make(msgspec.Struct, frozen=True):
+    """Make a lease that nobody holds; then `seen` or `failed`."""
 
-    over: Lease | None
+
+class Take(msgspec.Struct, frozen=True):
+    """Claim or renew the lease over this version; then `written` or `failed`."""
+
+    over: Lease
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -90,7 +95,7 @@ class Leave(msgspec.Struct, frozen=True):
     """All is done, for good."""
 
 
-Step = Look | Take | Release | Rest | Leave
+Step = Look | Make | Take | Release | Rest | Leave
 
 
 class Fence(msgspec.Struct, frozen=True, kw_only=True, order=True):
@@ -113,10 +118,8 @@ class Election:
     def __init__(self, *, identity: str, settings: ElectionSettings) -> None:
         self._identity = identity
         self._settings = settings
-        # What was seen or written last; at first we do not know even that there is none.
+        # What was seen or written last, and whether nothing has come to nothing since.
         self._lease: Lease | None = None
-        self._known = False
-        # Nothing that we wrote is under way or lost.
         self._certain = False
         self._looked_at = -math.inf
         self._renewed_at = -math.inf
@@ -158,12 +161,16 @@ class Election:
             return self._rest(self._rest_until, now=now)
         if not self._certain:
             return Look()
-        # A lease that vanished while we lead is ours to make again: all others wait a whole duration.
-        if self._is_mine or (self._lease is None and self.leads(now=now)):
-            due = self._renewed_at + self._settings.renew if self._is_mine else now
+        if self._lease is None:
+            return Make()
+        if self._is_mine:
+            due = self._renewed_at + self._settings.renew
             return Take(self._lease) if now >= due else self._rest(due, now=now)
+        return self._wait_for(self._lease, now=now)
+
+    def _wait_for(self, lease: Lease, *, now: float) -> Step:
         if now >= self._ripe_at:
-            return Take(self._lease)
+            return Take(lease)
         due = self._looked_at + self._settings.look
         return Look() if now >= due else Rest(min(due, self._ripe_at))
 
@@ -181,21 +188,20 @@ class Election:
 
     # --- how it went -------------------------------------------------------------------------------------------------
     def seen(self, lease: Lease | None, *, now: float) -> None:
-        """The lease was read; `now` is when the answer arrived."""
-        before, knew = self._lease, self._known
-        self._lease, self._known, self._certain, self._looked_at = lease, True, True, now
+        """The lease was read, or made; `now` is when the answer arrived."""
+        before, self._lease, self._certain, self._looked_at = self._lease, lease, True, now
         if self._is_mine:
             return
-        if lease is not None:
-            self.leads_until = min(self.leads_until, now)
-        if not knew or _mark(lease) != _mark(before):
-            free = lease is not None and not lease.spec.holder_identity
-            remade = knew and (before is None or lease is None or before.metadata.uid != lease.metadata.uid)
-            self._ripe_at = now if free and not remade else now + self._whole_duration(before, lease)
+        self.leads_until = min(self.leads_until, now)
+        if lease is None:
+            self._ripe_at = math.inf
+        elif _mark(lease) != _mark(before):
+            let_go = not lease.spec.holder_identity and lease.spec.renew_time
+            self._ripe_at = now if let_go else now + self._whole_duration(lease)
 
     def written(self, lease: Lease, *, sent_at: float) -> None:
         """A claim or renewal stands; `sent_at` is when it was sent."""
-        self._lease, self._known, self._certain, self._renewed_at = lease, True, True, sent_at
+        self._lease, self._certain, self._renewed_at = lease, True, sent_at
         if self._leave_by is None:
             self.leads_until = max(self.leads_until, sent_at + self._settings.duration - self._settings.margin)
 
@@ -222,11 +228,9 @@ class Election:
     def _is_mine(self) -> bool:
         return self._lease is not None and self._lease.spec.holder_identity == self._identity
 
-    def _whole_duration(self, *leases: Lease | None) -> float:
-        """Others may have been started with longer times than ours, and act by them."""
-        return max(
-            self._settings.duration, *((lease.spec.lease_duration_seconds or 0) if lease else 0 for lease in leases)
-        )
+    def _whole_duration(self, lease: Lease) -> float:
+        """Its holder may have been started with longer times than ours, and acts by them."""
+        return max(self._settings.duration, lease.spec.lease_duration_seconds or 0)
 
 
 def _mark(lease: Lease | None) -> tuple[str, ...] | None:

@@ -12,7 +12,19 @@ from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
 from aliquot_core.names import Names
-from aliquot_kube.election import Election, ElectionSettings, Fence, Leader, Leave, Look, Release, Rest, Step, Take
+from aliquot_kube.election import (
+    Election,
+    ElectionSettings,
+    Fence,
+    Leader,
+    Leave,
+    Look,
+    Make,
+    Release,
+    Rest,
+    Step,
+    Take,
+)
 from aliquot_kube.errors import ApiError
 from aliquot_kube.lease import Claim, LeaseKeeper
 from aliquot_kube.pacing import sleep_unless, within
@@ -146,6 +158,9 @@ class Leadership:
         match step:
             case Look():
                 lease = await self._keeper.read()
+                self._election.seen(lease, now=self._clock.monotonic())
+            case Make():
+                lease = await self._keeper.make()
                 self._election.seen(lease, now=self._clock.monotonic())
             case Take(over=over):
                 self._election.written(await self._keeper.put(self._claim(), over=over), sent_at=sent_at)

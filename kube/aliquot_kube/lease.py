@@ -100,11 +100,12 @@ class LeaseKeeper:
             self.lease = None
         return self.lease
 
-    async def put(self, claim: Claim, *, over: Lease | None) -> Lease:
-        """Write once over this very version, or where none is; anything else that is there is left alone and raises."""
-        if over is None:
-            metadata = msgspec.structs.replace(self._metadata, annotations=dict(claim.annotations))
-            return await self._client.create(LEASES, Lease(metadata=metadata, spec=claim.spec(last=None)))
+    async def make(self) -> Lease:
+        """Make a lease that nobody holds."""
+        return await self._client.create(LEASES, Lease(metadata=self._metadata))
+
+    async def put(self, claim: Claim, *, over: Lease) -> Lease:
+        """Write once, over this very version; anything else that is there is left alone and raises."""
         return await self._patch(claim.patch(over=over))
 
     async def release(self, *, over: Lease) -> Lease:
@@ -116,6 +117,9 @@ class LeaseKeeper:
         over = self.lease or await self.read()
         holder = over.spec.holder_identity if over else None
         self.taken_from = holder if holder != claim.holder else None
+        if over is None:
+            metadata = msgspec.structs.replace(self._metadata, annotations=dict(claim.annotations))
+            return await self._client.create(LEASES, Lease(metadata=metadata, spec=claim.spec(last=None)))
         return await self.put(claim, over=over)
 
     async def _patch(self, patch: Patch) -> Lease:

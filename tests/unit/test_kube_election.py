@@ -12,6 +12,7 @@ from aliquot_kube.election import (
     Fence,
     Leave,
     Look,
+    Make,
     Release,
     Rest,
     Step,
@@ -66,6 +67,7 @@ def resigned(election: Election, *, after: float) -> Election:
 
 
 HELD, FREE, MINE = lease(), lease(""), lease("me", version=2)
+NEW = Lease(metadata=ObjectMeta(name="x", uid="n", resource_version="9"))
 
 # who, seconds after the start, what is to be done; rests are named by their end.
 TABLE: dict[str, tuple[Election, float, Step]] = {
@@ -78,8 +80,10 @@ TABLE: dict[str, tuple[Election, float, Step]] = {
     "held by one with longer times, and ripe": (follower(lease(duration=30)), 30, Take(lease(duration=30))),
     "held by one who says nothing of times": (follower(lease(duration=None)), 9.9, Look()),
     "free: take it at once": (follower(FREE), 0, Take(FREE)),
-    "none: its holder may still believe": (follower(None), 9.9, Look()),
-    "none for a whole duration: make it": (follower(None), 10, Take(None)),
+    "never held: somebody may believe to hold one that is gone": (follower(NEW), 9.9, Look()),
+    "never held for a whole duration: take it": (follower(NEW), 10, Take(NEW)),
+    "none: make one": (follower(None), 0, Make()),
+    "none, seen long ago: still none is taken": (follower(None), 20, Make()),
     "leads: rest until the renewal": (leader(), 1, Rest(START + 3)),
     "leads: renew": (leader(), 3, Take(MINE)),
     "a renewal failed: rest": (lost(leader(), after=3), 3.1, Rest(START + 3.5)),
@@ -139,23 +143,24 @@ def test_seeing_our_own_lease_renews_no_belief() -> None:
     assert election.step(now=START + 6) == Take(lease("me", version=3))
 
 
-@pytest.mark.parametrize("found", [lease(version=3), lease("", version=3)])
-def test_leader_that_sees_the_lease_with_another_believes_no_longer(found: Lease) -> None:
+@pytest.mark.parametrize(
+    "found", [lease(version=3), lease("", version=3), NEW, None], ids=["held", "free", "new", "none"]
+)
+def test_leader_that_sees_the_lease_with_another_believes_no_longer(found: Lease | None) -> None:
     """Whatever our clock says: it is not ours."""
     election = leader()
     election.seen(found, now=START + 4)
     assert not election.leads(now=START + 4)
 
 
-def test_leader_makes_a_lease_anew_that_vanished() -> None:
-    """Others wait a whole duration then, so it is still ours to make; once belief is over it is not."""
-    election = lost(leader(), after=3)
-    election.seen(None, now=START + 4)
-    assert election.step(now=START + 4) == Take(None)
-    assert election.leads(now=START + 7.9)
-    election.seen(None, now=START + 8)
-    assert election.step(now=START + 8.1) == Rest(START + 8.5)
-    assert election.step(now=START + 14) == Take(None)
+def test_lease_that_vanished_is_waited_for() -> None:
+    """Whoever held it may still believe to lead, and it may come back and vanish between two looks."""
+    election = follower(HELD)
+    election.seen(None, now=START + 9)
+    assert election.step(now=START + 30) == Make()
+    election.seen(NEW, now=START + 30)
+    assert not isinstance(election.step(now=START + 39.9), Take)
+    assert election.step(now=START + 40) == Take(NEW)
 
 
 @pytest.mark.parametrize("change", [lease(version=2), lease("third"), lease(uid="b")], ids=["version", "holder", "uid"])
@@ -173,23 +178,6 @@ def test_lease_let_go_is_taken_at_once() -> None:
     election = follower(HELD)
     election.seen(lease("", version=2), now=START + 1)
     assert election.step(now=START + 1) == Take(lease("", version=2))
-
-
-@pytest.mark.parametrize("before", [HELD, None], ids=["held", "gone"])
-def test_free_lease_that_was_made_anew_is_not_taken_at_once(before: Lease | None) -> None:
-    """Whoever held the one that was deleted may still believe to lead."""
-    election = follower(before)
-    anew = lease("", version=2, uid="b")
-    election.seen(anew, now=START + 1)
-    assert not isinstance(election.step(now=START + 10.9), Take)
-    assert election.step(now=START + 11) == Take(anew)
-
-
-def test_longer_times_of_a_holder_count_though_its_lease_is_gone() -> None:
-    """A lease of 30 s that is deleted may be believed in for 30 s."""
-    election = follower(lease(duration=30))
-    election.seen(None, now=START + 1)
-    assert not isinstance(election.step(now=START + 30.9), Take)
 
 
 def test_resigning_ends_belief_before_the_lease_is_let_go() -> None:
