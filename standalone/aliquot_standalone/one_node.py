@@ -6,7 +6,6 @@ What is simulated are the GPUs and the containers; the protocols between the fou
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import os
 import random
@@ -40,8 +39,17 @@ LOOK_AGAIN = 0.05
 # A process that has not left by then is killed.
 LEAVE_WITHIN = 5.0
 LAST_LINES = 8
-# A number of Linux' <sys/prctl.h>.
-_PR_SET_PDEATHSIG = 1
+_PARENT = "ALIQUOT_UP_PARENT"
+# Asks the kernel to end this process when its parent is gone, however that ended; 1 is PR_SET_PDEATHSIG. Not by a hook
+# of fork: where gRPC has threads, its own handlers run in such a child, and 1 of 10 hung there before it began.
+_DIES_WITH_PARENT = f"""
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() != int(os.environ.pop("{_PARENT}")):
+    sys.exit("the parent is gone")
+from aliquot_cli.main import main
+main(prog_name="aliquot")
+"""
 
 
 class OneNodeError(ClusterError):
@@ -151,13 +159,12 @@ class OneNode:
         with (self.folder / f"{command}.log").open("ab") as log:
             self.processes[command] = await asyncio.create_subprocess_exec(
                 sys.executable,
-                "-m",
-                "aliquot_cli.main",
+                "-c",
+                _DIES_WITH_PARENT,
                 command,
                 stdout=log,
                 stderr=log,
-                env=environment,
-                preexec_fn=_die_with_parent,
+                env={**environment, _PARENT: str(os.getpid())},
             )
 
     async def watch(self) -> None:
@@ -248,11 +255,6 @@ async def _serving(kubelet: SmallKubelet, running: asyncio.Future[None]) -> None
     serving.cancel()
     if running.done():
         running.result()
-
-
-def _die_with_parent() -> None:
-    """Ask the kernel to end this process when its parent is gone, however that ended."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 async def _end(task: asyncio.Future[None]) -> None:
