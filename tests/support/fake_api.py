@@ -70,6 +70,8 @@ class FakeApi:
             return self._create(f"{question.path}/{body['metadata']['name']}", body)
         if question.path not in self.objects:
             raise NotFoundError("not found", where=question.where, status=404)
+        if question.method == "DELETE":
+            return self.objects.pop(question.path)
         if question.method == "PATCH":
             self._patch(question.path, body)
         return self.objects[question.path]

@@ -12,7 +12,7 @@ from aliquot_core.inventory import Gpu, Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node
 from aliquot_kube.client import KubeClient
-from aliquot_kube.resources import NODES
+from aliquot_kube.resources import LEASES, NODES
 from support.fake_api import FakeApi, _merged
 
 NAMES = Names()
@@ -32,8 +32,11 @@ def published() -> dict[str, Any]:
 
 
 async def test_what_was_published_is_taken_back_and_nothing_else() -> None:
-    """Inventory, labels and memory go; the operator's annotation, other labels and the CPUs stay."""
+    """Inventory, labels, memory and heart-beat go; the operator's annotation, other labels and the CPUs stay."""
     api = FakeApi()
+    lease, another = (LEASES.path(namespace=NAMES.namespace, name=NAMES.lease(node)) for node in ("n1", "n2"))
+    for path in (lease, another):
+        api.put(path, {})
     assert published() != BARE
     for path in (PATH, f"{PATH}/status"):
         api.put(path, published())
@@ -44,11 +47,15 @@ async def test_what_was_published_is_taken_back_and_nothing_else() -> None:
         BARE["metadata"]["annotations"],
     )
     assert api.objects[f"{PATH}/status"]["status"] == BARE["status"]
+    assert lease not in api.objects
+    assert another in api.objects
 
 
-async def test_a_node_without_anything_of_ours_is_not_written() -> None:
+async def test_a_node_without_anything_of_ours_is_left_as_it_is() -> None:
     """So the command can be run over all nodes, and twice."""
     api = FakeApi()
     api.put(PATH, BARE)
+    before = dict(api.objects)
     await withdraw(client=KubeClient(transport=api), node="n1", names=NAMES)
-    assert api.writes == []
+    assert api.objects == before
+    assert [write.method for write in api.writes] == ["DELETE"]
