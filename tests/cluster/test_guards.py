@@ -159,9 +159,9 @@ def test_a_bound_pod_keeps_what_its_grant_was_made_from(
     cluster.api.patch(path, annotated({NAMES.placement: "pack"}))
     refused(lambda: cluster.api.patch(path, annotated({NAMES.placement: "near"})), by="write pack or spread")
     lift_and_bind(guarded, made)
-    assert "can't change any more" in refused(
-        lambda: cluster.api.patch(path, annotated({NAMES.gpus: "2"})), by="validate.aliquot.dev"
-    )
+    for note in ({NAMES.gpus: "2"}, {NAMES.placement: "spread"}, {NAMES.placement: None}):
+        said = refused(lambda note=note: cluster.api.patch(path, annotated(note)), by="validate.aliquot.dev")  # type: ignore[misc]
+        assert "can't change any more" in said
     cluster.api.patch(path, annotated({"note": "x"}))
 
 

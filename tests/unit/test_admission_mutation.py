@@ -34,6 +34,12 @@ def test_a_pod_that_asks_is_gated_and_given_to_our_profile() -> None:
     assert after == before
 
 
+def test_a_pod_that_only_requests_is_held_too() -> None:
+    """It is refused later; were it taken for a pod that asks for nothing, it would go round the queue."""
+    spec = mutated(written(container(requests={"compute": "30"})))["spec"]
+    assert spec["schedulingGates"] == [GATE]
+
+
 @pytest.mark.parametrize("scheduler", ["", "default-scheduler"])
 def test_pods_of_the_default_scheduler_become_ours(scheduler: str) -> None:
     """The API server writes `default-scheduler` where the author wrote nothing."""

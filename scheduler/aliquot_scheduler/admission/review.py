@@ -121,5 +121,5 @@ def _answer(uid: str, answer: dict[str, Any], *, warnings: Sequence[str]) -> byt
 def _decoded(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, *, what: str) -> T:
     try:
         return decoder.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedReviewError(f"{what}: {error}") from None
