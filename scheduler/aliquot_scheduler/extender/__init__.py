@@ -1,0 +1,1 @@
+"""How kube-scheduler asks us: filter, prioritize, preempt and bind over HTTP, answered by the leader."""

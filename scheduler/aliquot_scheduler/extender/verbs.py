@@ -1,0 +1,126 @@
+"""The extender without its socket: a call's bytes in, the answer's bytes out, and how it went.
+
+Every verb has a form on which it says that nothing was decided: so whatever goes wrong, kube-scheduler understands the
+answer, and the pod waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
+
+import msgspec
+
+from aliquot_core.errors import AliquotError, ClusterError
+from aliquot_scheduler.extender.decisions import Decisions, Filtered
+from aliquot_scheduler.extender.wire import (
+    decode_binding,
+    decode_placing,
+    decode_preemption,
+    encode_bound,
+    encode_coarse_grades,
+    encode_filtered,
+    encode_grades,
+    encode_victims,
+)
+
+
+class LeaderUnheardError(ClusterError):
+    """The call was not answered by a leader."""
+
+
+class Verb(StrEnum):
+    """What may be asked, as the last part of the address."""
+
+    FILTER = "filter"
+    PRIORITIZE = "prioritize"
+    PRIORITIZE_COARSE = "prioritize-coarse"
+    PREEMPT = "preempt"
+    BIND = "bind"
+
+
+class Outcome(StrEnum):
+    """How a call ended, for the metrics."""
+
+    # A decision, whatever it says.
+    DECIDED = "decided"
+    # No decision was possible just now, and the answer says why.
+    REFUSED = "refused"
+    DEFECT = "defect"
+    # The leader was asked, and answered.
+    FORWARDED = "forwarded"
+    LEADERLESS = "leaderless"
+    MALFORMED = "malformed"
+    TOO_LARGE = "too-large"
+    CUT = "cut"
+    STRANGER = "stranger"
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes back to kube-scheduler."""
+
+    body: bytes
+    outcome: Outcome
+
+
+async def answer(verb: Verb, body: bytes, *, decisions: Decisions) -> Answer:
+    """Decide, or raise why not."""
+    return await _DECIDE[verb](decisions, body)
+
+
+def refused(verb: Verb, error: Exception) -> Answer:
+    """Say on this verb's own form that nothing was decided."""
+    if isinstance(error, AliquotError):
+        unheard = isinstance(error, LeaderUnheardError)
+        return Answer(body=_refusal(verb, str(error)), outcome=Outcome.LEADERLESS if unheard else Outcome.REFUSED)
+    why = f"a defect of Aliquot ({type(error).__name__}); the centre's log says where"
+    return Answer(body=_refusal(verb, why), outcome=Outcome.DEFECT)
+
+
+def _refusal(verb: Verb, why: str) -> bytes:
+    match verb:
+        case Verb.FILTER:
+            return encode_filtered(Filtered(error=why))
+        case Verb.BIND:
+            return encode_bound(why)
+        case Verb.PREEMPT:
+            return encode_victims({}, violations={})
+        case _:
+            return encode_grades([])
+
+
+async def _filter(decisions: Decisions, body: bytes) -> Answer:
+    asked = decode_placing(body)
+    filtered = decisions.filter(asked.pod, asked.nodes)
+    return Answer(body=encode_filtered(filtered), outcome=Outcome.REFUSED if filtered.error else Outcome.DECIDED)
+
+
+async def _prioritize(decisions: Decisions, body: bytes) -> Answer:
+    asked = decode_placing(body)
+    return Answer(body=encode_grades(decisions.prioritize(asked.pod, asked.nodes)), outcome=Outcome.DECIDED)
+
+
+async def _prioritize_coarse(decisions: Decisions, body: bytes) -> Answer:
+    asked = decode_placing(body)
+    return Answer(body=encode_coarse_grades(decisions.prioritize(asked.pod, asked.nodes)), outcome=Outcome.DECIDED)
+
+
+async def _preempt(decisions: Decisions, body: bytes) -> Answer:
+    asked = decode_preemption(body)
+    victims = decisions.preempt(asked.pod, asked.offered)
+    return Answer(body=encode_victims(victims, violations=asked.violations), outcome=Outcome.DECIDED)
+
+
+async def _bind(decisions: Decisions, body: bytes) -> Answer:
+    asked = decode_binding(body)
+    why = await decisions.bind(namespace=asked.namespace, name=asked.name, uid=asked.uid, node=asked.node)
+    return Answer(body=encode_bound(why), outcome=Outcome.REFUSED if why else Outcome.DECIDED)
+
+
+_DECIDE: Mapping[Verb, Callable[[Decisions, bytes], Awaitable[Answer]]] = {
+    Verb.FILTER: _filter,
+    Verb.PRIORITIZE: _prioritize,
+    Verb.PRIORITIZE_COARSE: _prioritize_coarse,
+    Verb.PREEMPT: _preempt,
+    Verb.BIND: _bind,
+}

@@ -1,0 +1,88 @@
+"""The centre's two servers: one over TLS for Kubernetes, one in plain HTTP for probes and Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AsyncExitStack
+
+from aiohttp import web
+
+from aliquot_core.clock import Clock
+from aliquot_core.errors import ClusterError
+from aliquot_scheduler.web.pages import StatusPages
+from aliquot_scheduler.web.peers import why_stranger
+from aliquot_scheduler.web.settings import WebSettings
+from aliquot_scheduler.web.tls import Tls
+
+log = logging.getLogger(__name__)
+
+
+class ListenError(ClusterError):
+    """An address that can't be listened at."""
+
+
+class CentreServer:
+    """Serves until `run` is cancelled; then what is under way is let to end."""
+
+    def __init__(self, *, settings: WebSettings, tls: Tls, routes: Iterable[web.RouteDef], pages: StatusPages) -> None:
+        self._settings = settings
+        self._tls = tls
+        self._routes = list(routes)
+        self._pages = pages
+        # Where it listens, once `serving` is set.
+        self.port = 0
+        self.status_port = 0
+        self.serving = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve, and keep the certificate fresh."""
+        async with AsyncExitStack() as stack:
+            stack.callback(self._pages.close)
+            one = self._settings
+            self.status_port = await self._listen(
+                stack, self._pages.routes(), address=one.status_address, port=one.status_port
+            )
+            self.port = await self._listen(stack, self._routes, address=one.address, port=one.port, tls=self._tls)
+            stack.callback(self.serving.clear)
+            self.serving.set()
+            log.info("serving", extra={"port": self.port, "status_port": self.status_port})
+            await self._tls.run()
+
+    async def _listen(
+        self,
+        stack: AsyncExitStack,
+        routes: Iterable[web.RouteDef],
+        *,
+        address: str,
+        port: int,
+        tls: Tls | None = None,
+    ) -> int:
+        app = web.Application()
+        app.add_routes(routes)
+        # Nobody who should call sends anything compressed, and a small body must not become a large one.
+        runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, auto_decompress=False, shutdown_timeout=self._settings.leave
+        )
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        context = tls.listening if tls else None
+        try:
+            await web.TCPSite(runner, address.strip("[]"), port, ssl_context=context).start()
+        except OSError as error:
+            where = f"{address}:{port}"
+            raise ListenError(f"can't listen: {error.strerror}", where=where, remedy="who else does?") from error
+        return int(runner.addresses[0][1])
+
+
+def strangers(*, allowed: Collection[str], clock: Clock) -> Callable[[web.Request], str]:
+    """What the extender asks about whoever calls."""
+    names = frozenset(allowed)
+
+    def stranger(request: web.Request) -> str:
+        transport = request.transport
+        certificate = transport.get_extra_info("peercert") if transport else None
+        return why_stranger(certificate, allowed=names, now=clock.wall())
+
+    return stranger

@@ -1,0 +1,36 @@
+"""What an operator can set of the centre's HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from aliquot_core.settings import FilePath, Seconds
+
+Address = Annotated[str, msgspec.Meta(min_length=1)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+
+# The name in the certificate that each replica serves with and calls the leader with.
+CENTRE = "aliquot-centre"
+
+
+class WebSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Section `[web]` of the settings; a port of 0 is any that is free."""
+
+    # Extender and webhook, over TLS.
+    address: Address = "0.0.0.0"  # noqa: S104 - the API server and kube-scheduler call from other machines
+    port: Port = 10943
+    # Metrics and probes, in plain HTTP: the pod's own address where Prometheus is to read them.
+    status_address: Address = "127.0.0.1"
+    status_port: Port = 10944
+    certificate: FilePath = "/etc/aliquot/tls/tls.crt"
+    key: FilePath = "/etc/aliquot/tls/tls.key"
+    # Who may have signed the certificates of kube-schedulers and of the centre's replicas.
+    authority: FilePath = "/etc/aliquot/tls/ca.crt"
+    # Names in client certificates (CN, or a DNS or URI one of SAN) that may ask the extender.
+    allowed_clients: tuple[str, ...] = ("system:kube-scheduler", CENTRE)
+    # A mounted Secret changes within a minute or so; looking costs three small reads.
+    look_at_files: Seconds = 10.0
+    # How long what is under way may take once the centre was told to end.
+    leave: Seconds = 5.0
