@@ -8,12 +8,13 @@ node in trouble does not harm the API server. What is beyond is dropped and coun
 
 What must always hold:
  1. `next_write` names a write once until `written` or `failed` is reported of it.
- 2. Never more than `most_series` are remembered.
+ 2. Never more than `most_series` are remembered, and none that is over.
  3. What was recorded is written in the end, in a count, or is counted in `dropped`.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
 
 import msgspec
@@ -45,6 +46,10 @@ class Allowance(msgspec.Struct, kw_only=True):
         self.at = now
         # A hair's breadth for what rounding takes away: a wait that never quite ends would spin.
         return 0.0 if self.left > 1 - 1e-6 else (1 - self.left) / self.per_second
+
+    def is_whole(self, *, now: float) -> bool:
+        """Whether it is as full as it can be."""
+        return self.left + (now - self.at) * self.per_second >= self.most
 
     def take(self) -> None:
         """Use a token up."""
@@ -170,6 +175,7 @@ class EventLedger:
         return series.count > series.written and not series.under_way
 
     def _begin(self, happening: Happening, *, now: float, wall: float) -> None:
+        self._forget_past(now=now)
         allowance = self._allowance(happening.regarding, now=now)
         if allowance.wait(now=now) > 0:
             self.dropped += 1
@@ -180,6 +186,16 @@ class EventLedger:
         if len(self._series) > self._limits.most_series:
             _, oldest = self._series.popitem(last=False)
             self.dropped += oldest.count - oldest.written
+
+    def _forget_past(self, *, now: float) -> None:
+        """Drop what makes no difference any more: series that are over and written, allowances that are whole again."""
+        pause = self._limits.series_seconds
+        silent = itertools.takewhile(lambda item: now - item[1].last_seen > pause, self._series.items())
+        for happening in [happening for happening, series in silent if series.written == series.count]:
+            del self._series[happening]
+        whole = itertools.takewhile(lambda item: item[1].is_whole(now=now), self._objects.items())
+        for regarding in [regarding for regarding, _ in whole]:
+            del self._objects[regarding]
 
     def _allowance(self, regarding: ObjectReference, *, now: float) -> Allowance:
         found = self._objects.get(regarding)

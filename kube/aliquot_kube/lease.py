@@ -111,7 +111,8 @@ class LeaseKeeper:
     async def release(self, *, over: Lease) -> Lease:
         """Let nobody hold this very version; whoever wants it need not wait."""
         metadata = {"resourceVersion": over.metadata.resource_version}
-        return await self._patch(merge_patch({"metadata": metadata, "spec": {"holderIdentity": ""}}))
+        # An empty holder would be refused: kube-apiserver wants a name or none.
+        return await self._patch(merge_patch({"metadata": metadata, "spec": {"holderIdentity": None}}))
 
     async def _write_once(self, claim: Claim) -> Lease:
         over = self.lease or await self.read()

@@ -60,6 +60,12 @@ def lost(election: Election, *, after: float, rest: float = 0.5) -> Election:
     return election
 
 
+def again(election: Election, *, after: float) -> Election:
+    """One that saw the same again so long after the start."""
+    election.seen(HELD, now=START + after)
+    return election
+
+
 def resigned(election: Election, *, after: float) -> Election:
     """One that was told to stop so long after the start."""
     election.resign(now=START + after)
@@ -75,6 +81,7 @@ TABLE: dict[str, tuple[Election, float, Step]] = {
     "held by another: look again soon": (follower(HELD), 0.1, Rest(START + 0.5)),
     "held by another, not looked for a while": (follower(HELD), 0.5, Look()),
     "held by another and ripe between two looks": (follower(HELD), 9.999, Look()),
+    "ripe before the next look": (again(follower(HELD), after=9.6), 9.8, Rest(START + 10)),
     "unchanged for a whole duration: take that version": (follower(HELD), 10, Take(HELD)),
     "held by one with longer times": (follower(lease(duration=30)), 29, Look()),
     "held by one with longer times, and ripe": (follower(lease(duration=30)), 30, Take(lease(duration=30))),
@@ -215,7 +222,7 @@ def test_nudge_does_not_disturb_a_leader_or_a_rest() -> None:
     election = leader()
     election.nudged()
     assert election.step(now=START + 1) == Rest(START + 3)
-    lost(election, after=2)
+    lost(election, after=2).nudged()
     assert election.step(now=START + 2) == Rest(START + 2.5)
 
 

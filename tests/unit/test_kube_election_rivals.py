@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from aliquot_core.objects import Lease, LeaseSpec, ObjectMeta
 from aliquot_kube.election import Election, ElectionSettings, Fence, Leave, Look, Make, Release, Rest, Step, Take
@@ -19,7 +19,7 @@ RATES = (0.9, 1.0, 1.12)
 CANDIDATES = range(3)
 # Instants at which something ends or begins, for the slowest and the fastest clock, and small steps between.
 PAUSES = (0.05, 0.4, 1.5, 2.6, 3.4, 7.1, 7.9, 8.8, 8.95, 10.0, 11.2)
-CALM_STEP = 0.05
+SMALL_STEP = 0.02
 
 
 class Refused(Exception):  # noqa: N818 - a 409, which is no error of the model
@@ -127,6 +127,13 @@ class Candidate:
         elif message.answer is not None:
             self.election.released(message.answer)
 
+    def hear_or_give_up(self, time: float) -> None:
+        """Wait for nothing."""
+        if self.waits_for and self.waits_for.arrived:
+            self.hear(time)
+        elif self.waits_for:
+            self.give_up(time, rest=TIMES.look)
+
     def give_up(self, time: float, *, rest: float) -> None:
         """Wait no longer."""
         self.waits_for = None
@@ -143,8 +150,13 @@ class Rivals(RuleBasedStateMachine):
         self.messages: list[Message] = []
         # The last by each lease, by its uid.
         self.terms: dict[str, tuple[Fence, str]] = {}
-        self.candidates = [
-            Candidate(place=place, rate=RATES[place], offset=1000.0 * (place + 1)) for place in CANDIDATES
+        self.candidates: list[Candidate] = []
+
+    @initialize(rates=st.permutations(RATES))
+    def begin(self, rates: list[float]) -> None:
+        """Three machines, whose clocks differ."""
+        self.candidates += [
+            Candidate(place=place, rate=rate, offset=1000.0 * (place + 1)) for place, rate in enumerate(rates)
         ]
 
     # --- the candidates ----------------------------------------------------------------------------------------------
@@ -175,6 +187,17 @@ class Rivals(RuleBasedStateMachine):
         while self.time < end:
             self._turn(self.candidates[place])
             self.time = min(end, self.time + 0.2)
+            self.two_never_lead()
+
+    @rule(place=st.sampled_from(CANDIDATES))
+    def run_until_it_leads(self, place: int) -> None:
+        """A candidate lives well and all others are cut off: whoever led believes until its time is over."""
+        candidate, end = self.candidates[place], self.time + 2 * TIMES.duration
+        candidate.hear_or_give_up(self.time)
+        while not candidate.leads(self.time):
+            assert self.time < end, "it does not lead"
+            self._turn(candidate)
+            self.time += SMALL_STEP
             self.two_never_lead()
 
     @rule(place=st.sampled_from(CANDIDATES))
@@ -227,14 +250,13 @@ class Rivals(RuleBasedStateMachine):
         """Within two durations after the last fault somebody leads."""
         self.messages.clear()
         for candidate in self.candidates:
-            if candidate.waits_for:
-                candidate.give_up(self.time, rest=TIMES.look)
+            candidate.hear_or_give_up(self.time)
         end = self.time + 2 * TIMES.duration
         while not any(candidate.leads(self.time) for candidate in self.candidates):
             assert self.time < end, "nobody leads"
             for candidate in self.candidates:
                 self._turn(candidate)
-            self.time += CALM_STEP
+            self.time += SMALL_STEP
             self.two_never_lead()
 
     # --- what must always hold ---------------------------------------------------------------------------------------
