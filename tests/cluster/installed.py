@@ -31,6 +31,7 @@ from cluster.product_image import HOME, ROOT, product_image
 NAMES = Names()
 MANIFESTS = ROOT / "daemonset" / "manifests"
 SERVICE = ROOT / "daemonset" / "systemd" / "aliquot-endpoint.service"
+WITHDRAW = ROOT / "daemonset" / "withdraw.yaml"
 # The node's half; the centre's comes on top.
 NODE_HALF = ("00-namespace", "10-access", "20-policies", "30-endpoint", "40-agent")
 SYSTEM = NAMES.namespace
@@ -88,9 +89,14 @@ class Installed:
         self._objects: list[Json] = []
 
     def install(self) -> None:
-        """Unless it is there: apply the manifests, let every node join, and wait until all of them offer slices."""
-        if self._objects:
-            return
+        """Unless it is there: apply the manifests, let every node join; and wait until all of them offer slices."""
+        if not self._objects:
+            self._apply()
+        for node in self.cluster.nodes:
+            self.wait_ready(node)
+        self.cluster.wait_for("the policies to be in force", self._guards)
+
+    def _apply(self) -> None:
         if self._image is None:
             self._image = product_image()
             self.cluster.add_image(self._image)
@@ -102,9 +108,6 @@ class Installed:
             self.cluster.apply(obj)
         for node in self.cluster.nodes:
             self.label(node, JOINS, "true")
-        for node in self.cluster.nodes:
-            self.wait_ready(node)
-        self.cluster.wait_for("the policies to be in force", self._guards)
 
     def uninstall(self) -> None:
         """Delete what was applied, the newest first, and wait until the pods are gone."""
@@ -124,6 +127,14 @@ class Installed:
     def start_service(self, node: str) -> Component:
         """Start the endpoint as systemd does, with the settings of a node in production."""
         return self.cluster.node(node).start_inside("endpoint-service", service_command())
+
+    def withdraw(self, node: str) -> Json:
+        """Let a node leave as the README says: no agent, no endpoint, and a pod that takes back what was written."""
+        self.label(node, JOINS, None)
+        for name in (AGENT, ENDPOINT):
+            self.cluster.wait_for(f"{name} to leave {node}", lambda name=name: not self.pods(name, node=node))  # type: ignore[misc]
+        wanted = yaml.safe_load(WITHDRAW.read_text().replace("NODE", node))
+        return self.cluster.wait_for_phase(self.cluster.create_pod(self._for_this_cluster(wanted)), "Succeeded")
 
     def restart_agents(self) -> None:
         """What `kubectl rollout restart` does."""
@@ -149,6 +160,11 @@ class Installed:
             query["fieldSelector"] = f"spec.nodeName={node}"
         # What a list holds does not say what it is.
         return [{"apiVersion": "v1", "kind": "Pod", **each} for each in self.cluster.api.items(PODS_OF, **query)]
+
+    def runs(self, name: str, *, node: str) -> bool:
+        """Whether a DaemonSet has just one pod on a node, and that runs."""
+        states = [each["status"]["containerStatuses"][0]["state"] for each in self.pods(name, node=node)]
+        return len(states) == 1 and "running" in states[0]
 
     def agent_of(self, node: str) -> Json:
         """The agent's running pod."""
@@ -239,32 +255,39 @@ class Installed:
         return not self.pods(obj["metadata"]["name"])
 
     def _for_this_cluster(self, obj: Json) -> Json:
-        if obj["kind"] != "DaemonSet":
+        """Put in what this cluster lacks; the agent's GPUs are simulated."""
+        if obj["kind"] == "DaemonSet":
+            spec = obj["spec"]["template"]["spec"]
+        elif obj["kind"] == "Pod":
+            spec = obj["spec"]
+        else:
             return obj
-        spec = obj["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
         spec["hostNetwork"] = True
         spec.pop("runtimeClassName", None)
-        (container,) = spec["containers"]
         container["imagePullPolicy"] = "Never"
-        environment = {each["name"]: each for each in container.get("env", [])}
+        api = {"KUBERNETES_SERVICE_HOST": LOOPBACK, "KUBERNETES_SERVICE_PORT": str(self.cluster.control_plane.port)}
+        _set(container, api)
         if obj["metadata"]["name"] == AGENT:
-            given = {
-                "KUBERNETES_SERVICE_HOST": LOOPBACK,
-                "KUBERNETES_SERVICE_PORT": str(self.cluster.control_plane.port),
-                "ALIQUOT_AGENT_GPUS": "8xA100-80GB",
-                "ALIQUOT_AGENT_HTTP_ADDRESS": LOOPBACK,
-                "ALIQUOT_AGENT_HTTP_PORT": str(self._http_port),
-            }
-            environment |= {name: {"name": name, "value": value} for name, value in given.items()}
-            container["ports"] = []
-            for probe in ("readinessProbe", "livenessProbe"):
-                container[probe]["httpGet"] |= {"host": LOOPBACK, "port": self._http_port}
-        container["env"] = list(environment.values())
-        for volume in spec["volumes"]:
+            self._simulate(container)
+        for volume in spec.get("volumes", []):
             # /etc is the machine's own here, not the node's.
             if volume["hostPath"]["path"].startswith("/etc/"):
                 volume["hostPath"]["path"] = f"/var/lib{volume['hostPath']['path']}"
         return obj
+
+    def _simulate(self, agent: Json) -> None:
+        where = {"ALIQUOT_AGENT_HTTP_ADDRESS": LOOPBACK, "ALIQUOT_AGENT_HTTP_PORT": str(self._http_port)}
+        _set(agent, {"ALIQUOT_AGENT_GPUS": "8xA100-80GB", **where})
+        agent["ports"] = []
+        for probe in ("readinessProbe", "livenessProbe"):
+            agent[probe]["httpGet"] |= {"host": LOOPBACK, "port": self._http_port}
+
+
+def _set(container: Json, variables: Mapping[str, str]) -> None:
+    environment = {each["name"]: each for each in container.get("env", [])}
+    environment |= {name: {"name": name, "value": value} for name, value in variables.items()}
+    container["env"] = list(environment.values())
 
 
 def binding(made: Json, node: str, annotations: Mapping[str, str]) -> Json:
