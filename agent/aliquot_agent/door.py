@@ -16,7 +16,7 @@ from aliquot_agent.signal import Signal
 from aliquot_core import door
 from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock
-from aliquot_core.errors import ClusterError
+from aliquot_core.errors import NotAdmittedError
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ BACKOFF = Backoff(first=0.05, longest=1.0)
 _CHUNK = 64 * 1024
 
 
-class DoorRefusedError(ClusterError):
+class DoorRefusedError(NotAdmittedError):
     """The endpoint does not take this agent."""
 
 

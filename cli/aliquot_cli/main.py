@@ -8,15 +8,17 @@ from typing import Any
 
 import click
 
-from aliquot_core.errors import AliquotError
+from aliquot_core.errors import AliquotError, NotAdmittedError
 
 # Exit codes that scripts can use; click has 2 for wrong usage.
 FAULTS = {"user": 3, "cluster": 4, "aliquot": 70}
+NOT_ADMITTED = 5
 
 COMMANDS = {
     "up": ("aliquot_cli.up:up", "Share this machine's GPUs (or simulated ones) without a cluster."),
     "agent": ("aliquot_cli.agent:agent", "Run the agent of one node."),
     "endpoint": ("aliquot_cli.endpoint:endpoint", "Run the small process that the kubelet speaks to."),
+    "scheduler": ("aliquot_cli.scheduler:scheduler", "Run one replica of the centre."),
     "config": ("aliquot_cli.config:config", "Print every setting, its value and where it came from."),
 }
 
@@ -47,7 +49,7 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except AliquotError as error:
             click.echo(f"aliquot: {error}", err=True)
-            sys.exit(FAULTS.get(error.fault, 1))
+            sys.exit(NOT_ADMITTED if isinstance(error, NotAdmittedError) else FAULTS.get(error.fault, 1))
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

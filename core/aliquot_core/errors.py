@@ -36,6 +36,10 @@ class ClusterError(AliquotError):
     fault = "cluster"
 
 
+class NotAdmittedError(ClusterError):
+    """This process has no place on the node: another one does its work, or the two do not understand each other."""
+
+
 class DefectError(AliquotError):
     """Aliquot broke a rule of its own: a bug report."""
 

@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 
 from aliquot_core.clock import Clock
-from aliquot_core.errors import ClusterError
+from aliquot_core.errors import NotAdmittedError
 
 _POLL = 0.05
 
 
-class AnotherEndpointError(ClusterError):
+class AnotherEndpointError(NotAdmittedError):
     """Another endpoint serves this node."""
 
 
