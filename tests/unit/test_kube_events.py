@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import hypothesis.strategies as st
+import msgspec
 import pytest
 from hypothesis import given, settings
 
@@ -81,6 +82,31 @@ def test_all_writes_together_are_bounded_by_the_second() -> None:
     assert len(drain(ledger, now=0)) == 50
     assert ledger.wait(now=0) == pytest.approx(0.2)
     assert len(drain(ledger, now=1)) == 5
+
+
+def test_what_is_over_is_forgotten_and_what_is_not_written_is_kept() -> None:
+    """A node lives for months: pods that came and went with an Event each must not add up to the bound."""
+    ledger = EventLedger()
+    for hour in range(100):
+        ledger.record(happening(regarding=msgspec.structs.replace(POD, uid=f"u{hour}")), now=3600 * hour, wall=0)
+        assert len(drain(ledger, now=3600 * hour)) == 1
+    assert len(ledger._series) == 1
+    assert len(ledger._objects) == 1
+    ledger.record(happening(regarding=NODE), now=360_000, wall=0)
+    ledger.record(happening(), now=400_000, wall=0)
+    assert [write.happening.regarding for write in drain(ledger, now=400_000)] == [NODE, POD]
+    assert ledger.dropped == 0
+
+
+def test_an_allowance_that_is_used_up_is_not_forgotten() -> None:
+    """Or a pod could flood once for each time that nobody looked."""
+    ledger = EventLedger()
+    for number in range(100):
+        ledger.record(happening(f"failure {number}"), now=0, wall=0)
+    drain(ledger, now=0)
+    ledger.record(happening("later"), now=301, wall=0)
+    ledger.record(happening("too soon after it"), now=302, wall=0)
+    assert len(drain(ledger, now=302)) == 1
 
 
 def test_memory_is_bounded_and_what_falls_out_is_counted() -> None:
