@@ -14,6 +14,10 @@ from aliquot_core.logs import LogSettings
 from aliquot_core.names import Names
 from aliquot_core.settings import SettingsError, Sources, read_toml
 from aliquot_deviceplugin.endpoint.settings import EndpointSettings
+from aliquot_kube.election import ElectionSettings
+from aliquot_scheduler.admission.settings import AdmissionSettings
+from aliquot_scheduler.centre.settings import CentreSettings
+from aliquot_scheduler.web.settings import WebSettings
 
 FILE_VARIABLE = "ALIQUOT_CONFIG"
 DEFAULT_FILE = Path("/etc/aliquot/aliquot.toml")
@@ -24,6 +28,10 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "agent": AgentSettings,
     "health": HealthSettings,
     "endpoint": EndpointSettings,
+    "scheduler": CentreSettings,
+    "web": WebSettings,
+    "election": ElectionSettings,
+    "admission": AdmissionSettings,
 }
 
 

@@ -179,6 +179,11 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         return self.of("queue")
 
     @property
+    def turn(self) -> str:
+        """Pod annotation: how many turns it had; a change of it wakes kube-scheduler."""
+        return self.of("turn")
+
+    @property
     def inventory(self) -> str:
         """Node annotation: the node's GPUs."""
         return self.of("inventory")
@@ -187,6 +192,11 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
     def state(self) -> str:
         """Lease annotation: `ready`, `draining` or `away`."""
         return self.of("state")
+
+    @property
+    def leader(self) -> str:
+        """The Lease of whichever replica of the centre leads."""
+        return "centre"
 
     @property
     def address(self) -> str:

@@ -83,6 +83,9 @@ class PodSpec(_Object, frozen=True, kw_only=True):
     containers: list[Container] = []
     init_containers: list[Container] = []
     node_selector: dict[str, str] = {}
+    # Only whether there are any: what they mean is kube-scheduler's to know.
+    affinity: dict[str, Any] | None = None
+    topology_spread_constraints: list[Any] = []
     scheduling_gates: list[SchedulingGate] = []
     priority: int = 0
     priority_class_name: str = ""

@@ -1,0 +1,154 @@
+"""`aliquot scheduler`: the composition root of one replica of the centre."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import click
+from prometheus_client import CollectorRegistry
+
+from aliquot_cli.running import run_until_stopped, start_logging, until
+from aliquot_cli.sources import gather
+from aliquot_core.names import Names
+from aliquot_kube.client import KubeClient
+from aliquot_kube.clock import SystemClock
+from aliquot_kube.credentials import Credentials, load_configuration
+from aliquot_kube.election import ElectionSettings
+from aliquot_kube.leadership import Leadership
+from aliquot_kube.lease import LeaseKeeper
+from aliquot_kube.transport import HttpTransport, Timeouts
+from aliquot_scheduler.admission.admission import Admission
+from aliquot_scheduler.admission.routes import admission_routes
+from aliquot_scheduler.admission.settings import AdmissionSettings
+from aliquot_scheduler.centre.centre import Centre, Reign
+from aliquot_scheduler.centre.settings import CentreSettings
+from aliquot_scheduler.extender.forwarding import Forwarder
+from aliquot_scheduler.extender.metrics import CallMetrics
+from aliquot_scheduler.extender.routes import ExtenderRoutes
+from aliquot_scheduler.web.pages import StatusPages
+from aliquot_scheduler.web.server import CentreServer, strangers
+from aliquot_scheduler.web.settings import CENTRE, WebSettings
+from aliquot_scheduler.web.tls import Tls, TlsFiles
+
+AGENT = "aliquot-scheduler"
+
+
+class Settings:
+    """All sections that a replica reads."""
+
+    def __init__(self, *, file: str | None, flags: dict[str, Any]) -> None:
+        sources = gather(file=file, flags=flags)
+        start_logging(sources)
+        self.names = sources.resolve("names", Names).value
+        self.centre = sources.resolve("scheduler", CentreSettings).value
+        self.web = sources.resolve("web", WebSettings).value
+        self.election = sources.resolve("election", ElectionSettings).value
+        self.admission = sources.resolve("admission", AdmissionSettings).value
+
+
+@click.command()
+@click.option("--config", "file", metavar="FILE", help="Settings file (default: $ALIQUOT_CONFIG).")
+@click.option("--kubeconfig", metavar="FILE", help="Where the API server is (default: the pod's service account).")
+@click.option("--name", metavar="NAME", help="Who this replica is, for people.")
+@click.option("--address", metavar="URL", help="Where the other replicas reach this one when it leads.")
+def scheduler(file: str | None, **flags: Any) -> None:
+    r"""Place pods on GPUs: answer kube-scheduler and the API server's webhook calls, one replica leading.
+
+    \b
+    Example:
+      aliquot scheduler --kubeconfig centre.kubeconfig --address https://10.0.0.5:10943
+    """
+    settings = Settings(file=file, flags=flags)
+    run_until_stopped(partial(serve_centre, settings=settings))
+
+
+async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
+    """Be a replica until told to stop; whoever led lets the next one lead at once."""
+    clock, luck = SystemClock(), random.Random().random  # noqa: S311 - spreads retries, guards nothing
+    credentials = Credentials(load=partial(load_configuration, kubeconfig=settings.centre.kubeconfig))
+    transport = HttpTransport(credentials=credentials, user_agent=AGENT, workers=32)
+    election = HttpTransport(credentials=credentials, user_agent=AGENT, workers=1)
+    leadership = Leadership(
+        keeper=LeaseKeeper(
+            client=KubeClient(transport=election, timeouts=Timeouts(total=settings.election.request)),
+            namespace=settings.names.namespace,
+            name=settings.names.leader,
+        ),
+        clock=clock,
+        random=luck,
+        name=settings.centre.name,
+        address=settings.centre.address,
+        names=settings.names,
+        settings=settings.election,
+    )
+
+    def new_reign() -> Reign:
+        return Reign(
+            transport=transport,
+            clock=clock,
+            random=luck,
+            names=settings.names,
+            stale=settings.centre.stale,
+            leads=lambda: leadership.leads(clock.monotonic()),
+            settled=gc.freeze,
+        )
+
+    centre = Centre(leadership=leadership, reign=new_reign)
+    forwarder, server = _served(settings, centre=centre, leadership=leadership, clock=clock)
+    try:
+        await until(stop, _all(leadership.run, centre.run, server.run), farewell=leadership.resign)
+    finally:
+        await forwarder.close()
+        await election.close()
+        await transport.close()
+
+
+def _served(
+    settings: Settings, *, centre: Centre, leadership: Leadership, clock: SystemClock
+) -> tuple[Forwarder, CentreServer]:
+    web, registry = settings.web, CollectorRegistry()
+    files = TlsFiles(certificate=web.certificate, key=web.key, authority=web.authority)
+    tls = Tls(files=files, clock=clock, look_every=web.look_at_files)
+
+    def leads() -> bool:
+        return leadership.leads(clock.monotonic())
+
+    def leader_address() -> str | None:
+        return leader.address if (leader := leadership.leader) else None
+
+    forwarder = Forwarder(
+        identity=leadership.identity,
+        leads=leads,
+        leader_address=leader_address,
+        clock=clock,
+        tls=tls.client,
+        server_name=CENTRE,
+    )
+    extender = ExtenderRoutes(
+        decisions=centre,
+        leads=leads,
+        forwarder=forwarder,
+        stranger=strangers(allowed=web.allowed_clients, clock=clock),
+        metrics=CallMetrics(registry),
+        clock=clock,
+    )
+    admission = Admission(names=settings.names, settings=settings.admission, models=centre.models)
+    pages = StatusPages(registry=registry, alive=list, ready=lambda: _unready(leadership))
+    routes = [*extender.routes(), *admission_routes(admission)]
+    return forwarder, CentreServer(settings=web, tls=tls, routes=routes, pages=pages)
+
+
+def _unready(leadership: Leadership) -> list[str]:
+    """A replica is ready when extender calls find a decision: here, or with a leader that is known."""
+    return [] if leadership.leader else ["nobody leads, as far as this replica knows"]
+
+
+async def _all(*parts: Callable[[], Any]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for part in parts:
+            group.create_task(part())

@@ -1,0 +1,103 @@
+"""kube-scheduler's questions, brought to the desk; and the one write that binds and grants.
+
+A write whose answer is lost may have been done or not. It is looked up once; if the pod is not bound then, the write
+may still be on its way, and the desk keeps the room until it can't be any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from aliquot_core.clock import Clock
+from aliquot_core.errors import ClusterError
+from aliquot_core.grant import encode_grant
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_kube.client import KubeClient
+from aliquot_kube.errors import ApiError, ServerTroubleError, UnreachableError
+from aliquot_kube.resources import PODS
+from aliquot_scheduler.deciding.desk import Desk, Ended
+from aliquot_scheduler.deciding.promises import Promise
+from aliquot_scheduler.extender.decisions import Filtered
+
+log = logging.getLogger(__name__)
+
+# What does not say whether the write was done.
+_UNTOLD = (UnreachableError, ServerTroubleError)
+
+
+class NotReadyError(ClusterError):
+    """Nothing may be decided now."""
+
+
+class Binder:
+    """Fulfils `Decisions`."""
+
+    def __init__(
+        self, *, desk: Desk, client: KubeClient, clock: Clock, names: Names, why_not: Callable[[], str]
+    ) -> None:
+        """`why_not` says why nothing may be decided at this instant: another leads, or what we know is old."""
+        self._desk = desk
+        self._client = client
+        self._clock = clock
+        self._names = names
+        self._why_not = why_not
+
+    def filter(self, pod: Pod, nodes: Sequence[str]) -> Filtered:
+        """Which of these nodes have room."""
+        self._check()
+        return self._desk.filter(pod, nodes, now=self._clock.monotonic())
+
+    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+        """How good each of these nodes is."""
+        self._check()
+        return self._desk.prioritize(pod, nodes)
+
+    def preempt(self, pod: Pod, offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+        """Nobody: kube-scheduler would evict across tenants, by priority alone."""
+        log.info("no pod is evicted for another", extra={"pod": pod.key, "nodes": len(offered)})
+        return {}
+
+    async def bind(self, *, namespace: str, name: str, uid: str, node: str) -> str:
+        """Bind and grant in one write; empty, or why not."""
+        self._check()
+        begun = self._desk.begin_bind(uid=uid, node=node)
+        if isinstance(begun, str):
+            log.info("not bound", extra={"pod": f"{namespace}/{name}", "node": node, "reason": begun})
+            return begun
+        ended, why = await self._write(begun, namespace=namespace, name=name)
+        self._desk.bind_ended(uid, ended, now=self._clock.monotonic())
+        gpus = ", ".join(sorted(begun.plan.claims))
+        log.info("bound" if not why else "not bound", extra={"pod": begun.pod.key, "node": node, "gpus": gpus})
+        return why
+
+    async def _write(self, promise: Promise, *, namespace: str, name: str) -> tuple[Ended, str]:
+        uid = promise.pod.metadata.uid
+        try:
+            await self._client.bind(
+                namespace=namespace,
+                name=name,
+                node=promise.node,
+                uid=uid,
+                annotations={self._names.grant: encode_grant(promise.plan.grant)},
+            )
+        except _UNTOLD as error:
+            log.warning("no word on a binding", extra={"pod": promise.pod.key, "error": str(error)})
+            return await self._looked_up(promise, namespace=namespace, name=name, error=error)
+        except ApiError as error:
+            return Ended.REFUSED, str(error)
+        return Ended.TAKEN, ""
+
+    async def _looked_up(self, promise: Promise, *, namespace: str, name: str, error: ApiError) -> tuple[Ended, str]:
+        try:
+            pod = await self._client.get(PODS, name=name, namespace=namespace)
+        except ApiError as lost:
+            return Ended.UNKNOWN, str(lost)
+        if pod.metadata.uid == promise.pod.metadata.uid and pod.spec.node_name == promise.node:
+            return Ended.TAKEN, ""
+        return Ended.UNKNOWN, str(error)
+
+    def _check(self) -> None:
+        if why := self._why_not():
+            raise NotReadyError(why, where="centre", remedy="kube-scheduler tries again by itself")

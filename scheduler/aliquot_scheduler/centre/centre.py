@@ -1,0 +1,190 @@
+"""The leader's life: it reads the cluster, decides, and forgets all when it leads no longer.
+
+A replica that does not lead keeps no picture: what it knew could lack the last write of the leader before it. Whoever
+begins to lead reads everything anew (5,000 pods in a tenth of a second), and decides only once it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from aliquot_core.backoff import Random
+from aliquot_core.clock import Clock
+from aliquot_core.names import Names
+from aliquot_core.objects import Lease, Node, Pod
+from aliquot_kube.changes import Added, Change, Deleted, Modified
+from aliquot_kube.client import KubeClient
+from aliquot_kube.leadership import Leadership
+from aliquot_kube.mirror import Mirror
+from aliquot_kube.resources import LEASES, NODES, PODS
+from aliquot_kube.transport import Timeouts, Transport
+from aliquot_scheduler.admission.mutation import asks
+from aliquot_scheduler.centre.binder import Binder, NotReadyError
+from aliquot_scheduler.centre.gatekeeper import Gatekeeper
+from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.deciding.first_come import FirstCome
+from aliquot_scheduler.extender.decisions import Filtered
+from aliquot_scheduler.picture.picture import Picture
+
+log = logging.getLogger(__name__)
+
+# One write must not outlive our leadership by more than the agents can catch: they have the last word.
+WRITES = Timeouts(connect=1.5, silence=3.0, total=4.0)
+
+
+class Reign:
+    """One term of leading: everything that is known and decided in it."""
+
+    def __init__(
+        self,
+        *,
+        transport: Transport,
+        clock: Clock,
+        random: Random,
+        names: Names,
+        stale: float,
+        leads: Callable[[], bool],
+        settled: Callable[[], None],
+    ) -> None:
+        """`settled` is called once all is read: what lives by then lives long, and a collector may pass over it."""
+        self._settled = settled
+        self._clock = clock
+        self._names = names
+        self._stale = stale
+        self._leads = leads
+        self.picture = Picture(names=names)
+        self.turns = FirstCome(names=names, random=random)
+        self.desk = Desk(picture=self.picture, names=names, turns=self.turns)
+        client = KubeClient(transport=transport, timeouts=WRITES)
+        self.binder = Binder(desk=self.desk, client=client, clock=clock, names=names, why_not=self.why_not)
+        self.gatekeeper = Gatekeeper(
+            desk=self.desk, turns=self.turns, client=client, clock=clock, names=names, why_not=self.why_not
+        )
+        self.nodes = Mirror(transport=transport, clock=clock, random=random, resource=NODES)
+        self.pods = Mirror(transport=transport, clock=clock, random=random, resource=PODS)
+        self.leases = Mirror(
+            transport=transport, clock=clock, random=random, resource=LEASES, namespace=names.namespace
+        )
+        self.picture.tell_time(clock.monotonic())
+        self.nodes.subscribe(self._node_changed)
+        self.pods.subscribe(self._pod_changed)
+        self.leases.subscribe(self._lease_changed)
+
+    def why_not(self) -> str:
+        """Why nothing may be decided at this instant."""
+        if not self._leads():
+            return "this replica does not lead any more"
+        for mirror, what in ((self.nodes, "nodes"), (self.pods, "pods"), (self.leases, "heart-beats")):
+            freshness = mirror.freshness()
+            if not freshness.synced:
+                return f"not all {what} are known yet"
+            if freshness.contact_age is not None and freshness.contact_age > self._stale:
+                return f"nothing was heard of {what} for {freshness.contact_age:.0f} s"
+        return ""
+
+    async def run(self) -> None:
+        """Reign until cancelled."""
+        async with asyncio.TaskGroup() as work:
+            for mirror in (self.nodes, self.pods, self.leases):
+                work.create_task(mirror.run())
+            work.create_task(self.gatekeeper.run())
+            await asyncio.gather(self.nodes.synced(), self.pods.synced(), self.leases.synced())
+            self._settled()
+            self.gatekeeper.look()
+            log.info("knows the cluster", extra={"nodes": len(self.nodes.objects), "pods": len(self.pods.objects)})
+
+    # --- what the watches tell ---------------------------------------------------------------------------------------
+    def _node_changed(self, change: Change[Node]) -> None:
+        match change:
+            case Added(new=node) | Modified(new=node):
+                self.picture.node_seen(node)
+            case Deleted(old=node):
+                self.picture.node_gone(node.metadata.name)
+        self.gatekeeper.look()
+
+    def _lease_changed(self, change: Change[Lease]) -> None:
+        self.picture.tell_time(self._clock.monotonic())
+        match change:
+            case Added(new=lease) | Modified(new=lease):
+                self.picture.lease_seen(lease, wall=self._clock.wall())
+            case Deleted(old=lease):
+                self.picture.lease_gone(lease.metadata.name)
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        match change:
+            case Modified(old=old, new=pod) if old.metadata.uid != pod.metadata.uid:
+                self._pod_gone(old)
+                self._pod_seen(pod)
+            case Added(new=pod) | Modified(new=pod):
+                self._pod_seen(pod)
+            case Deleted(old=pod):
+                self._pod_gone(pod)
+
+    def _pod_seen(self, pod: Pod) -> None:
+        if not asks(pod, names=self._names):
+            return
+        self.desk.pod_seen(pod)
+        self.turns.pod_seen(pod)
+        if pod.ended or pod.spec.scheduling_gates:
+            self.gatekeeper.look()
+
+    def _pod_gone(self, pod: Pod) -> None:
+        self.desk.pod_gone(pod)
+        self.turns.pod_gone(pod.metadata.uid)
+        self.gatekeeper.look()
+
+
+class Centre:
+    """A replica: it reigns while it leads; its decisions are those of the reign."""
+
+    def __init__(self, *, leadership: Leadership, reign: Callable[[], Reign]) -> None:
+        self._leadership = leadership
+        self._new_reign = reign
+        self.reign: Reign | None = None
+
+    async def run(self) -> None:
+        """Reign whenever we lead, until cancelled."""
+        while True:
+            await self._leadership.until(leads=True)
+            self.reign = self._new_reign()
+            reigning = asyncio.ensure_future(self.reign.run())
+            ending = asyncio.ensure_future(self._leadership.until(leads=False))
+            try:
+                await asyncio.wait({reigning, ending}, return_when=asyncio.FIRST_COMPLETED)
+                if reigning.done():
+                    reigning.result()
+            finally:
+                self.reign = None
+                reigning.cancel()
+                ending.cancel()
+                await asyncio.gather(reigning, ending, return_exceptions=True)
+
+    def models(self) -> tuple[tuple[str, ...], ...]:
+        """The models of GPU in the cluster, each by all its names; empty where that is not known here."""
+        kinds = self.reign.picture.grid.kinds if self.reign else ()
+        return tuple(dict.fromkeys(kind.models for kind in kinds))
+
+    # --- Decisions ---------------------------------------------------------------------------------------------------
+    def filter(self, pod: Pod, nodes: Sequence[str]) -> Filtered:
+        """Which of these nodes have room."""
+        return self._binder.filter(pod, nodes)
+
+    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+        """How good each of these nodes is."""
+        return self._binder.prioritize(pod, nodes)
+
+    def preempt(self, pod: Pod, offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+        """Of the victims that kube-scheduler would evict, those that may be."""
+        return self._binder.preempt(pod, offered)
+
+    async def bind(self, *, namespace: str, name: str, uid: str, node: str) -> str:
+        """Bind and grant in one write; empty, or why not."""
+        return await self._binder.bind(namespace=namespace, name=name, uid=uid, node=node)
+
+    @property
+    def _binder(self) -> Binder:
+        if self.reign is None:
+            raise NotReadyError("this replica does not lead", where="centre", remedy="ask the leader")
+        return self.reign.binder

@@ -1,0 +1,114 @@
+"""Carries turns out: a pod is nominated for its node, and its gate is lifted.
+
+The nomination spares kube-scheduler the round over all nodes (facts/real-kubernetes.md 9): it tries that node first,
+alone. It would also pass over what the pod prefers, so a pod that prefers or avoids anything is not nominated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from aliquot_core.clock import Clock
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_kube.client import KubeClient
+from aliquot_kube.errors import ApiError
+from aliquot_kube.pacing import sleep_unless
+from aliquot_kube.patches import Patch, expect, json_patch, merge_patch, pointer, remove
+from aliquot_kube.resources import PODS
+from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.deciding.first_come import FirstCome, Turn
+
+log = logging.getLogger(__name__)
+
+# Requests under way at once; more would only queue in the transport.
+_HANDS = 16
+# Heart-beats and promises grow old without any event.
+_TICK = 0.5
+
+
+def may_be_nominated(pod: Pod) -> bool:
+    """Whether any node with room is as good as another to this pod."""
+    spec = pod.spec
+    return not (spec.affinity or spec.topology_spread_constraints or spec.node_selector)
+
+
+def lifted(pod: Pod, *, names: Names) -> Patch:
+    """Take our gate away, if it is still the only one of this very pod."""
+    return json_patch(
+        expect(pointer("metadata", "uid"), pod.metadata.uid),
+        expect(pointer("spec", "schedulingGates"), [{"name": names.gate}]),
+        remove(pointer("spec", "schedulingGates")),
+    )
+
+
+def nominated(pod: Pod, node: str) -> Patch:
+    """Say where there is room for it."""
+    return merge_patch({"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}})
+
+
+def woken(turn: Turn, *, names: Names) -> Patch:
+    """A change by which kube-scheduler looks at the pod again."""
+    return merge_patch({"metadata": {"uid": turn.pod.metadata.uid, "annotations": {names.turn: str(turn.number)}}})
+
+
+class Gatekeeper:
+    """Lets pods through as there is room."""
+
+    def __init__(
+        self,
+        *,
+        desk: Desk,
+        turns: FirstCome,
+        client: KubeClient,
+        clock: Clock,
+        names: Names,
+        why_not: Callable[[], str],
+    ) -> None:
+        self._desk = desk
+        self._turns = turns
+        self._client = client
+        self._clock = clock
+        self._names = names
+        self._why_not = why_not
+        self._hands = asyncio.Semaphore(_HANDS)
+        self._changed = asyncio.Event()
+
+    def look(self) -> None:
+        """Something changed: somebody may fit now."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Let through whoever can be, until cancelled."""
+        async with asyncio.TaskGroup() as telling:
+            while True:
+                self._desk.tell_time(self._clock.monotonic())
+                if not self._why_not():
+                    for turn in self._due():
+                        telling.create_task(self._tell(turn))
+                await sleep_unless(clock=self._clock, seconds=_TICK, woken=self._changed)
+
+    def _due(self) -> list[Turn]:
+        now = self._clock.monotonic()
+        return list(self._turns.turns(lambda pod, demand: self._desk.promise_best(pod, demand, now=now), now=now))
+
+    async def _tell(self, turn: Turn) -> None:
+        try:
+            async with self._hands:
+                await self._write(turn)
+        except ApiError as error:
+            log.warning("a pod could not be told of its turn", extra={"pod": turn.pod.key, "error": str(error)})
+            self._desk.take_back(turn.pod.metadata.uid)
+            self._turns.not_told(turn.pod)
+
+    async def _write(self, turn: Turn) -> None:
+        pod = turn.pod
+        where = {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
+        if may_be_nominated(pod):
+            await self._client.patch(PODS, **where, patch=nominated(pod, turn.promise.node), subresource="status")
+        gated = bool(pod.spec.scheduling_gates)
+        patch = lifted(pod, names=self._names) if gated else woken(turn, names=self._names)
+        await self._client.patch(PODS, **where, patch=patch)
+        log.info("let through", extra={"pod": pod.key, "node": turn.promise.node, "turn": turn.number})

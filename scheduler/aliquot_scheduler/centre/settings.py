@@ -1,0 +1,23 @@
+"""The centre's settings."""
+
+from __future__ import annotations
+
+import socket
+from typing import Annotated
+
+import msgspec
+
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
+
+
+class CentreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Section `[scheduler]`."""
+
+    # For people: who leads. In the Deployment it is the pod's name.
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] = msgspec.field(default_factory=socket.gethostname)
+    # Empty: the service account that the pod has.
+    kubeconfig: str = ""
+    # Where followers reach this replica when it leads, such as https://10.0.0.5:10950; empty: it has no followers.
+    address: str = ""
+    # Watches that were silent for longer may be dead: nothing is decided then. API servers say something each minute.
+    stale: Seconds = 150.0

@@ -1,0 +1,240 @@
+"""The desk where every decision about a pod's place is made, one after the other.
+
+kube-scheduler asks three times: which nodes have room (`filter`), how good is each (`prioritize`), bind it there. The
+first answer names all that have room, so that affinity, spread and whatever else kube-scheduler weighs still decide;
+room is promised on the best of them, and moves to another one if that is chosen. At bind all is looked at once more,
+so what is written is true at that instant, whatever happened since.
+
+Pure: it is told the time, and what comes of a write (`bind_ended`). All is done on one loop, so nothing happens
+between two lines of a method; what lies between two calls may be anything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from itertools import compress
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from aliquot_core.errors import AliquotError
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_core.request import PodRequest, parse_request
+from aliquot_scheduler.deciding.promises import NEVER, Promise, Promises, Stage
+from aliquot_scheduler.extender.decisions import BEST_GRADE, Filtered
+from aliquot_scheduler.fit.cost import grade
+from aliquot_scheduler.fit.demand import Demand, demand_of
+from aliquot_scheduler.fit.finder import Finder
+from aliquot_scheduler.fit.layout import Plan
+from aliquot_scheduler.fit.survey import Survey
+from aliquot_scheduler.picture.picture import Picture
+
+log = logging.getLogger(__name__)
+
+# A pod that kube-scheduler was given room for is bound within seconds, unless something else of the node forbids it.
+PROMISE = 30.0
+# After a lost answer: the API server gives a request up before this, so no write can land later.
+DOUBT = 65.0
+
+
+class Ended(StrEnum):
+    """What came of writing a binding."""
+
+    TAKEN = "taken"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+class Turns(Protocol):
+    """Who may be placed now; the queues stand behind it."""
+
+    def why_not(self, pod: Pod) -> str:
+        """Why it is not the pod's turn; empty if it is."""
+        ...
+
+    def missed(self, pod: Pod, *, now: float) -> None:
+        """The pod's turn has led to nothing: no binding in time, or no room any more."""
+        ...
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """What was last found for a pod, for the questions that follow a filter call."""
+
+    survey: Survey
+    best: str
+
+
+class Desk:
+    """All decisions about places."""
+
+    def __init__(self, *, picture: Picture, names: Names, turns: Turns) -> None:
+        self._picture = picture
+        self._names = names
+        self._turns = turns
+        self.finder = Finder(picture=picture, names=names)
+        self.promises = Promises(picture=picture)
+        self._offers: dict[str, Offer] = {}
+        self._pods: dict[str, Pod] = {}
+
+    # --- what the API server tells -----------------------------------------------------------------------------------
+    def pod_seen(self, pod: Pod) -> None:
+        """A pod is there, or is changed."""
+        uid = pod.metadata.uid
+        held = self._picture.granted(pod)
+        if held is not None:
+            self.promises.kept(uid)
+            self._offers.pop(uid, None)
+            self._picture.hold(uid, held)
+        if pod.ended:
+            self._pods.pop(uid, None)
+        else:
+            self._pods[uid] = pod
+
+    def pod_gone(self, pod: Pod) -> None:
+        """A pod is gone, and with it all that was kept for it."""
+        uid = pod.metadata.uid
+        self._pods.pop(uid, None)
+        self._offers.pop(uid, None)
+        self.promises.kept(uid)
+        self._picture.pod_gone(pod)
+
+    def tell_time(self, now: float) -> None:
+        """Let time pass: promises and heart-beats grow old."""
+        self._picture.tell_time(now)
+        for promise in self.promises.overdue(now):
+            log.info("room taken back", extra={"pod": promise.pod.key, "node": promise.node, "stage": promise.stage})
+            self.take_back(promise.pod.metadata.uid)
+            self._turns.missed(promise.pod, now=now)
+
+    def take_back(self, uid: str) -> None:
+        """Give up what is promised to a pod."""
+        self._offers.pop(uid, None)
+        self.promises.take_back(uid)
+
+    # --- what kube-scheduler asks ------------------------------------------------------------------------------------
+    def filter(self, pod: Pod, nodes: Sequence[str], *, now: float) -> Filtered:
+        """Which of these nodes have room; room on the best of them is promised."""
+        try:
+            request = parse_request(pod, names=self._names)
+        except AliquotError as error:
+            return Filtered(unresolvable=dict.fromkeys(nodes, str(error)))
+        if not request.containers:
+            return Filtered(nodes=nodes)
+        if busy := self._busy(pod) or self._turns.why_not(pod):
+            return Filtered(unresolvable=dict.fromkeys(nodes, busy))
+        return self._filtered(pod, request, nodes, now=now)
+
+    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+        """How good each node is; the one with the promised room is a little better than its equals.
+
+        kube-scheduler draws among equals, and would scatter what was meant to be packed.
+        """
+        offer = self._offers.get(pod.metadata.uid)
+        if offer is None:
+            return [(node, 0) for node in nodes]
+        grades = np.minimum(grade(offer.survey.cost), BEST_GRADE - 1)
+        rows = self._picture.rows_of(nodes)
+        return [(node, (int(grades[rows[node]]) if node in rows else 0) + (node == offer.best)) for node in nodes]
+
+    def begin_bind(self, *, uid: str, node: str) -> Promise | str:
+        """Look at all once more; the promise to be written, or why it can't be."""
+        promise = self.promises.of(uid)
+        if promise is None:
+            return "no room is promised to this pod (its time was over, or it was never filtered); it is placed anew"
+        if why := self._why_no_bind(promise, node=node):
+            return why
+        plan = self.finder.plan(promise.pod, promise.demand, node=node)
+        if plan is None:
+            self.take_back(uid)
+            known = self._picture.nodes.get(node)
+            return (known.out if known else "the node is gone") or "its GPUs were given to others meanwhile"
+        final = msgspec.structs.replace(promise, plan=plan, stage=Stage.WRITING, until=NEVER)
+        self.promises.make(final)
+        return final
+
+    def bind_ended(self, uid: str, ended: Ended, *, now: float) -> None:
+        """What came of the write."""
+        promise = self.promises.of(uid)
+        if promise is None or promise.stage is not Stage.WRITING:
+            # The watch was faster, or the pod is gone.
+            return
+        if ended is Ended.TAKEN:
+            self.promises.move_on(uid, Stage.WRITTEN, until=NEVER)
+        elif ended is Ended.UNKNOWN:
+            self.promises.move_on(uid, Stage.DOUBTFUL, until=now + DOUBT)
+        else:
+            self.take_back(uid)
+
+    # --- a turn comes with room --------------------------------------------------------------------------------------
+    def promise_best(self, pod: Pod, demand: Demand, *, now: float) -> Promise | None:
+        """Find the best node of all and keep room there, for a pod that is about to be let through."""
+        self.take_back(pod.metadata.uid)
+        found = self.finder.survey(pod, demand)
+        nodes = list(self._picture.nodes)
+        rows = np.fromiter((known.row for known in self._picture.nodes.values()), dtype=np.intp, count=len(nodes))
+        return self._promise(pod, demand, found, list(compress(nodes, found.fits[rows])), now=now)
+
+    # --- how it is done ----------------------------------------------------------------------------------------------
+    def _busy(self, pod: Pod) -> str:
+        """Why a new place can't be looked for while an old one may still come true."""
+        promise = self.promises.of(pod.metadata.uid)
+        if promise is None or promise.stage is Stage.OFFERED:
+            return ""
+        return f"its binding to node {promise.node} is being written"
+
+    def _filtered(self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, now: float) -> Filtered:
+        self.take_back(pod.metadata.uid)
+        demand = demand_of(request)
+        found = self.finder.survey(pod, demand)
+        rows = self._picture.rows_of(nodes)
+        known = list(rows)
+        fits = found.fits[np.fromiter(rows.values(), dtype=np.intp, count=len(rows))].tolist() if rows else []
+        able = list(compress(known, fits))
+        unable = {name: rows[name] for name in compress(known, (not fit for fit in fits))}
+        if self._promise(pod, demand, found, able, now=now) is None:
+            self._turns.missed(pod, now=now)
+        refusals = self.finder.refusals(demand, unable) if unable else {}
+        strangers = {name: "Aliquot knows no such node" for name in nodes if name not in rows}
+        return Filtered(
+            nodes=able,
+            failed={name: one.why for name, one in refusals.items() if not one.final},
+            unresolvable={name: one.why for name, one in refusals.items() if one.final} | strangers,
+        )
+
+    def _promise(self, pod: Pod, demand: Demand, found: Survey, able: Sequence[str], *, now: float) -> Promise | None:
+        best = self._best(pod, demand, found, able)
+        if best is None:
+            return None
+        promise = Promise(
+            pod=pod, demand=demand, plan=best, stage=Stage.OFFERED, until=now + PROMISE, nodes=frozenset(able)
+        )
+        self.promises.make(promise)
+        self._offers[pod.metadata.uid] = Offer(survey=found, best=promise.node)
+        return promise
+
+    def _best(self, pod: Pod, demand: Demand, found: Survey, able: Sequence[str]) -> Plan | None:
+        """The plan on the cheapest node; equals in the order in which they became known."""
+        if not able:
+            return None
+        rows = self._picture.rows_of(able)
+        costs = found.cost[np.fromiter(rows.values(), dtype=np.intp, count=len(rows))]
+        return self.finder.plan(pod, demand, node=able[int(np.argmin(costs))])
+
+    def _why_no_bind(self, promise: Promise, *, node: str) -> str:
+        if promise.stage is not Stage.OFFERED:
+            return f"its binding to node {promise.node} is being written already"
+        if node not in promise.nodes:
+            return f"node {node} was not among those that had room for this pod"
+        pod = self._pods.get(promise.pod.metadata.uid)
+        if pod is not None and pod.metadata.deletion_timestamp:
+            return "the pod is being deleted"
+        return self._turns.why_not(promise.pod)
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """All pods that have not ended, by UID."""
+        return self._pods

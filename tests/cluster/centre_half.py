@@ -1,0 +1,119 @@
+"""Aliquot's centre beside the test cluster: replicas as real processes, asked by the real kube-scheduler over TLS."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import yaml
+
+from aliquot_core.names import Names
+from aliquot_scheduler.certificates.issuing import Use, issue, make_authority
+from aliquot_scheduler.web.settings import CENTRE
+from cluster.harness.api import Json
+from cluster.harness.cluster import ClusterHarness
+from cluster.harness.component import Component, answers
+from cluster.harness.controlplane import LOOPBACK
+from cluster.harness.ports import free_port
+
+NAMES = Names()
+COMMAND = str(Path(sys.executable).with_name("aliquot"))
+PROFILE = Path(__file__).parents[2] / "daemonset" / "kube-scheduler.yaml"
+SCHEDULER = "aliquot"
+_DAY = 86_400.0
+
+
+class Replica:
+    """One process of the centre."""
+
+    def __init__(self, half: CentreHalf, *, name: str, user: str) -> None:
+        self.name = name
+        self.port, self.status_port = free_port(), free_port()
+        environment = {
+            "ALIQUOT_LOG_FORMAT": "json",
+            "ALIQUOT_SCHEDULER_NAME": name,
+            "ALIQUOT_SCHEDULER_ADDRESS": f"https://{LOOPBACK}:{self.port}",
+            "ALIQUOT_SCHEDULER_KUBECONFIG": str(half.cluster.kubeconfig(user)),
+            "ALIQUOT_WEB_ADDRESS": LOOPBACK,
+            "ALIQUOT_WEB_PORT": str(self.port),
+            "ALIQUOT_WEB_STATUS_PORT": str(self.status_port),
+            "ALIQUOT_WEB_CERTIFICATE": str(half.certificate),
+            "ALIQUOT_WEB_KEY": str(half.key),
+            "ALIQUOT_WEB_AUTHORITY": str(half.authority),
+        }
+        self.log = half.cluster.folder / "logs" / f"aliquot-{name}.log"
+        self.process = Component(
+            name=f"aliquot-{name}",
+            argv=[COMMAND, "scheduler"],
+            log=self.log,
+            ready=partial(answers, f"http://{LOOPBACK}:{self.status_port}/readyz"),
+            env=environment,
+        )
+
+    def start(self) -> None:
+        """Start it, and wait until calls to it are answered."""
+        self.process.start()
+        self.process.wait_ready()
+
+    def logged(self, message: str) -> list[Json]:
+        """The lines it has logged with this message."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        found = [json.loads(line) for line in lines if line.startswith("{")]
+        return [line for line in found if line.get("message") == message]
+
+
+class CentreHalf:
+    """The centre's certificates and replicas, and a kube-scheduler that asks it."""
+
+    def __init__(self, cluster: ClusterHarness, *, user: str = "admin") -> None:
+        self.cluster = cluster
+        folder = cluster.folder / "centre"
+        folder.mkdir(exist_ok=True)
+        self.certificate, self.key, self.authority = (folder / name for name in ("tls.crt", "tls.key", "ca.crt"))
+        now = time.time()
+        authority = make_authority(name="test", now=now, life=_DAY)
+        pair = issue(
+            authority, name=CENTRE, hosts=[CENTRE, LOOPBACK], uses=[Use.SERVER, Use.CLIENT], now=now, life=_DAY
+        )
+        self.certificate.write_bytes(pair.certificate)
+        self.key.write_bytes(pair.key)
+        self.authority.write_bytes(authority.certificate)
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMES.namespace}})
+        self.replicas = [Replica(self, name="centre-a", user=user)]
+        self._user = user
+
+    def start(self) -> None:
+        """Start the first replica, and kube-scheduler anew with our profile."""
+        self.replicas[0].start()
+        self.point_scheduler_at(self.replicas[0])
+
+    def stop(self) -> None:
+        """Stop all replicas."""
+        for replica in self.replicas:
+            replica.process.stop()
+
+    def add_replica(self) -> Replica:
+        """One more replica, not started."""
+        self.replicas.append(Replica(self, name=f"centre-{chr(ord('a') + len(self.replicas))}", user=self._user))
+        return self.replicas[-1]
+
+    def point_scheduler_at(self, replica: Replica) -> None:
+        """Let kube-scheduler ask this replica, as the Service would."""
+        config = yaml.safe_load(PROFILE.read_text())
+        config["extenders"][0] |= {
+            "urlPrefix": f"https://{LOOPBACK}:{replica.port}/extender",
+            "tlsConfig": {
+                "certFile": str(self.certificate),
+                "keyFile": str(self.key),
+                "caFile": str(self.authority),
+                "serverName": CENTRE,
+            },
+        }
+        plane = self.cluster.control_plane
+        plane.scheduler.stop()
+        plane.configure_scheduler(config)
+        plane.scheduler.start()
+        plane.scheduler.wait_ready()
