@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import ssl
 import time
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from aliquot_core.clock import Clock
 from aliquot_core.objects import Pod
 from aliquot_kube.clock import SystemClock
 from aliquot_scheduler.certificates.issuing import DAY, Pair, Use, issue, make_authority
@@ -67,10 +70,15 @@ class Authority:
         return context
 
 
+def write(path: str, data: bytes) -> None:
+    """Put something into a file, as the kubelet does behind a server's back."""
+    Path(path).write_bytes(data)
+
+
 def write_pair(files: TlsFiles, pair: Pair) -> None:
     """Put another certificate where a server has its own."""
-    Path(files.certificate).write_bytes(pair.certificate)
-    Path(files.key).write_bytes(pair.key)
+    write(files.certificate, pair.certificate)
+    write(files.key, pair.key)
 
 
 @dataclass
@@ -83,6 +91,8 @@ class ScriptedDesk:
     bound: str = ""
     raises: Exception | None = None
     asked: list[tuple[str, Any]] = field(default_factory=list)
+    # Called while a decision is made.
+    during: Callable[[], None] | None = None
     # Set: bind waits for it.
     hold: asyncio.Event | None = None
     holding: asyncio.Event = field(default_factory=asyncio.Event)
@@ -112,6 +122,8 @@ class ScriptedDesk:
 
     def _note(self, verb: str, what: Any) -> None:
         self.asked.append((verb, what))
+        if self.during is not None:
+            self.during()
         if self.raises is not None:
             raise self.raises
 
@@ -122,6 +134,10 @@ class Rule:
 
     mine: bool = True
     address: str | None = None
+
+    def follow(self, leader: Replica) -> None:
+        """Another one leads."""
+        self.mine, self.address = False, leader.address
 
 
 @dataclass(kw_only=True)
@@ -155,16 +171,22 @@ async def replica(
     *,
     identity: str = "replica",
     ready: Callable[[], Sequence[str]] = list,
+    resting: Clock | None = None,
+    seeing: Clock | None = None,
     look_every: float = 3600.0,
+    also: Sequence[web.RouteDef] = (),
 ) -> AsyncIterator[Replica]:
-    """Serve on free ports until the end of the block."""
+    """Serve on free ports until the end of the block.
+
+    `resting` is the clock by which it waits between two tries, `seeing` the one that says what is out of date.
+    """
     clock, desk, rule, registry = SystemClock(), ScriptedDesk(), Rule(), CollectorRegistry()
     tls = Tls(files=files, clock=clock, look_every=look_every)
     forwarder = Forwarder(
         identity=identity,
         leads=lambda: rule.mine,
         leader_address=lambda: rule.address,
-        clock=clock,
+        clock=resting or clock,
         tls=tls.client,
         server_name=CENTRE,
     )
@@ -172,14 +194,14 @@ async def replica(
         decisions=desk,
         leads=lambda: rule.mine,
         forwarder=forwarder,
-        stranger=strangers(allowed=[SCHEDULER, CENTRE], clock=clock),
+        stranger=strangers(allowed=[SCHEDULER, CENTRE], clock=seeing or clock),
         metrics=CallMetrics(registry),
         clock=clock,
     )
     server = CentreServer(
         settings=WebSettings(address="127.0.0.1", port=0, status_port=0, leave=5.0),
         tls=tls,
-        routes=routes.routes(),
+        routes=[*routes.routes(), *also],
         pages=StatusPages(registry=registry, alive=list, ready=ready),
     )
     running = asyncio.create_task(server.run())
@@ -206,7 +228,7 @@ class Caller:
     async def post(self, url: str, body: Any, **headers: str) -> tuple[int, Any]:
         """Ask; the status and the answer's JSON."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        async with self.session.post(url, data=data, headers=headers) as response:
+        async with self.session.post(url, data=io.BytesIO(data), headers=headers) as response:
             return response.status, json.loads(await response.read())
 
 

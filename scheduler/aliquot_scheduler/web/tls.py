@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -67,11 +68,11 @@ class Tls:
 
     def look(self) -> bool:
         """Take the files in if they changed; whether what is in force changed."""
+        if (seen := _digest(self._files)) == self._seen:
+            return False
+        # What can't be used is told once, not at every look.
+        self._seen = seen
         try:
-            if (seen := _digest(self._files)) == self._seen:
-                return False
-            # What can't be used is told once, not at every look.
-            self._seen = seen
             self._in_force = _made(self._files)
         except TlsError as error:
             log.error("the certificate in use stays: %s", error)  # noqa: TRY400 - the text says all
@@ -92,16 +93,21 @@ class Tls:
 
 
 def _digest(files: TlsFiles) -> bytes:
+    """What lies there now; a file that can't be read is as good as any other content."""
     found = hashlib.sha256()
     for path in msgspec.structs.astuple(files):
         try:
-            found.update(hashlib.sha256(Path(path).read_bytes()).digest())
+            content = Path(path).read_bytes()
         except OSError as error:
-            raise TlsError(f"can't be read: {error.strerror}", where=path, remedy=_REMEDY) from error
+            content = str(error).encode()
+        found.update(hashlib.sha256(content).digest())
     return found.digest()
 
 
 def _made(files: TlsFiles) -> _InForce:
+    for path in msgspec.structs.astuple(files):
+        if not os.access(path, os.R_OK):
+            raise TlsError("can't be read", where=path, remedy=_REMEDY)  # ssl would not say which
     try:
         server, client = _filled(ssl.PROTOCOL_TLS_SERVER, files), _filled(ssl.PROTOCOL_TLS_CLIENT, files)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -121,9 +127,9 @@ def _filled(protocol: int, files: TlsFiles) -> ssl.SSLContext:
 
 def _bare(protocol: int) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # 1.2 resumes sessions from a cache that Python can't turn off; all who call speak 1.3.
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
     if protocol == ssl.PROTOCOL_TLS_SERVER:
-        context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
     return context
 

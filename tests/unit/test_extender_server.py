@@ -1,0 +1,184 @@
+"""The centre's two servers: probes and metrics beside Kubernetes' own calls, and how it begins and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+
+import aiohttp
+import aiohttp.test_utils
+import pytest
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from aliquot_core.settings import Sources
+from aliquot_kube.clock import SystemClock
+from aliquot_scheduler.web.pages import StatusPages
+from aliquot_scheduler.web.server import CentreServer, ListenError
+from aliquot_scheduler.web.settings import CENTRE, WebSettings
+from aliquot_scheduler.web.tls import Tls
+from support.centre_http import BINDING, SCHEDULER, Authority, args, caller, replica
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Whom everybody trusts."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+async def page(port: int, path: str) -> tuple[int, str, str]:
+    """Status, kind and text of a page in plain HTTP."""
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as response:
+        return response.status, response.content_type, await response.text()
+
+
+async def test_probes_tell_what_is_missing(authority: Authority) -> None:
+    """A line each; alive is another question than ready."""
+    missing = ["nodes were not read yet", "pods were not read yet"]
+    async with replica(authority.server_files(), ready=lambda: missing) as centre:
+        port = centre.server.status_port
+        assert await page(port, "/readyz") == (503, "text/plain", "".join(f"{line}\n" for line in missing))
+        assert await page(port, "/healthz") == (200, "text/plain", "ok\n")
+        missing.clear()
+        assert (await page(port, "/readyz"))[::2] == (200, "ok\n")
+
+
+async def test_metrics_are_prometheus_and_in_base_units(authority: Authority) -> None:
+    """The library's own parser reads them; calls are told by verb and outcome."""
+    async with (
+        replica(authority.server_files()) as centre,
+        caller(authority.caller(authority.signs(SCHEDULER))) as scheduler,
+    ):
+        await scheduler.post(centre.url("/extender/filter"), args("n1"))
+        await scheduler.post(centre.url("/extender/bind"), b"{")
+        status, kind, text = await page(centre.server.status_port, "/metrics")
+    assert (status, kind) == (200, "text/plain")
+    family = {one.name: one for one in text_string_to_metric_families(text)}["aliquot_centre_extender_duration_seconds"]
+    assert family.type == "histogram"
+    counts = {
+        (sample.labels["verb"], sample.labels["outcome"]): sample.value
+        for sample in family.samples
+        if sample.name.endswith("_count")
+    }
+    assert counts == {("filter", "decided"): 1.0, ("bind", "malformed"): 1.0}
+
+
+class Counting(Collector):
+    """Counts how often it is asked, and on which loop."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def collect(self) -> Iterator[Metric]:
+        """Fail off the loop: what it would tell of is changed there."""
+        assert asyncio.get_running_loop().is_running()
+        self.asked += 1
+        return iter(())
+
+
+async def test_scrapes_share_a_page_and_are_collected_on_the_loop() -> None:
+    """Many at once cost hardly more than one."""
+    registry, counting = CollectorRegistry(), Counting()
+    registry.register(counting)
+    counting.asked = 0
+    pages = StatusPages(registry=registry, alive=list, ready=list)
+    (metrics, *_) = pages.routes()
+    asked = aiohttp.test_utils.make_mocked_request("GET", "/metrics")
+    answers = await asyncio.gather(*(metrics.handler(asked) for _ in range(20)))
+    assert {answer.status for answer in answers} == {200}
+    assert counting.asked < 20
+    pages.close()
+
+
+async def test_status_pages_are_not_behind_tls_nor_the_extender_before_it(authority: Authority) -> None:
+    """Each port has its own."""
+    async with replica(authority.server_files()) as centre, caller(authority.caller()) as anyone:
+        assert (await page(centre.server.status_port, "/extender/filter"))[0] == 404
+        async with anyone.session.get(centre.url("/metrics")) as response:
+            assert response.status == 404
+
+
+async def test_addresses_beside_the_extender_need_no_client_certificate(authority: Authority) -> None:
+    """The API server has none for webhooks."""
+
+    async def welcome(_: web.Request) -> web.Response:
+        return web.json_response({"allowed": True})
+
+    async with (
+        replica(authority.server_files(), also=[web.post("/mutate", welcome)]) as centre,
+        caller(authority.caller()) as api_server,
+    ):
+        assert await api_server.post(centre.url("/mutate"), {}) == (200, {"allowed": True})
+        assert (await api_server.post(centre.url("/extender/bind"), BINDING))[0] == 403
+
+
+async def test_what_is_under_way_when_the_centre_is_told_to_end_is_answered(authority: Authority) -> None:
+    """A bind that is being written is not cut off from its answer; new connections find nobody."""
+    async with caller(authority.caller(authority.signs(SCHEDULER))) as scheduler:
+        async with replica(authority.server_files()) as centre:
+            centre.desk.hold = asyncio.Event()
+            binding = asyncio.create_task(scheduler.post(centre.url("/extender/bind"), BINDING))
+            await centre.desk.holding.wait()
+            asyncio.get_running_loop().call_later(0.05, centre.desk.hold.set)
+        assert await binding == (200, {"Error": ""})
+        with pytest.raises(aiohttp.ClientError):
+            await scheduler.post(centre.url("/extender/bind"), BINDING)
+
+
+async def test_a_caller_that_hangs_up_does_not_undo_a_bind(authority: Authority) -> None:
+    """Half a write is none; the desk is let to end what it began."""
+    async with replica(authority.server_files()) as centre:
+        centre.desk.hold = asyncio.Event()
+        async with caller(authority.caller(authority.signs(SCHEDULER))) as scheduler:
+            binding = asyncio.create_task(scheduler.post(centre.url("/extender/bind"), BINDING))
+            await centre.desk.holding.wait()
+            binding.cancel()
+        centre.desk.hold.set()
+    assert centre.calls("bind", "decided") == 1
+
+
+async def test_a_body_that_does_not_come_is_waited_for_no_longer_than_its_sender_would(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody holds connections by sending nothing."""
+    monkeypatch.setattr("aliquot_scheduler.extender.routes.BODY_PATIENCE", 0.1)
+
+    async def nothing() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    async with (
+        replica(authority.server_files()) as centre,
+        caller(authority.caller(authority.signs(SCHEDULER))) as scheduler,
+        scheduler.session.post(centre.url("/extender/filter"), data=nothing()) as response,
+    ):
+        assert response.status == 408
+        assert await response.json() == {"error": "the body did not come within 0.1 s"}
+        assert (centre.desk.asked, centre.calls("filter", "cut")) == ([], 1)
+
+
+async def test_a_port_that_is_taken_is_told_by_name(authority: Authority) -> None:
+    """And what was opened before is closed again."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        tls = Tls(files=authority.server_files(), clock=SystemClock(), look_every=1.0)
+        pages = StatusPages(registry=CollectorRegistry(), alive=list, ready=list)
+        settings = WebSettings(address="127.0.0.1", port=port, status_port=0)
+        server = CentreServer(settings=settings, tls=tls, routes=[], pages=pages)
+        with pytest.raises(ListenError, match=f"127.0.0.1:{port}: can't listen"):
+            await server.run()
+    with pytest.raises(aiohttp.ClientError):
+        await page(server.status_port, "/healthz")
+
+
+def test_settings_come_from_a_file_and_the_environment() -> None:
+    """Lists are written with commas."""
+    sources = Sources(
+        environment={"ALIQUOT_WEB_ALLOWED_CLIENTS": "a, b"}, file={"web": {"port": 1}}, file_name="aliquot.toml"
+    )
+    read = sources.resolve("web", WebSettings).value
+    assert (read.allowed_clients, read.port, read.status_address) == (("a", "b"), 1, "127.0.0.1")
+    assert CENTRE in WebSettings().allowed_clients
