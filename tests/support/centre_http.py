@@ -153,11 +153,11 @@ class Replica:
     @property
     def address(self) -> str:
         """As other replicas call it."""
-        return f"127.0.0.1:{self.server.port}"
+        return f"https://127.0.0.1:{self.server.port}"
 
     def url(self, path: str) -> str:
         """Of something behind TLS."""
-        return f"https://{self.address}{path}"
+        return f"{self.address}{path}"
 
     def calls(self, verb: str, outcome: str) -> float:
         """How many calls ended so."""

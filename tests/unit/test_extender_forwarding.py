@@ -19,7 +19,7 @@ from support.centre_http import BINDING, SCHEDULER, Authority, Caller, Replica, 
 from support.clocks import LeapingClock
 
 # Nothing listens there.
-NOWHERE = "127.0.0.1:9"
+NOWHERE = "https://127.0.0.1:9"
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ async def serving(serve: Serve, *, files: TlsFiles | None) -> AsyncIterator[str]
     """A server of another kind; its address."""
     tls = Tls(files=files, clock=LeapingClock(), look_every=1.0).listening if files else None
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-    yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     server.close()
 
 
@@ -222,6 +222,17 @@ async def test_a_leader_that_does_not_even_shake_hands_was_sent_nothing(
         assert await scheduler.post(follower.url("/extender/bind"), BINDING) == (200, {"Error": ""})
         left.set()
     assert len(leader.desk.asked) == 1
+
+
+@pytest.mark.parametrize("scheme", ["http://", ""])
+async def test_nothing_is_passed_on_in_plain(
+    leader: Replica, follower: Replica, scheduler: Caller, scheme: str
+) -> None:
+    """Whatever a replica wrote of itself into the Lease."""
+    follower.rule.address = leader.address.replace("https://", scheme)
+    _, answer = await scheduler.post(follower.url("/extender/filter"), args("n1"))
+    assert "correct its setting scheduler.address" in answer["Error"]
+    assert leader.desk.asked == []
 
 
 @pytest.mark.parametrize("kind", ["of another authority", "of another name", "a client's"])

@@ -288,5 +288,5 @@ async def test_plain_http_gets_nothing(centre: Replica) -> None:
     """There is TLS or nothing."""
     async with caller(None) as plain:
         with pytest.raises(aiohttp.ClientError):
-            await plain.post(f"http://{centre.address}/extender/filter", BODIES[Verb.FILTER])
+            await plain.post(centre.url("/extender/filter").replace("https", "http"), BODIES[Verb.FILTER])
     assert centre.desk.asked == []

@@ -59,7 +59,7 @@ class Forwarder:
         tls: Callable[[], ssl.SSLContext],
         server_name: str,
     ) -> None:
-        """`tls` tells what connections are made with now; `server_name` is what each replica's certificate says."""
+        """`leader_address` is a URL; `tls` tells what connections are made with now; `server_name` is what each replica's certificate says."""
         self._identity = identity
         self._leads = leads
         self._leader_address = leader_address
@@ -90,9 +90,15 @@ class Forwarder:
         address = self._leader_address()
         if not address:
             raise NotSentError("no replica of the centre leads just now", where=path, remedy="it is tried again")
+        if not address.startswith("https://"):
+            raise LeaderUnheardError(
+                f"the leader's address {address!r} has no https:// before it",
+                where=path,
+                remedy="correct its setting scheduler.address",
+            )
         try:
             async with self._open_session().post(
-                f"https://{address}{path}",
+                f"{address.rstrip('/')}{path}",
                 # aiohttp would hold the loop while it sends a large one whole.
                 data=io.BytesIO(body) if len(body) > _LARGE else body,
                 headers={HOP: self._identity, "Content-Type": "application/json"},
