@@ -1,0 +1,67 @@
+"""The leader says how often nodes are to show that they live, in a Lease that agents read now and then."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from aliquot_core.clock import Clock
+from aliquot_core.names import Names
+from aliquot_core.pace import interval_for, write_interval
+from aliquot_kube.errors import ApiError
+from aliquot_kube.leadership import Leadership, NotLeadingError
+from aliquot_kube.lease import Claim, LeaseKeeper
+
+log = logging.getLogger(__name__)
+
+# Nodes join and leave one by one, and agents read once a minute at most.
+LOOK_AGAIN = 15.0
+
+
+class PaceSetter:
+    """Keeps what is written right for the number of nodes."""
+
+    def __init__(
+        self,
+        *,
+        keeper: LeaseKeeper,
+        clock: Clock,
+        names: Names,
+        leadership: Leadership,
+        nodes: Callable[[], int | None],
+    ) -> None:
+        """`nodes` tells how many nodes there are that beat; None while that is not known."""
+        self._keeper = keeper
+        self._clock = clock
+        self._names = names
+        self._leadership = leadership
+        self._nodes = nodes
+
+    async def run(self) -> None:
+        """Write when it changes, while we lead, until cancelled."""
+        while True:
+            await self._leadership.until(leads=True)
+            nodes = self._nodes()
+            try:
+                if nodes is not None:
+                    await self._say(interval_for(nodes))
+            except (ApiError, NotLeadingError) as error:
+                log.warning("the heart-beat interval could not be written", extra={"error": str(error)})
+            await self._clock.sleep(LOOK_AGAIN)
+
+    async def _say(self, interval: float) -> None:
+        said = write_interval(interval)
+        lease = await self._keeper.read()
+        if lease is not None and lease.metadata.annotations.get(self._names.heartbeat_interval) == said:
+            return
+        self._leadership.check()
+        lease = lease or await self._keeper.make()
+        claim = Claim(
+            holder=self._leadership.identity,
+            duration=interval,
+            wall=self._clock.wall(),
+            annotations={self._names.heartbeat_interval: said},
+        )
+        self._leadership.check()
+        await self._keeper.put(claim, over=lease)
+        log.info("heart-beat interval written", extra={"seconds": interval})
