@@ -75,7 +75,7 @@ class Wire:
         raise NotImplementedError(question.where)
 
     async def _travel(self, question: Question) -> Response | ApiError:
-        self._contest.asked.append(question)
+        self._contest.asked.append((self._contest.loop.time(), question.method))
         try:
             await self._contest.on_way(question)
             answer = await self._contest.direct.request(question)
@@ -98,7 +98,7 @@ class Contest:
         self.direct = DirectTransport(frontend=make_frontend(), clock=LoopClock(self.loop))
         self.client = KubeClient(transport=self.direct)
         self.on_way: Callable[[Question], Coroutine[Any, Any, None]] = prompt
-        self.asked: list[Question] = []
+        self.asked: list[tuple[float, str]] = []
         self.candidates: dict[str, Leadership] = {}
         self.clocks: dict[str, OwnClock] = {}
         self.told: list[tuple[float, str, bool]] = []
@@ -171,15 +171,23 @@ class Contest:
 
     async def until_led(self, *, within: float) -> str:
         """Wait until somebody leads; tell who."""
-        end = self.loop.time() + within
-        while not self.leading:
-            assert self.loop.time() <= end, f"nobody leads after {within} s"
-            await asyncio.sleep(CLOSELY)
+        await self.until(lambda: bool(self.leading), within=within)
         return self.leading[0]
+
+    async def until(self, holds: Callable[[], bool], *, within: float) -> None:
+        """Wait for something."""
+        end = self.loop.time() + within
+        while not holds():
+            assert self.loop.time() <= end, f"not within {within} s"
+            await asyncio.sleep(CLOSELY)
 
     async def lease(self) -> Lease:
         """What the server has."""
         return await self.client.get(LEASES, name=LEADER_LEASE, namespace=NAMESPACE)
+
+    def sent(self, method: str) -> float:
+        """When such a request was sent last."""
+        return [at for at, asked in self.asked if asked == method][-1]
 
     def _take(self, name: str, standing: Standing) -> None:
         self.judge()
@@ -238,7 +246,9 @@ def test_leader_that_leaves_costs_less_than_a_second() -> None:
 
     async def story(contest: Contest) -> None:
         leader, follower = await two(contest)
+        begun = contest.loop.time()
         await contest.stop(leader)
+        assert contest.loop.time() - begun < 0.1
         assert await contest.until_led(within=TIMES.look + 0.1) == follower
         assert (await contest.lease()).spec.lease_transitions == 2
 
@@ -315,9 +325,6 @@ def test_one_lost_renewal_costs_nothing(trouble: Callable[[Question], Coroutine[
 def test_slow_answers_cost_nothing() -> None:
     """Each takes nearly as long as it may."""
 
-    async def slow(_: Question) -> None:
-        await asyncio.sleep(0.7)
-
     async def story(contest: Contest) -> None:
         leader, _ = await two(contest)
         contest.on_way = slow
@@ -340,15 +347,72 @@ def test_leader_cut_off_is_told_in_time_and_leads_again(
         assert contest.told[-1] == (contest.loop.time(), leader, False)
         assert contest.candidates[leader].fence is None
         renewed = [at for at, _, leads in contest.told if leads][-1]
-        # The first renewal came a second ago at most, or the claim itself is the last.
         assert contest.loop.time() - renewed == pytest.approx(8.0, abs=0.01)
+        asked = len(contest.asked)
         await asyncio.sleep(60)
         assert contest.leading == []
+        # Both rest longer and longer: two to three seconds, and what a request takes that is not answered.
+        assert len(contest.asked) - asked < 60
         contest.on_way = prompt
         begun = contest.loop.time()
         name = await contest.until_led(within=2 * TIMES.duration)
         assert contest.loop.time() - begun < TIMES.renew + TIMES.look
         await contest.candidates[name].until(leads=True)
+
+    contest(story)
+
+
+async def slow(_: Question) -> None:
+    """Carry all, in half a second each way and a little more."""
+    await asyncio.sleep(0.6)
+
+
+def test_belief_counts_from_when_the_renewal_was_sent() -> None:
+    """Not from when its answer came, more than a second later."""
+
+    async def story(contest: Contest) -> None:
+        leader, _ = await two(contest)
+        contest.on_way = slow
+        await asyncio.sleep(10)
+        await contest.until(lambda: 1.3 < contest.loop.time() - contest.sent("PATCH") < 1.5, within=TIMES.renew)
+        renewed = contest.sent("PATCH")
+        contest.on_way = silent
+        await contest.candidates[leader].until(leads=False)
+        assert contest.loop.time() - renewed == pytest.approx(8.0, abs=0.01)
+
+    contest(story)
+
+
+def test_whole_duration_counts_from_when_the_look_was_answered() -> None:
+    """What it shows may have been renewed while the question was on its way."""
+
+    async def story(contest: Contest) -> None:
+        leader, follower = await two(contest)
+        contest.kill(leader)
+        contest.kill(follower)
+        contest.on_way = slow
+        begun = contest.loop.time()
+        contest.start("c")
+        await contest.until_led(within=15)
+        # It may have to wait for another look that is on its way.
+        assert 0.0 <= contest.sent("PATCH") - begun - TIMES.duration - 2 * 0.6 < 2 * 0.6
+
+    contest(story)
+
+
+def test_resigning_is_told_at_once_though_a_request_is_on_its_way() -> None:
+    """What the leader does is to end before the lease is let go."""
+
+    async def story(contest: Contest) -> None:
+        leader, _ = await two(contest)
+        contest.on_way = slow
+        await asyncio.sleep(5)
+        await contest.until(lambda: contest.loop.time() - contest.sent("PATCH") < 0.3, within=TIMES.renew)
+        stopping = asyncio.create_task(contest.stop(leader))
+        await asyncio.sleep(0)
+        assert contest.told[-1] == (contest.loop.time(), leader, False)
+        await stopping
+        assert (await contest.lease()).spec.holder_identity is None
 
     contest(story)
 
@@ -384,7 +448,7 @@ def test_lost_answer_to_a_claim_is_looked_into() -> None:
         contest.on_way = loses_answer
         contest.start("a")
         await contest.until_led(within=TIMES.duration + 2 * TIMES.look)
-        assert [question.method for question in contest.asked][-3:] == ["PATCH", "GET", "PATCH"]
+        assert [method for _, method in contest.asked][-3:] == ["PATCH", "GET", "PATCH"]
         assert (await contest.lease()).spec.lease_transitions == 1
 
     contest(story)
