@@ -22,6 +22,7 @@ from aliquot_standalone.apiserver.direct import DirectTransport
 from aliquot_standalone.apiserver.embedded import seeded_fresh
 from aliquot_standalone.apiserver.frontend import Frontend
 from aliquot_standalone.apiserver.store import Change, Store
+from aliquot_standalone.apiserver.streaming import Timing
 from simulation.universe.chance import Chance
 from simulation.universe.life import Life
 from simulation.universe.loop import EPOCH, LoopClock, VirtualLoop
@@ -121,13 +122,15 @@ def _same_kind(one: bytes, other: bytes) -> bool:
 class ApiServer:
     """One API server: asked through a wire, looked into from outside by tests."""
 
-    def __init__(self, *, loop: VirtualLoop, clock: LoopClock, seed: int) -> None:
+    def __init__(self, *, loop: VirtualLoop, clock: LoopClock, seed: int, bookmark: float) -> None:
         self._loop = loop
         self._clock = clock
         self._network = _Network(Chance(seed, "network"))
         self._store = Store(keep=REMEMBERED)
         self._frontend = Frontend(fresh=seeded_fresh(Chance(seed, "identities")), now=EPOCH, store=self._store)
-        self._direct = DirectTransport(frontend=self._frontend, clock=clock, faults=self._network)
+        self._direct = DirectTransport(
+            frontend=self._frontend, clock=clock, faults=self._network, timing=Timing(bookmark=bookmark)
+        )
         self._calm = DirectTransport(frontend=self._frontend, clock=clock)
         self._belts: dict[_Belt, None] = {}
         # The way of those who are not under test.

@@ -6,7 +6,7 @@ from its environment, and the sums are made anew at every start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -52,6 +52,12 @@ class Judge:
         self.starts = 0
         self.broken: BrokenError | None = None
         runtime.on_start = self._started
+
+    def forget(self, uids: Collection[str]) -> None:
+        """Drop what is known of pods that are gone."""
+        for uid in uids:
+            del self.deeds[uid]
+        self._bearers = {name: bearer for name, bearer in self._bearers.items() if bearer[0] not in uids}
 
     def _started(self, one: Running, cdi_names: Sequence[str]) -> None:
         self.starts += 1

@@ -16,7 +16,7 @@ from aliquot_deviceplugin.slice_specs import SliceSpecs
 from simulation.universe.api import ApiServer
 from simulation.universe.chance import Chance
 from simulation.universe.disk import Disk, DiskOf
-from simulation.universe.endpoint import DOOR, SimEndpoint
+from simulation.universe.endpoint import SimEndpoint
 from simulation.universe.hardware import Hardware
 from simulation.universe.kubelet import Eyes, SimKubelet, ViewOf
 from simulation.universe.life import Life
@@ -142,8 +142,3 @@ class SimHealthFile:
     def wipe(self) -> None:
         """A reboot resets the GPUs, and with it goes what was wrong with them."""
         self._kept = ()
-
-
-def settings_for(name: str, *, heartbeat: float, collect: float) -> AgentSettings:
-    """The agent's settings on a simulated node."""
-    return AgentSettings(node_name=name, gpus="simulated", door=DOOR, heartbeat=heartbeat, collect=collect)

@@ -45,11 +45,6 @@ def expect_nobody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(slice_holders, "COMING", 0.0)
 
 
-def let_each_wait_for_the_other(patch: pytest.MonkeyPatch) -> None:
-    """Of two grants for one place neither goes first."""
-    patch.setattr(starts, "_goes_before", lambda *_, **__: True)
-
-
 def forget_at_restart(patch: pytest.MonkeyPatch) -> None:
     """A new agent does not read what the one before it had given."""
     patch.setattr(SliceSpecs, "standing", lambda _: {})
@@ -179,8 +174,6 @@ PLANTED: Mapping[str, Plant] = {
     plant.__name__: plant
     for plant in (
         forget_who_is_gone,
-        expect_nobody,
-        let_each_wait_for_the_other,
         forget_at_restart,
         skip_the_room_check,
         take_deletion_for_the_end,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
@@ -244,7 +244,7 @@ class Workload:
                 after_kill=chance.about(20.0) if chance.happens(habits.lingering) else 0.0,
             )
 
-    def forget_gone(self) -> None:
-        """Drop what was planned for pods that are long gone, so that a long run stays small."""
-        here = {pod.metadata.uid for pod in self._api.pods()}
-        self._plans = {key: plan for key, plan in self._plans.items() if key[0] in here}
+    def forget(self, uids: Collection[str]) -> None:
+        """Drop what was planned for pods that are gone."""
+        for key in [key for key in self._plans if key[0] in uids]:
+            del self._plans[key]

@@ -10,18 +10,20 @@ from typing import Any
 
 import msgspec
 
+from aliquot_agent.settings import AgentSettings
 from aliquot_core.names import Names
 from aliquot_core.objects import Node
 from aliquot_kube.resources import NODES, Resource
 from simulation.universe import guard
 from simulation.universe.api import ApiServer
 from simulation.universe.chance import Chance
+from simulation.universe.endpoint import DOOR
 from simulation.universe.ends import Ends
 from simulation.universe.faults import Faults
 from simulation.universe.judge import BrokenError, Judge
 from simulation.universe.life import make_task
 from simulation.universe.loop import LoopClock, VirtualLoop
-from simulation.universe.node import SimNode, settings_for
+from simulation.universe.node import SimNode
 from simulation.universe.placer import Placer
 from simulation.universe.runtime import Plan
 from simulation.universe.workload import Habits, Workload
@@ -41,6 +43,8 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int = 3
     heartbeat: float = 5.0
     collect: float = 60.0
+    sample: float = 10.0
+    bookmark: float = 60.0
     status_every: float = 10.0
     habits: Habits = Habits()
     # Within this time after the last fault all must be well: a watch that is silent is given up after 315 s.
@@ -65,7 +69,8 @@ class World:
         self.names = Names()
         self.told: deque[str] = deque(maxlen=TOLD)
         self._digest = hashlib.sha256()
-        self.api = ApiServer(loop=self.loop, clock=self.clock, seed=seed)
+        self._gone: set[str] = set()
+        self.api = ApiServer(loop=self.loop, clock=self.clock, seed=seed, bookmark=scale.bookmark)
         self.node = SimNode(
             name=NODE,
             names=self.names,
@@ -74,7 +79,14 @@ class World:
             clock=self.clock,
             api=self.api,
             gpus=scale.gpus,
-            settings=settings_for(NODE, heartbeat=scale.heartbeat, collect=scale.collect),
+            settings=AgentSettings(
+                node_name=NODE,
+                gpus="simulated",
+                door=DOOR,
+                heartbeat=scale.heartbeat,
+                collect=scale.collect,
+                sample=scale.sample,
+            ),
             plan_of=self._plan_of,
             trace=self.trace,
             status_every=scale.status_every,
@@ -156,7 +168,7 @@ class World:
         await self.furnish()
         parts = [self.workload.run(), self.faults.run(every=self.scale.faults_every), self.faults.keep_agent()]
         tasks = [self.loop.spawn(part) for part in parts]
-        await self._watch(tasks, self.scale.seconds)
+        await self.watch(tasks, self.scale.seconds)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -166,7 +178,16 @@ class World:
         placing = self.loop.spawn(self.workload.place_waiting())
         await self.until_well(placing)
 
-    async def _watch(self, tasks: list[asyncio.Task[None]], seconds: float) -> None:
+    def forget_gone(self) -> None:
+        """Drop the simulation's own notes of pods that are gone, and were gone when it was last called."""
+        here = {pod.metadata.uid for pod in self.api.pods()} | self.node.kubelet.lives.keys()
+        here |= {one.uid for one in self.node.runtime.running.values()}
+        gone = self.judge.deeds.keys() - here
+        past, self._gone = gone & self._gone, gone - self._gone
+        self.judge.forget(past)
+        self.workload.forget(past)
+
+    async def watch(self, tasks: list[asyncio.Task[None]], seconds: float) -> None:
         """Let time pass, unless somebody ends who should not, or something is broken."""
         end = self.clock.monotonic() + seconds
         while (left := end - self.clock.monotonic()) > 0:
@@ -186,7 +207,7 @@ class World:
         while left := self.shortcomings():
             if self.clock.monotonic() >= end:
                 raise AssertionError(f"{self.scale.settle:g} s after the last fault: {'; '.join(left)}")
-            await self._watch(list(tasks), self.scale.look_every)
+            await self.watch(list(tasks), self.scale.look_every)
 
     def shortcomings(self) -> list[str]:
         """What is not well yet."""
