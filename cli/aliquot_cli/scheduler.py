@@ -93,7 +93,7 @@ async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
             clock=clock,
             random=luck,
             names=settings.names,
-            stale=settings.centre.stale,
+            settings=settings.centre,
             leads=lambda: leadership.leads(clock.monotonic()),
             settled=gc.freeze,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -29,7 +30,7 @@ _DAY = 86_400.0
 class Replica:
     """One process of the centre."""
 
-    def __init__(self, half: CentreHalf, *, name: str, user: str) -> None:
+    def __init__(self, half: CentreHalf, *, name: str, user: str, settings: Mapping[str, str]) -> None:
         self.name = name
         self.port, self.status_port = free_port(), free_port()
         environment = {
@@ -43,6 +44,7 @@ class Replica:
             "ALIQUOT_WEB_CERTIFICATE": str(half.certificate),
             "ALIQUOT_WEB_KEY": str(half.key),
             "ALIQUOT_WEB_AUTHORITY": str(half.authority),
+            **settings,
         }
         self.log = half.cluster.folder / "logs" / f"aliquot-{name}.log"
         self.process = Component(
@@ -68,7 +70,7 @@ class Replica:
 class CentreHalf:
     """The centre's certificates and replicas, and a kube-scheduler that asks it."""
 
-    def __init__(self, cluster: ClusterHarness, *, user: str = "admin") -> None:
+    def __init__(self, cluster: ClusterHarness, *, user: str = "admin", **settings: str) -> None:
         self.cluster = cluster
         folder = cluster.folder / "centre"
         folder.mkdir(exist_ok=True)
@@ -82,8 +84,9 @@ class CentreHalf:
         self.key.write_bytes(pair.key)
         self.authority.write_bytes(authority.certificate)
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMES.namespace}})
-        self.replicas = [Replica(self, name="centre-a", user=user)]
-        self._user = user
+        self._user, self._settings = user, settings
+        self.replicas: list[Replica] = []
+        self.add_replica()
 
     def start(self) -> None:
         """Start the first replica, and kube-scheduler anew with our profile."""
@@ -97,7 +100,8 @@ class CentreHalf:
 
     def add_replica(self) -> Replica:
         """One more replica, not started."""
-        self.replicas.append(Replica(self, name=f"centre-{chr(ord('a') + len(self.replicas))}", user=self._user))
+        name = f"centre-{chr(ord('a') + len(self.replicas))}"
+        self.replicas.append(Replica(self, name=name, user=self._user, settings=self._settings))
         return self.replicas[-1]
 
     def point_scheduler_at(self, replica: Replica) -> None:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from aliquot_core.grant import Grant, decode_grant
+from aliquot_core.grant import Grant, Slice, decode_grant
 from cluster.centre_half import NAMES, SCHEDULER, CentreHalf
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
-from cluster.harness.pods import pod
+from cluster.harness.pods import pod, stays
 from cluster.node_half import NodeHalf, asks, shows
 
 GATES = [{"name": NAMES.gate}]
+# Short, so that a turn that leads to nothing is over within a test.
+PROMISE = 4.0
+ZONE = "aliquot.test/zone"
 
 
 @pytest.fixture(scope="module")
 def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
     """A cluster of its own: its kube-scheduler asks our extender."""
     with ClusterHarness() as running:
+        for name in running.nodes:
+            running.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {ZONE: name}}})
         yield running
 
 
@@ -38,22 +45,48 @@ def halves(cluster: ClusterHarness) -> Iterator[dict[str, NodeHalf]]:
 @pytest.fixture(scope="module")
 def centre(cluster: ClusterHarness, halves: dict[str, NodeHalf]) -> Iterator[CentreHalf]:  # noqa: ARG001 - comes first
     """The centre with one replica."""
-    half = CentreHalf(cluster)
+    half = CentreHalf(cluster, ALIQUOT_SCHEDULER_PROMISE=str(PROMISE))
     half.start()
     yield half
     half.stop()
 
 
-def asking(name: str, namespace: str, compute: int, memory: int, **spec: object) -> Json:
+def asking(
+    name: str,
+    namespace: str,
+    compute: int,
+    memory: int,
+    *,
+    gated: bool = True,
+    lasting: bool = False,
+    annotations: dict[str, str] | None = None,
+    **spec: Any,
+) -> Json:
     """A pod behind its gate, as the webhook leaves it."""
-    wanted = pod(name, shows(limits=asks(compute, memory)), namespace=namespace, scheduler=SCHEDULER)
-    wanted["spec"] |= {"schedulingGates": GATES, **spec}
+    container = stays(limits=asks(compute, memory)) if lasting else shows(limits=asks(compute, memory))
+    wanted = pod(name, container, namespace=namespace, scheduler=SCHEDULER, annotations=annotations, **spec)
+    wanted["spec"] |= {"schedulingGates": GATES} if gated else {}
     return wanted
 
 
 def grant_of(cluster: ClusterHarness, made: Json) -> Grant:
     """What the pod was granted."""
     return decode_grant(cluster.current(made)["metadata"]["annotations"][NAMES.grant])
+
+
+def slice_of(cluster: ClusterHarness, made: Json) -> Slice:
+    """The only slice that the pod was granted."""
+    ((_, part),) = grant_of(cluster, made).slices()
+    return part
+
+
+def affinity(kind: str, zone: str) -> Json:
+    """Node affinity to a zone, required or preferred."""
+    term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
+    if kind == "required":
+        return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    weighted = {"weight": 1, "preference": term}
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}
 
 
 def test_a_gated_pod_is_let_through_bound_and_granted_in_one_write_and_runs_on_its_gpu(
@@ -63,8 +96,200 @@ def test_a_gated_pod_is_let_through_bound_and_granted_in_one_write_and_runs_on_i
     made = cluster.create_pod(asking("one", namespace, 30, 8_000))
     done = cluster.wait_for_phase(made, "Succeeded")
     grant = grant_of(cluster, made)
-    ((_, part),) = grant.slices()
+    part = slice_of(cluster, made)
     assert grant.node == done["spec"]["nodeName"]
     assert part.gpu in {halves[grant.node].gpu(index) for index in range(4)}
     assert cluster.logs(made) == f"{part.gpu} 30 8000 void\n"
     assert centre.replicas[0].logged("bound")
+
+
+@pytest.mark.parametrize("gated", [True, False], ids=["gated", "ungated"])
+def test_sixteen_halves_at_once_lie_two_on_each_of_eight_cards(
+    cluster: ClusterHarness, centre: CentreHalf, namespace: str, *, gated: bool
+) -> None:
+    """Nobody is refused at bind, and no card is broken up for a third."""
+    before = len(centre.replicas[0].logged("not bound"))
+    wanted = [asking(f"half{number}", namespace, 50, 30_000, gated=gated, lasting=True) for number in range(16)]
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(cluster.create_pod, wanted))
+    for one in made:
+        cluster.wait_for_phase(one, "Running", timeout=60)
+    assert Counter(slice_of(cluster, one).gpu for one in made).most_common()[-1][1] == 2
+    assert len(centre.replicas[0].logged("not bound")) == before
+
+
+def test_a_pod_without_room_waits_behind_its_gate_and_goes_when_room_is_given_back(
+    cluster: ClusterHarness, centre: CentreHalf, namespace: str
+) -> None:
+    """Freed room wakes who waits: no flush after five minutes."""
+    holders = [cluster.create_pod(asking(f"all{number}", namespace, 400, 100_000, lasting=True)) for number in range(2)]
+    for one in holders:
+        cluster.wait_for_phase(one, "Running")
+    cluster.delete(holders[0])
+    large = cluster.create_pod(asking("large", namespace, 400, 100_000, lasting=True))
+    cluster.wait_for_phase(large, "Running")
+    waiting = cluster.create_pod(asking("waiting", namespace, 60, 8_000))
+    cluster.wait_for("room to be looked for", lambda: centre.replicas[0].logged("let through") or None)
+    assert cluster.current(waiting)["spec"]["schedulingGates"] == GATES
+    cluster.delete(large)
+    cluster.wait_for_phase(waiting, "Succeeded")
+    assert centre.replicas[0].logged("let through")
+
+
+@pytest.mark.parametrize("kind", ["required", "preferred"])
+@pytest.mark.parametrize("zone", ["node1", "node2"])
+def test_affinity_decides_before_our_grades(
+    cluster: ClusterHarness, centre: CentreHalf, namespace: str, kind: str, zone: str
+) -> None:
+    """Also a preference: the other node is a better fit, as a slice lies there already."""
+    other = {"node1": "node2", "node2": "node1"}[zone]
+    there = cluster.create_pod(
+        asking("there", namespace, 30, 8_000, lasting=True, affinity=affinity("required", other))
+    )
+    cluster.wait_for_phase(there, "Running")
+    made = cluster.create_pod(asking("one", namespace, 30, 8_000, affinity=affinity(kind, zone)))
+    assert cluster.wait_for_phase(made, "Succeeded")["spec"]["nodeName"] == zone
+    plain = cluster.create_pod(asking("plain", namespace, 30, 8_000))
+    assert cluster.wait_for_phase(plain, "Succeeded")["spec"]["nodeName"] == other
+    assert centre.replicas[0].process.running
+
+
+def test_spread_over_nodes_is_kept(cluster: ClusterHarness, centre: CentreHalf, namespace: str) -> None:
+    """Six pods that must lie apart lie three on each node, whatever packs better."""
+    spread = [
+        {
+            "maxSkew": 1,
+            "topologyKey": ZONE,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "apart"}},
+        }
+    ]
+    made = [
+        cluster.create_pod(
+            asking(
+                f"apart{number}",
+                namespace,
+                20,
+                4_000,
+                lasting=True,
+                labels={"app": "apart"},
+                topologySpreadConstraints=spread,
+            )
+        )
+        for number in range(6)
+    ]
+    nodes = Counter(cluster.wait_for_phase(one, "Running")["spec"]["nodeName"] for one in made)
+    assert nodes == {"node1": 3, "node2": 3}
+    assert not centre.replicas[0].logged("an extender call failed")
+
+
+def test_a_tainted_node_takes_only_those_who_tolerate_it(
+    cluster: ClusterHarness, centre: CentreHalf, namespace: str
+) -> None:
+    """Taints are kube-scheduler's to know; the room that we promised there moves."""
+    path = "/api/v1/nodes/node1"
+    cluster.api.patch(path, {"spec": {"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}]}})
+    try:
+        made = [cluster.create_pod(asking(f"plain{number}", namespace, 40, 8_000)) for number in range(3)]
+        assert {cluster.wait_for_phase(one, "Succeeded")["spec"]["nodeName"] for one in made} == {"node2"}
+    finally:
+        cluster.api.patch(path, {"spec": {"taints": None}})
+    assert centre.replicas[0].logged("let through")
+
+
+def test_a_turn_that_leads_to_no_binding_is_taken_back_and_comes_again(
+    cluster: ClusterHarness, centre: CentreHalf, namespace: str
+) -> None:
+    """Meanwhile its room is others', and at its new turn kube-scheduler looks at it at once."""
+    stuck = cluster.create_pod(
+        asking("stuck", namespace, 400, 100_000, lasting=True, nodeSelector={"aliquot.test/late": "yes"})
+    )
+    cluster.wait_for("its turn to be taken back", lambda: centre.replicas[0].logged("room taken back") or None)
+    others = [cluster.create_pod(asking(f"other{number}", namespace, 400, 100_000)) for number in range(2)]
+    for one in others:
+        cluster.wait_for_phase(one, "Succeeded")
+    cluster.api.patch("/api/v1/nodes/node2", {"metadata": {"labels": {"aliquot.test/late": "yes"}}})
+    assert cluster.wait_for_phase(stuck, "Running", timeout=60)["spec"]["nodeName"] == "node2"
+    cluster.api.patch("/api/v1/nodes/node2", {"metadata": {"labels": {"aliquot.test/late": None}}})
+
+
+def test_a_high_priority_evicts_no_other_tenant_s_pod(
+    cluster: ClusterHarness, centre: CentreHalf, namespace: str
+) -> None:
+    """kube-scheduler would evict by priority alone; its dry run asks no extender."""
+    cluster.apply(
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "aliquot-test-high"},
+            "value": 1_000_000,
+        }
+    )
+    held = [cluster.create_pod(asking(f"a{number}", namespace, 400, 100_000, lasting=True)) for number in range(2)]
+    for one in held:
+        cluster.wait_for_phase(one, "Running")
+    with cluster.namespace("tenant-b") as tenant:
+        high = cluster.create_pod(asking("high", tenant, 50, 8_000, gated=False, priorityClassName="aliquot-test-high"))
+        cluster.wait_for("kube-scheduler to have tried", lambda: _unschedulable(cluster, high))
+        assert "0/2 nodes are available" in str(_unschedulable(cluster, high))
+        assert all("deletionTimestamp" not in cluster.current(one)["metadata"] for one in held)
+        assert not cluster.current(high)["status"].get("nominatedNodeName")
+    assert not centre.replicas[0].logged("an extender call failed")
+
+
+def _unschedulable(cluster: ClusterHarness, made: Json) -> str | None:
+    conditions = cluster.current(made)["status"].get("conditions", [])
+    found = [one for one in conditions if one["type"] == "PodScheduled" and one.get("reason") == "Unschedulable"]
+    return found[0]["message"] if found else None
+
+
+def test_a_cordoned_node_gets_nothing_more(cluster: ClusterHarness, centre: CentreHalf, namespace: str) -> None:
+    """Out at once, and in again at once."""
+    path = "/api/v1/nodes/node1"
+    cluster.api.patch(path, {"spec": {"unschedulable": True}})
+    try:
+        made = [cluster.create_pod(asking(f"one{number}", namespace, 30, 4_000)) for number in range(4)]
+        assert {cluster.wait_for_phase(one, "Succeeded")["spec"]["nodeName"] for one in made} == {"node2"}
+    finally:
+        cluster.api.patch(path, {"spec": {"unschedulable": None}})
+    assert any(line["node"] == "node1" for line in centre.replicas[0].logged("node out"))
+
+
+def test_a_node_whose_agent_is_killed_is_out_within_two_heart_beats(
+    cluster: ClusterHarness, centre: CentreHalf, halves: dict[str, NodeHalf], namespace: str
+) -> None:
+    """Pods go to the other node meanwhile, and the agent's return brings it back."""
+    seen = len(centre.replicas[0].logged("node in"))
+    half = halves["node1"]
+    half.agent.kill()
+    cluster.wait_for(
+        "node1 to be out",
+        lambda: [line for line in centre.replicas[0].logged("node out") if "not heard of any more" in line["reason"]],
+        timeout=15,
+    )
+    made = cluster.create_pod(asking("one", namespace, 30, 4_000))
+    assert cluster.wait_for_phase(made, "Succeeded")["spec"]["nodeName"] == "node2"
+    half.start_agent()
+    half.wait_ready()
+    cluster.wait_for("node1 to be in", lambda: len(centre.replicas[0].logged("node in")) > seen or None)
+
+
+def test_a_leader_that_is_killed_costs_no_slice(cluster: ClusterHarness, centre: CentreHalf, namespace: str) -> None:
+    """The follower passes calls on, then leads by itself; every pod is bound, and no card holds more than it has."""
+    first, second = centre.replicas[0], centre.add_replica()
+    second.start()
+    centre.point_scheduler_at(second)
+    try:
+        early = [
+            cluster.create_pod(asking(f"early{number}", namespace, 25, 9_000, lasting=True)) for number in range(8)
+        ]
+        for one in early:
+            cluster.wait_for_phase(one, "Running")
+        late = [cluster.create_pod(asking(f"late{number}", namespace, 25, 9_000, lasting=True)) for number in range(16)]
+        first.process.kill()
+        for one in late:
+            cluster.wait_for_phase(one, "Running", timeout=60)
+        assert max(Counter(slice_of(cluster, one).gpu for one in early + late).values()) <= 4
+        assert second.logged("knows the cluster")
+    finally:
+        first.start()

@@ -23,6 +23,7 @@ from aliquot_kube.transport import Timeouts, Transport
 from aliquot_scheduler.admission.mutation import asks
 from aliquot_scheduler.centre.binder import Binder, NotReadyError
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
+from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.first_come import FirstCome
 from aliquot_scheduler.extender.decisions import Filtered
@@ -44,7 +45,7 @@ class Reign:
         clock: Clock,
         random: Random,
         names: Names,
-        stale: float,
+        settings: CentreSettings,
         leads: Callable[[], bool],
         settled: Callable[[], None],
     ) -> None:
@@ -52,11 +53,11 @@ class Reign:
         self._settled = settled
         self._clock = clock
         self._names = names
-        self._stale = stale
+        self._stale = settings.stale
         self._leads = leads
         self.picture = Picture(names=names)
         self.turns = FirstCome(names=names, random=random)
-        self.desk = Desk(picture=self.picture, names=names, turns=self.turns)
+        self.desk = Desk(picture=self.picture, names=names, turns=self.turns, promise=settings.promise)
         client = KubeClient(transport=transport, timeouts=WRITES)
         self.binder = Binder(desk=self.desk, client=client, clock=clock, names=names, why_not=self.why_not)
         self.gatekeeper = Gatekeeper(

@@ -21,3 +21,5 @@ class CentreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     address: str = ""
     # Watches that were silent for longer may be dead: nothing is decided then. API servers say something each minute.
     stale: Seconds = 150.0
+    # How long room is kept for a pod that was let through and is not bound; then it waits for a new turn.
+    promise: Seconds = 30.0

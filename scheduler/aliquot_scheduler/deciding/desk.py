@@ -71,7 +71,9 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 class Desk:
     """All decisions about places."""
 
-    def __init__(self, *, picture: Picture, names: Names, turns: Turns) -> None:
+    def __init__(self, *, picture: Picture, names: Names, turns: Turns, promise: float = PROMISE) -> None:
+        """`promise` is how many seconds room is kept for a pod that is not bound yet."""
+        self._for_so_long = promise
         self._picture = picture
         self._names = names
         self._turns = turns
@@ -210,7 +212,7 @@ class Desk:
         if best is None:
             return None
         promise = Promise(
-            pod=pod, demand=demand, plan=best, stage=Stage.OFFERED, until=now + PROMISE, nodes=frozenset(able)
+            pod=pod, demand=demand, plan=best, stage=Stage.OFFERED, until=now + self._for_so_long, nodes=frozenset(able)
         )
         self.promises.make(promise)
         self._offers[pod.metadata.uid] = Offer(survey=found, best=promise.node)
