@@ -18,7 +18,9 @@ What must always hold:
  3. Until a list is whole nothing of it shows: the copy goes from one true state to a later true state.
  4. The watch goes on from the last version seen, so nothing is missed; what comes twice is told once.
  5. After every failure there is a rest, so a server in trouble is not asked in a busy loop, even if it answers lists
-    and refuses each watch; only a watch that was served forgives the failures before.
+    and refuses each watch; only a watch that was served forgives the failures before. But a server that was away starts
+    with an empty history, and its first Gone is an answer: its absence counts no more, or all who follow it would stay
+    blind for half a minute after it is back (run: 18 and 20 s after 20 s without an API server).
 """
 
 from __future__ import annotations
@@ -114,6 +116,7 @@ class Reflector(Generic[T]):
         self._paged = True
         self._failures = 0
         self._idle_watches = 0
+        self._was_away = False
         self._heard_in_watch = False
         self._watch_opened_at: float | None = None
         self._contact_at: float | None = None
@@ -199,6 +202,7 @@ class Reflector(Generic[T]):
             self._retry_watch(error, now) if isinstance(self.intent, OpenWatch) else self._retry_list(error)
         )
         self._failures += 1
+        self._was_away = isinstance(error, UnreachableError)
         seconds = self._tuning.backoff.delay(failures=self._failures, random=self._random, asked=error.retry_after)
         self.intent = Rest(seconds=seconds)
         about = {"error": str(error), "rest_s": round(seconds, 2)}
@@ -221,7 +225,7 @@ class Reflector(Generic[T]):
         return self._first_page()
 
     def _retry_watch(self, error: ApiError, now: float) -> Intent:
-        if self._served(now):
+        if self._served(now) or (self._was_away and isinstance(error, GoneError)):
             self._failures = 0
         # A server that is away says nothing about the version; one that answers and tells nothing does.
         answered = bool(error.status) or self._watch_opened_at is not None

@@ -267,6 +267,15 @@ def test_lists_that_work_do_not_forgive_watches_that_fail(reflector: Reflector[P
     assert rests[-1] > 8
 
 
+def test_a_server_that_was_away_is_followed_at_once_when_it_is_back(reflector: Reflector[Pod]) -> None:
+    """Restarted it knows no old versions: the list after its first Gone must not wait as long as it was away."""
+    for _ in range(8):
+        rest_after(reflector, UnreachableError("refused"))
+    assert rest_after(reflector, GoneError("too old resource version", status=410)) == 0.375
+    assert isinstance(reflector.intent, FetchPage)
+    assert rest_after(reflector, GoneError("too old resource version", status=410)) == 0.75
+
+
 def test_silent_watch_cut_by_a_load_balancer_costs_only_a_short_rest(reflector: Reflector[Pod]) -> None:
     """A quiet resource whose watch is cut every minute stays at the shortest rest and is never listed again."""
     for minute in range(20):
