@@ -233,6 +233,8 @@ def agent(installed: Installed) -> Iterator[Api]:
     api.close()
 
 
+ATTACHES = "volumes.kubernetes.io/controller-managed-attach-detach"  # written by every kubelet
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "1"}
 AGENT_MAY_NOT: dict[str, tuple[str, Callable[[Api], object]]] = {
     "annotate another node": ("agent-node", lambda api: api.patch(NODE2, annotated({NAMES.inventory: "{}"}))),
     "raise another node's memory": (
@@ -255,6 +257,19 @@ AGENT_MAY_NOT: dict[str, tuple[str, Callable[[Api], object]]] = {
         lambda api: api.patch(NODE1, {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}}),
     ),
     "label its node for others": ("agent-node", lambda api: api.patch(NODE1, {"metadata": {"labels": {"zone": "a"}}})),
+    "take others' labels off its node": (
+        "agent-node",
+        lambda api: api.patch(NODE1, {"metadata": {"labels": {"kubernetes.io/hostname": None}}}),
+    ),
+    "take others' annotations off its node": ("agent-node", lambda api: api.patch(NODE1, annotated({ATTACHES: None}))),
+    "have its node deleted with something else": (
+        "agent-node",
+        lambda api: api.patch(NODE1, {"metadata": {"ownerReferences": [OWNER]}}),
+    ),
+    "take its node's CPUs away": (
+        "agent-node",
+        lambda api: api.patch(f"{NODE1}/status", {"status": {"capacity": {"cpu": None}}}),
+    ),
     "mark its GPUs as an operator does": (
         "agent-node",
         lambda api: api.patch(NODE1, annotated({NAMES.cordoned_gpus: "*"})),
@@ -334,7 +349,8 @@ def test_an_agent_writes_the_condition_of_its_own_pods_only(
     ready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
     refused(lambda: agent.patch(f"{here}/status", ready, kind=strategic), by=by)
     refused(lambda: agent.patch(f"{here}/status", {"status": {"phase": "Failed"}}), by=by)
-    refused(lambda: agent.patch(f"{here}/status", {"metadata": {"labels": {"a": "b"}}}), by=by)
+    for metadata in ({"labels": {"a": "b"}}, {"annotations": {"a": "b"}}, {"finalizers": ["a.b/c"]}):
+        refused(lambda metadata=metadata: agent.patch(f"{here}/status", {"metadata": metadata}), by=by)  # type: ignore[misc]
     refused(lambda: agent.patch(f"{here}/status", annotated({**FORGED})), by="aliquot-")
 
 
@@ -355,7 +371,38 @@ def test_an_agent_has_no_right_to_end_anything(cluster: ClusterHarness, agent: A
         refused(write, by="is forbidden: User")
 
 
-def test_a_token_that_names_no_node_writes_nothing(cluster: ClusterHarness, installed: Installed) -> None:
+@pytest.fixture
+def lavish(cluster: ClusterHarness, installed: Installed) -> Iterator[None]:  # noqa: ARG001 - its account is used
+    """An administrator who gives the agent more rights than it needs."""
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+    ]
+    meta = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "lavish"}}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "lavish"}
+    subject = {"kind": "ServiceAccount", "name": AGENT, "namespace": SYSTEM}
+    made = [
+        cluster.apply({**meta, "kind": "ClusterRole", "rules": rules}),
+        cluster.apply({**meta, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [subject]}),
+    ]
+    yield
+    for each in made:
+        cluster.delete(each)
+
+
+@pytest.mark.usefixtures("lavish")
+def test_rights_too_many_are_of_no_use(cluster: ClusterHarness, agent: Api, namespace: str) -> None:
+    """The policies stand by themselves: pods but for their status, and leases of other namespaces, stay closed."""
+    path = api_path(cluster, cluster.create_pod(pod("here", stays(), namespace=namespace, node="node1")))
+    refused(lambda: agent.patch(path, {"metadata": {"labels": {}}, "spec": {}}), by="aliquot-agent-pods")
+    lease = {"metadata": {"name": NAMES.lease("node1"), "namespace": namespace}}
+    body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease}
+    refused(lambda: agent.create(body), by="aliquot-agent-lease")
+
+
+def test_a_token_that_names_no_node_writes_nothing(
+    cluster: ClusterHarness, installed: Installed, namespace: str
+) -> None:
     """Whoever can ask for tokens of the agent's account, but has no pod of it, gets nowhere."""
     api = installed.token_api(cluster.service_account_token(SYSTEM, AGENT))
     try:
@@ -363,6 +410,12 @@ def test_a_token_that_names_no_node_writes_nothing(cluster: ClusterHarness, inst
         lease = f"{LEASES}/{NAMES.lease('node1')}"
         refused(lambda: api.patch(lease, annotated({NAMES.state: "away"})), by="aliquot-agent-lease")
         refused(lambda: api.create(an_event("node1")), by="aliquot-agent-events")
+        nameless = {"metadata": {"name": NAMES.lease(""), "namespace": SYSTEM}}
+        refused(lambda: api.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **nameless}))
+        refused(lambda: api.create(an_event("")))
+        # Bound to no node either.
+        waits = api_path(cluster, cluster.create_pod(pod("waits", stays(), namespace=namespace, scheduler="nobody")))
+        refused(lambda: api.patch(f"{waits}/status", {"status": {"phase": "Pending"}}), by="aliquot-agent-pods")
     finally:
         api.close()
 
@@ -413,6 +466,7 @@ NODE_FORGERIES: dict[str, tuple[str, str, Json]] = {
     "inventory": ("admin", NODE1, annotated({NAMES.inventory: "{}"})),
     "inventory through the status": ("admin", f"{NODE1}/status", annotated({NAMES.inventory: None})),
     "labels": ("admin", NODE1, {"metadata": {"labels": {NAMES.of("gpu.count"): "9"}}}),
+    "labels taken away": ("admin", NODE1, {"metadata": {"labels": {NAMES.of("gpu.count"): None}}}),
     "capacity": ("admin", f"{NODE1}/status", {"status": {"capacity": {NAMES.memory: "1"}}}),
     "allocatable": ("admin", f"{NODE1}/status", {"status": {"allocatable": {NAMES.memory: "1"}}}),
     "inventory, by its kubelet": (KUBELET, NODE1, annotated({NAMES.inventory: "{}"})),
