@@ -230,3 +230,17 @@ class Event(_Object, frozen=True, kw_only=True):
     type: str = ""
     regarding: ObjectReference = ObjectReference()
     series: EventSeries | None = None
+
+
+class Secret(_Object, frozen=True, kw_only=True):
+    """What not everybody may read, in base64."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}
+
+
+class WebhookConfiguration(_Object, frozen=True, kw_only=True):
+    """Whom the API server asks at admission; the entries stay as they are written, since they go back whole."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    webhooks: list[dict[str, Any]] = []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 from urllib.parse import quote
 
-from aliquot_core.objects import Event, Lease, Node, ObjectMeta, Pod
+from aliquot_core.objects import Event, Lease, Node, ObjectMeta, Pod, Secret, WebhookConfiguration
 
 
 class HasMetadata(Protocol):
@@ -53,3 +53,20 @@ PODS = Resource(group="", version="v1", plural="pods", kind="Pod", type=Pod)
 NODES = Resource(group="", version="v1", plural="nodes", kind="Node", type=Node, namespaced=False)
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", type=Lease)
 EVENTS = Resource(group="events.k8s.io", version="v1", plural="events", kind="Event", type=Event)
+SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret", type=Secret)
+MUTATING_WEBHOOKS = Resource(
+    group="admissionregistration.k8s.io",
+    version="v1",
+    plural="mutatingwebhookconfigurations",
+    kind="MutatingWebhookConfiguration",
+    type=WebhookConfiguration,
+    namespaced=False,
+)
+VALIDATING_WEBHOOKS = Resource(
+    group="admissionregistration.k8s.io",
+    version="v1",
+    plural="validatingwebhookconfigurations",
+    kind="ValidatingWebhookConfiguration",
+    type=WebhookConfiguration,
+    namespaced=False,
+)

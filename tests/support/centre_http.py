@@ -63,6 +63,7 @@ class Authority:
     def caller(self, client: Pair | None = None) -> ssl.SSLContext:
         """Somebody who trusts this authority, and shows this certificate."""
         context = ssl.create_default_context(cafile=str(self.path))
+        context.verify_flags |= ssl.VERIFY_X509_STRICT  # as it is from Python 3.13 on
         if client is not None:
             place = self._folder / "client.pem"
             place.write_bytes(client.certificate + client.key)

@@ -12,6 +12,7 @@ from enum import Enum
 
 import msgspec
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -98,14 +99,18 @@ def read_facts(certificate: bytes) -> Facts:
 
 def belongs(pair: Pair, *, authority: bytes) -> bool:
     """Whether this key is the certificate's, and this authority signed it."""
-    certificate = _read(pair.certificate)
-    if certificate.public_key() != _read_key(pair.key).public_key():
+    if not key_of(pair.certificate, pair.key):
         return False
     try:
-        certificate.verify_directly_issued_by(_read(authority))
-    except Exception:  # noqa: BLE001 - each algorithm has its own way to say no
+        _read(pair.certificate).verify_directly_issued_by(_read(authority))
+    except (ValueError, TypeError, InvalidSignature):
         return False
     return True
+
+
+def key_of(certificate: bytes, key: bytes) -> bool:
+    """Whether this key is the certificate's."""
+    return _read(certificate).public_key() == _read_key(key).public_key()
 
 
 def split(bundle: bytes) -> list[bytes]:

@@ -59,7 +59,10 @@ class Forwarder:
         tls: Callable[[], ssl.SSLContext],
         server_name: str,
     ) -> None:
-        """`leader_address` is a URL; `tls` tells what connections are made with now; `server_name` is what each replica's certificate says."""
+        """`leader_address` is a URL, `tls` what connections are made with now.
+
+        `server_name` is what each replica's certificate says.
+        """
         self._identity = identity
         self._leads = leads
         self._leader_address = leader_address

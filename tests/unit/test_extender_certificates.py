@@ -1,0 +1,266 @@
+"""Certificates of the centre's own: made, renewed in time, mended, and trusted at every step of it."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+from cryptography import x509
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aliquot_scheduler.certificates.issuing import (
+    DAY,
+    CertificateError,
+    Pair,
+    Use,
+    belongs,
+    issue,
+    make_authority,
+    read_facts,
+    split,
+)
+from aliquot_scheduler.certificates.keeping import (
+    SETTLE,
+    Kept,
+    Need,
+    Plan,
+    files,
+    from_data,
+    needed,
+    renewed,
+    to_data,
+)
+
+NOW = 1_800_000_000.0
+PLAN = Plan(server="centre", hosts=("centre", "centre.system.svc", "127.0.0.1"), client="system:kube-scheduler")
+FRESH = renewed(None, Need.ALL, plan=PLAN, now=NOW)
+NOBODY = Pair(certificate=b"", key=b"")
+
+
+def after(kept: Kept | None, *, now: float) -> tuple[Kept, list[Need]]:
+    """The state once nothing is needed any more, and what was."""
+    needs: list[Need] = []
+    while (need := needed(kept, plan=PLAN, now=now)) is not Need.NOTHING:
+        needs.append(need)
+        kept = renewed(kept, need, plan=PLAN, now=now)
+        assert len(needs) < 4
+    assert kept is not None
+    return kept, needs
+
+
+def trusts(kept: Kept, pair: Pair, *, now: float) -> bool:
+    """Whether whoever has one state takes a certificate of another."""
+    facts = read_facts(pair.certificate)
+    return facts.begins <= now < facts.ends and any(
+        belongs(pair, authority=one) and now < read_facts(one).ends for one in split(kept.authorities)
+    )
+
+
+# --- making ----------------------------------------------------------------------------------------------------------
+def test_what_is_made_at_first_is_whole() -> None:
+    """An authority, a certificate for both ends of the replicas' calls, and one for kube-scheduler."""
+    assert needed(FRESH, plan=PLAN, now=NOW) is Need.NOTHING
+    assert len(split(FRESH.authorities)) == 1
+    server, client = read_facts(FRESH.server.certificate), read_facts(FRESH.client.certificate)
+    assert (server.name, server.hosts) == ("centre", frozenset(PLAN.hosts))
+    assert (client.name, client.hosts) == ("system:kube-scheduler", frozenset())
+    assert trusts(FRESH, FRESH.server, now=NOW)
+    assert trusts(FRESH, FRESH.client, now=NOW)
+    uses = {
+        name: set(
+            x509.load_pem_x509_certificate(pair.certificate)
+            .extensions.get_extension_for_class(x509.ExtendedKeyUsage)
+            .value
+        )
+        for name, pair in (("server", FRESH.server), ("client", FRESH.client))
+    }
+    assert uses == {"server": {Use.SERVER.value, Use.CLIENT.value}, "client": {Use.CLIENT.value}}
+
+
+def test_openssl_takes_them_at_its_strictest(tmp_path: Path) -> None:
+    """Both ways, as Python 3.13 looks at them by default."""
+    fresh = renewed(None, Need.ALL, plan=PLAN, now=time.time())
+    contexts = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for context, pair in zip(contexts, (fresh.server, fresh.client), strict=True):
+        place = tmp_path / "pair.pem"
+        place.write_bytes(pair.certificate + pair.key)
+        context.load_cert_chain(place)
+        context.load_verify_locations(cadata=fresh.authorities.decode())
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        context.verify_mode = ssl.CERT_REQUIRED
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = contexts[0].wrap_bio(to_server, to_client, server_side=True)
+    client = contexts[1].wrap_bio(to_client, to_server, server_hostname="centre.system.svc")
+    for one in (client, server) * 3:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            one.do_handshake()
+    # A client of TLS 1.3 learns only by reading that it is not let in.
+    server.write(b"welcome")
+    assert client.read() == b"welcome"
+    assert server.getpeercert()
+
+
+def test_no_certificate_outlives_its_authority() -> None:
+    """Its end is the authority's, if that is nearer."""
+    authority = make_authority(name="a", now=NOW, life=DAY)
+    pair = issue(authority, name="x", hosts=(), uses=(Use.CLIENT,), now=NOW + DAY / 2, life=10 * DAY)
+    assert read_facts(pair.certificate).ends == read_facts(authority.certificate).ends == NOW + DAY
+
+
+def test_each_certificate_has_its_own_key_and_number() -> None:
+    """Whoever loses one has not lost the others."""
+    keys = {
+        FRESH.authority_key,
+        FRESH.server.key,
+        FRESH.client.key,
+        renewed(None, Need.ALL, plan=PLAN, now=NOW).server.key,
+    }
+    assert len(keys) == 4
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+def test_what_is_no_certificate_is_said_to_be_none(data: bytes) -> None:
+    """By an error of ours."""
+    with pytest.raises(CertificateError):
+        read_facts(data)
+    with pytest.raises(CertificateError):
+        split(data)
+
+
+# --- the Secret ------------------------------------------------------------------------------------------------------
+def test_a_secret_gives_back_what_was_put_in() -> None:
+    """Under the names that mounts and cert-manager know."""
+    assert from_data(to_data(FRESH)) == FRESH
+    assert set(files(FRESH)) == {"ca.crt", "ca.key", "tls.crt", "tls.key", "client.crt", "client.key"}
+
+
+@pytest.mark.parametrize("name", sorted(files(FRESH)))
+@pytest.mark.parametrize("spoilt", [None, "%", "A"])
+def test_a_secret_that_is_not_whole_holds_nothing(name: str, spoilt: str | None) -> None:
+    """Something is left out, or is no base64."""
+    data = {key: text for key, text in to_data(FRESH).items() if key != name}
+    assert from_data(data if spoilt is None else {**data, name: spoilt}) is None
+    assert from_data({}) is None
+
+
+# --- when ------------------------------------------------------------------------------------------------------------
+def test_certificates_are_renewed_at_two_thirds_of_their_life() -> None:
+    """Not before, and the authority stays."""
+    ends = read_facts(FRESH.server.certificate)
+    due = ends.begins + (ends.ends - ends.begins) * 2 / 3
+    assert needed(FRESH, plan=PLAN, now=due - 1) is Need.NOTHING
+    kept, needs = after(FRESH, now=due + 1)
+    assert needs == [Need.CERTIFICATES]
+    assert kept.authorities == FRESH.authorities
+    assert read_facts(kept.server.certificate).ends == pytest.approx(due + 1 + PLAN.life, abs=1)
+    assert trusts(FRESH, kept.server, now=due + 1)
+
+
+def test_a_new_authority_is_trusted_a_day_before_it_signs() -> None:
+    """The old one stays in the bundle until it ends; nothing is thrown away before."""
+    due = NOW + PLAN.authority_life * 0.7
+    kept = msgspec.structs.replace(renewed(FRESH, Need.CERTIFICATES, plan=PLAN, now=due - PLAN.life * 0.66))
+    first, needs = after(kept, now=due)
+    assert needs == [Need.AUTHORITY]
+    assert (first.server, first.client) == (kept.server, kept.client)
+    assert split(first.authorities)[1:] == split(FRESH.authorities)
+    later = due + PLAN.life * 0.1
+    assert needed(first, plan=PLAN, now=due + SETTLE - 1) is Need.NOTHING
+    second, needs = after(first, now=later)
+    assert needs == [Need.CERTIFICATES]
+    assert not trusts(kept, second.server, now=later)
+    assert trusts(first, second.server, now=later)
+    assert trusts(second, first.server, now=later)
+    last, _ = after(second, now=NOW + PLAN.authority_life + 1)
+    assert len(split(last.authorities)) == 1
+
+
+def test_certificates_that_are_due_wait_until_a_new_authority_is_known() -> None:
+    """After a long absence both are due at once."""
+    due = NOW + PLAN.authority_life * 0.7
+    old = renewed(FRESH, Need.CERTIFICATES, plan=PLAN, now=due - PLAN.life * 0.8)
+    first, needs = after(old, now=due)
+    assert needs == [Need.AUTHORITY]
+    assert needed(first, plan=PLAN, now=due + SETTLE - 1) is Need.NOTHING
+    assert needed(first, plan=PLAN, now=due + SETTLE + 1) is Need.CERTIFICATES
+
+
+def test_what_has_ended_is_replaced_at_once() -> None:
+    """There is nobody to wait for."""
+    kept, needs = after(FRESH, now=NOW + PLAN.life + 1)
+    assert needs == [Need.CERTIFICATES]
+    assert trusts(FRESH, kept.client, now=NOW + PLAN.life + 1)
+    _, needs = after(FRESH, now=NOW + PLAN.authority_life + 1)
+    assert needs == [Need.ALL]
+    _, needs = after(FRESH, now=NOW + PLAN.authority_life - 1)
+    assert needs == [Need.AUTHORITY, Need.CERTIFICATES]
+
+
+def test_another_name_or_host_needs_another_certificate() -> None:
+    """A setting was changed."""
+    for plan in (
+        msgspec.structs.replace(PLAN, hosts=("centre",)),
+        msgspec.structs.replace(PLAN, hosts=(*PLAN.hosts, "10.0.0.1")),
+        msgspec.structs.replace(PLAN, server="other"),
+        msgspec.structs.replace(PLAN, client="other"),
+    ):
+        assert needed(FRESH, plan=plan, now=NOW) is Need.CERTIFICATES
+        kept = renewed(FRESH, Need.CERTIFICATES, plan=plan, now=NOW)
+        assert needed(kept, plan=plan, now=NOW) is Need.NOTHING
+
+
+OTHER = renewed(None, Need.ALL, plan=PLAN, now=NOW)
+SPOILT = {
+    "no server's certificate": (msgspec.structs.replace(FRESH, server=NOBODY), [Need.CERTIFICATES]),
+    "no client's certificate": (msgspec.structs.replace(FRESH, client=NOBODY), [Need.CERTIFICATES]),
+    "of another authority": (msgspec.structs.replace(FRESH, server=OTHER.server), [Need.CERTIFICATES]),
+    "another's key": (
+        msgspec.structs.replace(FRESH, server=Pair(certificate=FRESH.server.certificate, key=FRESH.client.key)),
+        [Need.CERTIFICATES],
+    ),
+    "each other's": (msgspec.structs.replace(FRESH, server=FRESH.client, client=FRESH.server), [Need.CERTIFICATES]),
+    "another authority's key": (msgspec.structs.replace(FRESH, authority_key=OTHER.authority_key), [Need.AUTHORITY]),
+    "no authority's key": (msgspec.structs.replace(FRESH, authority_key=b"x"), [Need.AUTHORITY]),
+    "no authority": (msgspec.structs.replace(FRESH, authorities=b""), [Need.ALL]),
+    "half an authority": (msgspec.structs.replace(FRESH, authorities=FRESH.authorities[:200]), [Need.ALL]),
+    "another authority": (
+        msgspec.structs.replace(FRESH, authorities=OTHER.authorities),
+        [Need.AUTHORITY, Need.CERTIFICATES],
+    ),
+}
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_what_is_spoilt_is_mended_and_no_more(how: str) -> None:
+    """And what others still trust is still trusted, wherever there is a choice."""
+    spoilt, expected = SPOILT[how]
+    kept, needs = after(spoilt, now=NOW)
+    assert needs == expected
+    if Need.ALL not in needs:
+        assert set(split(spoilt.authorities)) <= set(split(kept.authorities))
+    assert trusts(kept, kept.server, now=NOW)
+
+
+@settings(max_examples=25)
+@given(steps=st.lists(st.floats(min_value=0.01, max_value=0.3), min_size=1, max_size=12))
+def test_at_every_step_old_and_new_state_trust_each_other(steps: list[float]) -> None:
+    """Whenever the centre looks, if it looks as often as a third of a certificate's life is long."""
+    plan = msgspec.structs.replace(PLAN, life=300 * DAY, authority_life=900 * DAY)
+    now, states = NOW, [renewed(None, Need.ALL, plan=plan, now=NOW)]
+    for step in steps:
+        now += step * plan.life
+        before = states[-1]
+        while (need := needed(states[-1], plan=plan, now=now)) is not Need.NOTHING:
+            assert need is not Need.ALL
+            states.append(renewed(states[-1], need, plan=plan, now=now))
+        for old, new in pairwise([before, *states[states.index(before) + 1 :]]):
+            for one, other in ((old, new), (new, old)):
+                assert trusts(one, other.server, now=now)
+                assert trusts(one, other.client, now=now)
+        assert len(split(states[-1].authorities)) <= 3

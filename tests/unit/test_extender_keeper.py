@@ -1,0 +1,206 @@
+"""Replicas that share certificates: one Secret, one winner, the same files, and an API server that trusts them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from aliquot_kube.client import KubeClient
+from aliquot_kube.errors import ApiError, ForbiddenError, ServerTroubleError, UnreachableError
+from aliquot_scheduler.certificates.keeper import LOOK_EVERY, CertificateKeeper, RacesLostError
+from aliquot_scheduler.certificates.keeping import Kept, Plan, from_data
+from aliquot_scheduler.web.tls import Tls, TlsFiles
+from support.clocks import VirtualClock
+from support.fake_api import FakeApi, Json, no_fault
+
+PLAN = Plan(server="centre", hosts=("centre",), client="system:kube-scheduler")
+SECRET = "/api/v1/namespaces/system/secrets/aliquot-tls"
+GROUP = "/apis/admissionregistration.k8s.io/v1"
+MUTATING, VALIDATING = (f"{GROUP}/{kind}webhookconfigurations/aliquot" for kind in ("mutating", "validating"))
+
+
+def keeper(
+    api: FakeApi, folder: Path, *, clock: VirtualClock | None = None, life: float = PLAN.life
+) -> CertificateKeeper:
+    """One replica's."""
+    return CertificateKeeper(
+        client=KubeClient(transport=api),
+        clock=clock or VirtualClock(start=1_800_000_000.0),
+        random=lambda: 0.5,
+        namespace="system",
+        secret="aliquot-tls",
+        plan=msgspec.structs.replace(PLAN, life=life),
+        folder=folder,
+        webhooks=["aliquot"],
+    )
+
+
+def stored(api: FakeApi) -> Kept:
+    """What the Secret holds."""
+    kept = from_data(api.objects[SECRET]["data"])
+    assert kept is not None
+    return kept
+
+
+def written(folder: Path) -> dict[str, bytes]:
+    """What is in a folder."""
+    return {place.name: place.read_bytes() for place in folder.iterdir()}
+
+
+def configuration(**client: str) -> Json:
+    """Somebody's webhook configuration, with more in it than we read."""
+    entry = {"clientConfig": {"service": {"name": "s"}, **client}, "sideEffects": "None", "rules": [{"scope": "*"}]}
+    return {"metadata": {"name": "aliquot"}, "webhooks": [{"name": "a", **entry}, {"name": "b", **entry}]}
+
+
+async def test_the_first_replica_makes_the_secret_and_its_files(tmp_path: Path) -> None:
+    """A server can be made of them; the authority's key stays in the Secret, and keys are their owner's."""
+    api, folder = FakeApi(), tmp_path / "tls"
+    await keeper(api, folder).ensure()
+    names = {"ca.crt", "tls.crt", "tls.key", "client.crt", "client.key"}
+    assert {place.name for place in folder.iterdir()} == names
+    assert {stat.S_IMODE(place.stat().st_mode) for place in folder.iterdir()} == {0o600}
+    assert (folder / "ca.crt").read_bytes() == stored(api).authorities
+    files = TlsFiles(certificate=f"{folder}/tls.crt", key=f"{folder}/tls.key", authority=f"{folder}/ca.crt")
+    assert Tls(files=files, clock=VirtualClock(), look_every=1.0).client().get_ca_certs()
+
+
+async def test_the_next_replica_takes_them_over_and_writes_nothing(tmp_path: Path) -> None:
+    """The same in every folder; and what is in the folder already is not written again."""
+    api = FakeApi()
+    await keeper(api, tmp_path / "a").ensure()
+    writes, told = len(api.writes), []
+    second = keeper(api, tmp_path / "b")
+    second.changed = lambda: told.append(1)
+    for _ in range(2):
+        await second.ensure()
+    assert (len(api.writes), told) == (writes, [1])
+    assert written(tmp_path / "a") == written(tmp_path / "b")
+
+
+@pytest.mark.parametrize("before", [None, {"metadata": {"name": "aliquot-tls"}}, {"data": {"tls.crt": "eA=="}}])
+async def test_replicas_that_race_end_with_the_winner_s(tmp_path: Path, before: Json | None) -> None:
+    """Where there was no Secret, an empty one from the chart, or a spoilt one."""
+    api = FakeApi()
+    if before is not None:
+        api.put(SECRET, before)
+    await asyncio.gather(*(keeper(api, tmp_path / str(number)).ensure() for number in range(5)))
+    kept = stored(api)
+    assert {(tmp_path / str(number) / "tls.crt").read_bytes() for number in range(5)} == {kept.server.certificate}
+    assert {(tmp_path / str(number) / "ca.crt").read_bytes() for number in range(5)} == {kept.authorities}
+
+
+async def test_a_write_of_unknown_outcome_is_found_by_the_next_look(tmp_path: Path) -> None:
+    """What was written counts, not what was made and lost."""
+    api = FakeApi()
+    api.after = [UnreachableError("cut", where="api")]
+    one = keeper(api, tmp_path)
+    with pytest.raises(ApiError):
+        await one.ensure()
+    assert written(tmp_path) == {}
+    kept = stored(api)
+    await one.ensure()
+    assert stored(api) == kept
+    assert written(tmp_path)["tls.crt"] == kept.server.certificate
+
+
+async def test_one_who_always_loses_says_so(tmp_path: Path) -> None:
+    """Somebody writes the Secret between each two steps."""
+    api = FakeApi()
+    api.put(SECRET, {"data": {}})
+    api.after = [lambda _: api.put(SECRET, {"data": {}})] * 10
+    with pytest.raises(RacesLostError, match="who else writes it"):
+        await keeper(api, tmp_path).ensure()
+
+
+# --- the API server's trust ------------------------------------------------------------------------------------------
+async def test_webhooks_are_told_whom_to_trust_and_keep_the_rest(tmp_path: Path) -> None:
+    """Each entry of both configurations; once."""
+    api = FakeApi()
+    for path in (MUTATING, VALIDATING):
+        api.put(path, configuration(caBundle="old"))
+    one = keeper(api, tmp_path)
+    for _ in range(2):
+        await one.ensure()
+    bundle = base64.b64encode(stored(api).authorities).decode()
+    for path in (MUTATING, VALIDATING):
+        assert api.objects[path]["webhooks"] == configuration(caBundle=bundle)["webhooks"]
+        assert sum(question.path == path for question in api.writes) == 1
+
+
+async def test_a_configuration_that_was_installed_anew_is_told_again(tmp_path: Path) -> None:
+    """Within a minute."""
+    api, clock = FakeApi(), VirtualClock(start=1_800_000_000.0)
+    one = keeper(api, tmp_path, clock=clock)
+    await one.ensure()
+    running = asyncio.create_task(one.run())
+    await clock.advance(LOOK_EVERY / 2)
+    api.put(MUTATING, configuration())
+    await clock.advance(LOOK_EVERY)
+    assert "caBundle" in api.objects[MUTATING]["webhooks"][0]["clientConfig"]
+    running.cancel()
+
+
+async def test_a_configuration_that_changes_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    """Its author's change stands, and is told at the next look."""
+    api = FakeApi()
+    one = keeper(api, tmp_path)
+    await one.ensure()
+    api.put(MUTATING, configuration())
+    newer = {**configuration(), "webhooks": configuration()["webhooks"][:1]}
+    api.after = [no_fault, lambda _: api.put(MUTATING, newer)]
+    await one.ensure()
+    assert api.objects[MUTATING]["webhooks"] == newer["webhooks"]
+    await one.ensure()
+    assert len(api.objects[MUTATING]["webhooks"]) == 1
+    assert "caBundle" in api.objects[MUTATING]["webhooks"][0]["clientConfig"]
+
+
+async def test_a_webhook_that_can_t_be_told_keeps_nobody_from_serving(tmp_path: Path) -> None:
+    """The extender has nothing to do with it."""
+    api = FakeApi()
+    api.before = [no_fault, no_fault, ForbiddenError("no", where="api", status=403)]
+    api.put(VALIDATING, configuration())
+    await keeper(api, tmp_path).ensure()
+    assert (tmp_path / "tls.crt").exists()
+    assert "caBundle" in api.objects[VALIDATING]["webhooks"][0]["clientConfig"]
+
+
+# --- time ------------------------------------------------------------------------------------------------------------
+async def test_certificates_are_renewed_while_it_runs_and_whoever_serves_is_told(tmp_path: Path) -> None:
+    """After two thirds of their life, within a minute."""
+    api, clock, told = FakeApi(), VirtualClock(start=1_800_000_000.0), list[float]()
+    one = keeper(api, tmp_path, clock=clock, life=6000.0)
+    await one.ensure()
+    before = stored(api)
+    one.changed = lambda: told.append(clock.monotonic())
+    running = asyncio.create_task(one.run())
+    await clock.advance(3840.0)
+    assert (stored(api), told) == (before, [])
+    await clock.advance(3840.0)
+    (at,) = told
+    assert 3840.0 < at <= 3900.0 + LOOK_EVERY
+    assert stored(api).server != before.server
+    assert written(tmp_path)["tls.crt"] == stored(api).server.certificate
+    running.cancel()
+
+
+async def test_an_api_server_in_trouble_is_asked_less_and_less_often(tmp_path: Path) -> None:
+    """What is there serves on; and it is asked again when it is well."""
+    api, clock = FakeApi(), VirtualClock(start=1_800_000_000.0)
+    one = keeper(api, tmp_path, clock=clock)
+    await one.ensure()
+    asked = len(api.asked)
+    api.before = [ServerTroubleError("no", where="api", status=500) for _ in range(4)]
+    running = asyncio.create_task(one.run())
+    await clock.advance(LOOK_EVERY + 1)
+    first = len(api.asked) - asked
+    await clock.advance(LOOK_EVERY)
+    assert (first, api.before) == (2, [])
+    assert not running.done()
+    running.cancel()
