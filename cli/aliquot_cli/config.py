@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from aliquot_cli.sources import SECTIONS, gather
+from aliquot_cli.tables import table
 
 
 @click.command()
@@ -30,11 +31,9 @@ def config(file: str | None, form: str) -> None:
         for resolved in [sources.resolve(section, kind)]
         for name, value in msgspec.structs.asdict(resolved.value).items()
     ]
-    click.echo(json.dumps(rows, indent=2, default=str) if form == "json" else _table(rows))
+    click.echo(json.dumps(rows, indent=2, default=str) if form == "json" else _text(rows))
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
-    cells = [("SETTING", "VALUE", "SOURCE")]
-    cells += [(f"{row['section']}.{row['name']}", str(row["value"]), row["source"]) for row in rows]
-    widths = [max(len(row[column]) for row in cells) for column in range(2)]
-    return "\n".join(f"{name:<{widths[0]}}  {value:<{widths[1]}}  {source}" for name, value, source in cells)
+def _text(rows: list[dict[str, Any]]) -> str:
+    told = ((f"{row['section']}.{row['name']}", str(row["value"]), row["source"]) for row in rows)
+    return table([("SETTING", "VALUE", "SOURCE"), *told])

@@ -19,6 +19,7 @@ COMMANDS = {
     "agent": ("aliquot_cli.agent:agent", "Run the agent of one node."),
     "endpoint": ("aliquot_cli.endpoint:endpoint", "Run the small process that the kubelet speaks to."),
     "scheduler": ("aliquot_cli.scheduler:scheduler", "Run one replica of the centre."),
+    "explain": ("aliquot_cli.explain:explain", "Say why a pod is where it is, or why it waits."),
     "config": ("aliquot_cli.config:config", "Print every setting, its value and where it came from."),
 }
 

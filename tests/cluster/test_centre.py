@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 from aliquot_core.grant import Grant, Slice, decode_grant
-from cluster.centre_half import NAMES, SCHEDULER, CentreHalf
+from cluster.centre_half import COMMAND, NAMES, SCHEDULER, CentreHalf
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import pod, stays
@@ -151,6 +153,26 @@ def test_affinity_decides_before_our_grades(
     assert cluster.wait_for_phase(made, "Succeeded")["spec"]["nodeName"] == zone
     plain = cluster.create_pod(asking("plain", namespace, 30, 8_000))
     assert cluster.wait_for_phase(plain, "Succeeded")["spec"]["nodeName"] == other
+    assert centre.replicas[0].process.running
+
+
+def test_explain_tells_of_a_placed_and_of_a_waiting_pod(
+    cluster: ClusterHarness, centre: CentreHalf, halves: dict[str, NodeHalf], namespace: str
+) -> None:
+    """Through the command, with the numbers of the real nodes."""
+    placed = cluster.create_pod(asking("placed", namespace, 30, 8_000, lasting=True))
+    cluster.wait_for_phase(placed, "Running")
+    waiting = cluster.create_pod(asking("waiting", namespace, 100, 90_000))
+    kubeconfig = str(cluster.kubeconfig("admin"))
+
+    def told(made: Json) -> Json:
+        argv = [COMMAND, "explain", "-n", namespace, made["metadata"]["name"], "--kubeconfig", kubeconfig, "-o", "json"]
+        answer: Json = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+        return answer
+
+    held = told(placed)
+    assert held["slices"][0]["gpu"] in {halves[held["node"]].gpu(index) for index in range(4)}
+    assert "none of 2 nodes has room: 0 of 4 GPUs are large enough for 90000 MiB (2)" in told(waiting)["summary"]
     assert centre.replicas[0].process.running
 
 

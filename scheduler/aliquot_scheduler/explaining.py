@@ -1,0 +1,174 @@
+"""Why a pod is where it is, or why it waits: worked out from what the API server has, by the code that decides.
+
+Nothing is asked of the leader. Whoever may read nodes, pods and heart-beats gets the same picture and the same answers;
+what only the leader knows (who was promised room a moment ago) is left out, and said to be.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from aliquot_core.errors import AliquotError
+from aliquot_core.grant import decode_grant
+from aliquot_core.names import Names
+from aliquot_core.objects import Lease, Node, Pod
+from aliquot_core.request import PodRequest, parse_request
+from aliquot_scheduler.fit.demand import demand_of
+from aliquot_scheduler.fit.finder import Finder
+from aliquot_scheduler.picture.picture import Picture
+
+
+class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node says to the pod."""
+
+    node: str
+    fits: bool
+    why: str
+
+
+class HeldSlice(msgspec.Struct, frozen=True, kw_only=True):
+    """What a container holds of one GPU, and how many pods share it."""
+
+    container: str
+    gpu: str
+    model: str
+    compute: int
+    limit: int
+    memory: int
+    isolation: str
+    others: int
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole answer; `summary` is one sentence."""
+
+    pod: str
+    state: str
+    summary: str
+    asked: Sequence[str] = ()
+    node: str = ""
+    slices: Sequence[HeldSlice] = ()
+    nodes: Sequence[NodeAnswer] = ()
+
+
+def explain(
+    pod: Pod,
+    *,
+    nodes: Iterable[Node],
+    leases: Iterable[Lease],
+    pods: Iterable[Pod],
+    names: Names,
+    wall: float,
+) -> Explanation:
+    """Explain one pod, given all that is on the cluster."""
+    try:
+        request = parse_request(pod, names=names)
+    except AliquotError as error:
+        return Explanation(pod=pod.key, state="refused", summary=f"what it asks can't be met: {error}")
+    if not request.containers:
+        return Explanation(pod=pod.key, state="other", summary="it asks nothing of Aliquot")
+    picture = _picture(nodes=nodes, leases=leases, pods=pods, names=names, wall=wall)
+    asked = _asked(request)
+    if pod.ended:
+        why = f"it has ended ({pod.status.phase}), and its slices are free"
+        return Explanation(pod=pod.key, state="ended", summary=why, asked=asked, node=pod.spec.node_name)
+    if pod.spec.node_name:
+        return _placed(pod, picture=picture, asked=asked, names=names)
+    return _waiting(pod, request, picture=picture, asked=asked, names=names)
+
+
+def _picture(
+    *, nodes: Iterable[Node], leases: Iterable[Lease], pods: Iterable[Pod], names: Names, wall: float
+) -> Picture:
+    picture = Picture(names=names)
+    for lease in leases:
+        picture.lease_seen(lease, wall=wall)
+    for node in nodes:
+        picture.node_seen(node)
+    for pod in pods:
+        picture.pod_seen(pod)
+    return picture
+
+
+def _asked(request: PodRequest) -> list[str]:
+    lines = []
+    for one in request.containers:
+        compute = f"{one.compute} compute" if one.compute else "idle compute (best effort)"
+        burst = f", up to {one.limit}" if one.compute and one.limit > one.compute else ""
+        memory = f"{one.memory} memory" if one.memory else "compute's share of the card's memory"
+        gpus = f" on {len(one.shares)} GPUs" if len(one.shares) > 1 else ""
+        lines.append(f"{one.kind} container {one.name}: {compute}{burst}, {memory}{gpus}")
+    return lines
+
+
+def _placed(pod: Pod, *, picture: Picture, asked: Sequence[str], names: Names) -> Explanation:
+    node, text = pod.spec.node_name, pod.metadata.annotations.get(names.grant)
+    if text is None:
+        why = f"somebody bound it to node {node} without a grant: it will not start; delete it"
+        return Explanation(pod=pod.key, state="stuck", summary=why, asked=asked, node=node)
+    try:
+        grant = decode_grant(text)
+    except AliquotError as error:
+        why = f"it is bound to node {node}, but {error}"
+        return Explanation(pod=pod.key, state="stuck", summary=why, asked=asked, node=node)
+    known = picture.nodes.get(node)
+    held = [
+        HeldSlice(
+            container=name,
+            gpu=part.gpu,
+            model=card.model if known and (card := known.inventory.gpu(part.gpu)) else "unknown",
+            compute=part.compute.value,
+            limit=part.limit.value,
+            memory=part.memory.value,
+            isolation=grant.containers[name].isolation,
+            others=len(picture.holdings.on((node, part.gpu)).keys() - {pod.metadata.uid}),
+        )
+        for name, part in grant.slices()
+    ]
+    why = f"it holds its slices on node {node}"
+    if known and known.out:
+        why += f"; no more pods are bound there: {known.out}"
+    return Explanation(pod=pod.key, state="placed", summary=why, asked=asked, node=node, slices=held)
+
+
+def _waiting(pod: Pod, request: PodRequest, *, picture: Picture, asked: Sequence[str], names: Names) -> Explanation:
+    finder, demand = Finder(picture=picture, names=names), demand_of(request)
+    fits = finder.survey(pod, demand).fits
+    rows = {name: known.row for name, known in picture.nodes.items()}
+    refusals = finder.refusals(demand, {name: row for name, row in rows.items() if not fits[row]})
+    answers = [
+        NodeAnswer(node=name, fits=name not in refusals, why=refusals[name].why if name in refusals else "has room")
+        for name in sorted(rows)
+    ]
+    return Explanation(
+        pod=pod.key,
+        state="waiting",
+        summary=_why_it_waits(pod, answers, names=names),
+        asked=asked,
+        nodes=answers,
+    )
+
+
+def _why_it_waits(pod: Pod, answers: Sequence[NodeAnswer], *, names: Names) -> str:
+    gates = [gate.name for gate in pod.spec.scheduling_gates]
+    foreign = [gate for gate in gates if gate != names.gate]
+    if foreign:
+        return f"it waits behind gates that are not Aliquot's: {', '.join(foreign)}"
+    able = sum(answer.fits for answer in answers)
+    if not able:
+        reasons = Counter(answer.why for answer in answers)
+        common = "; ".join(f"{why} ({count})" for why, count in reasons.most_common(3))
+        return f"none of {len(answers)} nodes has room: {common}" if answers else "the cluster has no nodes"
+    room = f"{able} of {len(answers)} nodes have room"
+    if gates:
+        return f"{room}; its turn comes next, unless that room was promised to others a moment ago"
+    return f"{room}, but something else keeps it from them: {_scheduler_s_word(pod)}"
+
+
+def _scheduler_s_word(pod: Pod) -> str:
+    """What kube-scheduler wrote last."""
+    said = [one.message for one in pod.status.conditions if one.type == "PodScheduled" and one.message]
+    return said[-1] if said else "kube-scheduler has not said what"

@@ -1,0 +1,72 @@
+"""Why a pod is where it is, or why it waits, in the words that a person reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from aliquot_core.objects import Node, Pod
+from aliquot_scheduler.explaining import Explanation, explain
+from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node, make_pod
+
+NODES = (make_node("n1", gpus("n1", 2)), make_node("n2", gpus("n2", 2), cordoned=True))
+GATED = {"schedulingGates": [{"name": NAMES.gate}]}
+
+
+def explained(pod: Pod, *others: Pod, nodes: Sequence[Node] = NODES) -> Explanation:
+    """Explain a pod on two nodes, one of them cordoned."""
+    leases = [make_lease(node.metadata.name) for node in nodes]
+    return explain(pod, nodes=nodes, leases=leases, pods=[pod, *others], names=NAMES, wall=WALL)
+
+
+def test_a_placed_pod_s_slices_are_told_with_who_shares_them() -> None:
+    """Model, portion, and how many others."""
+    pod = bound(asks("u1", 30, 8_000), node="n1", held={"GPU-n1-1": (30, 8_000)})
+    other = bound(asks("u2", 40, 8_000), node="n1", held={"GPU-n1-1": (40, 8_000)})
+    told = explained(pod, other)
+    assert (told.state, told.node) == ("placed", "n1")
+    (held,) = told.slices
+    assert (held.gpu, held.compute, held.memory, held.others) == ("GPU-n1-1", 30, 8_000, 1)
+    assert told.asked == ["app container main: 30 % compute, 8000 MiB memory"]
+
+
+def test_a_waiting_pod_is_told_each_node_s_reason() -> None:
+    """And one sentence for all of them."""
+    full = [bound(asks(f"f{at}", 80, 70_000), node="n1", held={f"GPU-n1-{at}": (80, 70_000)}) for at in range(2)]
+    told = explained(asks("u1", 30, 8_000, spec=GATED), *full)
+    assert told.state == "waiting"
+    assert told.summary == (
+        "none of 2 nodes has room: 0 of 2 GPUs have 30 % free, none has also 8000 MiB (1); the node is cordoned (1)"
+    )
+    assert [(answer.node, answer.fits) for answer in told.nodes] == [("n1", False), ("n2", False)]
+
+
+@pytest.mark.parametrize(
+    ("pod", "state", "words"),
+    [
+        (asks("u1", 30, 8_000, spec=GATED), "waiting", "1 of 2 nodes have room; its turn comes next"),
+        (asks("u1", 30, 8_000), "waiting", "something else keeps it from them: kube-scheduler has not said what"),
+        (asks("u1", 30, 8_000, spec={"schedulingGates": [{"name": "x/y"}]}), "waiting", "not Aliquot's: x/y"),
+        (asks("u1", 30, 8_000, node="n1"), "stuck", "without a grant"),
+        (asks("u1", 30, 8_000, node="n1", annotations={NAMES.grant: "{"}), "stuck", "not readable"),
+        (asks("u1", 30, 8_000, phase="Succeeded", node="n1"), "ended", "slices are free"),
+        (asks("u1", 30, 8_000, annotations={NAMES.gpus: "0"}), "refused", NAMES.gpus),
+        (make_pod("u1", {"name": "main"}), "other", "asks nothing"),
+    ],
+)
+def test_each_state_has_a_sentence_that_says_what_to_do(pod: Pod, state: str, words: str) -> None:
+    """Whatever state a pod is in."""
+    told = explained(pod)
+    assert told.state == state
+    assert words in told.summary
+
+
+def test_kube_scheduler_s_own_word_is_handed_on() -> None:
+    """Of CPU and taints it knows, and not we."""
+    status: dict[str, Any] = {"conditions": [{"type": "PodScheduled", "message": "0/2: 2 Insufficient cpu"}]}
+    pod = asks("u1", 30, 8_000)
+    with_word = type(pod)(metadata=pod.metadata, spec=pod.spec, status=msgspec.convert(status, type(pod.status)))
+    assert "Insufficient cpu" in explained(with_word).summary
