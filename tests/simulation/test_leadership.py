@@ -220,6 +220,10 @@ def test_one_leads_and_the_other_knows_where_to_ask() -> None:
         known = Leader(identity=leading.identity, address=f"https://{leader}:10950")
         assert leading.leader == following.leader == known
         assert leading.check() == leading.fence
+        told: list[Standing] = []
+        leading.subscribe(told.append)
+        following.subscribe(told.append)
+        assert told == [Standing(fence=leading.fence, leader=known), Standing(leader=known)]
         with pytest.raises(NotLeadingError, match=f"ask https://{leader}:10950"):
             following.check()
         lease = await contest.lease()

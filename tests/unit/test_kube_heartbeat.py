@@ -213,6 +213,22 @@ async def test_races_lost_again_and_again_are_an_error(api: FakeApi) -> None:
     assert len(api.writes) == 4
 
 
+async def test_only_the_version_that_was_judged_is_written_over_or_let_go(api: FakeApi) -> None:
+    """Whoever elects by this lease has looked at one version, and what came after it is somebody's claim."""
+    keeper = keeper_of(api)
+    made = await keeper.make()
+    assert api.objects[PATH].get("spec", {}) == {}
+    claim = Claim(holder="me", duration=10, wall=0)
+    taken = await keeper.put(claim, over=made)
+    for write in (keeper.put(claim, over=made), keeper.release(over=made), keeper.make()):
+        with pytest.raises(ConflictError):
+            await write
+    assert spec(api)["holderIdentity"] == "me"
+    await keeper.release(over=taken)
+    assert "holderIdentity" not in spec(api)
+    assert spec(api)["renewTime"] == taken.spec.renew_time
+
+
 Interfere = Callable[[FakeApi], None]
 
 
