@@ -22,7 +22,7 @@ from aliquot_core.clock import Clock
 from aliquot_core.objects import Pod
 from aliquot_kube.clock import SystemClock
 from aliquot_scheduler.certificates.issuing import DAY, Pair, Use, issue, make_authority
-from aliquot_scheduler.extender.decisions import Filtered
+from aliquot_scheduler.extender.decisions import Decisions, Filtered
 from aliquot_scheduler.extender.forwarding import Forwarder
 from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.routes import ExtenderRoutes
@@ -174,7 +174,7 @@ async def replica(
     ready: Callable[[], Sequence[str]] = list,
     resting: Clock | None = None,
     seeing: Clock | None = None,
-    look_every: float = 3600.0,
+    decisions: Decisions | None = None,
     also: Sequence[web.RouteDef] = (),
 ) -> AsyncIterator[Replica]:
     """Serve on free ports until the end of the block.
@@ -182,7 +182,7 @@ async def replica(
     `resting` is the clock by which it waits between two tries, `seeing` the one that says what is out of date.
     """
     clock, desk, rule, registry = SystemClock(), ScriptedDesk(), Rule(), CollectorRegistry()
-    tls = Tls(files=files, clock=clock, look_every=look_every)
+    tls = Tls(files=files, clock=clock, look_every=3600.0)
     forwarder = Forwarder(
         identity=identity,
         leads=lambda: rule.mine,
@@ -192,7 +192,7 @@ async def replica(
         server_name=CENTRE,
     )
     routes = ExtenderRoutes(
-        decisions=desk,
+        decisions=decisions or desk,
         leads=lambda: rule.mine,
         forwarder=forwarder,
         stranger=strangers(allowed=[SCHEDULER, CENTRE], clock=seeing or clock),
