@@ -10,6 +10,7 @@ from aiohttp import web
 
 from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.review import MalformedReviewError
+from aliquot_scheduler.web.bodies import BodyCutError, BodyTooLargeError, json_answer, problem, read_body
 
 log = logging.getLogger(__name__)
 
@@ -17,8 +18,8 @@ MUTATE = "/mutate"
 VALIDATE = "/validate"
 # The API server takes objects of 1.5 MiB (etcd's limit); a change brings two of them.
 LARGEST_BODY = 3 * 1024 * 1024
-
-_CHUNK = 64 * 1024
+# The configurations that call us say after how long the API server gives up.
+BODY_PATIENCE = 5.0
 
 
 def admission_routes(admission: Admission) -> list[web.RouteDef]:
@@ -31,27 +32,14 @@ def admission_routes(admission: Admission) -> list[web.RouteDef]:
 
 def _handler(answer: Callable[[bytes], bytes]) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
-        body = await _read(request)
-        if body is None:
-            return _problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {LARGEST_BODY} bytes")
         try:
-            return web.Response(body=answer(body), content_type="application/json")
+            return json_answer(answer(await read_body(request, largest=LARGEST_BODY, patience=BODY_PATIENCE)))
+        except BodyTooLargeError:
+            return problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {LARGEST_BODY} bytes")
+        except BodyCutError as error:
+            return problem(HTTPStatus.REQUEST_TIMEOUT, str(error))
         except MalformedReviewError as error:
             log.warning("%s", error, extra={"peer": request.remote, "path": request.path})
-            return _problem(HTTPStatus.BAD_REQUEST, str(error))
+            return problem(HTTPStatus.BAD_REQUEST, str(error))
 
     return handle
-
-
-async def _read(request: web.Request) -> bytes | None:
-    """The body, or None if it is too large; the application's own limit is meant for its other addresses."""
-    body = bytearray()
-    async for chunk in request.content.iter_chunked(_CHUNK):
-        body += chunk
-        if len(body) > LARGEST_BODY:
-            return None
-    return bytes(body)
-
-
-def _problem(status: HTTPStatus, message: str) -> web.Response:
-    return web.json_response({"error": message}, status=status)

@@ -21,8 +21,6 @@ async def read_body(request: web.Request, *, largest: int, patience: float) -> b
 
     The application's own limit is one for all its addresses, so it is not asked.
     """
-    if (request.content_length or 0) > largest:
-        raise BodyTooLargeError
     chunks: list[bytes] = []
     size = 0
     try:
