@@ -95,6 +95,34 @@ def test_an_agent_killed_between_allocate_and_prestart_leaves_the_pod_waiting(
     assert cluster.logs(done) == f"{mended.gpu(4)} 30 700 void\n"
 
 
+def test_an_agent_that_is_told_to_stop_waits_for_pods_on_their_way(
+    cluster: ClusterHarness, mended: NodeHalf, namespace: str
+) -> None:
+    """It says `draining`, so that nobody binds here, and leaves once those that were bound before are admitted."""
+    mended.agent.stop()
+    mended.environment["ALIQUOT_AGENT_DRAIN"] = "60"
+    mended.start_agent()
+    del mended.environment["ALIQUOT_AGENT_DRAIN"]
+    mended.wait_ready()
+    cluster.wait_for("ready", lambda: mended.lease()["metadata"]["annotations"].get(NAMES.state) == "ready" or None)
+    mended.node.kubelet.kill()
+    made = mended.run(sharing_pod(namespace, shows(limits=asks(30, 800))), {"main": [(5, 30, 800)]})
+    key = f"{namespace}/{made['metadata']['name']}"
+    os.kill(mended.agent.pid, signal.SIGTERM)
+    cluster.wait_for(
+        "it to wait", lambda: mended.logged("agent", message="pods are still to be admitted", pods=[key]) or None
+    )
+    assert mended.lease()["metadata"]["annotations"][NAMES.state] == "draining"
+    assert mended.agent.running
+    mended.node.start_kubelet()
+    mended.node.kubelet.wait_ready()
+    cluster.wait_for("it to leave", lambda: not mended.agent.running)
+    assert mended.held_ids(made)
+    mended.start_agent()
+    done = cluster.wait_for_phase(made, "Succeeded", timeout=60)
+    assert cluster.logs(done) == f"{mended.gpu(5)} 30 800 void\n"
+
+
 def spoil(file: Path, how: str) -> None:
     """Do to a spec what a full disk, an older version or a person may have done."""
     if how == "gone":
@@ -158,7 +186,7 @@ def alone(able_machine: None) -> Iterator[NodeHalf]:  # noqa: ARG001 - it may sk
         yield half
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 def test_a_node_lives_without_its_api_server(alone: NodeHalf) -> None:
     """What runs goes on and restarts, a pod bound just before starts or waits, and afterwards all is well."""
     cluster = alone.cluster
@@ -181,7 +209,7 @@ def test_a_node_lives_without_its_api_server(alone: NodeHalf) -> None:
         assert first in alone.node.pids_of_containers()
         cluster.control_plane.api_server.start()
         cluster.control_plane.api_server.wait_ready()
-        done = cluster.wait_for_phase(late, "Succeeded", timeout=60)
+        done = cluster.wait_for_phase(late, "Succeeded", timeout=90)  # the kubelet takes its time
         assert cluster.logs(done) == f"{alone.gpu(2)} 20 300 void\n"
         cluster.wait_for("the restart to be told", lambda: restarted(cluster, crashing) or None, timeout=60)
         assert cluster.logs(crashing) == f"{alone.gpu(1)} 30 1000 void\n"
