@@ -6,7 +6,9 @@ import asyncio
 import gc
 import random
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,28 +16,36 @@ from prometheus_client import CollectorRegistry
 
 from aliquot_cli.running import run_until_stopped, start_logging, until
 from aliquot_cli.sources import gather
-from aliquot_core.names import Names
+from aliquot_core.backoff import Random
+from aliquot_core.clock import Clock
+from aliquot_core.names import LEADER_LEASE, PACE_LEASE, Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.election import ElectionSettings
 from aliquot_kube.leadership import Leadership
 from aliquot_kube.lease import LeaseKeeper
-from aliquot_kube.transport import HttpTransport, Timeouts
+from aliquot_kube.transport import HttpTransport, Timeouts, Transport
 from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.routes import admission_routes
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.centre.centre import Centre, Reign
 from aliquot_scheduler.centre.settings import CentreSettings
+from aliquot_scheduler.certificates.keeper import CertificateKeeper
+from aliquot_scheduler.certificates.keeping import Plan
+from aliquot_scheduler.certificates.settings import CertificateSettings
 from aliquot_scheduler.extender.forwarding import Forwarder
 from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.routes import ExtenderRoutes
+from aliquot_scheduler.pace import PaceSetter
 from aliquot_scheduler.web.pages import StatusPages
 from aliquot_scheduler.web.server import CentreServer, strangers
 from aliquot_scheduler.web.settings import CENTRE, WebSettings
 from aliquot_scheduler.web.tls import Tls, TlsFiles
 
 AGENT = "aliquot-scheduler"
+# What the certificate that kube-scheduler shows us says.
+SCHEDULER_CLIENT = "system:kube-scheduler"
 
 
 class Settings:
@@ -48,6 +58,7 @@ class Settings:
         self.centre = sources.resolve("scheduler", CentreSettings).value
         self.web = sources.resolve("web", WebSettings).value
         self.election = sources.resolve("election", ElectionSettings).value
+        self.certificates = sources.resolve("certificates", CertificateSettings).value
         self.admission = sources.resolve("admission", AdmissionSettings).value
 
 
@@ -71,46 +82,86 @@ async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
     """Be a replica until told to stop; whoever led lets the next one lead at once."""
     clock, luck = SystemClock(), random.Random().random  # noqa: S311 - spreads retries, guards nothing
     credentials = Credentials(load=partial(load_configuration, kubeconfig=settings.centre.kubeconfig))
-    transport = HttpTransport(credentials=credentials, user_agent=AGENT, workers=32)
-    election = HttpTransport(credentials=credentials, user_agent=AGENT, workers=1)
-    leadership = Leadership(
-        keeper=LeaseKeeper(
-            client=KubeClient(transport=election, timeouts=Timeouts(total=settings.election.request)),
-            namespace=settings.names.namespace,
-            name=settings.names.leader,
-        ),
+    async with AsyncExitStack() as stack:
+        transport = HttpTransport(credentials=credentials, user_agent=AGENT, workers=32)
+        stack.push_async_callback(transport.close)
+        # Its own, so that no burst of bindings delays a renewal.
+        election = HttpTransport(credentials=credentials, user_agent=AGENT, workers=1)
+        stack.push_async_callback(election.close)
+        leadership = _leadership(settings, transport=election, clock=clock, random=luck)
+        centre = _centre(settings, transport=transport, leadership=leadership, clock=clock, random=luck)
+        keeper = _keeper(settings, client=KubeClient(transport=transport), clock=clock, random=luck)
+        kept = [keeper.run] if settings.certificates.own else []
+        if settings.certificates.own:
+            await keeper.ensure()
+        forwarder, server, tls = _served(settings, centre=centre, leadership=leadership, clock=clock)
+        stack.push_async_callback(forwarder.close)
+        keeper.changed = tls.look
+        pace = _pace(
+            settings, client=KubeClient(transport=transport), centre=centre, leadership=leadership, clock=clock
+        )
+        await until(stop, _all(leadership.run, centre.run, server.run, pace.run, *kept), farewell=leadership.resign)
+
+
+def _leadership(settings: Settings, *, transport: Transport, clock: Clock, random: Random) -> Leadership:
+    keeper = LeaseKeeper(
+        client=KubeClient(transport=transport, timeouts=Timeouts(total=settings.election.request)),
+        namespace=settings.names.namespace,
+        name=LEADER_LEASE,
+    )
+    return Leadership(
+        keeper=keeper,
         clock=clock,
-        random=luck,
+        random=random,
         name=settings.centre.name,
         address=settings.centre.address,
         names=settings.names,
         settings=settings.election,
     )
 
+
+def _centre(
+    settings: Settings, *, transport: Transport, leadership: Leadership, clock: Clock, random: Random
+) -> Centre:
     def new_reign() -> Reign:
         return Reign(
             transport=transport,
             clock=clock,
-            random=luck,
+            random=random,
             names=settings.names,
             settings=settings.centre,
             leads=lambda: leadership.leads(clock.monotonic()),
             settled=gc.freeze,
         )
 
-    centre = Centre(leadership=leadership, reign=new_reign)
-    forwarder, server = _served(settings, centre=centre, leadership=leadership, clock=clock)
-    try:
-        await until(stop, _all(leadership.run, centre.run, server.run), farewell=leadership.resign)
-    finally:
-        await forwarder.close()
-        await election.close()
-        await transport.close()
+    return Centre(leadership=leadership, reign=new_reign)
+
+
+def _pace(
+    settings: Settings, *, client: KubeClient, centre: Centre, leadership: Leadership, clock: Clock
+) -> PaceSetter:
+    names = settings.names
+    keeper = LeaseKeeper(client=client, namespace=names.namespace, name=PACE_LEASE)
+    return PaceSetter(keeper=keeper, clock=clock, names=names, leadership=leadership, nodes=centre.beating_nodes)
+
+
+def _keeper(settings: Settings, *, client: KubeClient, clock: Clock, random: Random) -> CertificateKeeper:
+    own = settings.certificates
+    return CertificateKeeper(
+        client=client,
+        clock=clock,
+        random=random,
+        namespace=settings.names.namespace,
+        secret=own.secret,
+        plan=Plan(server=CENTRE, hosts=(CENTRE, *own.hosts), client=SCHEDULER_CLIENT),
+        folder=Path(settings.web.certificate).parent,
+        webhooks=own.webhooks,
+    )
 
 
 def _served(
-    settings: Settings, *, centre: Centre, leadership: Leadership, clock: SystemClock
-) -> tuple[Forwarder, CentreServer]:
+    settings: Settings, *, centre: Centre, leadership: Leadership, clock: Clock
+) -> tuple[Forwarder, CentreServer, Tls]:
     web, registry = settings.web, CollectorRegistry()
     files = TlsFiles(certificate=web.certificate, key=web.key, authority=web.authority)
     tls = Tls(files=files, clock=clock, look_every=web.look_at_files)
@@ -140,7 +191,7 @@ def _served(
     admission = Admission(names=settings.names, settings=settings.admission, models=centre.models)
     pages = StatusPages(registry=registry, alive=list, ready=lambda: _unready(leadership))
     routes = [*extender.routes(), *admission_routes(admission)]
-    return forwarder, CentreServer(settings=web, tls=tls, routes=routes, pages=pages)
+    return forwarder, CentreServer(settings=web, tls=tls, routes=routes, pages=pages), tls
 
 
 def _unready(leadership: Leadership) -> list[str]:

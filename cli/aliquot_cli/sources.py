@@ -17,6 +17,7 @@ from aliquot_deviceplugin.endpoint.settings import EndpointSettings
 from aliquot_kube.election import ElectionSettings
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.centre.settings import CentreSettings
+from aliquot_scheduler.certificates.settings import CertificateSettings
 from aliquot_scheduler.web.settings import WebSettings
 
 FILE_VARIABLE = "ALIQUOT_CONFIG"
@@ -31,6 +32,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "scheduler": CentreSettings,
     "web": WebSettings,
     "election": ElectionSettings,
+    "certificates": CertificateSettings,
     "admission": AdmissionSettings,
 }
 

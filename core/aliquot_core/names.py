@@ -194,11 +194,6 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         return self.of("state")
 
     @property
-    def leader(self) -> str:
-        """The Lease of whichever replica of the centre leads."""
-        return "centre"
-
-    @property
     def address(self) -> str:
         """Lease annotation: where the leader is asked, such as `https://10.0.0.5:10950`."""
         return self.of("address")

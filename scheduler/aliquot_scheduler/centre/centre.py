@@ -167,6 +167,10 @@ class Centre:
         kinds = self.reign.picture.grid.kinds if self.reign else ()
         return tuple(dict.fromkeys(kind.models for kind in kinds))
 
+    def beating_nodes(self) -> int | None:
+        """How many nodes have agents that show that they live; None where that is not known here."""
+        return None if self.reign is None or self.reign.why_not() else self.reign.picture.beating
+
     # --- Decisions ---------------------------------------------------------------------------------------------------
     def filter(self, pod: Pod, nodes: Sequence[str]) -> Filtered:
         """Which of these nodes have room."""

@@ -98,6 +98,11 @@ class Picture:
         self._beats.pop(name, None)
         self._judge_owner(name)
 
+    @property
+    def beating(self) -> int:
+        """How many nodes have a heart-beat, whatever else is the matter with them."""
+        return sum(lease in self._beats for lease in self._whose)
+
     def tell_time(self, now: float) -> list[str]:
         """Let time pass: which nodes went out because their heart-beats grew old."""
         self._now = now
