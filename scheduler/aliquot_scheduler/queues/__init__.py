@@ -1,0 +1,1 @@
+"""Queues: quotas, fair shares and gangs; who is admitted next."""

@@ -1,0 +1,166 @@
+"""What a Queue says, as its author writes it, read with every problem of it at once.
+
+`compute` counts percent of a GPU and `memory` counts MiB, as pods do. What is left out is not promised and not limited:
+
+| field | of compute, memory and each model | left out |
+|---|---|---|
+| `guarantee` | what the queue gets whenever it asks | what its children are guaranteed; nothing of its own |
+| `limit` | what it never exceeds | no limit |
+| `weight` | its part of what is left beyond guarantees; 0 borrows nothing | 1 |
+| `lendingLimit` | how much of an idle guarantee others may use; 0 keeps all of it | all |
+| `borrowingLimit` | how much it may use beyond its guarantee | no limit |
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import msgspec
+
+from aliquot_core.errors import UserError
+from aliquot_core.problems import Problems
+
+# More than 10**10 GPUs: what lies above was meant in another unit.
+LARGEST_QUOTA = 10**12
+LARGEST_WEIGHT = 10**6
+_QUOTED = 40
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_QUOTA)]
+Weight = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_WEIGHT)]
+Priority = Annotated[int, msgspec.Meta(ge=-(10**9), le=10**9)]
+Minutes = Annotated[int, msgspec.Meta(ge=1, le=7 * 24 * 60)]
+Name = Annotated[
+    str, msgspec.Meta(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+]
+Glob = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+
+_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+_DECIMAL = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+_QUANTITY = re.compile(r"(?P<number>\d{1,30}(\.\d{0,30})?([eE][+-]?\d{1,2})?)(?P<suffix>[A-Za-z]{0,2})")
+
+
+class QueueError(UserError):
+    """A queue that can't be as it is written."""
+
+
+class _Written(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Common settings of what is read from a custom resource."""
+
+
+class Quota(_Written, frozen=True, kw_only=True):
+    """What a queue may have of one thing."""
+
+    guarantee: Count | None = None
+    limit: Count | None = None
+    weight: Weight = 1
+    lending_limit: Count | None = None
+    borrowing_limit: Count | None = None
+
+
+class ModelQuota(_Written, frozen=True, kw_only=True):
+    """The same, of GPUs of one model alone."""
+
+    compute: Quota = Quota()
+    memory: Quota = Quota()
+
+
+class HostLimits(_Written, frozen=True, kw_only=True):
+    """What the queue's pods may request of their nodes' CPU and memory, in Kubernetes' quantities."""
+
+    cpu: str | int | None = None
+    memory: str | int | None = None
+
+
+class QueueSpec(_Written, frozen=True, kw_only=True):
+    """A queue as its custom resource carries it."""
+
+    parent: Name | Literal[""] = ""
+    compute: Quota = Quota()
+    memory: Quota = Quota()
+    # By a pattern of the model's name.
+    models: dict[Glob, ModelQuota] = {}
+    hosts: HostLimits = HostLimits()
+    # Between siblings: who is higher is given of what is left first.
+    priority: Priority = 0
+    # `hold` lets nobody in, `drain` also wants those out who are in.
+    stop: Literal["", "hold", "drain"] = ""
+    # Namespaces whose pods may name this queue, beside those whose label makes it their default.
+    namespaces: tuple[Glob, ...] = ()
+    # Within its quota but without room, its pods are shown to a cluster autoscaler for so long.
+    autoscale: bool = False
+    autoscale_minutes: Minutes = 15
+
+
+def read_queue(raw: Mapping[str, Any], *, name: str, problems: Problems) -> QueueSpec:
+    """Read a queue's spec; what has a problem is as if left out."""
+    spec: QueueSpec = _read(QueueSpec, raw, where=f"queue {name}, spec", problems=problems)
+    where = f"queue {name}, spec.hosts"
+    hosts = HostLimits(
+        cpu=_checked(spec.hosts.cpu, where=f"{where}.cpu", problems=problems),
+        memory=_checked(spec.hosts.memory, where=f"{where}.memory", problems=problems),
+    )
+    return msgspec.structs.replace(spec, hosts=hosts)
+
+
+def _checked(text: str | int | None, *, where: str, problems: Problems) -> str | int | None:
+    before = len(problems.found)
+    if text is not None:
+        problems.reading(lambda: quantity(text, where=where), otherwise=Fraction(0))
+    return text if len(problems.found) == before else None
+
+
+def quantity(text: str | float, *, where: str) -> Fraction:
+    """A quantity of CPU or host memory, exactly."""
+    match = _QUANTITY.fullmatch(str(text).strip())
+    suffix = match["suffix"] if match else "?"
+    if match is None or (suffix not in _BINARY and suffix not in _DECIMAL):
+        raise QueueError(
+            f"{str(text)[:_QUOTED]!r} is no quantity", where=where, remedy="write one such as 64, 500m or 512Gi"
+        )
+    factor = Fraction(1024) ** _BINARY[suffix] if suffix in _BINARY else Fraction(1000) ** _DECIMAL[suffix]
+    return Fraction(match["number"]) * factor
+
+
+def _read(kind: type[Any], raw: Any, *, where: str, problems: Problems) -> Any:
+    """One struct, field by field, so that one bad field does not hide the next."""
+    if not isinstance(raw, Mapping):
+        problems.found.append(QueueError("is not an object", where=where, remedy="write fields and values"))
+        return kind()
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    for stranger in sorted(str(key) for key in raw if key not in fields):
+        close = difflib.get_close_matches(stranger, fields, n=1)
+        remedy = f"did you mean {close[0]}?" if close else f"known are {', '.join(fields)}"
+        problems.found.append(QueueError(f"unknown field {stranger[:_QUOTED]!r}", where=where, remedy=remedy))
+    values = {
+        field.name: _value(field.type, raw[key], where=f"{where}.{key}", problems=problems, otherwise=field.default)
+        for key, field in fields.items()
+        if key in raw
+    }
+    return kind(**values)
+
+
+def _value(kind: Any, raw: Any, *, where: str, problems: Problems, otherwise: Any) -> Any:
+    if isinstance(kind, type) and issubclass(kind, _Written):
+        return _read(kind, raw, where=where, problems=problems)
+    if get_origin(kind) is dict and isinstance(raw, Mapping):
+        inner = get_args(kind)[1]
+        return {
+            str(key): _value(inner, value, where=f"{where}[{str(key)[:_QUOTED]}]", problems=problems, otherwise=inner())
+            for key, value in raw.items()
+        }
+    return problems.reading(
+        lambda: _converted(kind, raw, where=where), otherwise={} if otherwise is msgspec.NODEFAULT else otherwise
+    )
+
+
+def _converted(kind: Any, raw: Any, *, where: str) -> Any:
+    try:
+        return msgspec.convert(raw, kind, strict=True)
+    except msgspec.ValidationError as error:
+        raise QueueError(
+            f"{repr(raw)[:_QUOTED]} will not do: {error}", where=where, remedy="mend it, or leave it out"
+        ) from None

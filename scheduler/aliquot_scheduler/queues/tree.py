@@ -1,0 +1,252 @@
+"""All queues as one tree: checked as a whole, and made ready for counting.
+
+Everything that can be counted is one dimension: compute and memory of GPUs, both again for each model that some queue
+names, CPU and memory of hosts. A node of the tree knows for each dimension what it is guaranteed, what it may never
+exceed, and what it keeps even when idle, so that counting is the same for all of them.
+
+A tree with contradictions is still one that can be worked with, since a queue may be edited where no webhook looks:
+a queue that hangs on nothing is left out with all below it, a limit beats a guarantee, and a parent whose children are
+guaranteed more than itself is guaranteed that much. What is wrong is told each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from math import floor
+
+import msgspec
+
+from aliquot_core.errors import UserError
+from aliquot_scheduler.queues.spec import ModelQuota, QueueError, QueueSpec, Quota, quantity
+
+# The root's name can't be a queue's.
+ROOT = ""
+# Where pods wait that no queue was made for.
+DEFAULT_QUEUE = "default"
+UNLIMITED = 2**60
+
+COMPUTE, MEMORY = 0, 1
+_FIRST_MODEL = 2
+
+Vector = tuple[int, ...]
+
+
+class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is counted, in this order: compute, memory, the same for each model, CPU (1/1000), host memory (bytes)."""
+
+    models: tuple[str, ...] = ()
+
+    @property
+    def cards(self) -> int:
+        """How many of them are about GPUs; the others have limits alone."""
+        return _FIRST_MODEL + 2 * len(self.models)
+
+    def __len__(self) -> int:
+        return self.cards + 2
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What people call them."""
+        of_models = (f"{thing} of {model}" for model in self.models for thing in ("compute", "memory"))
+        return ("compute", "memory", *of_models, "CPU", "host memory")
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue in the tree; each tuple has one entry for each dimension."""
+
+    name: str
+    # From itself up to the root.
+    path: tuple[str, ...]
+    children: tuple[str, ...]
+    guarantee: Vector
+    # What it may never exceed, by its limit or by how much it may borrow.
+    ceiling: Vector
+    # What it keeps of its guarantee even when idle.
+    kept: Vector
+    weight: Vector
+    # The dimensions of GPUs in which it is promised anything, itself.
+    promised: tuple[int, ...]
+    priority: int = 0
+    # Its own word or the nearest above: a held queue holds all below it.
+    stop: str = ""
+    spec: QueueSpec = QueueSpec()
+
+
+class Tree(msgspec.Struct, frozen=True, kw_only=True):
+    """All queues that can be used."""
+
+    dimensions: Dimensions
+    nodes: dict[str, Node]
+
+    def path(self, name: str) -> tuple[str, ...]:
+        """From the queue up to the root; a queue that is not known any more counts for the root alone."""
+        node = self.nodes.get(name)
+        return node.path if node else (ROOT,)
+
+    def leaf(self, name: str) -> Node | None:
+        """The queue, if pods may wait in it."""
+        node = self.nodes.get(name)
+        return None if node is None or node.children or name == ROOT else node
+
+
+def plant(specs: Mapping[str, QueueSpec]) -> Tree:
+    """Make the tree of all queues that hang together; `problems_of` says what is wrong with the others."""
+    specs = dict(sorted(specs.items()))
+    lost = {name for name in specs if _fault(name, specs)}
+    good = {name: spec for name, spec in specs.items() if name not in lost}
+    if DEFAULT_QUEUE not in specs:
+        good[DEFAULT_QUEUE] = QueueSpec()
+    dimensions = Dimensions(models=tuple(sorted({model for spec in good.values() for model in spec.models})))
+    children: dict[str, list[str]] = {name: [] for name in (ROOT, *good)}
+    for name in sorted(good):
+        children[good[name].parent].append(name)
+    nodes: dict[str, Node] = {}
+    for name in reversed(_downwards(children)):
+        below = [nodes[child] for child in children[name]]
+        spec = good.get(name, QueueSpec())
+        nodes[name] = _node(name, spec, below=below, dimensions=dimensions, above=_path(name, good))
+    return Tree(dimensions=dimensions, nodes={name: _stopped(nodes[name], nodes) for name in sorted(nodes)})
+
+
+def problems_of(specs: Mapping[str, QueueSpec]) -> list[UserError]:
+    """Everything that is wrong with these queues together, in the order of their names."""
+    found: list[UserError] = []
+    for name, spec in sorted(specs.items()):
+        if fault := _fault(name, specs):
+            found.append(fault)
+        for where, quota, below in _quotas(name, spec, specs):
+            found.extend(_contradictions(quota, where=where, below=below))
+    return found
+
+
+# --- what may be wrong -----------------------------------------------------------------------------------------------
+def _fault(name: str, specs: Mapping[str, QueueSpec]) -> QueueError | None:
+    """Why a queue hangs on nothing."""
+    where, seen, at = f"queue {name}, spec.parent", [name], specs[name].parent
+    while at:
+        if at not in specs:
+            return QueueError(f"there is no queue {at!r}", where=where, remedy="create it, or name another parent")
+        if at in seen:
+            circle = " → ".join([*seen[seen.index(at) :], at])
+            return QueueError(f"the queues hang in a circle: {circle}", where=where, remedy="give one another parent")
+        seen.append(at)
+        at = specs[at].parent
+    return None
+
+
+def _quotas(
+    name: str, spec: QueueSpec, specs: Mapping[str, QueueSpec]
+) -> Iterable[tuple[str, Quota, list[tuple[str, Quota]]]]:
+    """Each quota of a queue, where it stands, and its children's quotas of the same thing."""
+    children = [(child, other) for child, other in sorted(specs.items()) if other.parent == name]
+    models = sorted(spec.models.keys() | {model for _, other in children for model in other.models})
+    for thing in ("compute", "memory"):
+        yield (
+            f"queue {name}, spec.{thing}",
+            getattr(spec, thing),
+            [(child, getattr(other, thing)) for child, other in children],
+        )
+        for model in models:
+            yield (
+                f"queue {name}, spec.models[{model}].{thing}",
+                _of_model(spec, model, thing),
+                [(child, _of_model(other, model, thing)) for child, other in children],
+            )
+
+
+def _contradictions(quota: Quota, *, where: str, below: list[tuple[str, Quota]]) -> Iterable[QueueError]:
+    own, limit = quota.guarantee, quota.limit
+    if own is not None and limit is not None and limit < own:
+        yield QueueError(
+            f"limit {limit} is below guarantee {own}",
+            where=where,
+            remedy=f"raise the limit to {own}, or guarantee less",
+        )
+    if own is not None and quota.lending_limit is not None and quota.lending_limit > own:
+        yield QueueError(
+            f"lendingLimit {quota.lending_limit} is above guarantee {own}",
+            where=where,
+            remedy=f"write at most {own}, or leave it out to lend all",
+        )
+    together = sum(child.guarantee or 0 for _, child in below)
+    most, what = (own, "guarantee") if own is not None else (limit, "limit")
+    if most is not None and together > most:
+        parts = " + ".join(f"{name} {child.guarantee}" for name, child in below if child.guarantee)
+        yield QueueError(
+            f"its children are guaranteed {together} ({parts}), more than its own {what} of {most}",
+            where=where,
+            remedy=f"raise the {what} to {together}, or guarantee the children less",
+        )
+
+
+# --- how a node is made ----------------------------------------------------------------------------------------------
+def _downwards(children: Mapping[str, list[str]]) -> list[str]:
+    """Every name, parents before their children."""
+    order = [ROOT]
+    for name in order:
+        order.extend(children[name])
+    return order
+
+
+def _path(name: str, specs: Mapping[str, QueueSpec]) -> tuple[str, ...]:
+    path = [name]
+    while path[-1] != ROOT:
+        path.append(specs[path[-1]].parent)
+    return tuple(path)
+
+
+def _node(name: str, spec: QueueSpec, *, below: list[Node], dimensions: Dimensions, above: tuple[str, ...]) -> Node:
+    quotas = [spec.compute, spec.memory]
+    quotas += [_of_model(spec, model, thing) for model in dimensions.models for thing in ("compute", "memory")]
+    guarantee, ceiling, kept = [], [], []
+    for index, quota in enumerate(quotas):
+        limit = UNLIMITED if quota.limit is None else quota.limit
+        own = min(limit, max(quota.guarantee or 0, sum(child.guarantee[index] for child in below)))
+        guarantee.append(own)
+        ceiling.append(min(limit, _borrowed_at_most(own, quota)) if name != ROOT else UNLIMITED)
+        kept.append(0 if quota.lending_limit is None else max(0, own - quota.lending_limit))
+    hosts = tuple(_host_limit(text) for text in (_milli(spec), spec.hosts.memory))
+    return Node(
+        name=name,
+        path=above,
+        children=tuple(child.name for child in below),
+        guarantee=(*guarantee, 0, 0),
+        ceiling=(*ceiling, *hosts),
+        kept=(*kept, 0, 0),
+        weight=(*(quota.weight for quota in quotas), 1, 1),
+        promised=tuple(index for index, quota in enumerate(quotas) if quota.guarantee is not None),
+        priority=spec.priority,
+        stop=spec.stop,
+        spec=spec,
+    )
+
+
+def _borrowed_at_most(guarantee: int, quota: Quota) -> int:
+    """The most with all that it may borrow; without weight it has no part of what is left."""
+    if quota.weight == 0:
+        return guarantee
+    return UNLIMITED if quota.borrowing_limit is None else guarantee + quota.borrowing_limit
+
+
+def _of_model(spec: QueueSpec, model: str, thing: str) -> Quota:
+    quota: Quota = getattr(spec.models.get(model, ModelQuota()), thing)
+    return quota
+
+
+def _milli(spec: QueueSpec) -> Fraction | None:
+    cpu = spec.hosts.cpu
+    return None if cpu is None else 1000 * quantity(cpu, where="spec.hosts.cpu")
+
+
+def _host_limit(written: Fraction | str | int | None) -> int:
+    if written is None:
+        return UNLIMITED
+    exact = written if isinstance(written, Fraction) else quantity(written, where="spec.hosts")
+    return min(UNLIMITED, floor(exact))
+
+
+def _stopped(node: Node, nodes: Mapping[str, Node]) -> Node:
+    words = [nodes[name].stop for name in node.path]
+    stop = "drain" if "drain" in words else "hold" if "hold" in words else ""
+    return node if stop == node.stop else msgspec.structs.replace(node, stop=stop)
