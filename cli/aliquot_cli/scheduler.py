@@ -30,6 +30,7 @@ from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.routes import admission_routes
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.centre.centre import Centre, Reign
+from aliquot_scheduler.centre.metrics import CentreCollector
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.certificates.keeper import CertificateKeeper
 from aliquot_scheduler.certificates.keeping import Plan
@@ -189,6 +190,7 @@ def _served(
         clock=clock,
     )
     admission = Admission(names=settings.names, settings=settings.admission, models=centre.models)
+    registry.register(CentreCollector(reign=lambda: centre.reign, leads=leads))
     pages = StatusPages(registry=registry, alive=list, ready=lambda: _unready(leadership))
     routes = [*extender.routes(), *admission_routes(admission)]
     return forwarder, CentreServer(settings=web, tls=tls, routes=routes, pages=pages), tls

@@ -18,6 +18,7 @@ from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_kube.client import KubeClient
 from aliquot_kube.leadership import Leadership
 from aliquot_kube.mirror import Mirror
+from aliquot_kube.reflector import Freshness
 from aliquot_kube.resources import LEASES, NODES, PODS
 from aliquot_kube.transport import Timeouts, Transport
 from aliquot_scheduler.admission.mutation import asks
@@ -77,13 +78,20 @@ class Reign:
         """Why nothing may be decided at this instant."""
         if not self._leads():
             return "this replica does not lead any more"
-        for mirror, what in ((self.nodes, "nodes"), (self.pods, "pods"), (self.leases, "heart-beats")):
-            freshness = mirror.freshness()
+        for what, freshness in self.freshness().items():
             if not freshness.synced:
                 return f"not all {what} are known yet"
             if freshness.contact_age is not None and freshness.contact_age > self._stale:
                 return f"nothing was heard of {what} for {freshness.contact_age:.0f} s"
         return ""
+
+    def freshness(self) -> dict[str, Freshness]:
+        """How old our knowledge is, by what it is of."""
+        return {
+            "nodes": self.nodes.freshness(),
+            "pods": self.pods.freshness(),
+            "heart-beats": self.leases.freshness(),
+        }
 
     async def run(self) -> None:
         """Reign until cancelled."""
