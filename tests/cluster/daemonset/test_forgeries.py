@@ -1,0 +1,89 @@
+"""What Aliquot writes, nobody else does: no administrator, no kubelet, by no way there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cluster.harness.api import APPLY, Api, Json
+from cluster.harness.cluster import ClusterHarness
+from cluster.harness.pods import pod, shell
+from cluster.installed import (
+    NAMES,
+    Installed,
+    binding,
+)
+from cluster.refusals import FORGED, LEASES, NODE1, annotated, refused
+
+# Each is given an administrator's API, a pod that waits to be bound, and its path.
+FORGERIES: dict[str, Callable[[Api, Json, str], object]] = {
+    "create": lambda api, made, _: api.create(
+        pod("forged", shell("true"), namespace=made["metadata"]["namespace"], annotations=FORGED)
+    ),
+    "patch": lambda api, _, path: api.patch(path, annotated({**FORGED})),
+    "empty value": lambda api, _, path: api.patch(path, annotated({NAMES.grant: ""})),
+    "apply": lambda api, _, path: api.request(
+        "PATCH",
+        path,
+        body={"apiVersion": "v1", "kind": "Pod", **annotated({**FORGED})},
+        query={"fieldManager": "forger"},
+        content_type=APPLY,
+    ),
+    "replace": lambda api, made, path: api.put(path, {**made, "metadata": {**made["metadata"], "annotations": FORGED}}),
+    "pods/status": lambda api, _, path: api.patch(f"{path}/status", annotated({**FORGED})),
+    "pods/binding": lambda api, made, path: api.post(f"{path}/binding", binding(made, "node1", FORGED)),
+    "bindings": lambda api, made, path: api.post(
+        f"{path.rpartition('/pods/')[0]}/bindings", binding(made, "node1", FORGED)
+    ),
+}
+
+
+@pytest.mark.parametrize("way", FORGERIES)
+@pytest.mark.usefixtures("installed")
+def test_nobody_forges_a_grant(cluster: ClusterHarness, namespace: str, way: str) -> None:
+    """Every way to write a pod's metadata is closed, to administrators too."""
+    made = cluster.create_pod(pod("waits", shell("true"), namespace=namespace, scheduler="nobody"))
+    refused(lambda: FORGERIES[way](cluster.api, made, cluster.api.path_of(made)), by="aliquot-guard-grants")
+
+
+def test_nobody_takes_a_grant_away(cluster: ClusterHarness, installed: Installed, namespace: str) -> None:
+    """Nor changes it; everything else of the pod can be written as ever."""
+    path = cluster.api.path_of(installed.run(namespace, "node1", gpu=0))
+    for value in (None, "{}"):
+        refused(lambda value=value: cluster.api.patch(path, annotated({NAMES.grant: value})), by="aliquot-guard-grants")  # type: ignore[misc]
+    assert cluster.api.patch(path, annotated({"other": "value"}))["metadata"]["annotations"]["other"] == "value"
+
+
+KUBELET = "system:node:node1"
+NODE_FORGERIES: dict[str, tuple[str, str, Json]] = {
+    "inventory": ("admin", NODE1, annotated({NAMES.inventory: "{}"})),
+    "inventory through the status": ("admin", f"{NODE1}/status", annotated({NAMES.inventory: None})),
+    "labels": ("admin", NODE1, {"metadata": {"labels": {NAMES.of("gpu.count"): "9"}}}),
+    "labels taken away": ("admin", NODE1, {"metadata": {"labels": {NAMES.of("gpu.count"): None}}}),
+    "capacity": ("admin", f"{NODE1}/status", {"status": {"capacity": {NAMES.memory: "1"}}}),
+    "allocatable": ("admin", f"{NODE1}/status", {"status": {"allocatable": {NAMES.memory: "1"}}}),
+    "inventory, by its kubelet": (KUBELET, NODE1, annotated({NAMES.inventory: "{}"})),
+    "more capacity, by its kubelet": (KUBELET, f"{NODE1}/status", {"status": {"capacity": {NAMES.memory: "9999999"}}}),
+    "capacity, by another kubelet": (
+        "system:node:node2",
+        f"{NODE1}/status",
+        {"status": {"capacity": {NAMES.memory: "1"}}},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NODE_FORGERIES)
+@pytest.mark.usefixtures("installed")
+def test_nobody_forges_what_a_node_has(cluster: ClusterHarness, what: str) -> None:
+    """Inventory, labels and memory are the agent's; a kubelet may lower its node's memory and no more."""
+    user, path, patch = NODE_FORGERIES[what]
+    by = "" if user == "system:node:node2" else "aliquot-guard-nodes"
+    refused(lambda: cluster.api_as(user).patch(path, patch), by=by)
+
+
+@pytest.mark.usefixtures("installed")
+def test_nobody_forges_a_heart_beat(cluster: ClusterHarness) -> None:
+    """The scheduler believes these leases."""
+    lease = f"{LEASES}/{NAMES.lease('node1')}"
+    refused(lambda: cluster.api.patch(lease, annotated({NAMES.state: "away"})), by="aliquot-guard-leases")

@@ -1,0 +1,28 @@
+"""Writes that the API server must refuse, and where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cluster.harness.api import Json
+from cluster.harness.errors import ApiError
+from cluster.installed import NAMES, SYSTEM
+
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases"
+NODE1, NODE2 = "/api/v1/nodes/node1", "/api/v1/nodes/node2"
+FORGED = {NAMES.grant: '{"v":1}'}
+
+
+def refused(write: Callable[[], object], *, by: str = "") -> None:
+    """Expect that the API server forbids a write, and that the policy named says so."""
+    with pytest.raises(ApiError) as caught:
+        write()
+    assert caught.value.status in (403, 422), caught.value
+    assert by in str(caught.value)
+
+
+def annotated(annotations: dict[str, str | None]) -> Json:
+    """A merge patch of annotations."""
+    return {"metadata": {"annotations": annotations}}
