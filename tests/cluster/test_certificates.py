@@ -1,4 +1,4 @@
-"""The centre's own certificates on a real API server: replicas race for the Secret, and a webhook comes to be trusted."""
+"""The centre's own certificates on a real API server: replicas race for the Secret, and a webhook is trusted."""
 
 from __future__ import annotations
 
