@@ -1,7 +1,8 @@
 """kube-scheduler's questions, brought to the desk; and the one write that binds and grants.
 
 A write whose answer is lost may have been done or not. It is looked up once; if the pod is not bound then, the write
-may still be on its way, and the desk keeps the room until it can't be any more.
+may still be on its way, and the desk keeps the room until it can't be any more. Then it is looked up again: what has
+landed last may be what our watch has not told yet. The same goes for a write that was cancelled in the middle.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from aliquot_core.grant import encode_grant
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient
-from aliquot_kube.errors import ApiError, ServerTroubleError, UnreachableError
+from aliquot_kube.errors import (
+    ApiError,
+    ConflictError,
+    GarbledError,
+    NotFoundError,
+    ServerTroubleError,
+    UnreachableError,
+)
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.deciding.desk import Desk, Ended
 from aliquot_scheduler.deciding.promises import Promise
@@ -23,8 +31,9 @@ from aliquot_scheduler.extender.decisions import Filtered
 
 log = logging.getLogger(__name__)
 
-# What does not say whether the write was done.
-_UNTOLD = (UnreachableError, ServerTroubleError)
+# What does not say whether the write was done. A conflict may be with a write of the leader before us.
+_UNTOLD = (UnreachableError, ServerTroubleError, GarbledError, ConflictError)
+_LOOK = 1.0
 
 
 class NotReadyError(ClusterError):
@@ -66,11 +75,39 @@ class Binder:
         if isinstance(begun, str):
             log.info("not bound", extra={"pod": f"{namespace}/{name}", "node": node, "reason": begun})
             return begun
-        ended, why = await self._write(begun, namespace=namespace, name=name)
-        self._desk.bind_ended(uid, ended, now=self._clock.monotonic())
+        # Whatever ends the next line, it may have been done.
+        ended, why = Ended.UNKNOWN, ""
+        try:
+            ended, why = await self._write(begun, namespace=namespace, name=name)
+        finally:
+            self._desk.bind_ended(uid, ended, now=self._clock.monotonic())
         gpus = ", ".join(sorted(begun.plan.claims))
         log.info("bound" if not why else "not bound", extra={"pod": begun.pod.key, "node": node, "gpus": gpus})
         return why
+
+    async def settle_doubts(self) -> None:
+        """Look up what has become of writes in doubt, until cancelled."""
+        while True:
+            await self._clock.sleep(_LOOK)
+            for promise in self._desk.doubts(self._clock.monotonic()):
+                await self._settle(promise)
+
+    async def _settle(self, promise: Promise) -> None:
+        try:
+            pod = await self._found(promise)
+        except ApiError as error:
+            log.warning("a binding stays in doubt", extra={"pod": promise.pod.key, "error": str(error)})
+        else:
+            self._desk.looked_up(promise, pod, now=self._clock.monotonic())
+
+    async def _found(self, promise: Promise) -> Pod | None:
+        """The very pod as the API server has it; None if it is not there any more."""
+        meta = promise.pod.metadata
+        try:
+            pod = await self._client.get(PODS, name=meta.name, namespace=meta.namespace)
+        except NotFoundError:
+            return None
+        return pod if pod.metadata.uid == meta.uid else None
 
     async def _write(self, promise: Promise, *, namespace: str, name: str) -> tuple[Ended, str]:
         uid = promise.pod.metadata.uid
@@ -83,20 +120,24 @@ class Binder:
                 annotations={self._names.grant: encode_grant(promise.plan.grant)},
             )
         except _UNTOLD as error:
-            log.warning("no word on a binding", extra={"pod": promise.pod.key, "error": str(error)})
-            return await self._looked_up(promise, namespace=namespace, name=name, error=error)
+            log.warning("no sure word on a binding", extra={"pod": promise.pod.key, "error": str(error)})
+            return await self._looked_up(promise, error=error)
         except ApiError as error:
             return Ended.REFUSED, str(error)
         return Ended.TAKEN, ""
 
-    async def _looked_up(self, promise: Promise, *, namespace: str, name: str, error: ApiError) -> tuple[Ended, str]:
+    async def _looked_up(self, promise: Promise, *, error: ApiError) -> tuple[Ended, str]:
         try:
-            pod = await self._client.get(PODS, name=name, namespace=namespace)
+            pod = await self._found(promise)
         except ApiError as lost:
             return Ended.UNKNOWN, str(lost)
-        if pod.metadata.uid == promise.pod.metadata.uid and pod.spec.node_name == promise.node:
-            return Ended.TAKEN, ""
-        return Ended.UNKNOWN, str(error)
+        if pod is not None:
+            self._desk.heard(promise, pod)
+        if pod is not None and not pod.spec.node_name:
+            return (Ended.REFUSED if isinstance(error, ConflictError) else Ended.UNKNOWN), str(error)
+        if pod is None or pod.metadata.annotations.get(self._names.grant) != encode_grant(promise.plan.grant):
+            return Ended.REFUSED, str(error)
+        return Ended.TAKEN, ""
 
     def _check(self) -> None:
         if why := self._why_not():

@@ -69,7 +69,7 @@ class Reign:
         self.leases = Mirror(
             transport=transport, clock=clock, random=random, resource=LEASES, namespace=names.namespace
         )
-        self.picture.tell_time(clock.monotonic())
+        self.desk.tell_time(clock.monotonic())
         self.nodes.subscribe(self._node_changed)
         self.pods.subscribe(self._pod_changed)
         self.leases.subscribe(self._lease_changed)
@@ -99,6 +99,7 @@ class Reign:
             for mirror in (self.nodes, self.pods, self.leases):
                 work.create_task(mirror.run())
             work.create_task(self.gatekeeper.run())
+            work.create_task(self.binder.settle_doubts())
             await asyncio.gather(self.nodes.synced(), self.pods.synced(), self.leases.synced())
             self._settled()
             self.gatekeeper.look()

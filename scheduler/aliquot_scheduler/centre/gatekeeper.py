@@ -100,8 +100,17 @@ class Gatekeeper:
                 await self._write(turn)
         except ApiError as error:
             log.warning("a pod could not be told of its turn", extra={"pod": turn.pod.key, "error": str(error)})
-            self._desk.take_back(turn.pod.metadata.uid)
-            self._turns.not_told(turn.pod)
+            self._not_told(turn)
+
+    def _not_told(self, turn: Turn) -> None:
+        uid = turn.pod.metadata.uid
+        latest = self._desk.pods.get(uid)
+        if latest is not None and turn.pod.spec.scheduling_gates and not latest.spec.scheduling_gates:
+            # Only the answer was lost, and kube-scheduler may be asking already.
+            return
+        self._desk.take_back(uid)
+        if latest is not None:
+            self._turns.not_told(latest, now=self._clock.monotonic())
 
     async def _write(self, turn: Turn) -> None:
         pod = turn.pod

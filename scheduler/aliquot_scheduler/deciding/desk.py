@@ -15,7 +15,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from itertools import compress
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -25,8 +24,9 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import PodRequest, parse_request
 from aliquot_scheduler.deciding.promises import NEVER, Promise, Promises, Stage
+from aliquot_scheduler.deciding.turns import Turns
 from aliquot_scheduler.extender.decisions import BEST_GRADE, Filtered
-from aliquot_scheduler.fit.cost import grade
+from aliquot_scheduler.fit.cost import WORST, grade
 from aliquot_scheduler.fit.demand import Demand, demand_of
 from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.fit.layout import Plan
@@ -47,18 +47,6 @@ class Ended(StrEnum):
     TAKEN = "taken"
     REFUSED = "refused"
     UNKNOWN = "unknown"
-
-
-class Turns(Protocol):
-    """Who may be placed now; the queues stand behind it."""
-
-    def why_not(self, pod: Pod) -> str:
-        """Why it is not the pod's turn; empty if it is."""
-        ...
-
-    def missed(self, pod: Pod, *, now: float) -> None:
-        """The pod's turn has led to nothing: no binding in time, or no room any more."""
-        ...
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +79,10 @@ class Desk:
             self.promises.kept(uid)
             self._offers.pop(uid, None)
             self._picture.hold(uid, held)
+        elif pod.spec.node_name:
+            self._bound_by_others(uid)
+        elif pod.metadata.deletion_timestamp:
+            self.take_back(uid)
         if pod.ended:
             self._pods.pop(uid, None)
         else:
@@ -108,14 +100,20 @@ class Desk:
         """Let time pass: promises and heart-beats grow old."""
         self._picture.tell_time(now)
         for promise in self.promises.overdue(now):
-            log.info("room taken back", extra={"pod": promise.pod.key, "node": promise.node, "stage": promise.stage})
-            self.take_back(promise.pod.metadata.uid)
-            self._turns.missed(promise.pod, now=now)
+            if promise.stage is Stage.OFFERED:
+                log.info("room taken back", extra={"pod": promise.pod.key, "node": promise.node})
+                self._drop(promise.pod.metadata.uid)
+                self._missed(promise.pod.metadata.uid, now=now)
+        for uid in self._turns.overdue(now):
+            # Its binding was refused, and it was not asked for again.
+            if self.promises.of(uid) is None:
+                self._missed(uid, now=now)
 
     def take_back(self, uid: str) -> None:
-        """Give up what is promised to a pod."""
-        self._offers.pop(uid, None)
-        self.promises.take_back(uid)
+        """Give up what is offered to a pod; what is being written is not ours to give up."""
+        promise = self.promises.of(uid)
+        if promise is not None and promise.stage is Stage.OFFERED:
+            self._drop(uid)
 
     # --- what kube-scheduler asks ------------------------------------------------------------------------------------
     def filter(self, pod: Pod, nodes: Sequence[str], *, now: float) -> Filtered:
@@ -138,8 +136,9 @@ class Desk:
         offer = self._offers.get(pod.metadata.uid)
         if offer is None:
             return [(node, 0) for node in nodes]
-        grades = np.minimum(grade(offer.survey.cost), BEST_GRADE - 1)
-        rows = self._picture.rows_of(nodes)
+        grades = np.minimum(grade(np.where(offer.survey.fits, offer.survey.cost, WORST)), BEST_GRADE - 1)
+        # Nodes that came since, in rows that came since, have no grade.
+        rows = {node: row for node, row in self._picture.rows_of(nodes).items() if row < len(grades)}
         return [(node, (int(grades[rows[node]]) if node in rows else 0) + (node == offer.best)) for node in nodes]
 
     def begin_bind(self, *, uid: str, node: str) -> Promise | str:
@@ -151,7 +150,7 @@ class Desk:
             return why
         plan = self.finder.plan(promise.pod, promise.demand, node=node)
         if plan is None:
-            self.take_back(uid)
+            self._drop(uid)
             known = self._picture.nodes.get(node)
             return (known.out if known else "the node is gone") or "its GPUs were given to others meanwhile"
         final = msgspec.structs.replace(promise, plan=plan, stage=Stage.WRITING, until=NEVER)
@@ -169,11 +168,31 @@ class Desk:
         elif ended is Ended.UNKNOWN:
             self.promises.move_on(uid, Stage.DOUBTFUL, until=now + DOUBT)
         else:
-            self.take_back(uid)
+            self._drop(uid)
+
+    def doubts(self, now: float) -> list[Promise]:
+        """Promises of which no write can land any more: whether one has is to be looked up now."""
+        return [promise for promise in self.promises.overdue(now) if promise.stage is Stage.DOUBTFUL]
+
+    def heard(self, promise: Promise, pod: Pod) -> None:
+        """The API server's own word on a pod; none that came late may speak for one that is gone."""
+        if self.promises.of(promise.pod.metadata.uid) is promise:
+            self.pod_seen(pod)
+
+    def looked_up(self, promise: Promise, pod: Pod | None, *, now: float) -> None:
+        """What the API server says of a pod in doubt: the very pod, or that it is not there any more."""
+        uid = promise.pod.metadata.uid
+        if pod is not None:
+            self.heard(promise, pod)
+        if self.promises.of(uid) is promise:
+            self._drop(uid)
+            self._missed(uid, now=now)
 
     # --- a turn comes with room --------------------------------------------------------------------------------------
     def promise_best(self, pod: Pod, demand: Demand, *, now: float) -> Promise | None:
         """Find the best node of all and keep room there, for a pod that is about to be let through."""
+        if self._busy(pod):
+            return None
         self.take_back(pod.metadata.uid)
         found = self.finder.survey(pod, demand)
         nodes = list(self._picture.nodes)
@@ -183,10 +202,15 @@ class Desk:
     # --- how it is done ----------------------------------------------------------------------------------------------
     def _busy(self, pod: Pod) -> str:
         """Why a new place can't be looked for while an old one may still come true."""
-        promise = self.promises.of(pod.metadata.uid)
-        if promise is None or promise.stage is Stage.OFFERED:
-            return ""
-        return f"its binding to node {promise.node} is being written"
+        uid = pod.metadata.uid
+        promise = self.promises.of(uid)
+        if promise is not None:
+            return "" if promise.stage is Stage.OFFERED else f"its binding to node {promise.node} is being written"
+        known = self._pods.get(uid)
+        # The grant may be seen before an older word on the pod is.
+        if self._picture.holdings.of(uid) or (known and known.spec.node_name):
+            return "it is bound already"
+        return ""
 
     def _filtered(self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, now: float) -> Filtered:
         self.take_back(pod.metadata.uid)
@@ -197,8 +221,10 @@ class Desk:
         fits = found.fits[np.fromiter(rows.values(), dtype=np.intp, count=len(rows))].tolist() if rows else []
         able = list(compress(known, fits))
         unable = {name: rows[name] for name in compress(known, (not fit for fit in fits))}
-        if self._promise(pod, demand, found, able, now=now) is None:
-            self._turns.missed(pod, now=now)
+        if (promise := self._promise(pod, demand, found, able, now=now)) is not None:
+            self._turns.promised(promise)
+        else:
+            self._missed(pod.metadata.uid, now=now)
         refusals = self.finder.refusals(demand, unable) if unable else {}
         strangers = {name: "Aliquot knows no such node" for name in nodes if name not in rows}
         return Filtered(
@@ -232,9 +258,31 @@ class Desk:
         if node not in promise.nodes:
             return f"node {node} was not among those that had room for this pod"
         pod = self._pods.get(promise.pod.metadata.uid)
-        if pod is not None and pod.metadata.deletion_timestamp:
+        if pod is None:
+            # If it were deleted before we ever see it, nobody would tell us.
+            return "Aliquot has not been told of this pod yet, or it is gone"
+        if pod.metadata.deletion_timestamp:
             return "the pod is being deleted"
         return self._turns.why_not(promise.pod)
+
+    def _bound_by_others(self, uid: str) -> None:
+        """A pod is bound once: no write of ours can land any more. One that has, says the grant that is taken off."""
+        promise = self.promises.of(uid)
+        if promise is not None and promise.stage is not Stage.WRITTEN:
+            log.warning("bound, and not by us", extra={"pod": promise.pod.key})
+            self._drop(uid)
+
+    def _missed(self, uid: str, *, now: float) -> None:
+        """A turn has led to nothing; whether the pod needs another one the last word on it says."""
+        pod = self._pods.get(uid)
+        if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp:
+            self._turns.pod_gone(uid)
+        else:
+            self._turns.missed(pod, now=now)
+
+    def _drop(self, uid: str) -> None:
+        self._offers.pop(uid, None)
+        self.promises.take_back(uid)
 
     @property
     def pods(self) -> Mapping[str, Pod]:

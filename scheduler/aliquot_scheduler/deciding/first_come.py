@@ -5,8 +5,11 @@ CPU is nowhere free, say) loses its turn: the room goes to others, the extender 
 grows with each time it gets a new turn. kube-scheduler is told of that by a change of the pod; by itself it would look
 again after five minutes.
 
-A pod that does not fit holds up nobody behind it. No more turns are under way at once than kube-scheduler works off in
-the time of a promise.
+A pod that does not fit holds up nobody behind it, nor does one that can't be told of its turn or bound. No more turns
+are under way at once than kube-scheduler works off in the time of a promise.
+
+What must always hold: a pod that is neither bound nor on its way to be gone waits, or is through for a limited time, or
+stands behind a gate that is not ours.
 """
 
 from __future__ import annotations
@@ -26,6 +29,11 @@ from aliquot_scheduler.fit.demand import Demand, demand_of
 # kube-scheduler binds some 100 a second with an extender; a promise stands for 30.
 MOST_AT_ONCE = 500
 _AGAIN = Backoff(first=5.0, longest=300.0)
+_TELL_AGAIN = Backoff(first=1.0, longest=60.0)
+# A pod that is found without a gate was let through by the leader before us: so long kube-scheduler may need by itself.
+FOUND = 30.0
+# A longer number on a pod is not ours.
+_DIGITS = 10
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,9 +49,12 @@ class _Waiting(msgspec.Struct, frozen=True, kw_only=True):
     demand: Demand
 
 
-class _Lost(msgspec.Struct, frozen=True, kw_only=True):
-    times: int
+class _Later(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that waits for a time: so many turns were lost, and so often it could not be told of one."""
+
     until: float
+    lost: int = 0
+    untold: int = 0
 
 
 # Keeps room for a pod, or says that there is none.
@@ -56,9 +67,11 @@ class FirstCome:
     def __init__(self, *, names: Names, random: Random) -> None:
         self._names = names
         self._random = random
+        self._now = 0.0
         self._waiting: dict[str, _Waiting] = {}
-        self._lost: dict[str, _Lost] = {}
-        self._through: set[str] = set()
+        self._later: dict[str, _Later] = {}
+        # Until when, by UID.
+        self._through: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -68,37 +81,53 @@ class FirstCome:
         uid = pod.metadata.uid
         if pod.ended or pod.spec.node_name or pod.metadata.deletion_timestamp:
             self.pod_gone(uid)
-        elif uid not in self._through and (self._is_next(pod) or uid in self._lost):
+        elif uid not in self._through and self._may_wait(pod):
+            if not pod.spec.scheduling_gates and uid not in self._later:
+                self._later[uid] = _Later(until=self._now + FOUND)
             self._wait(pod)
 
     def pod_gone(self, uid: str) -> None:
         """A pod needs no turn any more."""
         self._waiting.pop(uid, None)
-        self._lost.pop(uid, None)
-        self._through.discard(uid)
+        self._later.pop(uid, None)
+        self._through.pop(uid, None)
 
     def why_not(self, pod: Pod) -> str:
         """Why it is not the pod's turn; empty if it is."""
         uid = pod.metadata.uid
-        if uid in self._through or uid not in self._lost:
+        later = self._later.get(uid)
+        if uid in self._through or later is None or not later.lost:
             return ""
-        return f"its turn led to no binding ({self._lost[uid].times} times); it gets a new one"
+        return f"its turn led to no binding ({later.lost} times); it gets a new one"
+
+    def promised(self, promise: Promise) -> None:
+        """Room was found for a pod: kube-scheduler has it in hand, and no longer than it would for a turn of ours."""
+        uid = promise.pod.metadata.uid
+        self._waiting.pop(uid, None)
+        self._through.setdefault(uid, promise.until)
 
     def missed(self, pod: Pod, *, now: float) -> None:
         """A turn has led to nothing: no binding in time, or no room any more."""
         uid = pod.metadata.uid
-        if uid not in self._through:
-            return
-        self._through.discard(uid)
-        times = self._lost[uid].times + 1 if uid in self._lost else 1
-        self._lost[uid] = _Lost(times=times, until=now + _AGAIN.delay(failures=times, random=self._random))
+        self._through.pop(uid, None)
+        lost = self._later[uid].lost + 1 if uid in self._later else 1
+        self._later[uid] = _Later(lost=lost, until=now + _AGAIN.delay(failures=lost, random=self._random))
         self._wait(pod)
 
-    def not_told(self, pod: Pod) -> None:
-        """The pod could not be told of its turn: it waits on as if there had been none."""
-        if pod.metadata.uid in self._through:
-            self._through.discard(pod.metadata.uid)
-            self._wait(pod)
+    def not_told(self, pod: Pod, *, now: float) -> None:
+        """The pod could not be told of its turn: the next try comes later, since others may be told."""
+        uid = pod.metadata.uid
+        if self._through.pop(uid, None) is None:
+            return
+        before = self._later.get(uid, _Later(until=now))
+        wait = _TELL_AGAIN.delay(failures=before.untold + 1, random=self._random)
+        self._later[uid] = msgspec.structs.replace(before, untold=before.untold + 1, until=now + wait)
+        self._wait(pod)
+
+    def overdue(self, now: float) -> list[str]:
+        """Whose turns have lasted too long (UIDs)."""
+        self._now = now
+        return [uid for uid, until in self._through.items() if until <= now]
 
     def turns(self, promising: Promising, *, now: float) -> Iterator[Turn]:
         """Let through whoever can be; each turn is to be carried out by the caller."""
@@ -106,33 +135,38 @@ class FirstCome:
         for uid, waiting in sorted(self._waiting.items(), key=_age):
             if len(self._through) >= MOST_AT_ONCE:
                 return
-            lost = self._lost.get(uid)
-            if waiting.demand.request in refused or (lost is not None and now < lost.until):
+            later = self._later.get(uid)
+            if (later is not None and now < later.until) or waiting.demand.request in refused:
                 continue
             promise = promising(waiting.pod, waiting.demand)
             if promise is None:
                 # Of thousands of equal pods one is asked for.
                 refused.add(waiting.demand.request)
                 continue
-            self._through.add(uid)
+            self._through[uid] = promise.until
             del self._waiting[uid]
-            yield Turn(pod=waiting.pod, promise=promise, number=lost.times + 1 if lost else 1)
+            number = max(_turns_had(waiting.pod, names=self._names), later.lost if later else 0) + 1
+            yield Turn(pod=waiting.pod, promise=promise, number=number)
 
-    def next_chance(self) -> float | None:
-        """When the first pod that lost its turn may have another."""
-        return min((lost.until for uid, lost in self._lost.items() if uid in self._waiting), default=None)
-
-    def _is_next(self, pod: Pod) -> bool:
-        """Whether ours is the last gate: a turn is for pods that can use it."""
-        return [gate.name for gate in pod.spec.scheduling_gates] == [self._names.gate]
+    def _may_wait(self, pod: Pod) -> bool:
+        """Whether ours is the last gate, or there is none: a turn is for pods that can use it."""
+        gates = [gate.name for gate in pod.spec.scheduling_gates]
+        return not gates or gates == [self._names.gate]
 
     def _wait(self, pod: Pod) -> None:
         try:
             request = parse_request(pod, names=self._names)
         except AliquotError:
             # The webhook refuses it; who came past it waits, and `aliquot explain` says why.
+            self._waiting.pop(pod.metadata.uid, None)
             return
         self._waiting[pod.metadata.uid] = _Waiting(pod=pod, demand=demand_of(request))
+
+
+def _turns_had(pod: Pod, *, names: Names) -> int:
+    """As the pod itself says: another leader may have given them, and only another number is a change of the pod."""
+    written = pod.metadata.annotations.get(names.turn, "")
+    return int(written) if written.isascii() and written.isdigit() and len(written) < _DIGITS else 0
 
 
 def _age(item: tuple[str, _Waiting]) -> tuple[str, str]:

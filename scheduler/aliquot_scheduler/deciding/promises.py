@@ -12,9 +12,10 @@ under the pod's UID, as its grant will be later. The life of a promise:
 | | | nobody knows | doubtful |
 | written | the API server took it | the grant is seen | the grant holds the room itself |
 | doubtful | the answer got lost | the grant is seen | as above |
-| | | no such write can land any more | taken back |
+| | | no such write can land any more | looked up at the API server: as above, or taken back |
 
-Whatever the stage: when the pod is gone or has ended, so is the promise.
+Whatever the stage: when the pod is gone or has ended, so is the promise; when others have bound it, so is one that is
+not written. A watch may lag behind by any time, so only the API server itself is asked what has become of a write.
 What must always hold: room is held for a pod at most once, by its promise or by its grant, and never by neither while
 a write that grants it may still land.
 """

@@ -17,6 +17,7 @@ Reals = npt.NDArray[np.float64]
 
 # A degraded GPU is better than waiting, and worse than any other.
 DEGRADED = 1.0
+WORST = 1.0 + DEGRADED
 # Grades as kube-scheduler gets them. Its preferred affinity weighs up to 10,000 points in our profile, a grade ten.
 BEST_GRADE = 900
 
@@ -33,5 +34,5 @@ def wanted(cost: Reals, placement: Placement) -> Reals:
 
 
 def grade(cost: Reals) -> npt.NDArray[np.int64]:
-    """Whole numbers, the cheaper the higher; `cost` is from 0 to 1 + DEGRADED."""
-    return np.rint((1.0 + DEGRADED - cost) / (1.0 + DEGRADED) * BEST_GRADE).astype(np.int64)
+    """Whole numbers, the cheaper the higher; `cost` is from 0 to WORST."""
+    return np.rint((WORST - cost) / WORST * BEST_GRADE).astype(np.int64)
