@@ -14,6 +14,7 @@ from cryptography import x509
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aliquot_core.names import Names
 from aliquot_scheduler.certificates.issuing import (
     DAY,
     CertificateError,
@@ -36,6 +37,8 @@ from aliquot_scheduler.certificates.keeping import (
     renewed,
     to_data,
 )
+from aliquot_scheduler.certificates.settings import CertificateSettings
+from aliquot_scheduler.web.settings import WebSettings
 
 NOW = 1_800_000_000.0
 PLAN = Plan(server="centre", hosts=("centre", "centre.system.svc", "127.0.0.1"), client="system:kube-scheduler")
@@ -43,12 +46,12 @@ FRESH = renewed(None, Need.ALL, plan=PLAN, now=NOW)
 NOBODY = Pair(certificate=b"", key=b"")
 
 
-def after(kept: Kept | None, *, now: float) -> tuple[Kept, list[Need]]:
+def after(kept: Kept | None, *, now: float, plan: Plan = PLAN) -> tuple[Kept, list[Need]]:
     """The state once nothing is needed any more, and what was."""
     needs: list[Need] = []
-    while (need := needed(kept, plan=PLAN, now=now)) is not Need.NOTHING:
+    while (need := needed(kept, plan=plan, now=now)) is not Need.NOTHING:
         needs.append(need)
-        kept = renewed(kept, need, plan=PLAN, now=now)
+        kept = renewed(kept, need, plan=plan, now=now)
         assert len(needs) < 4
     assert kept is not None
     return kept, needs
@@ -264,3 +267,14 @@ def test_at_every_step_old_and_new_state_trust_each_other(steps: list[float]) ->
                 assert trusts(one, other.server, now=now)
                 assert trusts(one, other.client, now=now)
         assert len(split(states[-1].authorities)) <= 3
+
+
+def test_replicas_are_called_by_their_service_and_by_what_is_set() -> None:
+    """Whatever the namespace is called; a host that is named twice is in the certificate once."""
+    chosen = CertificateSettings(service="gpus", hosts=("10.0.0.7", "gpus"))
+    plan = chosen.plan(Names(namespace="mine"))
+    assert plan.hosts == ("aliquot-centre", "gpus", "gpus.mine", "gpus.mine.svc", "10.0.0.7")
+    kept, _ = after(None, now=NOW, plan=plan)
+    assert read_facts(kept.server.certificate).hosts == set(plan.hosts)
+    assert read_facts(kept.client.certificate).name in WebSettings().allowed_clients
+    assert read_facts(kept.server.certificate).name in WebSettings().allowed_clients

@@ -6,14 +6,32 @@ from typing import Annotated
 
 import msgspec
 
+from aliquot_core.names import Names
+from aliquot_core.settings import FilePath
+from aliquot_scheduler.certificates.keeping import Plan
+from aliquot_scheduler.web.settings import CENTRE, KUBE_SCHEDULER
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+
 
 class CertificateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Section `[certificates]`."""
 
-    # Make and renew them, in a Secret that the replicas share; else they are mounted, from cert-manager say.
+    # Whether the centre makes its own; else somebody (cert-manager, say) puts them where section [web] looks for them.
     own: bool = False
-    secret: Annotated[str, msgspec.Meta(min_length=1, max_length=253)] = "aliquot-tls"  # noqa: S105 - a Secret's name
-    # What kube-scheduler and the API server call the replicas by.
-    hosts: tuple[str, ...] = ("aliquot-scheduler.aliquot-system.svc", "aliquot-scheduler")
-    # The configurations that call the webhook, and are told whom to trust.
-    webhooks: tuple[str, ...] = ("aliquot",)
+    # Where the replicas share them; in the installation's namespace.
+    secret: Name = "aliquot-tls"  # noqa: S105 - its name
+    # Where this replica puts what it serves with; point section [web] there.
+    folder: FilePath = "/run/aliquot/tls"
+    # The Service by which the API server calls the webhook, and kube-scheduler the extender.
+    service: Name = "aliquot-scheduler"
+    # By what else the replicas are called: names and addresses.
+    hosts: tuple[Name, ...] = ()
+    # The configurations that the API server's trust is written into.
+    webhooks: tuple[Name, ...] = ("aliquot",)
+
+    def plan(self, names: Names) -> Plan:
+        """What certificates this makes."""
+        service = f"{self.service}.{names.namespace}"
+        hosts = dict.fromkeys((CENTRE, self.service, service, f"{service}.svc", *self.hosts))
+        return Plan(server=CENTRE, hosts=tuple(hosts), client=KUBE_SCHEDULER)

@@ -13,6 +13,8 @@ Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
 # The name in the certificate that each replica serves with and calls the leader with.
 CENTRE = "aliquot-centre"
+# And in kube-scheduler's, as Kubernetes itself names it.
+KUBE_SCHEDULER = "system:kube-scheduler"
 
 
 class WebSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,7 +31,7 @@ class WebSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     # Who may have signed the certificates of kube-schedulers and of the centre's replicas.
     authority: FilePath = "/etc/aliquot/tls/ca.crt"
     # Names in client certificates (CN, or a DNS or URI one of SAN) that may ask the extender.
-    allowed_clients: tuple[str, ...] = ("system:kube-scheduler", CENTRE)
+    allowed_clients: tuple[str, ...] = (KUBE_SCHEDULER, CENTRE)
     # A mounted Secret changes within a minute or so; looking costs three small reads.
     look_at_files: Seconds = 10.0
     # How long what is under way may take once the centre was told to end.
