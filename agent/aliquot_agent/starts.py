@@ -252,7 +252,9 @@ def _rightful(pod: Pod, *, known: Known) -> dict[str, Claim] | None:
         check_grant(grant, pod=pod, names=known.names)
     except AliquotError:
         return None
-    return claims(pod, grant) if grant.node == known.node else None
+    parts = (part for container in grant.containers.values() for part in container.slices)
+    startable = grant.node == known.node and all(known.inventory.gpu(part.gpu) for part in parts)
+    return claims(pod, grant) if startable else None
 
 
 def _held_uids(known: Known) -> set[str]:

@@ -199,7 +199,16 @@ def test_a_pod_whose_object_is_gone_still_holds_what_it_had() -> None:
     assert isinstance(ask({"y"}, pods=[pod], recorded=recorded), Start)
 
 
+def half_elsewhere() -> Pod:
+    """A pod of two containers, of which one is granted a GPU that is not here."""
+    pod = make_pod("u1", app={"here": (60, 8_000), "there": (1, 1)})
+    parts = {"here": slice_of(60, 8_000), "there": slice_of(1, 1, "GPU-z")}
+    containers = {name: ContainerGrant(slices=(part,)) for name, part in parts.items()}
+    return edited(pod, encode_grant(Grant(node="n1", pod="u1", containers=containers)))
+
+
 BAD_GRANTS = {
+    "half on a GPU that is not here": half_elsewhere(),
     "another pod's": regranted(make_pod("u1", app={"main": (60, 8_000)}), uid="u9", part=slice_of(60, 8_000)),
     "another node's": regranted(make_pod("u1", app={"main": (60, 8_000)}), node="n2", part=slice_of(60, 8_000)),
     "more than asked": regranted(make_pod("u1", app={"main": (1, 8_000)}), part=slice_of(60, 8_000)),
