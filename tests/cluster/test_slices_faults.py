@@ -23,8 +23,11 @@ CDI = "/var/run/cdi"
 
 @pytest.fixture
 def mended(half: NodeHalf) -> Iterator[NodeHalf]:
-    """The node half, whose agent a test may end; others find it whole."""
+    """The node half, whose agent and kubelet a test may end; others find it whole."""
     yield half
+    if not half.node.kubelet.running:
+        half.node.start_kubelet()
+        half.node.kubelet.wait_ready()
     if not half.agent.running:
         half.start_agent()
     half.wait_ready()
@@ -63,20 +66,20 @@ def restarted(cluster: ClusterHarness, made: Json) -> bool:
     return container["restartCount"] == 1 and "running" in container["state"]
 
 
-def test_a_kubelet_that_restarts_fails_no_pod(cluster: ClusterHarness, half: NodeHalf, namespace: str) -> None:
+def test_a_kubelet_that_restarts_fails_no_pod(cluster: ClusterHarness, mended: NodeHalf, namespace: str) -> None:
     """Killed and started: what ran runs on in the same container, what was bound meanwhile runs on its slice."""
-    before = running(cluster, half, namespace, gpu=0)
+    before = running(cluster, mended, namespace, gpu=0)
     first = container_id(cluster, before)
-    half.node.kubelet.kill()
+    mended.node.kubelet.kill()
     pods = {
-        gpu: half.run(sharing_pod(namespace, shows(limits=asks(20, 500))), {"main": [(gpu, 20, 500)]})
+        gpu: mended.run(sharing_pod(namespace, shows(limits=asks(20, 500))), {"main": [(gpu, 20, 500)]})
         for gpu in range(1, 6)
     }
-    half.node.start_kubelet()
-    half.node.kubelet.wait_ready()
+    mended.node.start_kubelet()
+    mended.node.kubelet.wait_ready()
     for gpu, made in pods.items():
         done = cluster.wait_for_phase(made, "Succeeded", timeout=60)
-        assert cluster.logs(done) == f"{half.gpu(gpu)} 20 500 void\n"
+        assert cluster.logs(done) == f"{mended.gpu(gpu)} 20 500 void\n"
     assert container_id(cluster, before) == first
 
 
