@@ -20,6 +20,7 @@ from aliquot_agent.marks import read_marks
 from aliquot_agent.node_publisher import NodePublisher
 from aliquot_agent.offer import Offer
 from aliquot_agent.others import given_by_others
+from aliquot_agent.pace import Pace
 from aliquot_agent.pulse import Pulse
 from aliquot_agent.residents import Residents
 from aliquot_agent.settings import AgentSettings
@@ -31,7 +32,7 @@ from aliquot_agent.xids import Policy
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
-from aliquot_core.names import Names
+from aliquot_core.names import PACE_LEASE, Names
 from aliquot_core.objects import Node
 from aliquot_kube.changes import Change
 from aliquot_kube.client import KubeClient
@@ -138,6 +139,13 @@ class NodeAgent:
             holder=identity,
             interval=settings.heartbeat,
         )
+        self._pace = Pace(
+            beat=self._beat,
+            keeper=LeaseKeeper(client=client, namespace=names.namespace, name=PACE_LEASE),
+            names=names,
+            clock=clock,
+            random=random,
+        )
         self.life_sign = LifeSign(
             beat=self._beat, names=names, clock=clock, kubelet=lambda: self.door.kubelet, changed=self.door.changed
         )
@@ -212,6 +220,7 @@ class NodeAgent:
             self._publisher.run(),
             self._collect(),
             self._beat.run(),
+            self._pace.run(),
             self.life_sign.run(),
             self.events.run(),
             self._complaints.run(),
