@@ -126,7 +126,9 @@ def test_contradictions_of_the_tree_are_told(specs: dict[str, QueueSpec], told: 
     """Circles, missing parents and numbers that can't all hold are told with the queue and a remedy."""
     found = problems_of(specs)
     assert len(found) == len(told)
-    assert all(text in str(problem) and problem.where and problem.remedy for text, problem in zip(told, found, strict=True))
+    assert all(
+        text in str(problem) and problem.where and problem.remedy for text, problem in zip(told, found, strict=True)
+    )
 
 
 def test_what_hangs_on_nothing_is_left_out() -> None:
@@ -137,9 +139,10 @@ def test_what_hangs_on_nothing_is_left_out() -> None:
 
 
 def test_a_tree_with_contradictions_can_be_counted_with() -> None:
-    """A limit beats a guarantee, and a parent is guaranteed what its children are."""
-    tree = plant({"a": queue(guarantee=10, limit=15), "b": queue("a", guarantee=20), "c": queue(guarantee=9, limit=4)})
-    assert [tree.nodes[name].guarantee[COMPUTE] for name in "abc"] == [15, 20, 4]
+    """A limit beats a guarantee, a parent is guaranteed what its children are, and they no more than it may."""
+    specs = {"a": queue(guarantee=10, limit=15), "b": queue("a", guarantee=20), "c": queue("a", guarantee=10)}
+    tree = plant({**specs, "d": queue(guarantee=9, limit=4), "e": queue(), "f": queue("e", guarantee=7)})
+    assert [tree.nodes[name].guarantee[COMPUTE] for name in "abcdef"] == [15, 10, 5, 4, 7, 7]
     assert tree.nodes["a"].guarantee[MEMORY] == 0
 
 

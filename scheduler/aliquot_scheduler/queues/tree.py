@@ -6,12 +6,13 @@ exceed, and what it keeps even when idle, so that counting is the same for all o
 
 A tree with contradictions is still one that can be worked with, since a queue may be edited where no webhook looks:
 a queue that hangs on nothing is left out with all below it, a limit beats a guarantee, and a parent whose children are
-guaranteed more than itself is guaranteed that much. What is wrong is told each time.
+guaranteed more than itself is guaranteed that much; where a limit forbids that, the children's guarantees are cut in
+proportion. So in a planted tree no queue is guaranteed more than its parent. What is wrong is told each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import floor
 
@@ -101,12 +102,14 @@ def plant(specs: Mapping[str, QueueSpec]) -> Tree:
     children: dict[str, list[str]] = {name: [] for name in (ROOT, *good)}
     for name in sorted(good):
         children[good[name].parent].append(name)
-    nodes: dict[str, Node] = {}
-    for name in reversed(_downwards(children)):
-        below = [nodes[child] for child in children[name]]
-        spec = good.get(name, QueueSpec())
-        nodes[name] = _node(name, spec, below=below, dimensions=dimensions, above=_path(name, good))
-    return Tree(dimensions=dimensions, nodes={name: _stopped(nodes[name], nodes) for name in sorted(nodes)})
+    order = _downwards(children)
+    quotas = {name: _all_quotas(good, name, dimensions) for name in order}
+    guarantees = _guarantees(order, children=children, quotas=quotas)
+    nodes = {
+        name: _node(name, good, children=children[name], guarantee=guarantees[name], dimensions=dimensions)
+        for name in sorted(order)
+    }
+    return Tree(dimensions=dimensions, nodes={name: _stopped(node, nodes) for name, node in nodes.items()})
 
 
 def problems_of(specs: Mapping[str, QueueSpec]) -> list[UserError]:
@@ -196,23 +199,52 @@ def _path(name: str, specs: Mapping[str, QueueSpec]) -> tuple[str, ...]:
     return tuple(path)
 
 
-def _node(name: str, spec: QueueSpec, *, below: list[Node], dimensions: Dimensions, above: tuple[str, ...]) -> Node:
-    quotas = [spec.compute, spec.memory]
-    quotas += [_of_model(spec, model, thing) for model in dimensions.models for thing in ("compute", "memory")]
-    guarantee, ceiling, kept = [], [], []
-    for index, quota in enumerate(quotas):
-        limit = UNLIMITED if quota.limit is None else quota.limit
-        own = min(limit, max(quota.guarantee or 0, sum(child.guarantee[index] for child in below)))
-        guarantee.append(own)
-        ceiling.append(min(limit, _borrowed_at_most(own, quota)) if name != ROOT else UNLIMITED)
-        kept.append(0 if quota.lending_limit is None else max(0, own - quota.lending_limit))
-    hosts = tuple(_host_limit(text) for text in (_milli(spec), spec.hosts.memory))
+def _all_quotas(specs: Mapping[str, QueueSpec], name: str, dimensions: Dimensions) -> list[Quota]:
+    """A queue's quotas in the order of the dimensions of GPUs."""
+    spec = specs.get(name, QueueSpec())
+    of_models = [_of_model(spec, model, thing) for model in dimensions.models for thing in ("compute", "memory")]
+    return [spec.compute, spec.memory, *of_models]
+
+
+def _guarantees(
+    order: Sequence[str], *, children: Mapping[str, list[str]], quotas: Mapping[str, list[Quota]]
+) -> dict[str, Vector]:
+    """What each is really guaranteed: no less than its children, and cut where a limit above cuts it."""
+    found: dict[str, Vector] = {}
+    for name in reversed(order):
+        below = _summed([found[child] for child in children[name]], width=len(quotas[name]))
+        found[name] = tuple(
+            min(_limit(quota), max(quota.guarantee or 0, least))
+            for quota, least in zip(quotas[name], below, strict=True)
+        )
+    for name in order:
+        below = _summed([found[child] for child in children[name]], width=len(quotas[name]))
+        for child in children[name]:
+            found[child] = tuple(
+                part * own // least if least > own else part
+                for part, own, least in zip(found[child], found[name], below, strict=True)
+            )
+    return found
+
+
+def _summed(vectors: Sequence[Vector], *, width: int) -> Vector:
+    return tuple(sum(parts) for parts in zip(*vectors, strict=True)) if vectors else (0,) * width
+
+
+def _node(
+    name: str, specs: Mapping[str, QueueSpec], *, children: Sequence[str], guarantee: Vector, dimensions: Dimensions
+) -> Node:
+    spec = specs.get(name, QueueSpec())
+    quotas = _all_quotas(specs, name, dimensions)
+    own = list(zip(guarantee, quotas, strict=True))
+    ceiling = (UNLIMITED if name == ROOT else min(_limit(quota), _borrowed_at_most(due, quota)) for due, quota in own)
+    kept = (0 if quota.lending_limit is None else max(0, due - quota.lending_limit) for due, quota in own)
     return Node(
         name=name,
-        path=above,
-        children=tuple(child.name for child in below),
+        path=_path(name, specs),
+        children=tuple(children),
         guarantee=(*guarantee, 0, 0),
-        ceiling=(*ceiling, *hosts),
+        ceiling=(*ceiling, *(_host_limit(text) for text in (_milli(spec), spec.hosts.memory))),
         kept=(*kept, 0, 0),
         weight=(*(quota.weight for quota in quotas), 1, 1),
         promised=tuple(index for index, quota in enumerate(quotas) if quota.guarantee is not None),
@@ -220,6 +252,10 @@ def _node(name: str, spec: QueueSpec, *, below: list[Node], dimensions: Dimensio
         stop=spec.stop,
         spec=spec,
     )
+
+
+def _limit(quota: Quota) -> int:
+    return UNLIMITED if quota.limit is None else quota.limit
 
 
 def _borrowed_at_most(guarantee: int, quota: Quota) -> int:

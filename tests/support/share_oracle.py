@@ -1,0 +1,131 @@
+"""What queues are due, worked out the slow way from their specs: rounds in which all levels rise until one is full."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from random import Random
+
+from aliquot_scheduler.queues.spec import QueueSpec, Quota
+
+NO_LIMIT = 10**15
+Specs = Mapping[str, QueueSpec]
+
+
+class Oracle:
+    """Exact shares of compute."""
+
+    def __init__(self, specs: Specs, demand: Mapping[str, int]) -> None:
+        self.specs = specs
+        self.demand = demand
+
+    def shares(self, capacity: int) -> dict[str, Fraction]:
+        """Every leaf's share."""
+        found: dict[str, Fraction] = {}
+        tops = self._children("")
+        self._share_out(tops, min(Fraction(capacity), sum(map(self._most, tops), Fraction(0))), found)
+        return found
+
+    def _share_out(self, siblings: Sequence[str], total: Fraction, found: dict[str, Fraction]) -> None:
+        levels = dict.fromkeys(siblings, Fraction(0))
+        total = self._rise(levels, total, {name: (self._first(name), self._first(name)) for name in siblings})
+        for priority in sorted({self.specs[name].priority for name in siblings}, reverse=True):
+            total = self._rise(
+                levels,
+                total,
+                {
+                    name: (Fraction(self.specs[name].compute.weight), self._most(name))
+                    for name in siblings
+                    if self.specs[name].priority == priority
+                },
+            )
+        for name in siblings:
+            if children := self._children(name):
+                self._share_out(children, levels[name], found)
+            else:
+                found[name] = min(levels[name], self._need(name))
+
+    @staticmethod
+    def _rise(
+        levels: dict[str, Fraction], total: Fraction, speeds: Mapping[str, tuple[Fraction, Fraction]]
+    ) -> Fraction:
+        """Raise levels, each by its speed and to its top, until all is gone; what is left."""
+        while total > 0:
+            rising = [name for name, (speed, top) in speeds.items() if speed and levels[name] < top]
+            if not rising:
+                break
+            together = sum(speeds[name][0] for name in rising)
+            step = min(total / together, *((speeds[name][1] - levels[name]) / speeds[name][0] for name in rising))
+            for name in rising:
+                levels[name] += step * speeds[name][0]
+                total -= step * speeds[name][0]
+        return total
+
+    def _children(self, name: str) -> list[str]:
+        return [other for other, spec in self.specs.items() if spec.parent == name]
+
+    def _guarantee(self, name: str) -> int:
+        parent = self.specs[name].parent
+        own = self._uncut(name)
+        if not parent:
+            return own
+        above, together = self._guarantee(parent), sum(map(self._uncut, self._children(parent)))
+        return own * above // together if together > above else own
+
+    def _uncut(self, name: str) -> int:
+        quota = self.specs[name].compute
+        own = max(quota.guarantee or 0, sum(map(self._uncut, self._children(name))))
+        return own if quota.limit is None else min(own, quota.limit)
+
+    def _need(self, name: str) -> Fraction:
+        quota = self.specs[name].compute
+        borrow = 0 if quota.weight == 0 else NO_LIMIT if quota.borrowing_limit is None else quota.borrowing_limit
+        most = min(self._guarantee(name) + borrow, NO_LIMIT if quota.limit is None else quota.limit)
+        children = self._children(name)
+        asked = sum(map(self._need, children)) if children else Fraction(self.demand.get(name, 0))
+        return min(Fraction(most), Fraction(asked))
+
+    def _kept(self, name: str) -> int:
+        lend = self.specs[name].compute.lending_limit
+        return 0 if lend is None else max(0, self._guarantee(name) - lend)
+
+    def _most(self, name: str) -> Fraction:
+        """Need and what nobody else may use, below and here."""
+        idle = sum((self._most(child) - self._need(child) for child in self._children(name)), Fraction(0))
+        return max(self._need(name) + idle, Fraction(self._kept(name)))
+
+    def _first(self, name: str) -> Fraction:
+        below = sum(map(self._first, self._children(name)), Fraction(0))
+        return max(min(Fraction(self._guarantee(name)), self._need(name)), Fraction(self._kept(name)), below)
+
+
+def random_tree(random: Random) -> tuple[dict[str, QueueSpec], dict[str, int], int]:
+    """Queues up to four deep, what their leaves ask, and what there is: often too little, sometimes odd."""
+    specs: dict[str, QueueSpec] = {}
+    for number in range(random.randint(1, 12)):
+        shallow = [name for name in specs if _depth(name, specs) < 4]
+        parent = random.choice(["", *shallow])
+        specs[f"q{number:02}"] = QueueSpec(parent=parent, compute=_quota(random), priority=random.choice([0, 0, 0, 1]))
+    leaves = specs.keys() - {spec.parent for spec in specs.values()}
+    demand = {name: random.choice([0, random.randint(0, 99), random.randint(0, 900)]) for name in sorted(leaves)}
+    return specs, demand, random.choice([0, 100, random.randint(1, 400), random.randint(1, 3000)])
+
+
+def _quota(random: Random) -> Quota:
+    def maybe(most: int, often: float) -> int | None:
+        return random.randint(0, most) if random.random() < often else None
+
+    return Quota(
+        guarantee=maybe(300, 0.5),
+        limit=maybe(600, 0.3),
+        weight=random.choice([0, 1, 1, 1, 2, 3, 7]),
+        lending_limit=maybe(200, 0.2),
+        borrowing_limit=maybe(300, 0.2),
+    )
+
+
+def _depth(name: str, specs: Specs) -> int:
+    depth = 0
+    while name:
+        depth, name = depth + 1, specs[name].parent
+    return depth
