@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 
 def main() -> int:
     """Run all; the first that fails ends it."""
-    for script in sorted(HERE.glob("*.py")):
+    for script in [*sorted(HERE.glob("*.py")), *sorted((HERE / "centre").glob("*.py"))]:
         if script.name == Path(__file__).name:
             continue
         print(f"\n## {script.stem}\n", flush=True)

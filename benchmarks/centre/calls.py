@@ -1,0 +1,193 @@
+"""kube-scheduler's calls to a real centre process: 1,000 nodes x 8 GPUs, 5,000 pods granted.
+
+    .venv/bin/python benchmarks/centre/calls.py [--nodes 1000] [--pods 5000] [--calls 400]
+
+The API server is the embedded one, in a process of its own; this process plays kube-scheduler, over TLS. Five parts,
+one run of a minute or so: the start with all pods there (the very first waits for a lease that was never held);
+filter, prioritize and bind, one pod after another, with the centre's CPU time; what the centre writes to a pod behind
+its gate; filter calls while 40 nodes join; three restarts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from aliquot_core.names import LEADER_LEASE
+from support.centre_process import CentreProcess, until_decided
+from support.http_api import HttpApi
+from support.large_cluster import (
+    NAMES,
+    NAMESPACE,
+    PER_PERCENT,
+    lease_manifest,
+    node_manifest,
+    node_names,
+    pod_manifest,
+)
+from support.server_apart import CENTRE, LEASES, PODS, TESTER, ServerApart, Size, server_apart
+
+CARDS = 8
+JOINING = 40
+GATED = 20
+RESTARTS = 3
+# Renewed all the time, whatever else happens.
+ELECTION = f"{NAMES.namespace}/{LEADER_LEASE}"
+Json = dict[str, Any]
+
+
+class Bench:
+    """A cluster, a centre, and a kube-scheduler that is played."""
+
+    def __init__(self, *, server: ServerApart, folder: Path, nodes: list[str]) -> None:
+        self.server = server
+        self.nodes = nodes
+        self.api = HttpApi(url=server.url, token=TESTER)
+        self.centre = CentreProcess(folder=folder, url=server.url, token=CENTRE)
+        self.asker = self.centre.asker()
+        self.starts: list[float] = []
+
+    def create(self, name: str, *, compute: int = 30, **spec: Any) -> Json:
+        """Create a pod."""
+        manifest = pod_manifest(name, compute=compute, memory=compute * PER_PERCENT, **spec)
+        return self.api.post(PODS, manifest).ok()
+
+    def start(self, what: str) -> None:
+        """Start the centre; how soon it decides, and what memory it has by then."""
+        pod = self.create(f"first-{len(self.starts)}")
+        began = time.perf_counter()
+        self.centre.component.start()
+        until_decided(lambda: self.asker.filter(pod, self.nodes), seconds=60)
+        took = time.perf_counter() - began
+        self.starts.append(took)
+        memory = f"RSS {self.centre.memory_mib():.1f} MiB (at most {self.centre.peak_mib():.1f})"
+        print(f"{f'{what}: exec to first decision':<46} {took:.2f} s, {self.centre.cpu_seconds():.2f} s CPU, {memory}")
+        self.asker.took.clear()
+
+    def place(self, count: int, *, warm: int = 20) -> None:
+        """Place pods one after another; each is created before."""
+        pods = [self.create(f"new-{number:05}") for number in range(count + warm)]
+        self.settle()
+        for pod in pods[:warm]:
+            self.asker.place(pod, self.nodes)
+        self.asker.took.clear()
+        before = self.centre.cpu_seconds()
+        for pod in pods[warm:]:
+            self.asker.place(pod, self.nodes)
+        self.settle()
+        cpu = (self.centre.cpu_seconds() - before) / count * 1000
+        for verb, took in self.asker.took.items():
+            tell(f"{verb}, over TLS, from another process", took)
+        print(f"{'CPU of the centre a pod, all three and watches':<46} n={count:<5} {cpu:.2f} ms")
+
+    def gated(self, count: int) -> None:
+        """What the centre writes to pods that wait behind its gate."""
+        self.server.writes()
+        gates = [{"name": NAMES.gate}]
+        names = [self.create(f"gated-{number}", schedulingGates=gates)["metadata"]["name"] for number in range(count)]
+        for name in names:
+            self.asker.place(until(partial(self._lifted, name)), self.nodes)
+        writes = self.server.writes()
+        per_pod = [
+            sum(
+                times for write, times in writes.items() if write.user == CENTRE and write.name == f"{NAMESPACE}/{name}"
+            )
+            for name in names
+        ]
+        kinds = sorted(
+            {f"{write.method} {write.what}" for write in writes if write.user == CENTRE and "pods" in write.what}
+        )
+        print(f"{'writes to a pod at its first turn':<46} n={count:<5} at most {max(per_pod)} ({', '.join(kinds)})")
+
+    def joining(self, count: int) -> None:
+        """Filter calls one after another while nodes join all at once."""
+        pod = self.create("while-nodes-join")
+        new = [f"late-{number:02}" for number in range(count)]
+        self.server.writes()
+        self.asker.took.clear()
+        joined = threading.Thread(target=self._join, args=(new,))
+        joined.start()
+        deadline = time.monotonic() + 30
+        room: list[str] = []
+        while not set(new) <= set(room) and time.monotonic() < deadline:
+            room = self.asker.filter(pod, [*self.nodes, *new])
+        joined.join()
+        took = self.asker.took["filter"]
+        missing = len(set(new) - set(room))
+        tell(f"filter while {count} nodes join", took)
+        writes = [write for write in self.server.writes() if write.user == CENTRE and write.name != ELECTION]
+        said = f"longest {max(took) * 1000:.1f} ms, {missing} nodes not in, {len(writes)} objects written by the centre"
+        print(f"{'':<46} {said}")
+
+    def settle(self) -> None:
+        """Let the watches bring all there is."""
+        quiet = self.centre.cpu_seconds()
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            time.sleep(0.3)
+            if (now := self.centre.cpu_seconds()) - quiet < 0.011:
+                return
+            quiet = now
+
+    def _lifted(self, name: str) -> Json | None:
+        pod = self.api.get(f"{PODS}/{name}").ok()
+        return None if pod["spec"].get("schedulingGates") else pod
+
+    def _join(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.api.post("/api/v1/nodes", node_manifest(name, cards=CARDS)).ok()
+            self.api.post(LEASES, lease_manifest(name)).ok()
+
+
+def until(look: Callable[[], Json | None], *, seconds: float = 20) -> Json:
+    """Look until something is there."""
+    deadline = time.monotonic() + seconds
+    while (found := look()) is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(0.01)
+    return found
+
+
+def tell(what: str, took: Sequence[float]) -> None:
+    """Print the median and the 99th percentile."""
+    ordered = sorted(seconds * 1000 for seconds in took)
+    p99 = ordered[int(len(ordered) * 0.99)]
+    print(f"{what:<46} n={len(ordered):<5} p50 {statistics.median(ordered):7.2f} ms   p99 {p99:7.2f} ms")
+
+
+def main() -> None:
+    """Run all parts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--pods", type=int, default=5000)
+    parser.add_argument("--calls", type=int, default=400)
+    chosen = parser.parse_args()
+    size = Size(nodes=chosen.nodes, cards=CARDS, pods=chosen.pods)
+    with tempfile.TemporaryDirectory(prefix="aliquot-bench-") as folder, server_apart(size) as server:
+        bench = Bench(server=server, folder=Path(folder), nodes=node_names(chosen.nodes))
+        try:
+            bench.start("first start")
+            bench.place(chosen.calls)
+            bench.gated(GATED)
+            bench.joining(JOINING)
+            for _ in range(RESTARTS):
+                bench.centre.component.stop()
+                bench.start("restart")
+        finally:
+            bench.asker.close()
+            bench.centre.component.stop()
+
+
+if __name__ == "__main__":
+    main()
