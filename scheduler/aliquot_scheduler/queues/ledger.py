@@ -1,0 +1,180 @@
+"""What each queue uses, has promised and is asked for: counted at the queue and at each above it.
+
+A pod is charged when it is admitted, with the most that it may come to (memory left out: its part of the largest card
+that it may lie on), and again when it is bound, with what it was granted. What waits is counted too, because a
+guarantee is held back only for those who ask for it.
+
+**Held back** of a queue, in each dimension of GPUs: what is missing of its guarantee as far as it is asked for, what it
+keeps even when idle, and no less than what is held back of its children; never more than it may still use.
+
+**An admission is just** in a dimension if what is free beyond all that is held back does not sink below zero by it, or
+does not sink at all: then it takes what nobody is promised, or what is held back for itself.
+
+What must always hold: nobody's charge takes a queue, or one above it, over its ceiling (`fits` is asked before
+`charge`); a holder is charged once; all numbers are those that counting anew would give. O(depth) per event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from aliquot_scheduler.queues.tree import COMPUTE, ROOT, Node, Tree, Vector
+
+
+class Charge(msgspec.Struct, frozen=True, kw_only=True):
+    """What one holder is charged with, where; `firm` means that it is never taken back for others."""
+
+    queue: str
+    amounts: Vector
+    firm: bool = False
+
+
+class Account:
+    """The numbers of one queue."""
+
+    __slots__ = ("asked", "firm", "held", "held_below", "node", "used")
+
+    def __init__(self, node: Node, *, width: int) -> None:
+        self.node = node
+        self.used = [0] * width
+        self.firm = [0] * width
+        self.asked = [0] * width
+        self.held = [0] * width
+        # The sum of the children's.
+        self.held_below = [0] * width
+
+
+class Ledger:
+    """All queues' numbers."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.width = len(tree.dimensions)
+        self._cards = tree.dimensions.cards
+        self.accounts = {name: Account(node, width=self.width) for name, node in tree.nodes.items()}
+        self._charges: dict[str, Charge] = {}
+        for account in self.accounts.values():
+            for dimension in range(self._cards):
+                self._hold(account, dimension)
+
+    # --- events ------------------------------------------------------------------------------------------------------
+    def charge(self, holder: str, charge: Charge) -> None:
+        """Charge a holder with exactly this, instead of what it was charged with before."""
+        self.release(holder)
+        self._charges[holder] = charge
+        self._move(charge, +1)
+
+    def release(self, holder: str) -> None:
+        """Charge a holder with nothing."""
+        if charge := self._charges.pop(holder, None):
+            self._move(charge, -1)
+
+    def ask(self, queue: str, amounts: Sequence[int]) -> None:
+        """A pod that could be admitted waits in the queue; negative amounts when it does not any more."""
+        for account in self._path(queue):
+            for dimension, amount in enumerate(amounts):
+                if amount:
+                    account.asked[dimension] += amount
+                    self._hold(account, dimension)
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+    def of(self, holder: str) -> Charge | None:
+        """What a holder is charged with."""
+        return self._charges.get(holder)
+
+    def charges(self) -> Mapping[str, Charge]:
+        """All charges, by holder."""
+        return self._charges
+
+    def over(self, queue: str, amounts: Sequence[int]) -> tuple[Account, int] | None:
+        """Where, and in which dimension, so much more would be over a ceiling; None if nowhere."""
+        for account in self._path(queue):
+            ceiling, used = account.node.ceiling, account.used
+            for dimension, amount in enumerate(amounts):
+                if amount and used[dimension] + amount > ceiling[dimension]:
+                    return account, dimension
+        return None
+
+    def never(self, queue: str, amounts: Sequence[int], *, firm: bool) -> tuple[Account, int] | None:
+        """The same if nothing were used at all; a pod that asks so much would wait for ever."""
+        path = self._path(queue)
+        for account in path:
+            for dimension, amount in enumerate(amounts):
+                if amount > account.node.ceiling[dimension]:
+                    return account, dimension
+        broken = self._beyond(path[0].node, (0,) * self.width, amounts) if firm else None
+        return None if broken is None else (path[0], broken)
+
+    def unsure(self, queue: str, amounts: Sequence[int]) -> int | None:
+        """In which dimension so much more, never to be taken back, is beyond the queue's own guarantee."""
+        account = self._path(queue)[0]
+        return self._beyond(account.node, account.firm, amounts)
+
+    def lessened(self, queue: str, amounts: Sequence[int]) -> list[int]:
+        """By how much less would be held back of all, if a pod that asks so much were admitted here."""
+        return [
+            self._lessened(queue, dimension, amounts[dimension]) if amounts[dimension] else 0
+            for dimension in range(self._cards)
+        ]
+
+    def held_back(self, dimension: int) -> int:
+        """What is held back of all queues together."""
+        return self.accounts[ROOT].held_below[dimension]
+
+    # --- how it is counted -------------------------------------------------------------------------------------------
+    @staticmethod
+    def _beyond(node: Node, firm: Sequence[int], amounts: Sequence[int]) -> int | None:
+        """What the guarantee says nothing of does not count; a queue without any has nothing to be firm in."""
+        if not node.promised:
+            return COMPUTE
+        return next((dim for dim in node.promised if firm[dim] + amounts[dim] > node.guarantee[dim]), None)
+
+    def _path(self, queue: str) -> list[Account]:
+        return [self.accounts[name] for name in self.tree.path(queue)]
+
+    def _move(self, charge: Charge, sign: int) -> None:
+        for account in self._path(charge.queue):
+            for dimension, amount in enumerate(charge.amounts):
+                if amount:
+                    account.used[dimension] += sign * amount
+                    if charge.firm:
+                        account.firm[dimension] += sign * amount
+                    self._hold(account, dimension)
+
+    def _hold(self, account: Account, dimension: int) -> None:
+        """Count anew what is held back of one queue, and pass the difference on to its parent."""
+        if dimension >= self._cards or account.node.name == ROOT:
+            return
+        now = _held(
+            account.node,
+            dimension,
+            used=account.used[dimension],
+            asked=account.asked[dimension],
+            below=account.held_below[dimension],
+        )
+        if now != account.held[dimension]:
+            self.accounts[account.node.path[1]].held_below[dimension] += now - account.held[dimension]
+            account.held[dimension] = now
+
+    def _lessened(self, queue: str, dimension: int, amount: int) -> int:
+        """Follow the change upwards; it ends where it makes no difference."""
+        change = 0
+        for account in self._path(queue):
+            if account.node.name == ROOT:
+                break
+            after = _held(
+                account.node,
+                dimension,
+                used=account.used[dimension] + amount,
+                asked=max(0, account.asked[dimension] - amount),
+                below=account.held_below[dimension] + change,
+            )
+            change = after - account.held[dimension]
+        return -change
+
+
+def _held(node: Node, dimension: int, *, used: int, asked: int, below: int) -> int:
+    due = max(min(node.guarantee[dimension], used + asked), node.kept[dimension])
+    return min(max(due - used, below, 0), max(0, node.ceiling[dimension] - used))

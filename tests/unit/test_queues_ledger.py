@@ -1,0 +1,195 @@
+"""The ledger: what queues use and what is held back for them, event by event as if counted anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from aliquot_scheduler.queues.ledger import Charge, Ledger
+from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, plant
+
+
+def queue(parent: str = "", *, memory: Quota | None = None, **compute: Any) -> QueueSpec:
+    """A queue with quotas."""
+    return QueueSpec(parent=parent, compute=Quota(**compute), memory=memory or Quota())
+
+
+def amounts(compute: int, memory: int = 0) -> tuple[int, ...]:
+    """So much of a GPU, and nothing of the host."""
+    return (compute, memory, 0, 0)
+
+
+SPECS = {
+    "org": queue(guarantee=300, limit=500),
+    "a": queue("org", guarantee=200, memory=Quota(guarantee=50, lending_limit=20)),
+    "b": queue("org", limit=250),
+    "c": queue(guarantee=100, borrowing_limit=150),
+}
+
+
+def held(ledger: Ledger) -> dict[str, int]:
+    """What is held back of each queue, in compute."""
+    return {name: account.held[COMPUTE] for name, account in ledger.accounts.items() if account.held[COMPUTE]}
+
+
+def test_a_guarantee_is_held_back_as_far_as_it_is_asked_for() -> None:
+    """Nobody's idle guarantee is held back; what is asked is, at the queue and above, until it is used."""
+    ledger = Ledger(plant(SPECS))
+    assert held(ledger) == {}
+    ledger.ask("a", amounts(150))
+    assert held(ledger) == {"a": 150, "org": 150}
+    ledger.ask("a", amounts(150))
+    # Its parent's guarantee goes further than its own.
+    assert held(ledger) == {"a": 200, "org": 300}
+    ledger.ask("a", amounts(-150))
+    ledger.charge("p", Charge(queue="a", amounts=amounts(150)))
+    assert held(ledger) == {"a": 50, "org": 150}
+    assert ledger.held_back(COMPUTE) == 150
+
+
+def test_what_is_not_lent_is_held_back_idle() -> None:
+    """A lending limit keeps the rest of the guarantee, whoever asks."""
+    ledger = Ledger(plant(SPECS))
+    assert ledger.held_back(MEMORY) == 30
+    ledger.charge("p", Charge(queue="a", amounts=amounts(0, 25)))
+    assert ledger.held_back(MEMORY) == 5
+    ledger.charge("p", Charge(queue="a", amounts=amounts(0, 45)))
+    assert ledger.held_back(MEMORY) == 0
+
+
+@pytest.mark.parametrize(
+    ("waits", "asks", "less"),
+    [
+        ("a", ("a", 150), 150),  # within its own guarantee
+        ("a", ("b", 150), 100),  # 50 would be taken from what is held back for its brother
+        ("c", ("c", 100), 100),
+        ("c", ("c", 120), 100),  # 20 are borrowed
+        ("b", ("b", 120), 120),  # within its parent's
+    ],
+)
+def test_an_admission_lessens_what_is_held_back_for_itself(waits: str, asks: tuple[str, int], less: int) -> None:
+    """What is told before an admission is what happens by it."""
+    ledger = Ledger(plant(SPECS))
+    ledger.ask(waits, amounts(300 if waits == "a" else asks[1]))
+    name, asked = asks
+    before = ledger.held_back(COMPUTE)
+    assert ledger.lessened(name, amounts(asked))[COMPUTE] == less
+    if waits == name:
+        ledger.ask(name, amounts(-asked))
+        ledger.charge("p", Charge(queue=name, amounts=amounts(asked)))
+        assert before - ledger.held_back(COMPUTE) == less
+
+
+def test_a_ceiling_is_kept_at_the_queue_and_above() -> None:
+    """What is over is told with the queue at which it is."""
+    ledger = Ledger(plant(SPECS))
+    ledger.charge("p", Charge(queue="a", amounts=amounts(300)))
+    over = ledger.over("b", amounts(201))
+    assert ledger.over("b", amounts(200)) is None
+    assert over is not None
+    assert (over[0].node.name, over[1]) == ("org", COMPUTE)
+    beyond = ledger.over("c", amounts(251))
+    assert beyond is not None
+    assert beyond[0].node.name == "c"
+    assert ledger.never("b", amounts(251), firm=False) is not None
+    assert ledger.never("b", amounts(250), firm=False) is None
+
+
+def test_firm_pods_stay_within_their_own_guarantee() -> None:
+    """What is never taken back counts apart; a queue without a guarantee takes none of it."""
+    ledger = Ledger(plant(SPECS))
+    ledger.charge("p", Charge(queue="c", amounts=amounts(90)))
+    assert ledger.unsure("c", amounts(100)) is None
+    ledger.charge("q", Charge(queue="c", amounts=amounts(60), firm=True))
+    assert ledger.unsure("c", amounts(41)) == COMPUTE
+    # Nothing is said of its memory, so any will do.
+    assert ledger.unsure("c", amounts(40, 999)) is None
+    assert ledger.unsure("b", amounts(1)) == COMPUTE
+    assert ledger.never("c", amounts(101), firm=True) is not None
+    assert ledger.never("c", amounts(100), firm=True) is None
+    assert ledger.never("b", amounts(1), firm=True) is not None
+
+
+def test_a_charge_is_corrected_in_place() -> None:
+    """A holder that is charged again is charged with the new amount alone, and an unknown queue counts for all."""
+    ledger = Ledger(plant(SPECS))
+    ledger.charge("p", Charge(queue="a", amounts=amounts(100, 80)))
+    ledger.charge("p", Charge(queue="a", amounts=amounts(100, 40)))
+    ledger.charge("q", Charge(queue="deleted", amounts=amounts(7, 7)))
+    assert ledger.accounts["org"].used == [100, 40, 0, 0]
+    assert ledger.accounts[ROOT].used == [107, 47, 0, 0]
+    ledger.release("p")
+    ledger.release("p")
+    assert ledger.accounts["org"].used == [0, 0, 0, 0]
+
+
+QUEUES = st.sampled_from(["a", "b", "c", "gone"])
+AMOUNTS = st.tuples(st.integers(0, 300), st.integers(0, 60), st.just(0), st.just(0))
+
+
+class Counting(RuleBasedStateMachine):
+    """Random events; after each the numbers are those of a ledger that was told the outcome alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tree = plant(SPECS)
+        self.ledger = Ledger(self.tree)
+        self.asked: list[tuple[str, tuple[int, ...]]] = []
+
+    @rule(holder=st.sampled_from("pqr"), queue=QUEUES, amount=AMOUNTS, firm=st.booleans())
+    def charge(self, holder: str, queue: str, amount: tuple[int, ...], *, firm: bool) -> None:
+        """A pod is admitted, bound, or moved."""
+        self.ledger.charge(holder, Charge(queue=queue, amounts=amount, firm=firm))
+
+    @rule(holder=st.sampled_from("pqr"))
+    def release(self, holder: str) -> None:
+        """A pod is gone."""
+        self.ledger.release(holder)
+
+    @rule(queue=QUEUES, amount=AMOUNTS)
+    def ask(self, queue: str, amount: tuple[int, ...]) -> None:
+        """A pod waits."""
+        self.ledger.ask(queue, amount)
+        self.asked.append((queue, amount))
+
+    @rule(data=st.data())
+    def ask_no_more(self, data: st.DataObject) -> None:
+        """One of those that wait does so no more."""
+        if self.asked:
+            queue, amount = self.asked.pop(data.draw(st.integers(0, len(self.asked) - 1)))
+            self.ledger.ask(queue, [-part for part in amount])
+
+    @invariant()
+    def counted_anew_it_is_the_same(self) -> None:
+        """No number depends on how it came about."""
+        fresh = Ledger(self.tree)
+        for queue, amount in reversed(self.asked):
+            fresh.ask(queue, amount)
+        for holder, charge in sorted(self.ledger.charges().items(), reverse=True):
+            fresh.charge(holder, charge)
+        for name, account in fresh.accounts.items():
+            live = self.ledger.accounts[name]
+            assert (live.used, live.firm, live.asked) == (account.used, account.firm, account.asked)
+            assert (live.held, live.held_below) == (account.held, account.held_below)
+
+    @invariant()
+    def what_is_told_of_an_admission_comes_true(self) -> None:
+        """An admission lessens what is held back as it was told."""
+        if not self.asked:
+            return
+        queue, amount = self.asked[-1]
+        told, before = self.ledger.lessened(queue, amount), [self.ledger.held_back(d) for d in (COMPUTE, MEMORY)]
+        self.ledger.ask(queue, [-part for part in amount])
+        self.ledger.charge("new", Charge(queue=queue, amounts=amount))
+        assert told == [was - self.ledger.held_back(d) for d, was in enumerate(before)]
+        self.ledger.release("new")
+        self.ledger.ask(queue, amount)
+
+
+TestCounting = Counting.TestCase
+TestCounting.settings = settings(max_examples=60, stateful_step_count=25)
