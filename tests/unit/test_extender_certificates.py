@@ -194,6 +194,13 @@ def test_certificates_that_are_due_wait_until_a_new_authority_is_known() -> None
     assert needed(first, plan=PLAN, now=due + SETTLE + 1) is Need.CERTIFICATES
 
 
+def test_certificates_of_a_short_life_do_not_wait_for_an_authority_that_is_the_only_one() -> None:
+    """Nobody could have another."""
+    plan = msgspec.structs.replace(PLAN, life=DAY)
+    kept, _ = after(None, now=NOW, plan=plan)
+    assert needed(kept, plan=plan, now=NOW + DAY * 0.7) is Need.CERTIFICATES
+
+
 def test_what_has_ended_is_replaced_at_once() -> None:
     """There is nobody to wait for."""
     kept, needs = after(FRESH, now=NOW + PLAN.life + 1)

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from aliquot_scheduler.certificates.issuing import Use
 from aliquot_scheduler.extender import forwarding
 from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.extender.forwarding import AGAIN_AFTER, HOP
 from aliquot_scheduler.extender.verbs import Verb
+from aliquot_scheduler.web.settings import CENTRE
 from aliquot_scheduler.web.tls import Tls, TlsFiles
 from support.centre_http import BINDING, SCHEDULER, Authority, Caller, Replica, args, caller, replica, write_pair
 from support.clocks import LeapingClock
@@ -248,9 +250,10 @@ async def test_who_can_t_prove_to_be_a_replica_hears_nothing(
 
     signer = Authority(tmp_path / "other") if kind == "of another authority" else authority
     files = signer.server_files(folder="impostor")
-    if kind != "of another authority":
-        pair = authority.signs("x", hosts=["127.0.0.1"] if kind == "of another name" else ["aliquot-centre"])
-        write_pair(files, pair)
+    if kind == "of another name":
+        write_pair(files, authority.signs("x", hosts=["127.0.0.1"], uses=[Use.SERVER]))
+    if kind == "a client's":
+        write_pair(files, authority.signs("x", hosts=[CENTRE], uses=[Use.CLIENT]))
     async with serving(listen, files=files) as follower.rule.address:
         _, answer = await scheduler.post(follower.url("/extender/filter"), args("n1"))
     assert "can't be reached" in answer["Error"]

@@ -22,6 +22,8 @@ from aliquot_scheduler.web.tls import Tls, TlsError, TlsFiles
 from support.centre_http import SCHEDULER, Authority, Caller, Replica, args, caller, replica, write, write_pair
 from support.clocks import VirtualClock
 
+PEM = serialization.Encoding.PEM
+
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
@@ -122,10 +124,11 @@ def spoilt(name: str) -> Callable[[TlsFiles, Authority], None]:
     """One way in which files can't be used."""
 
     def locked(files: TlsFiles, authority: Authority) -> None:
-        key = serialization.load_pem_private_key(renewed(authority).key, password=None)
+        pair = renewed(authority)
+        key = serialization.load_pem_private_key(pair.key, password=None)
         form = serialization.PrivateFormat.PKCS8
         lock = serialization.BestAvailableEncryption(b"secret")
-        write(files.key, key.private_bytes(serialization.Encoding.PEM, form, lock))
+        write_pair(files, Pair(certificate=pair.certificate, key=key.private_bytes(PEM, form, lock)))
 
     return {
         "another's key": lambda files, authority: write(files.key, renewed(authority).key),
