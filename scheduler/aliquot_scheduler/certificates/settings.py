@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from aliquot_core.names import Names
 from aliquot_core.settings import FilePath
-from aliquot_scheduler.certificates.keeping import Plan
 from aliquot_scheduler.web.settings import CENTRE, KUBE_SCHEDULER
+
+if TYPE_CHECKING:
+    from aliquot_scheduler.certificates.keeping import Plan
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
 
@@ -32,6 +34,9 @@ class CertificateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
     def plan(self, names: Names) -> Plan:
         """What certificates this makes."""
+        # Every command reads the settings, and the node's image has no cryptography.
+        from aliquot_scheduler.certificates.keeping import Plan  # noqa: PLC0415 - only where it is there
+
         service = f"{self.service}.{names.namespace}"
         hosts = dict.fromkeys((CENTRE, self.service, service, f"{service}.svc", *self.hosts))
         return Plan(server=CENTRE, hosts=tuple(hosts), client=KUBE_SCHEDULER)
