@@ -14,8 +14,9 @@ import aiohttp
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from prometheus_client import CollectorRegistry
 
-from aliquot_scheduler.certificates.issuing import DAY, Pair, Use
+from aliquot_scheduler.certificates.issuing import DAY, Pair, Use, read_facts
 from aliquot_scheduler.web.peers import why_stranger
 from aliquot_scheduler.web.settings import CENTRE
 from aliquot_scheduler.web.tls import Tls, TlsError, TlsFiles
@@ -180,6 +181,26 @@ def test_a_centre_does_not_begin_with_them(authority: Authority, files: TlsFiles
     with pytest.raises(TlsError, match="mount the Secret") as caught:
         Tls(files=files, clock=VirtualClock(), look_every=1.0)
     assert caught.value.where == (files.key if how == "no key" else files.certificate)
+
+
+def test_prometheus_is_told_when_the_certificate_in_use_ends(authority: Authority, files: TlsFiles) -> None:
+    """Of the one in use, not of what lies in the folder and can't be used."""
+    registry = CollectorRegistry()
+    tls = Tls(files=files, clock=VirtualClock(), look_every=1.0)
+    tls.observe(registry)
+
+    def told() -> float | None:
+        return registry.get_sample_value("aliquot_centre_certificate_expiry_timestamp_seconds")
+
+    first = told()
+    assert first == read_facts(Path(files.certificate).read_bytes()).ends
+    older = authority.signs(CENTRE, hosts=[CENTRE], uses=[Use.SERVER], since=DAY / 2)
+    write(files.certificate, older.certificate)
+    tls.look()
+    assert told() == first
+    write(files.key, older.key)
+    tls.look()
+    assert told() == pytest.approx(first - DAY / 2, abs=60)
 
 
 async def test_the_files_are_looked_at_again_and_again(authority: Authority, files: TlsFiles) -> None:

@@ -20,10 +20,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+from prometheus_client import CollectorRegistry, Gauge
 
 from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
 from aliquot_core.settings import FilePath
+from aliquot_scheduler.certificates.issuing import CertificateError, read_facts
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,8 @@ class TlsFiles(msgspec.Struct, frozen=True, kw_only=True):
 class _InForce(msgspec.Struct, frozen=True, kw_only=True):
     server: ssl.SSLContext
     client: ssl.SSLContext
+    # When our own certificate is out of date.
+    ends: float
 
 
 class Tls:
@@ -65,6 +69,12 @@ class Tls:
     def client(self) -> ssl.SSLContext:
         """What to connect to another replica with."""
         return self._in_force.client
+
+    def observe(self, registry: CollectorRegistry) -> None:
+        """Tell Prometheus when the certificate in use ends."""
+        text = "When the certificate that the centre serves with is out of date."
+        gauge = Gauge("aliquot_centre_certificate_expiry_timestamp_seconds", text, registry=registry)
+        gauge.set_function(lambda: self._in_force.ends)
 
     def look(self) -> bool:
         """Take the files in if they changed; whether what is in force changed."""
@@ -110,11 +120,12 @@ def _made(files: TlsFiles) -> _InForce:
             raise TlsError("can't be read", where=path, remedy=_REMEDY)  # ssl would not say which
     try:
         server, client = _filled(ssl.PROTOCOL_TLS_SERVER, files), _filled(ssl.PROTOCOL_TLS_CLIENT, files)
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        ends = read_facts(Path(files.certificate).read_bytes()).ends
+    except (OSError, ValueError, CertificateError) as error:  # ssl.SSLError is an OSError
         what = f"certificate, key and authority make no TLS: {error}"
         raise TlsError(what, where=files.certificate, remedy=_REMEDY) from error
     server.verify_mode = ssl.CERT_OPTIONAL
-    return _InForce(server=server, client=client)
+    return _InForce(server=server, client=client, ends=ends)
 
 
 def _filled(protocol: int, files: TlsFiles) -> ssl.SSLContext:
