@@ -23,6 +23,7 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.election import ElectionSettings
+from aliquot_kube.fencing import FencedTransport
 from aliquot_kube.leadership import Leadership
 from aliquot_kube.lease import LeaseKeeper
 from aliquot_kube.transport import HttpTransport, Timeouts, Transport
@@ -124,9 +125,11 @@ def _leadership(settings: Settings, *, transport: Transport, clock: Clock, rando
 def _centre(
     settings: Settings, *, transport: Transport, leadership: Leadership, clock: Clock, random: Random
 ) -> Centre:
+    fenced = FencedTransport(transport=transport, check=leadership.check)
+
     def new_reign() -> Reign:
         return Reign(
-            transport=transport,
+            transport=fenced,
             clock=clock,
             random=random,
             names=settings.names,

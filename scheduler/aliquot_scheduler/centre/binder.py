@@ -24,6 +24,7 @@ from aliquot_kube.errors import (
     ServerTroubleError,
     UnreachableError,
 )
+from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.deciding.desk import Desk, Ended
 from aliquot_scheduler.deciding.promises import Promise
@@ -122,7 +123,7 @@ class Binder:
         except _UNTOLD as error:
             log.warning("no sure word on a binding", extra={"pod": promise.pod.key, "error": str(error)})
             return await self._looked_up(promise, error=error)
-        except ApiError as error:
+        except (ApiError, NotLeadingError) as error:
             return Ended.REFUSED, str(error)
         return Ended.TAKEN, ""
 

@@ -15,6 +15,7 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
+from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.pacing import sleep_unless
 from aliquot_kube.patches import Patch, expect, json_patch, merge_patch, pointer, remove
 from aliquot_kube.resources import PODS
@@ -98,7 +99,7 @@ class Gatekeeper:
         try:
             async with self._hands:
                 await self._write(turn)
-        except ApiError as error:
+        except (ApiError, NotLeadingError) as error:
             log.warning("a pod could not be told of its turn", extra={"pod": turn.pod.key, "error": str(error)})
             self._not_told(turn)
 
