@@ -1,0 +1,46 @@
+"""The definition of the Queue resource says what the code reads, no more and no less."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import msgspec
+import pytest
+import yaml
+
+from aliquot_scheduler.queues.spec import LARGEST_QUOTA, LARGEST_WEIGHT, HostLimits, ModelQuota, QueueSpec, Quota
+
+FILE = Path(__file__).parents[2] / "daemonset" / "manifests" / "05-queue.yaml"
+VERSION: dict[str, Any] = yaml.safe_load(FILE.read_text())["spec"]["versions"][0]
+SPEC: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]["properties"]["spec"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema"),
+    [
+        (QueueSpec, SPEC),
+        (Quota, SPEC["properties"]["compute"]),
+        (Quota, SPEC["properties"]["memory"]),
+        (HostLimits, SPEC["properties"]["hosts"]),
+        (ModelQuota, SPEC["properties"]["models"]["additionalProperties"]),
+    ],
+)
+def test_fields_are_those_that_the_code_reads(kind: type[Any], schema: dict[str, Any]) -> None:
+    """A field that only one of the two knows would be dropped silently, or never be allowed."""
+    assert set(schema["properties"]) == {field.encode_name for field in msgspec.structs.fields(kind)}
+
+
+@pytest.mark.parametrize("field", msgspec.structs.fields(Quota), ids=lambda field: field.name)
+def test_quotas_have_the_code_s_bounds(field: msgspec.structs.FieldInfo) -> None:
+    """Refused by the API server or by the centre: the same numbers."""
+    bounds = SPEC["properties"]["compute"]["properties"][field.encode_name]
+    assert bounds["minimum"] == 0
+    assert bounds["maximum"] == (LARGEST_WEIGHT if field.name == "weight" else LARGEST_QUOTA)
+
+
+def test_words_for_stopping_are_the_code_s() -> None:
+    """The enumeration is written in two places."""
+    kind = next(field.type for field in msgspec.structs.fields(QueueSpec) if field.name == "stop")
+    assert get_origin(kind) is not None
+    assert set(SPEC["properties"]["stop"]["enum"]) == set(get_args(kind))
