@@ -268,7 +268,7 @@ class Installed:
         container["imagePullPolicy"] = "Never"
         api = {"KUBERNETES_SERVICE_HOST": LOOPBACK, "KUBERNETES_SERVICE_PORT": str(self.cluster.control_plane.port)}
         _set(container, api)
-        if obj["metadata"]["name"] == AGENT:
+        if obj["metadata"].get("name") == AGENT:
             self._simulate(container)
         for volume in spec.get("volumes", []):
             # /etc is the machine's own here, not the node's.
