@@ -34,7 +34,6 @@ from aliquot_scheduler.centre.centre import Centre, Reign
 from aliquot_scheduler.centre.metrics import CentreCollector
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.certificates.keeper import CertificateKeeper
-from aliquot_scheduler.certificates.keeping import Plan
 from aliquot_scheduler.certificates.settings import CertificateSettings
 from aliquot_scheduler.extender.forwarding import Forwarder
 from aliquot_scheduler.extender.metrics import CallMetrics
@@ -46,8 +45,6 @@ from aliquot_scheduler.web.settings import CENTRE, WebSettings
 from aliquot_scheduler.web.tls import Tls, TlsFiles
 
 AGENT = "aliquot-scheduler"
-# What the certificate that kube-scheduler shows us says.
-SCHEDULER_CLIENT = "system:kube-scheduler"
 
 
 class Settings:
@@ -157,8 +154,8 @@ def _keeper(settings: Settings, *, client: KubeClient, clock: Clock, random: Ran
         random=random,
         namespace=settings.names.namespace,
         secret=own.secret,
-        plan=Plan(server=CENTRE, hosts=(CENTRE, *own.hosts), client=SCHEDULER_CLIENT),
-        folder=Path(settings.web.certificate).parent,
+        plan=own.plan(settings.names),
+        folder=Path(own.folder),
         webhooks=own.webhooks,
     )
 
@@ -169,6 +166,8 @@ def _served(
     web, registry = settings.web, CollectorRegistry()
     files = TlsFiles(certificate=web.certificate, key=web.key, authority=web.authority)
     tls = Tls(files=files, clock=clock, look_every=web.look_at_files)
+
+    tls.observe(registry)
 
     def leads() -> bool:
         return leadership.leads(clock.monotonic())
