@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
-from aliquot_agent.gpus.waiting import settled
+from aliquot_agent.waiting import settled
 from aliquot_core.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class HttpServer:
         exchange = asyncio.ensure_future(self._exchange(reader, writer))
         self._exchanges.add(exchange)
         try:
-            if not await settled(clock=self._clock, work=exchange, seconds=PATIENCE):
+            if not await settled(exchange, clock=self._clock, seconds=PATIENCE):
                 log.debug("a peer took too long")
         finally:
             self._exchanges.discard(exchange)

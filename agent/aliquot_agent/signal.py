@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from aliquot_agent.waiting import settled
 from aliquot_core.clock import Clock
 
 
@@ -29,10 +30,7 @@ class Signal:
         if since is not None and since != self.count:
             return True
         changed = asyncio.ensure_future(self._event.wait())
-        tired = asyncio.ensure_future(clock.sleep(at_most))
         try:
-            await asyncio.wait({changed, tired}, return_when=asyncio.FIRST_COMPLETED)
-            return changed.done()
+            return await settled(changed, clock=clock, seconds=at_most)
         finally:
             changed.cancel()
-            tired.cancel()

@@ -17,9 +17,9 @@ import grpc
 import msgspec
 
 from aliquot_agent.kubelet_view import KubeletViewError, Listed
+from aliquot_agent.waiting import settled
 from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock
-from aliquot_deviceplugin.deadlines import done_within
 from aliquot_proto import podresources_v1_pb2 as pb
 from aliquot_proto import podresources_v1_pb2_grpc as pb_grpc
 
@@ -74,7 +74,7 @@ class PodResources:
         mine.deadline = max(mine.deadline, deadline)
         if self._worker is None:
             self._worker = asyncio.ensure_future(self._work())
-        if not await done_within(mine.answer, seconds=patience, clock=self._clock):
+        if not await settled(mine.answer, seconds=patience, clock=self._clock):
             raise PodResourcesError(f"no answer within {patience:g} s", where=self._socket, remedy="is the kubelet up?")
         return mine.answer.result()
 

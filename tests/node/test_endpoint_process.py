@@ -95,4 +95,6 @@ def test_loads_little() -> None:
     heavy = {"kubernetes", "pynvml", "prometheus_client", "aiohttp", "urllib3", "pydantic", "yaml", "email"}
     assert packages & heavy == set()
     assert not [name for name in loaded if name.startswith(("aliquot_agent.gpus", "aliquot_agent.node"))]
-    assert [name for name in loaded if name.startswith("aliquot_kube.")] == ["aliquot_kube.clock"]
+    # Time, waiting, and settings that a shared file may hold; nothing that could reach the API server.
+    harmless = {"aliquot_kube.clock", "aliquot_kube.pacing", "aliquot_kube.election"}
+    assert {name for name in loaded if name.startswith("aliquot_kube.")} <= harmless

@@ -6,7 +6,7 @@ import asyncio
 
 from aliquot_agent.gpus.model import EventKind, Fault, GpuEvent
 from aliquot_agent.gpus.presence import Presence, observe
-from aliquot_agent.gpus.waiting import settled
+from aliquot_agent.waiting import sleep_unless
 from aliquot_core.clock import Clock
 
 # Nobody asks for events while the agent is stuck; the newest say enough when it comes back.
@@ -50,9 +50,4 @@ class EventBook:
 
     async def wait(self, *, seconds: float) -> None:
         """Wait until somebody stirs, at most so long."""
-        stirring = asyncio.ensure_future(self._stirred.wait())
-        try:
-            await settled(clock=self._clock, work=stirring, seconds=seconds)
-        finally:
-            stirring.cancel()
-        self._stirred.clear()
+        await sleep_unless(clock=self._clock, seconds=seconds, woken=self._stirred)

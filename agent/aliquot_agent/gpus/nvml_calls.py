@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from aliquot_agent.gpus.driver import DriverClosedError
-from aliquot_agent.gpus.waiting import settled
+from aliquot_agent.waiting import settled
 from aliquot_core.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class CallDesk:
         self._closed = True
         inside = [asyncio.wrap_future(future) for future in self._running if not future.done()]
         drained = not inside or await settled(
-            clock=self._clock, work=asyncio.gather(*inside, return_exceptions=True), seconds=within_s
+            asyncio.gather(*inside, return_exceptions=True), clock=self._clock, seconds=within_s
         )
         try:
             if drained:
@@ -117,7 +117,7 @@ class CallDesk:
         # Overdue or cancelled, nobody awaits it any more, and asyncio would complain of an error never retrieved.
         answer.add_done_callback(look_at_error)
         try:
-            if await settled(clock=self._clock, work=answer, seconds=within_s):
+            if await settled(answer, clock=self._clock, seconds=within_s):
                 return answer.result()
         except asyncio.CancelledError:
             future.cancel()

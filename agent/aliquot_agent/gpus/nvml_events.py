@@ -19,7 +19,7 @@ from aliquot_agent.gpus.driver import GpuDriverError, OneGpuError
 from aliquot_agent.gpus.model import EventKind, Fault, GpuProblem
 from aliquot_agent.gpus.nvml_binding import Binding, Device
 from aliquot_agent.gpus.nvml_calls import CallThread, look_at_error
-from aliquot_agent.gpus.waiting import settled
+from aliquot_agent.waiting import settled
 from aliquot_core.clock import Clock
 
 _KINDS = {
@@ -149,7 +149,7 @@ class EventWatch:
     async def stop(self, *, within_s: float) -> bool:
         """Free all sets and keep out of the library until `resume`; False if the thread does not come out."""
         self._stopped = True
-        if self._wait is not None and not await settled(clock=self._clock, work=self._wait, seconds=within_s):
+        if self._wait is not None and not await settled(self._wait, clock=self._clock, seconds=within_s):
             return False
         self.use(None)
         if not self._old:
@@ -157,7 +157,7 @@ class EventWatch:
         old, self._old = self._old, []
         freeing = asyncio.wrap_future(self._require_thread().submit(lambda: _listen(old, None, slice_ms=0)))
         freeing.add_done_callback(look_at_error)
-        return await settled(clock=self._clock, work=freeing, seconds=within_s)
+        return await settled(freeing, clock=self._clock, seconds=within_s)
 
     def forget(self) -> None:
         """Drop sets that died with an NVML that somebody else shut down."""

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from aliquot_agent.waiting import settled
 from aliquot_core.clock import Clock
 from aliquot_core.door import DoorError, Forget, FromEndpoint, Prefer, Preference, PreStart, Started
-from aliquot_deviceplugin.deadlines import done_within
 
 Answer = Started | Preference
 Send = Callable[[FromEndpoint], None]
@@ -91,7 +91,7 @@ class AgentCalls:
         try:
             if self._send:
                 self._send(self._with_time_left(call))
-            in_time = await done_within(call.answer, seconds=patience, clock=self._clock)
+            in_time = await settled(call.answer, seconds=patience, clock=self._clock)
             return call.answer.result() if in_time and not call.answer.cancelled() else None
         finally:
             del self._open[number]

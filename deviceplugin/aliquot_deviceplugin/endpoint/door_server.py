@@ -10,10 +10,10 @@ import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from aliquot_agent.waiting import settled
 from aliquot_core import door
 from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
-from aliquot_deviceplugin.deadlines import done_within
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class DoorServer:
         while True:
             words = asyncio.ensure_future(reader.read(_CHUNK))
             try:
-                if not await done_within(words, seconds=deadline - self._clock.monotonic(), clock=self._clock):
+                if not await settled(words, seconds=deadline - self._clock.monotonic(), clock=self._clock):
                     raise door.DoorError(f"no Hello within {HELLO_PATIENCE} s", where="agent's door")
             finally:
                 words.cancel()

@@ -15,8 +15,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from aliquot_agent.waiting import sleep_unless
 from aliquot_core.clock import Clock
-from aliquot_deviceplugin.deadlines import done_within
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +60,7 @@ class FolderWatch:
     async def changed(self) -> None:
         """Return when something may have changed, or when it is time to look anyway."""
         seconds = self._poll if self._descriptor is None else _ANYWAY
-        woken = asyncio.ensure_future(self._woken.wait())
-        try:
-            await done_within(woken, seconds=seconds, clock=self._clock)
-        finally:
-            woken.cancel()
-        self._woken.clear()
+        await sleep_unless(clock=self._clock, seconds=seconds, woken=self._woken)
 
     def wake(self) -> None:
         """Let `changed` return: there is another reason to look."""

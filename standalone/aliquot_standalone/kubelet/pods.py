@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
 from aliquot_core.objects import Pod
+from aliquot_kube.pacing import sleep_unless
 from aliquot_standalone.kubelet import lifecycle
 from aliquot_standalone.kubelet.containers import Runtime
 from aliquot_standalone.kubelet.errors import AdmissionError
@@ -18,7 +19,6 @@ from aliquot_standalone.kubelet.lifecycle import Life, Process, Running, Startin
 from aliquot_standalone.kubelet.memory import Memories, PodMemory
 from aliquot_standalone.kubelet.settings import Settings
 from aliquot_standalone.kubelet.status import Report, pod_status
-from aliquot_standalone.kubelet.waiting import event_or_time
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class PodWorker:
                     break
                 self._remember_and_report()
                 wait = None if decision.wake_at is None else max(decision.wake_at - self._now, 0.0)
-                await event_or_time(self._changed, clock=self._house.clock, seconds=wait)
+                await sleep_unless(clock=self._house.clock, seconds=wait, woken=self._changed)
             self.over = True
             self._remember_and_report()
         finally:
