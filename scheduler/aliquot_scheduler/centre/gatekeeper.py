@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 _HANDS = 16
 # Heart-beats and promises grow old without any event.
 _TICK = 0.5
+# kube-scheduler waits for its answers meanwhile.
+_AT_A_STRETCH = 0.02
 
 
 def may_be_nominated(pod: Pod) -> bool:
@@ -85,15 +87,22 @@ class Gatekeeper:
         """Let through whoever can be, until cancelled."""
         async with asyncio.TaskGroup() as telling:
             while True:
-                self._desk.tell_time(self._clock.monotonic())
+                began = self._clock.monotonic()
+                self._desk.tell_time(began)
                 if not self._why_not():
-                    for turn in self._due():
+                    for turn in self._due(now=began):
                         telling.create_task(self._tell(turn))
+                if (spent := self._clock.monotonic() - began) > 0.0:
+                    # However often something changes, half the time is others'.
+                    await self._clock.sleep(spent)
                 await sleep_unless(clock=self._clock, seconds=_TICK, woken=self._changed)
 
-    def _due(self) -> list[Turn]:
-        now = self._clock.monotonic()
-        return list(self._turns.turns(lambda pod, demand: self._desk.promise_best(pod, demand, now=now), now=now))
+    def _due(self, *, now: float) -> Iterator[Turn]:
+        for turn in self._turns.turns(lambda pod, demand: self._desk.promise_best(pod, demand, now=now), now=now):
+            yield turn
+            if self._clock.monotonic() - now > _AT_A_STRETCH:
+                self._changed.set()
+                return
 
     async def _tell(self, turn: Turn) -> None:
         try:
