@@ -217,7 +217,7 @@ def test_a_model_and_a_uuid_that_are_forbidden_are_left_alone() -> None:
 
 def why(picture: Picture, pod: Pod, node: str = "n1") -> tuple[str, bool]:
     """Why a node does not take a pod, and whether evicting can't help."""
-    refusal = Finder(picture=picture, names=NAMES).refusals(demand(pod), picture.rows_of([node]))[node]
+    refusal = Finder(picture=picture, names=NAMES).refusals(demand(pod), {node: picture.nodes[node].row})[node]
     return refusal.why, refusal.final
 
 

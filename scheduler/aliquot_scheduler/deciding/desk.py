@@ -29,9 +29,9 @@ from aliquot_scheduler.extender.decisions import BEST_GRADE, Filtered
 from aliquot_scheduler.fit.cost import WORST, grade
 from aliquot_scheduler.fit.demand import Demand, demand_of
 from aliquot_scheduler.fit.finder import Finder
-from aliquot_scheduler.fit.layout import Plan
+from aliquot_scheduler.fit.refusals import Refusal
 from aliquot_scheduler.fit.survey import Survey
-from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.picture.picture import Picture, Rows
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,19 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
     survey: Survey
     best: str
+
+
+class Room(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes that have room for a pod, with their rows."""
+
+    nodes: Sequence[str]
+    rows: Rows
+
+    @classmethod
+    def among(cls, nodes: Sequence[str], rows: Rows, found: Survey) -> Room:
+        """Those of these nodes that have."""
+        fits = found.fits[rows]
+        return cls(nodes=list(compress(nodes, fits.tolist())), rows=rows[fits])
 
 
 class Desk:
@@ -136,10 +149,11 @@ class Desk:
         offer = self._offers.get(pod.metadata.uid)
         if offer is None:
             return [(node, 0) for node in nodes]
-        grades = np.minimum(grade(np.where(offer.survey.fits, offer.survey.cost, WORST)), BEST_GRADE - 1)
-        # Nodes that came since, in rows that came since, have no grade.
-        rows = {node: row for node, row in self._picture.rows_of(nodes).items() if row < len(grades)}
-        return [(node, (int(grades[rows[node]]) if node in rows else 0) + (node == offer.best)) for node in nodes]
+        known, rows = self._picture.rows_of(nodes)
+        grades = dict(zip(known, self._grades(offer.survey, rows), strict=True))
+        if offer.best in grades:
+            grades[offer.best] += 1
+        return [(node, grades.get(node, 0)) for node in nodes]
 
     def begin_bind(self, *, uid: str, node: str) -> Promise | str:
         """Look at all once more; the promise to be written, or why it can't be."""
@@ -195,9 +209,8 @@ class Desk:
             return None
         self.take_back(pod.metadata.uid)
         found = self.finder.survey(pod, demand)
-        nodes = list(self._picture.nodes)
-        rows = np.fromiter((known.row for known in self._picture.nodes.values()), dtype=np.intp, count=len(nodes))
-        return self._promise(pod, demand, found, list(compress(nodes, found.fits[rows])), now=now)
+        nodes, rows = self._picture.rows_of(list(self._picture.nodes))
+        return self._promise(pod, demand, found, Room.among(nodes, rows, found), now=now)
 
     # --- how it is done ----------------------------------------------------------------------------------------------
     def _busy(self, pod: Pod) -> str:
@@ -216,41 +229,44 @@ class Desk:
         self.take_back(pod.metadata.uid)
         demand = demand_of(request)
         found = self.finder.survey(pod, demand)
-        rows = self._picture.rows_of(nodes)
-        known = list(rows)
-        fits = found.fits[np.fromiter(rows.values(), dtype=np.intp, count=len(rows))].tolist() if rows else []
-        able = list(compress(known, fits))
-        unable = {name: rows[name] for name in compress(known, (not fit for fit in fits))}
-        if (promise := self._promise(pod, demand, found, able, now=now)) is not None:
+        known, rows = self._picture.rows_of(nodes)
+        room = Room.among(known, rows, found)
+        if (promise := self._promise(pod, demand, found, room, now=now)) is not None:
             self._turns.promised(promise)
         else:
             self._missed(pod.metadata.uid, now=now)
-        refusals = self.finder.refusals(demand, unable) if unable else {}
-        strangers = {name: "Aliquot knows no such node" for name in nodes if name not in rows}
+        refusals = self._refusals(demand, known, rows, found) if len(room.nodes) < len(known) else {}
+        strangers = [] if len(known) == len(nodes) else set(nodes).difference(known)
         return Filtered(
-            nodes=able,
+            nodes=room.nodes,
             failed={name: one.why for name, one in refusals.items() if not one.final},
-            unresolvable={name: one.why for name, one in refusals.items() if one.final} | strangers,
+            unresolvable={name: one.why for name, one in refusals.items() if one.final}
+            | dict.fromkeys(strangers, "Aliquot knows no such node"),
         )
 
-    def _promise(self, pod: Pod, demand: Demand, found: Survey, able: Sequence[str], *, now: float) -> Promise | None:
-        best = self._best(pod, demand, found, able)
+    def _refusals(self, demand: Demand, known: Sequence[str], rows: Rows, found: Survey) -> dict[str, Refusal]:
+        unfit = (~found.fits[rows]).tolist()
+        return self.finder.refusals(demand, dict(compress(zip(known, rows.tolist(), strict=True), unfit)))
+
+    def _promise(self, pod: Pod, demand: Demand, found: Survey, room: Room, *, now: float) -> Promise | None:
+        """Room on the cheapest of these nodes; of equals on the first that kube-scheduler named."""
+        if not room.nodes:
+            return None
+        best = self.finder.plan(pod, demand, node=room.nodes[int(np.argmin(found.cost[room.rows]))])
         if best is None:
             return None
-        promise = Promise(
-            pod=pod, demand=demand, plan=best, stage=Stage.OFFERED, until=now + self._for_so_long, nodes=frozenset(able)
-        )
+        until = now + self._for_so_long
+        promise = Promise(pod=pod, demand=demand, plan=best, stage=Stage.OFFERED, until=until, nodes=room.nodes)
         self.promises.make(promise)
         self._offers[pod.metadata.uid] = Offer(survey=found, best=promise.node)
         return promise
 
-    def _best(self, pod: Pod, demand: Demand, found: Survey, able: Sequence[str]) -> Plan | None:
-        """The plan on the cheapest node; equals in the order in which they became known."""
-        if not able:
-            return None
-        rows = self._picture.rows_of(able)
-        costs = found.cost[np.fromiter(rows.values(), dtype=np.intp, count=len(rows))]
-        return self.finder.plan(pod, demand, node=able[int(np.argmin(costs))])
+    @staticmethod
+    def _grades(found: Survey, rows: Rows) -> list[int]:
+        """Of the nodes in these rows. One that has come since may stand beyond those that were looked at."""
+        costs = np.append(np.where(found.fits, found.cost, WORST), WORST)[np.minimum(rows, found.fits.size)]
+        grades: list[int] = np.minimum(grade(costs), BEST_GRADE - 1).tolist()
+        return grades
 
     def _why_no_bind(self, promise: Promise, *, node: str) -> str:
         if promise.stage is not Stage.OFFERED:

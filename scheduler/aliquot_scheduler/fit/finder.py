@@ -10,7 +10,6 @@ from aliquot_scheduler.fit.demand import Demand, suits
 from aliquot_scheduler.fit.layout import Card, Plan, lay_out
 from aliquot_scheduler.fit.refusals import Refusal, Refusals
 from aliquot_scheduler.fit.survey import Survey, survey
-from aliquot_scheduler.picture.grid import Kind
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 
 
@@ -54,12 +53,10 @@ class Finder:
 
     def _cards(self, demand: Demand, *, known: KnownNode, but: str) -> list[Card]:
         """The node's GPUs that the pod allows."""
-        cards = []
-        for gpu in known.inventory.gpus:
-            kind = Kind(models=gpu.model_names, isolation=tuple(gpu.isolation))
-            if gpu.mig or not gpu.usable or not demand.request.uuids.admits(gpu.uuid):
-                continue
-            if suits(kind, demand.request):
+        grid, cards = self._picture.grid, []
+        suitable = [suits(kind, demand.request) for kind in grid.kinds]
+        for gpu, kind in zip(known.inventory.gpus, grid.kind[known.row].tolist(), strict=False):
+            if suitable[kind] and gpu.usable and not gpu.mig and demand.request.uuids.admits(gpu.uuid):
                 held, holders = self._picture.holdings.total((known.name, gpu.uuid), but=but)
                 cards.append(Card(gpu=gpu, held=held, holders=holders))
         return cards

@@ -9,6 +9,8 @@ node has no open place; numbers are those of `write` alone, nothing is added up 
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +24,9 @@ Bools = npt.NDArray[np.bool_]
 
 _ROWS = 64
 _COLUMNS = 8
+# Column after column: what is asked of a node's GPUs together is then eight steps over long columns, not one for each
+# of 1,000 short rows (the least of each node: 3 us instead of 60).
+_ORDER: Literal["F"] = "F"
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +111,7 @@ class Grid:
         old = self.rows
         for name in ("compute", "memory", "usable", "holders", "kind", "open", "closed", "degraded"):
             was = getattr(self, name)
-            now = np.zeros((rows, columns), dtype=was.dtype)
+            now = np.zeros((rows, columns), dtype=was.dtype, order=_ORDER)
             now[: was.shape[0], : was.shape[1]] = was
             setattr(self, name, now)
         bindable = np.zeros(rows, dtype=np.bool_)
@@ -117,8 +122,8 @@ class Grid:
 
 
 def _ints(rows: int, columns: int) -> Ints:
-    return np.zeros((rows, columns), dtype=np.int32)
+    return np.zeros((rows, columns), dtype=np.int32, order=_ORDER)
 
 
 def _bools(rows: int, columns: int) -> Bools:
-    return np.zeros((rows, columns), dtype=np.bool_)
+    return np.zeros((rows, columns), dtype=np.bool_, order=_ORDER)

@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 from aliquot_core.claims import Claim, claims
 from aliquot_core.errors import AliquotError
@@ -28,6 +31,8 @@ from aliquot_scheduler.picture.holdings import GpuKey, Holdings
 from aliquot_scheduler.picture.signs import Beat, beat_seen, why_out
 
 log = logging.getLogger(__name__)
+
+Rows = npt.NDArray[np.intp]
 
 NO_GPUS = Inventory(problem="the node has published no GPUs")
 
@@ -58,6 +63,7 @@ class Picture:
         self.grid = Grid()
         self.holdings = Holdings()
         self.nodes: dict[str, KnownNode] = {}
+        self._rows: dict[str, int] = {}
         # By their leases' names: a beat may be told of before its node is.
         self._beats: dict[str, Beat] = {}
         self._whose: dict[str, str] = {}
@@ -71,6 +77,7 @@ class Picture:
         known = self.nodes.get(name)
         if known is None:
             known = self.nodes[name] = KnownNode(node=node, row=self.grid.take_row(gpus=0))
+            self._rows[name] = known.row
             self._whose[self._names.lease(name)] = name
         known.node = node
         text = node.metadata.annotations.get(self._names.inventory)
@@ -81,9 +88,9 @@ class Picture:
 
     def node_gone(self, name: str) -> None:
         """A node's object is deleted; what its pods hold is theirs until they are gone too."""
-        if known := self.nodes.pop(name, None):
+        if self.nodes.pop(name, None):
             self._whose.pop(self._names.lease(name), None)
-            self.grid.give_row(known.row)
+            self.grid.give_row(self._rows.pop(name))
 
     def lease_seen(self, lease: Lease, *, wall: float) -> None:
         """A heart-beat has come, or was found; other leases of the namespace do no harm."""
@@ -147,10 +154,14 @@ class Picture:
             return None
         return {(node, gpu): claim for gpu, claim in claims(pod, grant).items()}
 
-    def rows_of(self, names: Iterable[str]) -> dict[str, int]:
-        """The rows of the nodes of these names that are known."""
-        known = self.nodes
-        return {name: found.row for name in names if (found := known.get(name))}
+    def rows_of(self, names: Sequence[str]) -> tuple[Sequence[str], Rows]:
+        """Those of these nodes that are known, and the row of each."""
+        # Asked of every node for every pod: looking into each `KnownNode` took three times as long.
+        rows = list(map(self._rows.get, names))
+        if None in rows:
+            names = [name for name, row in zip(names, rows, strict=True) if row is not None]
+            rows = [row for row in rows if row is not None]
+        return names, np.array(rows, dtype=np.intp)
 
     # --- how it is kept ----------------------------------------------------------------------------------------------
     def _owner(self, lease: str) -> KnownNode | None:

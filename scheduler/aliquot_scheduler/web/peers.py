@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 # What `ssl` makes of a peer's certificate; empty or None without one.
@@ -25,6 +26,10 @@ def names_of(certificate: Mapping[str, Any]) -> Iterator[str]:
             yield value
 
 
+# Reading a date takes as long as all the rest that is asked of a caller, and callers are few.
+_seconds = lru_cache(maxsize=64)(ssl.cert_time_to_seconds)
+
+
 def why_stranger(certificate: PeerCertificate, *, allowed: Collection[str], now: float) -> str:
     """Why this peer may not ask; empty if it may."""
     if not certificate:
@@ -33,6 +38,6 @@ def why_stranger(certificate: PeerCertificate, *, allowed: Collection[str], now:
     if not any(name in allowed for name in names):
         return f"the client certificate is of {', '.join(names)[:200] or 'nobody'}, which is not let in"
     # A connection may outlive the certificate that it was made with.
-    if now >= ssl.cert_time_to_seconds(certificate["notAfter"]):
+    if now >= _seconds(certificate["notAfter"]):
         return "the client certificate is out of date"
     return ""
