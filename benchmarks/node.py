@@ -27,13 +27,14 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from aliquot_agent.gpus.simulated import simulated_uuid  # noqa: E402 - the path comes first
+from aliquot_agent.whole_file import replace_file  # noqa: E402
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant  # noqa: E402
 from aliquot_core.names import Names  # noqa: E402
 from aliquot_core.quantities import MiB, Percent  # noqa: E402
 from aliquot_kube.clock import SystemClock  # noqa: E402
 from aliquot_proto import deviceplugin_v1beta1_pb2 as pb  # noqa: E402
 from aliquot_standalone.apiserver.embedded import kubeconfig, serving  # noqa: E402
-from aliquot_standalone.kubelet.checkpoint import encode, write  # noqa: E402
+from aliquot_standalone.kubelet.checkpoint import encode  # noqa: E402
 from aliquot_standalone.kubelet.holdings import Holding, HoldingKey  # noqa: E402
 from aliquot_standalone.one_node import OneNode  # noqa: E402
 from support.scripted_kubelet import Client, ScriptedKubelet  # noqa: E402
@@ -88,7 +89,7 @@ class Bench:
 
     def save(self) -> None:
         """Write the kubelet's record."""
-        write(self.node.folders.checkpoint, encode(self.records, {}))
+        replace_file(self.node.folders.checkpoint, encode(self.records, {}))
 
 
 @asynccontextmanager

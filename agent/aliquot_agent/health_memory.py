@@ -7,7 +7,6 @@ be read, what was wrong is found out when it happens again.
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +15,7 @@ import msgspec
 from aliquot_agent.ailments import Ailment, Book, fallen_ill
 from aliquot_agent.gpus.model import EventKind
 from aliquot_agent.health import cause_of, judge
+from aliquot_agent.whole_file import replace_file
 from aliquot_agent.xids import Policy
 
 log = logging.getLogger(__name__)
@@ -91,10 +91,8 @@ class HealthFile:
         """Keep this instead."""
         if self._path is None:
             return
-        fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_bytes(msgspec.json.encode(remembered))
-            fresh.replace(self._path)
+            replace_file(self._path, msgspec.json.encode(remembered))
         except OSError as error:
             log.warning("XIDs can't be kept", extra={"file": str(self._path), "error": str(error)})

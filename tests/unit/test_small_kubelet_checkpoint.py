@@ -91,14 +91,3 @@ def test_a_kubelet_goes_on_without_its_checkpoint(tmp_path: Path, caplog: pytest
     with caplog.at_level(logging.ERROR):
         assert checkpoint.read(path) is None
     assert "without the checkpoint" in caplog.text
-
-
-def test_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    """The file is replaced by renaming, and nothing else is left in the folder."""
-    path = tmp_path / "kubelet_internal_checkpoint"
-    checkpoint.write(path, b"old")
-    before = path.stat().st_ino
-    checkpoint.write(path, b"new")
-    assert path.read_bytes() == b"new"
-    assert path.stat().st_ino != before
-    assert list(tmp_path.iterdir()) == [path]

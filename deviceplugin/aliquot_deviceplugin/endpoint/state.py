@@ -6,12 +6,11 @@ endpoint waits for the agent's table, and nothing is lost but time.
 
 from __future__ import annotations
 
-import contextlib
-import os
 from pathlib import Path
 
 import msgspec
 
+from aliquot_agent.whole_file import replace_file
 from aliquot_core.door import Device
 from aliquot_core.errors import ClusterError
 
@@ -60,28 +59,4 @@ def read(path: Path) -> State | None:
 def write(path: Path, state: State) -> None:
     """Replace the state file: after a crash at any instant it is the old one or the new one, whole."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.new")
-    try:
-        _write_through(draft, msgspec.json.encode(state))
-        draft.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        raise
-    _sync_folder(path.parent)
-
-
-def _write_through(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    replace_file(path, msgspec.json.encode(state), durable=True)

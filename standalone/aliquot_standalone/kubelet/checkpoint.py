@@ -68,13 +68,6 @@ def decode(content: bytes) -> Checkpoint:
     return Checkpoint(holdings=holdings, registered=registered)
 
 
-def write(path: Path, content: bytes) -> None:
-    """Replace the file in one step: a reader sees the old one or the new one."""
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_bytes(content)
-    beside.replace(path)
-
-
 def read(path: Path) -> Checkpoint | None:
     """The last checkpoint; None where there is none or it is broken, as the kubelet goes on then."""
     try:

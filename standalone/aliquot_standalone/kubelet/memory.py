@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from aliquot_agent.whole_file import replace_file
 from aliquot_core.objects import Container, ObjectMeta, Pod, PodSpec
 from aliquot_kube.errors import NOT_JSON
 from aliquot_standalone.kubelet.lifecycle import Life
@@ -49,9 +50,7 @@ class Memories:
         """Replace a pod's file in one step."""
         folder = self.folder(memory.uid)
         folder.mkdir(parents=True, exist_ok=True)
-        beside = folder / "pod.json~"
-        beside.write_bytes(msgspec.json.encode(memory))
-        beside.replace(folder / "pod.json")
+        replace_file(folder / "pod.json", msgspec.json.encode(memory))
 
     def read_all(self) -> dict[str, PodMemory]:
         """All pods remembered, by uid; what can't be read is said and left out."""

@@ -17,6 +17,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aliquot_agent.whole_file import replace_file
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
 from aliquot_core.objects import Node, Pod
@@ -129,7 +130,7 @@ class SmallKubelet:
 
     def _save(self) -> None:
         content = checkpoint.encode(self.table.holdings, self.table.registered())
-        checkpoint.write(self.folders.checkpoint, content)
+        replace_file(self.folders.checkpoint, content)
 
     # --- what plugins do -------------------------------------------------------------------------------------------
     def plugin_connected(self, resource: str, options: Options) -> None:
