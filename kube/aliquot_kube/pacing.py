@@ -14,8 +14,6 @@ T = TypeVar("T")
 
 async def settled(work: asyncio.Future[Any], *, clock: Clock, seconds: float) -> bool:
     """Wait for the work, at most so long; tell whether it is done. Too late, it goes on: others may wait for it too."""
-    if work.done():
-        return True
     sleeping = asyncio.ensure_future(clock.sleep(seconds))
     try:
         await asyncio.wait((work, sleeping), return_when=asyncio.FIRST_COMPLETED)
