@@ -1,0 +1,288 @@
+"""First come, first served: who waits, who is let through, who waits longer, and that nobody is forgotten."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from aliquot_core.objects import Pod
+from aliquot_scheduler.deciding.desk import PROMISE, Desk
+from aliquot_scheduler.deciding.first_come import FOUND, MOST_AT_ONCE, MOST_IN_VAIN, FirstCome, Turn
+from aliquot_scheduler.picture.picture import Picture
+from support.centre import NAMES, WALL, asks, bound, container, gpus, make_lease, make_node, make_pod, picture_with
+
+OURS, THEIRS = {"name": NAMES.gate}, {"name": "example.com/theirs"}
+replace = msgspec.structs.replace
+
+
+def waiting(uid: str, compute: int = 60, memory: int = 1_000, **more: Any) -> Pod:
+    """A pod behind our gate."""
+    return asks(uid, compute, memory, **({"spec": {"schedulingGates": [OURS]}} | more))
+
+
+def ungated(pod: Pod) -> Pod:
+    """The pod without its gates."""
+    return replace(pod, spec=replace(pod.spec, scheduling_gates=[]))
+
+
+class Line:
+    """Turns with their desk, over some GPUs."""
+
+    def __init__(self, picture: Picture | None = None, *, cards: int = 1) -> None:
+        self.picture = picture or picture_with(make_node("n1", gpus("n1", cards)))
+        self.turns = FirstCome(names=NAMES, random=lambda: 1.0)
+        self.desk = Desk(picture=self.picture, names=NAMES, turns=self.turns)
+        self.searches = 0
+
+    def sees(self, *pods: Pod) -> None:
+        """The watch tells of pods."""
+        for pod in pods:
+            self.desk.pod_seen(pod)
+            self.turns.pod_seen(pod)
+
+    def at(self, now: float) -> None:
+        """It is so late, and the agent has just been heard of."""
+        self.picture.tell_time(now)
+        self.picture.lease_seen(make_lease("n1", renewed=f"beat {now}"), wall=WALL)
+        self.desk.tell_time(now)
+
+    def due(self, now: float = 0.0) -> list[Turn]:
+        """Who is let through now."""
+
+        def promising(pod: Pod, demand: Any) -> Any:
+            self.searches += 1
+            return self.desk.promise_best(pod, demand, now=now)
+
+        return list(self.turns.turns(promising, now=now))
+
+    def uids(self, now: float = 0.0) -> list[str]:
+        """The same, by UID."""
+        return [turn.pod.metadata.uid for turn in self.due(now)]
+
+
+def test_the_oldest_comes_first_and_one_that_does_not_fit_holds_up_nobody() -> None:
+    """By creation, then by UID; each once."""
+    line = Line(cards=2)
+    line.sees(
+        waiting("z", 60, creationTimestamp="2026-11-21T10:00:01Z"),
+        waiting("y", 300, creationTimestamp="2026-11-21T10:00:00Z"),
+        waiting("x", 60, creationTimestamp="2026-11-21T10:00:02Z"),
+        waiting("w", 60, creationTimestamp="2026-11-21T10:00:02Z"),
+    )
+    assert line.uids() == ["z", "w"]
+    assert line.uids() == []
+    assert len(line.turns) == 2
+
+
+@pytest.mark.parametrize(
+    ("gates", "fits"), [([OURS], True), ([THEIRS], False), ([OURS, THEIRS], False), ([THEIRS, OURS], False)]
+)
+def test_a_pod_behind_another_gate_has_no_turn_yet(gates: list[dict[str, str]], fits: bool) -> None:  # noqa: FBT001
+    """A turn is for pods that can use it; it comes when the other gate is gone."""
+    line = Line()
+    pod = asks("a", 60, 1_000, spec={"schedulingGates": gates})
+    line.sees(pod)
+    assert line.uids() == (["a"] if fits else [])
+    line.sees(waiting("a"))
+    assert line.uids() == ([] if fits else ["a"])
+
+
+def test_a_pod_of_several_containers_is_let_through_as_one() -> None:
+    """Its room is that of all of them."""
+    line = Line(cards=2)
+    pod = make_pod(
+        "a",
+        container("one", (60, 1_000)),
+        container("two", (60, 1_000)),
+        inits=[container("init", (100, None))],
+        spec={"schedulingGates": [OURS]},
+    )
+    line.sees(pod)
+    (turn,) = line.due()
+    assert set(turn.promise.plan.grant.containers) == {"one", "two", "init"}
+    assert len(line.picture.holdings.of("a")) == 2
+
+
+@pytest.mark.parametrize("how", ["gone", "bound", "ended", "to go"])
+@pytest.mark.parametrize("when", ["waiting", "through", "lost"])
+def test_a_pod_that_needs_no_turn_any_more_leaves_nothing_behind(when: str, how: str) -> None:
+    """Also if it was deleted, or bound by somebody else, in the middle of its turn."""
+    line = Line()
+    pod = waiting("a")
+    line.sees(pod)
+    if when != "waiting":
+        assert line.uids() == ["a"]
+        pod = ungated(pod)
+        line.sees(pod)
+    if when == "lost":
+        line.desk.tell_time(PROMISE)
+    match how:
+        case "gone":
+            line.desk.pod_gone(pod)
+            line.turns.pod_gone("a")
+        case "bound":
+            line.sees(replace(pod, spec=replace(pod.spec, node_name="n1")))
+        case "ended":
+            line.sees(replace(pod, status=replace(pod.status, phase="Failed")))
+        case _:
+            line.sees(replace(pod, metadata=replace(pod.metadata, deletion_timestamp="2026-11-21T10:00:00Z")))
+    line.desk.tell_time(10 * PROMISE)
+    assert not [*line.turns._waiting, *line.turns._later, *line.turns._through, *line.desk._offers]
+    assert not line.picture.holdings.everything()
+    assert line.uids(10 * PROMISE) == []
+
+
+def test_a_lost_turn_comes_back_later_each_time() -> None:
+    """5 s, 10 s, ..., 300 s at most; the number is another one each time, so that kube-scheduler is woken."""
+    line, now, waits, numbers = Line(), 0.0, [], []
+    line.sees(waiting("a"))
+    assert [turn.number for turn in line.due()] == [1]
+    line.sees(ungated(waiting("a")))
+    for _ in range(9):
+        now += PROMISE
+        line.at(now)
+        assert "led to no binding" in line.turns.why_not(waiting("a"))
+        lost = line.turns._later["a"].until
+        waits.append(lost - now)
+        line.at(lost)
+        assert line.due(lost - 0.01) == []
+        numbers += [turn.number for turn in line.due(lost)]
+        assert line.turns.why_not(waiting("a")) == ""
+        now = lost
+    assert waits == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0, 300.0]
+    assert numbers == list(range(2, 11))
+
+
+@pytest.mark.parametrize(("written", "number"), [("7", 8), ("", 1), ("x", 1), ("-3", 1), ("9" * 40, 1), ("٣", 1)])
+def test_the_number_goes_on_from_what_another_leader_wrote(written: str, number: int) -> None:
+    """The same number again would be no change, and wake nobody; what is no number is nobody's."""
+    line = Line()
+    line.sees(asks("a", 60, 1_000, annotations={NAMES.turn: written} if written else {}))
+    assert [turn.number for turn in line.due(FOUND)] == [number]
+
+
+def test_a_pod_found_without_a_gate_is_woken_if_kube_scheduler_does_not_come_by_itself() -> None:
+    """It was let through by the leader before us, and may have been refused since."""
+    line = Line()
+    line.sees(asks("a", 60, 1_000))
+    assert line.turns.why_not(asks("a", 60, 1_000)) == ""
+    assert line.uids(FOUND - 1) == []
+    assert line.uids(FOUND) == ["a"]
+
+
+def test_a_pod_that_was_asked_for_has_its_turn_already() -> None:
+    """Room that a filter call found counts as a turn, and ends as one."""
+    line = Line()
+    pod = asks("a", 60, 1_000)
+    line.sees(pod)
+    assert line.desk.filter(pod, ["n1"], now=0.0).nodes
+    assert line.uids(FOUND - 1) == []
+    line.desk.tell_time(PROMISE)
+    assert line.turns.why_not(pod)
+
+
+def test_a_pod_that_finds_no_room_waits_for_a_turn() -> None:
+    """However it came to kube-scheduler."""
+    line = Line()
+    line.sees(bound(asks("x", 60, 1_000), node="n1", held={"GPU-n1-0": (60, 1_000)}))
+    pod = asks("a", 60, 1_000)
+    line.sees(pod)
+    assert not line.desk.filter(pod, ["n1"], now=0.0).nodes
+    assert line.turns.why_not(pod)
+    line.desk.pod_gone(asks("x", 60, 1_000))
+    assert line.uids(4.9) == []
+    assert line.uids(5.0) == ["a"]
+
+
+def test_one_that_can_t_be_told_lets_others_be_told() -> None:
+    """The only slot is not taken by it again and again; it is tried again later each time."""
+    line = Line()
+    first, second = waiting("a", creationTimestamp="2026"), waiting("b", creationTimestamp="2027")
+    line.sees(first, second)
+    assert line.uids() == ["a"]
+    line.desk.take_back("a")
+    line.turns.not_told(first, now=0.0)
+    assert line.uids(0.5) == ["b"]
+    line.desk.pod_gone(second)
+    line.turns.pod_gone("b")
+    assert line.uids(0.9) == []
+    assert line.uids(1.0) == ["a"]
+    line.desk.take_back("a")
+    line.turns.not_told(first, now=1.0)
+    assert line.uids(2.9) == []
+    assert line.uids(3.0) == ["a"]
+    assert line.turns.why_not(first) == ""
+
+
+def test_word_that_a_turn_was_not_told_comes_too_late_for_a_pod_that_has_none() -> None:
+    """It is gone meanwhile, or has lost its turn."""
+    line = Line()
+    line.turns.not_told(waiting("a"), now=0.0)
+    assert line.uids(100.0) == []
+
+
+def test_a_request_that_can_t_be_read_any_more_is_not_let_through() -> None:
+    """Annotations can be changed while a pod waits; mended, it goes on."""
+    line = Line()
+    line.sees(waiting("a"), waiting("a", annotations={NAMES.placement: "sideways"}))
+    assert line.uids() == []
+    line.sees(waiting("a"))
+    assert line.uids() == ["a"]
+
+
+def test_what_is_told_last_of_a_waiting_pod_is_what_counts() -> None:
+    """A gate that somebody else lifted is not lifted again."""
+    line = Line()
+    line.sees(waiting("a"), ungated(waiting("a")))
+    (turn,) = line.due(FOUND)
+    assert not turn.pod.spec.scheduling_gates
+
+
+def test_no_more_are_through_at_once_than_can_be_worked_off() -> None:
+    """The next ones come as soon as some are bound."""
+    line = Line(cards=MOST_AT_ONCE // 50 + 10)
+    line.sees(*(waiting(f"u{number:04}", 1, 1) for number in range(MOST_AT_ONCE + 5)))
+    assert len(line.due()) == MOST_AT_ONCE
+    assert line.due() == []
+    line.turns.pod_gone("u0000")
+    assert line.uids() == [f"u{MOST_AT_ONCE:04}"]
+
+
+def full() -> Picture:
+    """1,000 nodes of 8 GPUs on which nobody else has room."""
+    picture = picture_with(*(make_node(f"n{number}", gpus(f"n{number}", 8)) for number in range(1_000)))
+    picture.grid.compute[:] = 0
+    return picture
+
+
+def test_a_search_of_thousands_of_equal_pods_takes_no_time() -> None:
+    """5,000 that wait and do not fit, 1,000 nodes: under 30 ms, and one search."""
+    line = Line(full())
+    line.sees(*(waiting(f"u{number}") for number in range(5_000)))
+    took = []
+    for _ in range(5):
+        line.searches = 0
+        began = time.thread_time()
+        assert line.due() == []
+        took.append(time.thread_time() - began)
+        assert line.searches == 1
+    assert min(took) < 0.03
+
+
+def test_a_search_of_thousands_of_different_pods_is_cut_short_and_comes_to_each() -> None:
+    """Nobody is answered meanwhile; the next search begins where this one ended."""
+    line = Line()
+    line.sees(bound(asks("x", 60, 1_000), node="n1", held={"GPU-n1-0": (60, 1_000)}))
+    line.sees(*(waiting(f"u{number:03}", 60, 1_000 + number) for number in range(4 * MOST_IN_VAIN - 1)))
+    line.sees(waiting("v", 1, 1))
+    for _ in range(3):
+        line.searches = 0
+        assert line.due() == []
+        assert line.searches == MOST_IN_VAIN
+    assert line.uids() == ["v"]
+    line.searches = 0
+    assert line.due() == []
+    assert line.searches == MOST_IN_VAIN
