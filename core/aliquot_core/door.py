@@ -43,7 +43,6 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     id: str
     healthy: bool = True
-    numa: int | None = None
 
 
 class Hello(_Message, frozen=True, kw_only=True, tag="hello", forbid_unknown_fields=False):

@@ -61,7 +61,7 @@ def only_events(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_registers_what_the_agent_tells(folder: Path, kubelet: ScriptedKubelet) -> None:
-    """Each resource comes with its own socket in the sub-folder, its ids, their health and their NUMA node."""
+    """Each resource comes with its own socket in the sub-folder, its ids and their health; never with a NUMA node."""
     settings = settings_in(folder)
     sick = [Device(id="a-b00", healthy=False), Device(id="a-b01")]
     async with (
@@ -75,11 +75,9 @@ async def test_registers_what_the_agent_tells(folder: Path, kubelet: ScriptedKub
             (COMPUTE, "aliquot/compute.sock", "v1beta1"),
             (NAMES.best_effort, "aliquot/best-effort.sock", "v1beta1"),
         }
-        assert [device.topology.nodes[0].ID for device in compute.devices] == [0] * 100 + [1] * 100
-        assert [(d.ID, d.health, d.HasField("topology")) for d in best_effort.devices] == [
-            ("a-b00", "Unhealthy", False),
-            ("a-b01", "Healthy", False),
-        ]
+        assert [device.ID for device in compute.devices] == [device.id for device in table()]
+        assert not any(device.HasField("topology") for device in compute.devices)
+        assert [(d.ID, d.health) for d in best_effort.devices] == [("a-b00", "Unhealthy"), ("a-b01", "Healthy")]
 
 
 @pytest.mark.usefixtures("only_events")
@@ -101,7 +99,7 @@ async def test_remembers_its_table(folder: Path, kubelet: ScriptedKubelet) -> No
     async with endpoint(settings):
         client = await kubelet.until_listed(COMPUTE, 200)
 
-        assert client.devices[100].topology.nodes[0].ID == 1
+        assert client.devices[100].ID == "1-00"
 
 
 async def test_table_stays_when_the_agent_goes(folder: Path, kubelet: ScriptedKubelet) -> None:

@@ -50,7 +50,7 @@ def settings_in(folder: Path, **changes: object) -> EndpointSettings:
 
 def table(*, gpus: int = 2, slots: int = 100) -> list[door.Device]:
     """Ids as the agent makes them."""
-    return [door.Device(id=f"{gpu}-{slot:02}", numa=gpu % 2) for gpu in range(gpus) for slot in range(slots)]
+    return [door.Device(id=f"{gpu}-{slot:02}") for gpu in range(gpus) for slot in range(slots)]
 
 
 @contextlib.asynccontextmanager

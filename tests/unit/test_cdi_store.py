@@ -105,7 +105,8 @@ def test_removing_says_whether_there_was_something(tmp_path: Path) -> None:
     """Removing twice is no error: a pod may be collected by two ways."""
     store = store_in(RealFolder(tmp_path))
     store.write(simulated_spec(token="t0"))
-    assert [store.remove("t0") for _ in range(2)] == [True, False]
+    (stored,) = store.listed()
+    assert [store.remove_file(stored.file) for _ in range(2)] == [True, False]
 
 
 def test_an_empty_or_missing_folder_lists_nothing(tmp_path: Path) -> None:

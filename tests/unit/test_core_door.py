@@ -35,7 +35,7 @@ from aliquot_core.door import (
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 CALLS = st.integers(0, 2**53)
 IDS = st.lists(WORDS, max_size=4)
-DEVICES = st.builds(Device, id=WORDS, healthy=st.booleans(), numa=st.none() | st.integers(0, 7))
+DEVICES = st.builds(Device, id=WORDS, healthy=st.booleans())
 AGENT_SAYS = st.one_of(
     st.builds(Hello, agent=WORDS),
     st.builds(Devices, resources=st.dictionaries(WORDS, st.lists(DEVICES, max_size=3), max_size=3)),
@@ -150,9 +150,7 @@ def test_the_longest_message_passes() -> None:
     frame = len(encode(Hello(agent=""))) - 1
     longest = Hello(agent="x" * (LONGEST_LINE - frame))
     assert list(from_agent().feed(encode(longest))) == [longest]
-    devices = Devices(
-        resources={"aliquot.dev/compute": [Device(id=f"{n // 100}-{n % 100}", numa=1) for n in range(2_112)]}
-    )
+    devices = Devices(resources={"aliquot.dev/compute": [Device(id=f"{n // 100}-{n % 100}") for n in range(2_112)]})
     assert len(encode(devices)) < LONGEST_LINE / 20
 
 

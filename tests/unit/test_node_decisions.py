@@ -48,11 +48,6 @@ class TestDeviceIds:
         found = stems(["GPU-abcdef-1", "GPU-abcdef-2"])
         assert set(found.values()) == {"abcdef1", "abcdef2"}
 
-    def test_no_id_says_on_which_numa_node_its_gpu_lies(self) -> None:
-        """The kubelet's topology manager would choose by it, against the grant, or fail the pod for good."""
-        tables = device_tables(TWO, names=NAMES, best_effort_slots=2)
-        assert {device.numa for table in tables.values() for device in table} == {None}
-
     def test_a_sick_gpu_s_ids_are_unhealthy_and_the_others_are_not(self) -> None:
         """One bad GPU never touches the others."""
         sick = msgspec.structs.replace(TWO.gpus[1], health=Health.SICK)

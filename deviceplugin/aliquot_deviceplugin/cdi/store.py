@@ -77,10 +77,6 @@ class SpecStore:
         self._in_folder(lambda: self._replace(file, content))
         return True
 
-    def remove(self, token: str) -> bool:
-        """Remove the spec of one slice; False if there was none."""
-        return self.remove_file(self.file_of(token))
-
     def remove_file(self, file: str) -> bool:
         """Remove a file that `listed` named; False if it is gone already."""
         if not self.is_ours(file) or "/" in file:

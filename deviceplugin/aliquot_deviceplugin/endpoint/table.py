@@ -19,10 +19,8 @@ def list_message(devices: Sequence[Device]) -> pb.ListAndWatchResponse:
 
 
 def _told(device: Device) -> pb.Device:
-    health = HEALTHY if device.healthy else UNHEALTHY
-    if device.numa is None:
-        return pb.Device(ID=device.id, health=health)
-    return pb.Device(ID=device.id, health=health, topology=pb.TopologyInfo(nodes=[pb.NUMANode(ID=device.numa)]))
+    # Never on which NUMA node: the kubelet would choose ids by it, whatever was granted (agent/device_ids).
+    return pb.Device(ID=device.id, health=HEALTHY if device.healthy else UNHEALTHY)
 
 
 class Table:
