@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
+
 from aliquot_core.objects import Pod
 from aliquot_kube.resources import PODS
 from simulation.universe.life import Life
@@ -16,27 +18,31 @@ from simulation.universe.world import Scale, World
 QUIET = Scale(gpus=1, heartbeat=600.0, collect=4.0, status_every=600.0, settle=90.0, look_every=1.0)
 SUCCESSOR_AFTER = 0.3
 STORY_ENDS_WITHIN = 60.0
+# A step that no story reaches.
+NEVER = 10**9
 
 
 class Stage:
     """A world without luck, an agent that dies when it is told to, and its successor."""
 
-    def __init__(self, *, death: int) -> None:
-        self.world = World(1, QUIET)
+    def __init__(self, story: Story, *, death: int) -> None:
+        again = f"ALIQUOT_STEP={death} pytest tests/simulation/test_every_step.py -k {story.__name__}"
+        self.world = World(1, msgspec.structs.replace(QUIET, again=again))
+        self._story = story
         self._death = death
         self._plans: dict[str, Plan] = {}
         self.world.workload.plan_of = self._plan_of  # type: ignore[method-assign]
         self.died = False
 
-    def play(self, story: Story) -> None:
+    def play(self) -> None:
         """Play the story with one death in it."""
-        self.world.play(self._play(story))
+        self.world.play(self._play())
 
-    async def _play(self, story: Story) -> None:
+    async def _play(self) -> None:
         world = self.world
         await world.furnish()
         keeping = world.loop.spawn(self._keep_agent(world.node.start_agent()))
-        await story(self)
+        await self._story(self)
         await world.until_well(keeping)
         keeping.cancel()
 

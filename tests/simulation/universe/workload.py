@@ -29,6 +29,8 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     most_pods: int = 14
     place_every: float = 0.5
     work: float = 40.0
+    # The most MiB that a container asks for.
+    memory: int = 12_000
     bad: float = 0.12
     overcommitted: float = 0.05
     # Placed as if pods that are to go were gone.
@@ -150,8 +152,12 @@ class Workload:
         while True:
             await asyncio.sleep(chance.about(self._habits.between_pods))
             pods = self._api.pods()
-            if len(pods) > self._habits.most_pods // 2:
-                await self.delete(chance.choice(pods), force=chance.happens(self._habits.forced))
+            if len(pods) <= self._habits.most_pods // 2:
+                continue
+            # Mostly those that hold something; those that wait are many, and their going shows little.
+            holders = [pod for pod in pods if pod.spec.node_name and not pod.metadata.deletion_timestamp]
+            chosen = chance.choice(holders if holders and chance.happens(0.8) else pods)
+            await self.delete(chosen, force=chance.happens(self._habits.forced))
 
     async def delete(self, pod: Pod, *, force: bool) -> None:
         """Delete a pod, by force or with some grace."""
@@ -224,7 +230,7 @@ class Workload:
         return ([one] if self._chance.happens(0.3) else []), [one], {}
 
     def _asks(self, percent: int, *, plain: bool) -> Container:
-        memory = self._chance.randrange(100, 12_000)
+        memory = self._chance.randrange(100, self._habits.memory)
         limits = {self._names.compute: str(percent), self._names.memory: str(memory)}
         if not plain and self._chance.happens(0.15):
             del limits[self._names.memory]

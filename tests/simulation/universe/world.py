@@ -49,6 +49,8 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     habits: Habits = Habits()
     # Within this time after the last fault all must be well: a watch that is silent is given up after 315 s.
     settle: float = 420.0
+    # How a run is seen again, said where it fails.
+    again: str = "ALIQUOT_SEED={seed} pytest tests/simulation/test_seeds.py"
     # When the last agent is to be seen well: looked at so often.
     look_every: float = 15.0
 
@@ -152,9 +154,7 @@ class World:
         """Say what was wrong, after what, and how to see it again."""
         before = "\n".join(self.told)
         return SimulationError(
-            f"{what}\n\n"
-            f"  seed {self.seed}: again with ALIQUOT_SEED={self.seed} pytest tests/simulation/test_seeds.py\n\n"
-            f"{before}"
+            f"{what}\n\n  seed {self.seed}: again with {self.scale.again.format(seed=self.seed)}\n\n{before}"
         )
 
     async def furnish(self) -> None:
