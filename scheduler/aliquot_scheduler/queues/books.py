@@ -1,0 +1,94 @@
+"""Who is charged with what: the ledger of the queues, what each user holds, who of a gang is in, and usage in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aliquot_scheduler.queues.ledger import Charge, Ledger
+from aliquot_scheduler.queues.line import GangKey, Waiter
+from aliquot_scheduler.queues.order import Shares, Whose, borrowed
+from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, Tree
+from aliquot_scheduler.queues.usage import Forgetting, Usage
+
+_WIDTH = 2
+
+
+class Books:
+    """Everything that is kept of those who were let in."""
+
+    def __init__(self, *, tree: Tree, forgetting: Forgetting) -> None:
+        self.ledger = Ledger(tree)
+        self.let_in: dict[GangKey, set[str]] = {}
+        # A queue's is what it used beyond its guarantee.
+        self.usage: Usage[str] = Usage(width=_WIDTH, forgetting=forgetting)
+        self.users: Usage[Whose] = Usage(width=_WIDTH, forgetting=forgetting)
+        self._holders: dict[str, Waiter] = {}
+        self._held: dict[Whose, list[int]] = {}
+        # What there is of compute and memory.
+        self.capacity: Sequence[int] = (0, 0)
+        self._queues_touched: set[str] = set()
+        self._users_touched: set[Whose] = set()
+
+    def replant(self, tree: Tree) -> None:
+        """Another tree: everybody who holds something is to be put down again."""
+        self._queues_touched |= self.ledger.accounts.keys() | tree.nodes.keys()
+        self.usage.forget(self.ledger.accounts.keys() - tree.nodes.keys())
+        self.ledger = Ledger(tree)
+        self._users_touched |= self._held.keys()
+        self._held.clear()
+
+    def put(self, waiter: Waiter, charge: Charge) -> None:
+        """Charge a pod with exactly this."""
+        self.release(waiter.uid)
+        self.ledger.charge(waiter.uid, charge)
+        self._holders[waiter.uid] = waiter
+        if gang := waiter.gang:
+            self.let_in.setdefault(gang, set()).add(waiter.uid)
+        self._holds((charge.queue, waiter.user), charge.amounts, sign=+1)
+
+    def admit(self, waiter: Waiter, charge: Charge, *, now: float) -> None:
+        """Charge a pod that is let in now, with the penalty that goes with it."""
+        self.put(waiter, charge)
+        amounts = charge.amounts[:_WIDTH]
+        for name in self.ledger.tree.path(charge.queue):
+            beyond = borrowed(self.ledger.accounts[name], capacity=self.capacity)
+            self.usage.admitted(name, [min(part) for part in zip(amounts, beyond, strict=True)], now=now)
+        self.users.admitted((charge.queue, waiter.user), amounts, now=now)
+        self.settle(now)
+
+    def release(self, uid: str) -> Waiter | None:
+        """Charge a pod with nothing; who it was, if it was charged."""
+        charge = self.ledger.of(uid)
+        waiter = self._holders.pop(uid, None)
+        if waiter and (gang := waiter.gang) and gang in self.let_in:
+            self.let_in[gang].discard(uid)
+            if not self.let_in[gang]:
+                del self.let_in[gang]
+        if charge and waiter:
+            self.ledger.release(uid)
+            self._holds((charge.queue, waiter.user), charge.amounts, sign=-1)
+        return waiter
+
+    def settle(self, now: float) -> None:
+        """What has changed counts from now on."""
+        for name in self._queues_touched & self.ledger.accounts.keys():
+            self.usage.holds(name, borrowed(self.ledger.accounts[name], capacity=self.capacity), now=now)
+        for who in self._users_touched:
+            self.users.holds(who, self._held.get(who, (0, 0)), now=now)
+        self._queues_touched.clear()
+        self._users_touched.clear()
+
+    def shares(self, *, now: float) -> Shares:
+        """Everybody's shares, to order a round of turns by."""
+        return Shares(
+            ledger=self.ledger, usage=self.usage, users=self.users, holds=self._held, capacity=self.capacity, now=now
+        )
+
+    def _holds(self, who: Whose, amounts: Sequence[int], *, sign: int) -> None:
+        held = self._held.setdefault(who, [0, 0])
+        held[COMPUTE] += sign * amounts[COMPUTE]
+        held[MEMORY] += sign * amounts[MEMORY]
+        if not any(held):
+            del self._held[who]
+        self._users_touched.add(who)
+        self._queues_touched.update(self.ledger.tree.path(who[0]))

@@ -1,0 +1,170 @@
+"""What the queues know of the cards: how much there is and is free, what a pod may come to, and whether it could fit.
+
+Everything is worked out of the picture's arrays once for each version of them; in between, the answers are at hand.
+
+`may_fit` is quick and never wrongly says no: a cluster that is full answers thousands of waiting pods from one table,
+and only who may fit is laid out on real cards (0.3 ms for 8,000 GPUs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+import msgspec
+import numpy as np
+
+from aliquot_core.claims import Claim
+from aliquot_core.objects import Pod
+from aliquot_core.patterns import Patterns
+from aliquot_core.quantities import WHOLE
+from aliquot_core.request import Kind, PodRequest
+from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
+from aliquot_scheduler.fit.survey import allowed_places, needed_memory
+from aliquot_scheduler.picture.grid import Bools
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.tree import Dimensions
+
+_NONE = -1
+
+
+class Stock(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is in each dimension of GPUs, and what of it is free."""
+
+    capacity: tuple[int, ...]
+    free: tuple[int, ...]
+
+
+class Cards:
+    """The cards of a picture, as queues count them."""
+
+    def __init__(self, *, picture: Picture, dimensions: Dimensions) -> None:
+        self._picture = picture
+        self._grid = picture.grid
+        self._models = [Patterns(allowed=(model.casefold(),)) for model in dimensions.models]
+        self._suitable: dict[tuple[Patterns, str], tuple[int, frozenset[int]]] = {}
+        self._table: tuple[int, list[list[int]]] = (_NONE, [])
+        self._largest: tuple[int, list[int]] = (_NONE, [])
+
+    @property
+    def version(self) -> int:
+        """Changes whenever anything here may."""
+        return self._grid.version
+
+    def hardware(self) -> int:
+        """Changes whenever what there is changes, whoever holds it."""
+        grid = self._grid
+        return hash((grid.usable.tobytes(), grid.kind.tobytes(), grid.open.tobytes(), len(grid.kinds)))
+
+    # --- how much ----------------------------------------------------------------------------------------------------
+    def stock(self) -> Stock:
+        """Counted anew."""
+        grid = self._grid
+        usable = grid.open & ~grid.closed & grid.bindable[:, np.newaxis]
+        capacity, free = [], []
+        for places in self._places():
+            there, left = grid.open & places, usable & places
+            capacity += [WHOLE.value * int(there.sum()), int(grid.usable.sum(where=there, dtype=np.int64))]
+            free += [int(grid.compute.sum(where=left)), int(grid.memory.sum(where=left, dtype=np.int64))]
+        return Stock(capacity=tuple(capacity), free=tuple(free))
+
+    def amounts(self, demand: Demand) -> tuple[int, ...]:
+        """The most that the pod may come to: memory left out or closed to others is the largest allowed card's."""
+        request = demand.request
+        kinds = self.kinds(request)
+        largest = max((self._sizes()[number] for number in kinds), default=0)
+        compute = memory = 0
+        for piece in _pieces(demand):
+            compute += piece.compute
+            memory += max(piece.memory_on(largest), largest if piece.whole else 0)
+        amounts = [compute, memory]
+        for model in self._models:
+            there = any(model.admits(*self._grid.kinds[number].models) for number in kinds)
+            amounts += [compute, memory] if there else [0, 0]
+        return tuple(amounts)
+
+    def granted(self, pod: Pod) -> tuple[int, ...] | None:
+        """What a pod has come to, by its grant; None if it has none."""
+        held = self._picture.granted(pod)
+        if held is None:
+            return None
+        amounts = [0] * (2 + 2 * len(self._models))
+        for (node, uuid), claim in held.items():
+            known = self._picture.nodes.get(node)
+            gpu = known.inventory.gpu(uuid) if known else None
+            memory = _memory(claim, card=gpu.memory if gpu else 0)
+            places = [0, *(2 + 2 * n for n, m in enumerate(self._models) if gpu and m.admits(*gpu.model_names))]
+            for place in places:
+                amounts[place] += claim.compute.value
+                amounts[place + 1] += memory
+        return tuple(amounts)
+
+    # --- whether it fits ---------------------------------------------------------------------------------------------
+    def could_fit(self, demand: Demand) -> bool:
+        """Whether some node could take the pod if it were empty."""
+        grid, allowed = self._grid, allowed_places(demand.request, grid=self._grid)
+        able = np.ones(grid.rows, dtype=np.bool_)
+        for pieces in [demand.pieces] if demand.pieces else map(pieces_of, demand.request.containers):
+            so_far = 0
+            for piece, same in groupby(pieces):
+                so_far += len(list(same))
+                able &= (allowed & (grid.usable >= needed_memory(piece, grid=grid))).sum(axis=1) >= so_far
+        return bool(able.any())
+
+    def may_fit(self, demand: Demand) -> bool:
+        """Whether a card with room for the first piece may be there; what is taken since was not taken off."""
+        pieces = demand.pieces or pieces_of(demand.request.containers[0])
+        least = max(1, pieces[0].memory)
+        frontier = self._frontier()
+        return any(frontier[kind][pieces[0].compute] >= least for kind in self.kinds(demand.request))
+
+    def kinds(self, request: PodRequest) -> frozenset[int]:
+        """The kinds of cards that the pod allows."""
+        asked, known = (request.models, request.isolation), len(self._grid.kinds)
+        if self._suitable.get(asked, (_NONE, frozenset()))[0] != known:
+            suitable = frozenset(number for number, kind in enumerate(self._grid.kinds) if suits(kind, request))
+            self._suitable[asked] = known, suitable
+        return self._suitable[asked][1]
+
+    # --- how it is worked out ----------------------------------------------------------------------------------------
+    def _places(self) -> Iterable[Bools]:
+        """All cards, then those of each model that some queue names."""
+        yield np.ones_like(self._grid.open)
+        for model in self._models:
+            named = np.array([model.admits(*kind.models) for kind in self._grid.kinds] or [False], dtype=np.bool_)
+            yield named[self._grid.kind]
+
+    def _sizes(self) -> list[int]:
+        """The largest card of each kind."""
+        grid = self._grid
+        if self._largest[0] != grid.version:
+            largest = np.zeros(len(grid.kinds) or 1, dtype=np.int64)
+            np.maximum.at(largest, grid.kind[grid.open], grid.usable[grid.open])
+            self._largest = grid.version, largest.tolist()
+        return self._largest[1]
+
+    def _frontier(self) -> list[list[int]]:
+        """For each kind and number of percent, the most memory of a card with so much compute; -1 if there is none."""
+        grid = self._grid
+        if self._table[0] != grid.version:
+            room = grid.open & ~grid.closed & grid.bindable[:, np.newaxis]
+            most = np.full((len(grid.kinds), WHOLE.value + 1), -1, dtype=np.int32)
+            # A card with a holder takes no whole slice, even if that holder has memory alone.
+            compute = np.where(grid.holders == 0, grid.compute, np.minimum(grid.compute, WHOLE.value - 1))
+            np.maximum.at(most, (grid.kind[room], compute[room]), grid.memory[room])
+            self._table = grid.version, np.maximum.accumulate(most[:, ::-1], axis=1)[:, ::-1].tolist()
+        return self._table[1]
+
+
+def _pieces(demand: Demand) -> Sequence[Piece]:
+    """All that the pod may hold at one time, piece by piece; where containers may share cards, each by itself."""
+    if demand.pieces is not None:
+        return demand.pieces
+    steady = [one for one in demand.request.containers if one.kind is not Kind.INIT]
+    inits = [one for one in demand.request.containers if one.kind is Kind.INIT]
+    return [piece for one in (*steady, *inits) for piece in pieces_of(one)]
+
+
+def _memory(claim: Claim, *, card: int) -> int:
+    """A card that is closed to others is used as a whole."""
+    return max(claim.memory.value, card) if claim.closes else claim.memory.value

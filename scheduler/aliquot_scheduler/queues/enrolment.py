@@ -1,0 +1,152 @@
+"""From a pod to its place in a queue: which queue, whose, and what it may come to; or why it can't wait anywhere.
+
+A pod that can never be let in (over a limit by itself, larger than any card) is told so, and does not stand in line:
+it would be the head of it for ever, and what is held back for it would never be lent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
+
+import msgspec
+
+from aliquot_core.errors import AliquotError
+from aliquot_core.names import Names
+from aliquot_core.objects import Container, Pod
+from aliquot_core.request import Kind, kinds, parse_request
+from aliquot_scheduler.fit.demand import Demand, demand_of
+from aliquot_scheduler.queues.cards import Cards
+from aliquot_scheduler.queues.ledger import Charge, Ledger
+from aliquot_scheduler.queues.line import Shape, Waiter
+from aliquot_scheduler.queues.spec import QueueError, quantity
+from aliquot_scheduler.queues.tree import DEFAULT_QUEUE, Tree, Vector
+
+_NOTHING = Fraction(0)
+
+
+class _Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What is worked out once for each shape."""
+
+    demand: Demand
+    amounts: Vector
+    could_fit: bool
+
+
+class Enrolment:
+    """Reads pods, by the tree and the cards of the moment."""
+
+    def __init__(self, *, names: Names, cards: Cards, tree: Tree, homes: Mapping[str, str], user_label: str) -> None:
+        """`homes` is each namespace's own queue; `user_label` says whose a pod is, else its namespace is the user."""
+        self._names = names
+        self._cards = cards
+        self._tree = tree
+        self._homes = homes
+        self._user_label = user_label
+        self._known: dict[Shape, _Known] = {}
+        self._hardware = cards.hardware()
+
+    def outdated(self) -> bool:
+        """Whether the hardware has changed so that any shape comes to something else now."""
+        hardware = self._cards.hardware()
+        if hardware == self._hardware:
+            return False
+        self._hardware = hardware
+        before = self._known
+        self._known = {}
+        return any(self._of_shape(shape) != known for shape, known in before.items())
+
+    def waiter(self, pod: Pod) -> Waiter | None:
+        """The pod as one that waits; None if it asks for nothing that can be read."""
+        try:
+            request = parse_request(pod, names=self._names)
+        except AliquotError:
+            # The webhook refuses it; who came past it waits, and `aliquot explain` says why.
+            return None
+        if not request.containers:
+            return None
+        plain = msgspec.structs.replace(request, queue="", group=None, preemptible=True)
+        shape = Shape(request=plain, hosts=hosts(pod), firm=not request.preemptible)
+        known = self._of_shape(shape)
+        return Waiter(
+            pod=pod,
+            demand=known.demand,
+            shape=shape,
+            amounts=known.amounts,
+            queue=request.queue or self._home(pod),
+            user=self._user(pod),
+            group=request.group,
+        )
+
+    def charge(self, waiter: Waiter) -> Charge:
+        """What the pod is to be charged with: what it was granted, or the most that it may come to."""
+        granted = self._cards.granted(waiter.pod)
+        amounts = waiter.amounts if granted is None else (*granted, *waiter.shape.hosts)
+        return Charge(queue=waiter.queue, amounts=amounts, firm=waiter.shape.firm)
+
+    def why_never(self, waiter: Waiter, *, ledger: Ledger) -> str:
+        """Why the pod can't be let in, whatever others do; empty if it could."""
+        name = waiter.queue
+        if name not in self._tree.nodes:
+            return f"there is no queue {name}"
+        if (leaf := self._tree.leaf(name)) is None:
+            return f"queue {name} has queues below it, and pods wait only in those that have none"
+        namespace = waiter.pod.metadata.namespace
+        allowed = any(fnmatchcase(namespace, pattern) for pattern in leaf.spec.namespaces)
+        if name != self._home(waiter.pod) and not allowed:
+            return f"queue {name} does not take pods of namespace {namespace}"
+        if broken := ledger.never(name, waiter.amounts, firm=waiter.shape.firm):
+            account, dimension = broken
+            what = self._tree.dimensions.names[dimension]
+            return (
+                f"it asks {waiter.amounts[dimension]} of {what}, more than queue {account.node.name} may ever give it"
+            )
+        return "" if self._of_shape(waiter.shape).could_fit else "no node could take it, even if it were empty"
+
+    def _home(self, pod: Pod) -> str:
+        return self._homes.get(pod.metadata.namespace) or DEFAULT_QUEUE
+
+    def _user(self, pod: Pod) -> str:
+        by_label = pod.metadata.labels.get(self._user_label) if self._user_label else None
+        return by_label or pod.metadata.namespace
+
+    def _of_shape(self, shape: Shape) -> _Known:
+        if shape not in self._known:
+            demand = demand_of(shape.request)
+            amounts = (*self._cards.amounts(demand), *shape.hosts)
+            self._known[shape] = _Known(demand=demand, amounts=amounts, could_fit=self._cards.could_fit(demand))
+        return self._known[shape]
+
+
+def hosts(pod: Pod) -> tuple[int, int]:
+    """CPU in thousandths and memory in bytes that the pod requests of its node, as kube-scheduler counts them."""
+    return _asked(pod, "cpu", scale=1000), _asked(pod, "memory", scale=1)
+
+
+def _asked(pod: Pod, name: str, *, scale: int) -> int:
+    steady = most = _NOTHING
+    for kind, container in kinds(pod):
+        asked = _of_container(container, name)
+        if kind is Kind.INIT:
+            most = max(most, steady + asked)
+        else:
+            steady += asked
+    return ceil(scale * max(most, steady))
+
+
+def _of_container(container: Container, name: str) -> Fraction:
+    resources = container.resources
+    text = resources.requests.get(name, resources.limits.get(name))
+    return _NOTHING if text is None else _read(str(text))
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> Fraction:
+    try:
+        return quantity(text, where="request")
+    except QueueError:
+        # The API server took it, so it is some way of writing that is not worth failing a pod for.
+        return _NOTHING

@@ -1,0 +1,93 @@
+"""Where pods wait: in their queue's line, at rest after a turn that led to nothing, or nowhere, with the reason.
+
+Only who stands in a line asks: a queue's guarantee is held back for those, and not for who rests or can never be let
+in. A pod is in one of the three places at most.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from aliquot_scheduler.queues.ledger import Ledger
+from aliquot_scheduler.queues.line import Line, Waiter
+
+
+class Hall:
+    """All who wait."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, Line] = {}
+        self._in_line: dict[str, str] = {}
+        self._nowhere: dict[str, tuple[Waiter, str]] = {}
+        self._resting: dict[str, tuple[Waiter, float]] = {}
+        self._alarms: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._in_line) + len(self._nowhere) + len(self._resting)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._in_line or uid in self._nowhere or uid in self._resting
+
+    def join(self, waiter: Waiter, *, why_never: str, ledger: Ledger) -> None:
+        """Stand in line, or be told why not; who stands there already keeps the place if nothing changed."""
+        self.leave(waiter.uid, ledger=ledger)
+        if why_never:
+            self._nowhere[waiter.uid] = waiter, why_never
+            return
+        self.lines.setdefault(waiter.queue, Line()).add(waiter)
+        self._in_line[waiter.uid] = waiter.queue
+        # A held queue lets nobody in, so nothing is held back for it.
+        if not ledger.tree.nodes[waiter.queue].stop:
+            ledger.ask(waiter.queue, waiter.amounts)
+
+    def rest(self, waiter: Waiter, *, until: float, ledger: Ledger) -> None:
+        """Wait apart until then."""
+        self.leave(waiter.uid, ledger=ledger)
+        self._resting[waiter.uid] = waiter, until
+        heapq.heappush(self._alarms, (until, waiter.uid))
+
+    def rests_until(self, uid: str) -> float | None:
+        """How long a pod rests, if it does."""
+        resting = self._resting.get(uid)
+        return resting[1] if resting else None
+
+    def leave(self, uid: str, *, ledger: Ledger) -> Waiter | None:
+        """Wait no more."""
+        for apart in (self._nowhere, self._resting):
+            if found := apart.pop(uid, None):
+                return found[0]
+        queue = self._in_line.pop(uid, None)
+        waiter = self.lines[queue].remove(uid) if queue is not None else None
+        if waiter and queue is not None:
+            if not len(self.lines[queue]):
+                del self.lines[queue]
+            if queue in ledger.tree.nodes and not ledger.tree.nodes[queue].stop:
+                ledger.ask(queue, [-amount for amount in waiter.amounts])
+        return waiter
+
+    def rested(self, now: float) -> list[Waiter]:
+        """Those whose rest is over; they are to join anew."""
+        over = []
+        while self._alarms and self._alarms[0][0] <= now:
+            until, uid = heapq.heappop(self._alarms)
+            if self.rests_until(uid) == until:
+                over.append(self._resting[uid][0])
+        return over
+
+    def next_alarm(self) -> float | None:
+        """When the next rest is over."""
+        return min((until for _, until in self._resting.values()), default=None)
+
+    def why_nowhere(self, uid: str) -> str:
+        """Why a pod can't wait in any line; empty if that is not so."""
+        found = self._nowhere.get(uid)
+        return found[1] if found else ""
+
+    def clear(self) -> list[Waiter]:
+        """Send everybody away; who rests goes on resting."""
+        standing = [waiter for line in self.lines.values() for waiter in line]
+        standing += [waiter for waiter, _ in self._nowhere.values()]
+        self.lines.clear()
+        self._in_line.clear()
+        self._nowhere.clear()
+        return standing

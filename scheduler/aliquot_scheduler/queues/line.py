@@ -1,0 +1,152 @@
+"""Who waits in one queue, user by user: pods of the same shape one behind the other, gangs as one.
+
+A shape is what a pod asks of cards and quota. Of a thousand equal pods only the first is looked at, and a shape that
+was refused is refused for all. A gang is a candidate once so many of its pods wait that, with those let in before, it
+has its minimum; the first of its pods gives it its place.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from aliquot_core.membership import Group
+from aliquot_core.objects import Pod
+from aliquot_core.request import PodRequest
+from aliquot_scheduler.fit.demand import Demand
+from aliquot_scheduler.queues.tree import Vector
+
+# Priority (highest first), age, namespace, name, uid: no two are equal.
+Place = tuple[int, str, str, str, str]
+# Namespace and name of a group.
+GangKey = tuple[str, str]
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked, whoever asks it."""
+
+    request: PodRequest
+    hosts: tuple[int, int]
+    # Never to be evicted for others.
+    firm: bool
+
+
+class Waiter(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod that waits."""
+
+    pod: Pod
+    demand: Demand
+    shape: Shape
+    amounts: Vector
+    queue: str
+    user: str
+    group: Group | None
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID."""
+        return self.pod.metadata.uid
+
+    @property
+    def place(self) -> Place:
+        """Its place among those of the same user."""
+        meta = self.pod.metadata
+        return -self.pod.spec.priority, meta.creation_timestamp or "", meta.namespace, meta.name, meta.uid
+
+    @property
+    def gang(self) -> GangKey | None:
+        """Which group it is in."""
+        return (self.pod.metadata.namespace, self.group.name) if self.group else None
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods that are let in together or not at all: one, or what a gang needs."""
+
+    members: tuple[Waiter, ...]
+    amounts: Vector
+
+    @property
+    def first(self) -> Waiter:
+        """Who stands for all."""
+        return self.members[0]
+
+    @property
+    def shape(self) -> Any:
+        """The same for all that are refused alike."""
+        if len(self.members) == 1:
+            return self.first.shape
+        return tuple(member.shape for member in self.members)
+
+    @property
+    def firm(self) -> bool:
+        """Whether any of them is never to be evicted."""
+        return any(member.shape.firm for member in self.members)
+
+
+class Line:
+    """Those who wait in one queue."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, dict[Any, list[tuple[Place, str]]]] = {}
+        self._waiters: dict[str, Waiter] = {}
+        self._heads: dict[str, list[Candidate]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def __iter__(self) -> Iterator[Waiter]:
+        return iter(list(self._waiters.values()))
+
+    def add(self, waiter: Waiter) -> None:
+        """Somebody joins."""
+        self._waiters[waiter.uid] = waiter
+        row = self._rows.setdefault(waiter.user, {}).setdefault(_row(waiter), [])
+        insort(row, (waiter.place, waiter.uid))
+        self._heads.pop(waiter.user, None)
+
+    def remove(self, uid: str) -> Waiter | None:
+        """Somebody leaves."""
+        waiter = self._waiters.pop(uid, None)
+        if waiter is None:
+            return None
+        rows = self._rows[waiter.user]
+        row = rows[_row(waiter)]
+        del row[bisect_left(row, (waiter.place, uid))]
+        if not row:
+            del rows[_row(waiter)]
+        if not rows:
+            del self._rows[waiter.user]
+        self._heads.pop(waiter.user, None)
+        return waiter
+
+    def users(self) -> list[str]:
+        """Who has pods here."""
+        return list(self._rows)
+
+    def changed(self, user: str) -> None:
+        """How much their gangs need has changed."""
+        self._heads.pop(user, None)
+
+    def heads(self, user: str, *, let_in: dict[GangKey, set[str]]) -> list[Candidate]:
+        """The first of each shape and each gang that has its minimum, in their order; `let_in` is by gang."""
+        if user not in self._heads:
+            found = (self._head(row, let_in) for row in self._rows.get(user, {}).values())
+            self._heads[user] = sorted((one for one in found if one), key=lambda one: one.first.place)
+        return self._heads[user]
+
+    def _head(self, row: list[tuple[Place, str]], let_in: dict[GangKey, set[str]]) -> Candidate | None:
+        first = self._waiters[row[0][1]]
+        needed = 1
+        if first.group is not None and (gang := first.gang) is not None:
+            needed = max(1, first.group.minimum - len(let_in.get(gang, ())))
+        if len(row) < needed:
+            return None
+        members = tuple(self._waiters[uid] for _, uid in row[:needed])
+        return Candidate(members=members, amounts=tuple(map(sum, zip(*(one.amounts for one in members), strict=True))))
+
+
+def _row(waiter: Waiter) -> Any:
+    return waiter.gang or waiter.shape

@@ -1,0 +1,145 @@
+"""Whose candidate is looked at next: guarantees, then who has the smallest share.
+
+From the root down, at each level the sibling goes first that has (1) the higher priority, (2) the smaller share of what
+lies beyond guarantees: the larger of compute and memory, each as part of all there is, by weight, what is held now and
+what was held lately together; (3) the smaller share of all, (4) the name that comes first. Before all that: whose
+candidate lies within a guarantee that is held back for it. In a queue the user goes first who has the smaller share,
+of a user's pods the one with the higher priority, then the older one.
+
+Shares only grow while turns are given out, so an order that was right a moment ago is put right as it is used: the next
+queue is taken, its place worked out anew, and if it is not the same any more the queue goes back to that place.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from aliquot_scheduler.queues.ledger import Account, Ledger
+from aliquot_scheduler.queues.line import Candidate
+from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT
+from aliquot_scheduler.queues.usage import Usage
+
+# Equal shares must be equal whatever was added up in which order.
+_DIGITS = 9
+_WIDTH = 2
+
+Standing = tuple[int, float, float, str]
+Standings = tuple[bool, tuple[Standing, ...], str]
+Whose = tuple[str, str]
+
+
+class Shares:
+    """How much everybody has of all there is, for one round of turns."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        usage: Usage[str],
+        users: Usage[Whose],
+        holds: Mapping[Whose, Sequence[int]],
+        capacity: Sequence[int],
+        now: float,
+    ) -> None:
+        self._ledger = ledger
+        self._usage = usage
+        self._users = users
+        self._holds = holds
+        self._capacity = [max(1, capacity[dimension]) for dimension in (COMPUTE, MEMORY)]
+        self._now = now
+        self._standings: dict[str, Standing] = {}
+
+    def changed(self, queue: str) -> None:
+        """Something was let in there."""
+        for name in self._ledger.tree.path(queue):
+            self._standings.pop(name, None)
+
+    def path(self, queue: str) -> tuple[Standing, ...]:
+        """The queue's standing among its siblings and that of those above it, from the top."""
+        path = self._ledger.tree.path(queue)
+        return tuple(self._standing(name) for name in reversed(path) if name != ROOT)
+
+    def of_user(self, queue: str, user: str) -> float:
+        """A user's share of all there is: held in this queue now, and lately."""
+        who = (queue, user)
+        holds, lately = self._holds.get(who, (0, 0)), self._users.of(who, now=self._now)
+        return round(max((holds[dim] + lately[dim]) / self._capacity[dim] for dim in (COMPUTE, MEMORY)), _DIGITS)
+
+    def _standing(self, name: str) -> Standing:
+        if name not in self._standings:
+            account = self._ledger.accounts[name]
+            node, lately = account.node, self._usage.of(name, now=self._now)
+            beyond = borrowed(account, capacity=self._capacity)
+            self._standings[name] = (
+                -node.priority,
+                self._largest(account, [beyond[dim] + lately[dim] for dim in (COMPUTE, MEMORY)]),
+                self._largest(account, account.used),
+                name,
+            )
+        return self._standings[name]
+
+    def _largest(self, account: Account, amounts: Sequence[float]) -> float:
+        # Who has no weight borrows nothing, so by which number that is divided does not matter.
+        weight = account.node.weight
+        parts = (amounts[dim] / (self._capacity[dim] * (weight[dim] or 1)) for dim in (COMPUTE, MEMORY))
+        return round(max(parts), _DIGITS)
+
+
+def borrowed(account: Account, *, capacity: Sequence[int]) -> tuple[int, int]:
+    """What a queue uses beyond its guarantee, in compute and memory.
+
+    If only one of them is guaranteed, as much of the other goes with it: else a queue that is guaranteed two GPUs'
+    compute would have borrowed all their memory.
+    """
+    node, used = account.node, account.used
+    due = list(node.guarantee[:_WIDTH])
+    for dim, other in ((COMPUTE, MEMORY), (MEMORY, COMPUTE)):
+        if dim not in node.promised and not due[dim] and capacity[other]:
+            due[dim] = node.guarantee[other] * capacity[dim] // capacity[other]
+    return max(0, used[COMPUTE] - due[COMPUTE]), max(0, used[MEMORY] - due[MEMORY])
+
+
+class Order:
+    """One round: every queue's candidates, each until it is let in or passed over."""
+
+    def __init__(
+        self, *, ledger: Ledger, shares: Shares, candidates: Mapping[str, Callable[[], Candidate | None]]
+    ) -> None:
+        self._ledger = ledger
+        self._shares = shares
+        self._candidates = candidates
+        self._heap: list[tuple[Standings, Candidate]] = []
+        for queue in sorted(candidates):
+            self._push(queue)
+
+    def __iter__(self) -> Iterator[Candidate]:
+        """The next candidate; whoever takes it has let it in, or passed it over for good, before asking again."""
+        while self._heap:
+            standings, candidate = heapq.heappop(self._heap)
+            queue = candidate.first.queue
+            if self._standings(candidate) != standings:
+                self._push(queue)
+                continue
+            yield candidate
+            self._push(queue)
+
+    def _push(self, queue: str) -> None:
+        candidate = self._candidates[queue]()
+        if candidate is not None:
+            heapq.heappush(self._heap, (self._standings(candidate), candidate))
+
+    def _standings(self, candidate: Candidate) -> Standings:
+        queue = candidate.first.queue
+        return not within_guarantee(self._ledger, candidate), self._shares.path(queue), queue
+
+
+def within_guarantee(ledger: Ledger, candidate: Candidate) -> bool:
+    """Whether all that it takes of what is guaranteed on its path is held back for it."""
+    queue, amounts = candidate.first.queue, candidate.amounts
+    path = [ledger.accounts[name].node for name in ledger.tree.path(queue) if name != ROOT]
+    guaranteed = [dim for dim in range(len(amounts) - 2) if amounts[dim] and any(node.guarantee[dim] for node in path)]
+    if not guaranteed:
+        return False
+    lessened = ledger.lessened(queue, amounts)
+    return all(lessened[dim] >= amounts[dim] for dim in guaranteed)

@@ -1,0 +1,106 @@
+"""Whether a candidate may be let in, by the numbers; and who has to stand back for one that has waited too long.
+
+Back-filling lets those behind pass a head of a line that does not fit. It ends when the head has been refused for the
+time of patience: from then on nobody who comes after it in order gets what it waits for (room on the cards that it may
+lie on, or quota of the queue that has none for it). So what it waits for only grows free: a head waits at most its
+patience, then for those who were let in before, and for those who have a smaller share than its queue.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from aliquot_scheduler.queues.cards import Cards, Stock
+from aliquot_scheduler.queues.ledger import Ledger
+from aliquot_scheduler.queues.line import Candidate
+from aliquot_scheduler.queues.tree import COMPUTE, ROOT
+
+
+class Cause(StrEnum):
+    """Why a candidate is not let in."""
+
+    QUOTA = "quota"
+    FIRM = "guarantee"
+    HELD_BACK = "held back"
+    BEHIND = "behind"
+    CARDS = "cards"
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """A cause, at which queue, in which dimension."""
+
+    cause: Cause
+    queue: str = ""
+    dimension: int = COMPUTE
+
+
+class Rules:
+    """The rules for one round of turns."""
+
+    def __init__(self, *, ledger: Ledger, cards: Cards) -> None:
+        self._ledger = ledger
+        self._cards = cards
+        self._stock: Stock = cards.stock()
+        self._closed_queues: set[str] = set()
+        self._closed_firm: set[str] = set()
+        self._closed_dimensions: set[int] = set()
+        self._closed_kinds: set[int] = set()
+
+    def let_in(self) -> None:
+        """Somebody was let in: what is free is counted anew."""
+        self._stock = self._cards.stock()
+
+    def refusal(self, candidate: Candidate) -> Refusal | None:
+        """Why it may not be let in."""
+        queue, amounts = candidate.first.queue, candidate.amounts
+        if over := self._ledger.over(queue, amounts):
+            return Refusal(cause=Cause.QUOTA, queue=over[0].node.name, dimension=over[1])
+        if candidate.firm and (beyond := self._ledger.unsure(queue, amounts)) is not None:
+            return Refusal(cause=Cause.FIRM, queue=queue, dimension=beyond)
+        return self._taken_from_others(candidate) or self._stands_back(candidate)
+
+    def refuses_for(self, candidate: Candidate, refusal: Refusal) -> None:
+        """It has lost patience: who comes after it stands back."""
+        match refusal.cause:
+            case Cause.QUOTA:
+                self._closed_queues.add(refusal.queue)
+            case Cause.FIRM:
+                self._closed_firm.add(refusal.queue)
+            case Cause.HELD_BACK:
+                self._closed_dimensions.add(refusal.dimension)
+            case Cause.CARDS:
+                self._closed_kinds |= self._kinds(candidate)
+            case Cause.BEHIND:
+                pass
+
+    def _taken_from_others(self, candidate: Candidate) -> Refusal | None:
+        """No admission takes what is held back for others: it leaves enough, or takes only what is its own."""
+        queue, amounts = candidate.first.queue, candidate.amounts
+        lessened: list[int] | None = None
+        for dimension, free in enumerate(self._stock.free):
+            held, amount = self._ledger.held_back(dimension), amounts[dimension]
+            if not amount or (not held and dimension not in self._closed_dimensions):
+                continue
+            lessened = self._ledger.lessened(queue, amounts) if lessened is None else lessened
+            own = lessened[dimension] >= amount
+            if not own and free - amount < held - lessened[dimension]:
+                return Refusal(cause=Cause.HELD_BACK, queue=queue, dimension=dimension)
+            if not own and dimension in self._closed_dimensions:
+                return Refusal(cause=Cause.BEHIND, queue=queue, dimension=dimension)
+        return None
+
+    def _stands_back(self, candidate: Candidate) -> Refusal | None:
+        path = self._ledger.tree.path(candidate.first.queue)
+        closed = next((name for name in path if name in self._closed_queues and name != ROOT), None)
+        if closed is None and candidate.firm:
+            closed = next((name for name in path[:1] if name in self._closed_firm), None)
+        if closed is not None:
+            return Refusal(cause=Cause.BEHIND, queue=closed)
+        if self._closed_kinds and self._kinds(candidate) & self._closed_kinds:
+            return Refusal(cause=Cause.BEHIND, queue=candidate.first.queue)
+        return None
+
+    def _kinds(self, candidate: Candidate) -> set[int]:
+        return {kind for shape in {one.shape for one in candidate.members} for kind in self._cards.kinds(shape.request)}

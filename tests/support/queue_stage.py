@@ -1,0 +1,144 @@
+"""A small cluster with queues before it: pods are submitted, let in, bound and ended, and time is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from aliquot_core.objects import Pod
+from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.deciding.first_come import Turn
+from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.turns import Queues, QueueSettings
+from support.centre import NAMES, WALL, asks, gpus, make_lease, make_node, picture_with, with_grant
+
+GATED = {"schedulingGates": [{"name": NAMES.gate}]}
+DAY = "2026-11-21T"
+
+
+def queue(
+    parent: str = "",
+    *,
+    guarantee: int | None = None,
+    limit: int | None = None,
+    memory: Quota | None = None,
+    lend: int | None = None,
+    weight: int = 1,
+    **more: Any,
+) -> QueueSpec:
+    """A queue with a quota of compute that takes pods of every namespace."""
+    compute = Quota(guarantee=guarantee, limit=limit, lending_limit=lend, weight=weight)
+    return QueueSpec(parent=parent, compute=compute, memory=memory or Quota(), **({"namespaces": ("*",)} | more))
+
+
+class Stage:
+    """The queues with a real desk and a real picture behind them."""
+
+    def __init__(
+        self,
+        specs: Mapping[str, QueueSpec] | None = None,
+        *,
+        nodes: Sequence[int] = (4,),
+        memory: int = 80_000,
+        settings: QueueSettings | None = None,
+    ) -> None:
+        self.now = 0.0
+        self.picture = picture_with(
+            *(make_node(f"n{at}", gpus(f"n{at}", count, memory=memory)) for at, count in enumerate(nodes))
+        )
+        self.queues = Queues(
+            names=NAMES,
+            random=lambda: 0.0,
+            picture=self.picture,
+            take_back=self._take_back,
+            settings=settings or QueueSettings(),
+        )
+        self.desk = Desk(picture=self.picture, names=NAMES, turns=self.queues)
+        self.pods: dict[str, Pod] = {}
+        self.turns: dict[str, Turn] = {}
+        self._born = 0
+        self.queues.queues_seen(specs or {})
+
+    def _take_back(self, uid: str) -> None:
+        self.desk.take_back(uid)
+
+    def submit(
+        self,
+        uid: str,
+        compute: int | None = 100,
+        memory: int | None = 1000,
+        *,
+        queue: str = "",
+        user: str = "team",
+        priority: int = 0,
+        notes: Mapping[str, str] | None = None,
+        group: str = "",
+    ) -> Pod:
+        """A pod joins; each is younger than the one before."""
+        self._born += 1
+        labels = {NAMES.queue: queue} if queue else {}
+        labels |= {NAMES.group: group} if group else {}
+        pod = asks(
+            uid,
+            compute,
+            memory,
+            annotations={NAMES.of(short): text for short, text in (notes or {}).items()},
+            spec={**GATED, "priority": priority},
+            labels=labels,
+            namespace=user,
+            creationTimestamp=f"{DAY}{self._born // 3600:02}:{self._born // 60 % 60:02}:{self._born % 60:02}Z",
+        )
+        self.see(pod)
+        return pod
+
+    def see(self, pod: Pod) -> None:
+        """The watch tells of a pod."""
+        self.pods[pod.metadata.uid] = pod
+        self.desk.pod_seen(pod)
+        self.queues.pod_seen(pod)
+
+    def round(self, *, after: float = 0.0) -> list[str]:
+        """Time passes, then turns are given out; whose they are."""
+        self.now += after
+        renewed = datetime.fromtimestamp(WALL + self.now, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        for known in self.picture.nodes:
+            self.picture.tell_time(self.now)
+            self.picture.lease_seen(make_lease(known, renewed=renewed), wall=WALL + self.now)
+        self.desk.tell_time(self.now)
+        found = list(
+            self.queues.turns(lambda pod, demand: self.desk.promise_best(pod, demand, now=self.now), now=self.now)
+        )
+        self.turns |= {turn.pod.metadata.uid: turn for turn in found}
+        return [turn.pod.metadata.uid for turn in found]
+
+    def bind(self, *uids: str) -> None:
+        """Pods that were let in are bound where they were promised room."""
+        for uid in uids:
+            pod = with_grant(self.pods[uid], self.turns[uid].promise.plan.grant)
+            self.see(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, scheduling_gates=[])))
+
+    def run(self, *, after: float = 0.0) -> list[str]:
+        """A round, and whoever was let in is bound."""
+        found = self.round(after=after)
+        self.bind(*found)
+        return found
+
+    def end(self, *uids: str) -> None:
+        """Pods run to their end."""
+        for uid in uids:
+            pod = self.pods[uid]
+            self.see(msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Succeeded")))
+            self.gone(uid)
+
+    def gone(self, uid: str) -> None:
+        """A pod is deleted."""
+        self.desk.pod_gone(self.pods.pop(uid))
+        self.queues.pod_gone(uid)
+
+    def used(self, queue: str) -> tuple[int, int]:
+        """What a queue is charged with: compute and memory."""
+        compute, memory, *_ = self.queues.books.ledger.accounts[queue].used
+        return compute, memory
