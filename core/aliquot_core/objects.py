@@ -244,3 +244,17 @@ class WebhookConfiguration(_Object, frozen=True, kw_only=True):
 
     metadata: ObjectMeta = ObjectMeta()
     webhooks: list[dict[str, Any]] = []
+
+
+class Namespace(_Object, frozen=True, kw_only=True):
+    """A namespace, as far as Aliquot reads it: its labels."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class Queue(_Object, frozen=True, kw_only=True):
+    """Aliquot's own resource; what its parts mean the centre reads, and says what is wrong with them."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from typing import Generic
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_kube.changes import Added, Change, Synced
-from aliquot_kube.errors import ApiError
+from aliquot_kube.errors import ApiError, NotFoundError
 from aliquot_kube.reflector import FetchPage, Freshness, OpenWatch, Reflector, Rest, Tuning
 from aliquot_kube.resources import Resource, T
 from aliquot_kube.transport import Question, Timeouts, Transport
@@ -32,13 +32,16 @@ class Mirror(Generic[T]):
         field_selector: str = "",
         label_selector: str = "",
         tuning: Tuning | None = None,
+        may_be_absent: bool = False,
     ) -> None:
+        """`may_be_absent` takes a resource that is not installed for one of which there are no objects."""
         self._transport = transport
         self._clock = clock
         self._path = resource.collection(namespace)
         selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
         self._selectors = {name: value for name, value in selectors.items() if value}
         self._reflector = Reflector(kind=resource.type, random=random, tuning=tuning)
+        self._may_be_absent = may_be_absent
         self._consumers: list[Callable[[Change[T]], None]] = []
         self._synced = asyncio.Event()
 
@@ -87,7 +90,13 @@ class Mirror(Generic[T]):
             query["limit"] = str(wanted.limit)
         if wanted.token:
             query["continue"] = wanted.token
-        answer = await self._transport.request(Question(method="GET", path=self._path, query=query))
+        try:
+            answer = await self._transport.request(Question(method="GET", path=self._path, query=query))
+        except NotFoundError:
+            if not self._may_be_absent:
+                raise
+            self._tell(self._reflector.absent(asked_at=asked_at, now=self._clock.monotonic()))
+            return
         self._tell(self._reflector.page(answer.body, asked_at=asked_at, now=self._clock.monotonic()))
 
     async def _watch(self, wanted: OpenWatch) -> None:

@@ -9,7 +9,7 @@ Theory of operation. The machine always wants exactly one thing (`intent`), and 
     FetchPage --more pages--> FetchPage --last page--> OpenWatch --cut, 5xx, garbage--> Rest -> OpenWatch
         ^                        |failed                   |  ^ '--ended in good order--> OpenWatch
         '--------- Rest <--------'                         |  '- from the last version seen: events and bookmarks
-        '--------- Rest <--- 410, or no line in `watch_tries` watches
+        '--------- Rest <--- 404, 410, or no line in `watch_tries` watches
 
 What must always hold:
  1. A consumer that applies the changes in order has, after each step, exactly `objects`: Added only of what was
@@ -38,6 +38,7 @@ from aliquot_kube.errors import (
     ApiError,
     GarbledError,
     GoneError,
+    NotFoundError,
     ServerTroubleError,
     Status,
     ThrottledError,
@@ -91,6 +92,8 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     # So many watches in a row without one good line, and the version itself is no longer trusted: etcd may have been
     # restored from a backup, or a line that can't be read may stand in the way.
     watch_tries: int = 5
+    # A resource that may be installed later is looked for so often.
+    absent_seconds: float = 5.0
     backoff: Backoff = Backoff()
 
 
@@ -208,6 +211,16 @@ class Reflector(Generic[T]):
         about = {"error": str(error), "rest_s": round(seconds, 2)}
         log.warning("the API server could not be followed; trying again", extra=about)
 
+    def absent(self, *, asked_at: float, now: float) -> list[Change[T]]:
+        """There is no such resource, and that is all right: nothing is of it until it is installed."""
+        self._contact_at, self._list_started_at = now, asked_at
+        self._listing = Listing()
+        changes = self._finish_list("")
+        self._failures = 0
+        self._after_rest = self._first_page()
+        self.intent = Rest(seconds=self._tuning.absent_seconds)
+        return changes
+
     def rested(self) -> None:
         """Go on after a rest."""
         self.intent = self._after_rest
@@ -231,7 +244,8 @@ class Reflector(Generic[T]):
         answered = bool(error.status) or self._watch_opened_at is not None
         if answered and (isinstance(error, GarbledError) or not self._served(now)):
             self._idle_watches += 1
-        if isinstance(error, GoneError) or self._idle_watches >= self._tuning.watch_tries:
+        lost = isinstance(error, (GoneError, NotFoundError))
+        if lost or self._idle_watches >= self._tuning.watch_tries:
             return self._first_page()
         return self._next_watch()
 

@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 from urllib.parse import quote
 
-from aliquot_core.objects import Event, Lease, Node, ObjectMeta, Pod, Secret, WebhookConfiguration
+from aliquot_core.names import Names
+from aliquot_core.objects import (
+    Event,
+    Lease,
+    Namespace,
+    Node,
+    ObjectMeta,
+    Pod,
+    Queue,
+    Secret,
+    WebhookConfiguration,
+)
 
 
 class HasMetadata(Protocol):
@@ -51,6 +62,7 @@ class Resource(Generic[T]):
 
 PODS = Resource(group="", version="v1", plural="pods", kind="Pod", type=Pod)
 NODES = Resource(group="", version="v1", plural="nodes", kind="Node", type=Node, namespaced=False)
+NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", type=Namespace, namespaced=False)
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", type=Lease)
 EVENTS = Resource(group="events.k8s.io", version="v1", plural="events", kind="Event", type=Event)
 SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret", type=Secret)
@@ -70,3 +82,8 @@ VALIDATING_WEBHOOKS = Resource(
     type=WebhookConfiguration,
     namespaced=False,
 )
+
+
+def queues_of(names: Names) -> Resource[Queue]:
+    """Our own resource, which lies in the group that the settings name; where it is not installed, asking is a 404."""
+    return Resource(group=names.domain, version="v1alpha1", plural="queues", kind="Queue", type=Queue, namespaced=False)

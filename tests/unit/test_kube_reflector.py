@@ -12,8 +12,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
-from aliquot_kube.errors import GoneError, InvalidError, ServerTroubleError, ThrottledError, UnreachableError
-from aliquot_kube.reflector import FetchPage, OpenWatch, Reflector, Rest, Tuning
+from aliquot_kube.errors import (
+    GoneError,
+    InvalidError,
+    NotFoundError,
+    ServerTroubleError,
+    ThrottledError,
+    UnreachableError,
+)
+from aliquot_kube.reflector import FetchPage, Freshness, OpenWatch, Reflector, Rest, Tuning
 from support.pod_store import GONE_EVENT, PodStore, pod_json
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
@@ -207,6 +214,11 @@ def line(kind: str, *, version: int, uid: str = "1", name: str = "a") -> bytes:
     return json.dumps({"type": kind, "object": pod_json(name=name, uid=uid, version=version)}).encode()
 
 
+def in_kind(reflector: Reflector[Pod]) -> type:
+    """What kind of thing it wants."""
+    return type(reflector.intent)
+
+
 def rest_after(reflector: Reflector[Pod], error: Any, *, now: float = 0.0) -> float:
     """Let it fail, rest, and say for how long."""
     reflector.failed(error, now=now)
@@ -391,3 +403,17 @@ def test_freshness_counts_from_the_question_not_from_the_answer(reflector: Refle
     assert reflector.freshness(now=31.0).contact_age == 0.0
     fresh = Reflector(kind=Pod, random=lambda: 0.5).freshness(now=5.0)
     assert (fresh.list_age, fresh.contact_age, fresh.synced) == (None, None, False)
+
+
+def test_resource_that_is_taken_away_is_empty_and_looked_for_again(reflector: Reflector[Pod]) -> None:
+    """A watch that finds no such resource asks for the list; if that is not there either, all objects are gone."""
+    rest_after(reflector, NotFoundError("no such resource", status=404))
+    assert in_kind(reflector) is FetchPage
+    changes = reflector.absent(asked_at=20.0, now=21.0)
+    assert [type(change) for change in changes] == [Deleted, Synced]
+    assert reflector.freshness(now=22.0) == Freshness(contact_age=1.0, list_age=2.0, failures=0, synced=True)
+    assert isinstance(reflector.intent, Rest)
+    assert reflector.intent.seconds == Tuning().absent_seconds
+    reflector.rested()
+    body = PodStore().page(items=[pod_json(name="a", uid="2", version=90)], version=100)
+    assert [type(change) for change in reflector.page(body, asked_at=30.0, now=30.0)] == [Added, Synced]
