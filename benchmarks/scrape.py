@@ -21,9 +21,9 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from benchmarks.node import GPUS, Bench, bench_node  # noqa: E402
 
-from aliquot_agent.accounts import Tenant, accounts  # noqa: E402 - the path comes first
 from aliquot_agent.gpus.model import GpuProcess, GpuUsage, ProcessKind  # noqa: E402
-from aliquot_agent.residents import ProcResidents  # noqa: E402
+from aliquot_agent.pods.residents import ProcResidents  # noqa: E402
+from aliquot_agent.web.accounts import Tenant, accounts  # noqa: E402 - the path comes first
 from aliquot_core.grant import ContainerGrant, Grant, Slice  # noqa: E402
 from aliquot_core.objects import Pod  # noqa: E402
 from aliquot_core.quantities import MiB, Percent  # noqa: E402

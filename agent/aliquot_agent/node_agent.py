@@ -7,28 +7,28 @@ import logging
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Protocol
 
-from aliquot_agent.bound_pods import BoundPods
-from aliquot_agent.call_times import CallTimes
-from aliquot_agent.complaints import Complaints
 from aliquot_agent.door import AgentDoor
-from aliquot_agent.gpu_watch import GpuWatch
 from aliquot_agent.gpus.driver import GpuDriver
-from aliquot_agent.health_memory import HealthMemory
-from aliquot_agent.kubelet_view import KubeletView
-from aliquot_agent.life_sign import LifeSign
-from aliquot_agent.marks import read_marks
-from aliquot_agent.node_publisher import NodePublisher
-from aliquot_agent.offer import Offer
-from aliquot_agent.others import given_by_others
-from aliquot_agent.pace import Pace
-from aliquot_agent.pulse import Pulse
-from aliquot_agent.residents import Residents
+from aliquot_agent.health.gpu_watch import GpuWatch
+from aliquot_agent.health.health_memory import HealthMemory
+from aliquot_agent.health.marks import read_marks
+from aliquot_agent.health.sick_notes import SickNotes
+from aliquot_agent.health.xids import Policy
+from aliquot_agent.pods.bound_pods import BoundPods
+from aliquot_agent.pods.residents import Residents
+from aliquot_agent.publishing.life_sign import LifeSign
+from aliquot_agent.publishing.node_publisher import NodePublisher
+from aliquot_agent.publishing.others import given_by_others
+from aliquot_agent.publishing.pace import Pace
 from aliquot_agent.settings import AgentSettings
-from aliquot_agent.sick_notes import SickNotes
 from aliquot_agent.signal import Signal
-from aliquot_agent.starter import SpecWriter, Starter
-from aliquot_agent.usage_watch import UsageWatch
-from aliquot_agent.xids import Policy
+from aliquot_agent.starting.complaints import Complaints
+from aliquot_agent.starting.kubelet_view import KubeletView
+from aliquot_agent.starting.offer import Offer
+from aliquot_agent.starting.starter import SpecWriter, Starter
+from aliquot_agent.web.call_times import CallTimes
+from aliquot_agent.web.pulse import Pulse
+from aliquot_agent.web.usage_watch import UsageWatch
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError

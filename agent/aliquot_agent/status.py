@@ -12,15 +12,15 @@ from itertools import chain
 
 from prometheus_client.process_collector import ProcessCollector
 
-from aliquot_agent.accounts import Tenant, accounts
-from aliquot_agent.exposition import CONTENT_TYPE, write
-from aliquot_agent.figures import Figures, Sampled
-from aliquot_agent.http_server import Answer, Page
-from aliquot_agent.metrics import FiguresCollector
 from aliquot_agent.node_agent import NodeAgent
-from aliquot_agent.readiness import Condition, page, waits_for
-from aliquot_agent.residents import Register
-from aliquot_agent.starts import Known, in_force, totals
+from aliquot_agent.pods.residents import Register
+from aliquot_agent.starting.starts import Known, in_force, totals
+from aliquot_agent.web.accounts import Tenant, accounts
+from aliquot_agent.web.exposition import CONTENT_TYPE, write
+from aliquot_agent.web.figures import Figures, Sampled
+from aliquot_agent.web.http_server import Answer, Page
+from aliquot_agent.web.metrics import FiguresCollector
+from aliquot_agent.web.readiness import Condition, page, waits_for
 from aliquot_core.clock import Clock
 from aliquot_core.grant import GrantError, decode_grant
 from aliquot_core.names import Names

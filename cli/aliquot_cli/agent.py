@@ -15,14 +15,14 @@ from typing import Any
 import click
 
 from aliquot_agent.gpus.driver import GpuDriver
-from aliquot_agent.health_memory import HealthFile
-from aliquot_agent.http_server import HttpServer
+from aliquot_agent.health.health_memory import HealthFile
+from aliquot_agent.health.xids import HealthSettings, policy
 from aliquot_agent.node_agent import NodeAgent
-from aliquot_agent.residents import ProcResidents
+from aliquot_agent.pods.residents import ProcResidents
+from aliquot_agent.publishing.withdrawing import withdraw as withdraw_node
 from aliquot_agent.settings import NVML, AgentSettings
 from aliquot_agent.status import Status
-from aliquot_agent.withdrawing import withdraw as withdraw_node
-from aliquot_agent.xids import HealthSettings, policy
+from aliquot_agent.web.http_server import HttpServer
 from aliquot_cli.running import run_until_stopped, start_logging, until
 from aliquot_cli.sources import gather
 from aliquot_core.clock import Clock

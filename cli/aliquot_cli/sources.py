@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from aliquot_agent.health.xids import HealthSettings
 from aliquot_agent.settings import AgentSettings
-from aliquot_agent.xids import HealthSettings
 from aliquot_core.logs import LogSettings
 from aliquot_core.names import Names
 from aliquot_core.settings import SettingsError, Sources, read_toml

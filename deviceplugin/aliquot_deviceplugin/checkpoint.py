@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from google.protobuf.message import DecodeError
 
-from aliquot_agent.kubelet_view import KubeletViewError, Recorded
+from aliquot_agent.starting.kubelet_view import KubeletViewError, Recorded
 from aliquot_proto import deviceplugin_v1beta1_pb2 as pb
 
 FILE = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"

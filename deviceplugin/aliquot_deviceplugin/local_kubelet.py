@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aliquot_agent.kubelet_view import Listed, Recorded
+from aliquot_agent.starting.kubelet_view import Listed, Recorded
 from aliquot_deviceplugin.checkpoint import CheckpointReader
 from aliquot_deviceplugin.podresources import PodResources
 

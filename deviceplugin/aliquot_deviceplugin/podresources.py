@@ -16,7 +16,7 @@ from pathlib import Path
 import grpc
 import msgspec
 
-from aliquot_agent.kubelet_view import KubeletViewError, Listed
+from aliquot_agent.starting.kubelet_view import KubeletViewError, Listed
 from aliquot_agent.waiting import settled
 from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from aliquot_agent.device_ids import stems
+from aliquot_agent.starting.device_ids import stems
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.node_half import NodeHalf, asks, sharing_pod, shows

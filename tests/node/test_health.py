@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aliquot_agent.device_ids import device_tables, stems
 from aliquot_agent.gpus.nvml import NvmlDriver
+from aliquot_agent.starting.device_ids import device_tables, stems
 from aliquot_core.inventory import Health
 from aliquot_core.names import Names
 from aliquot_kube.clock import SystemClock
@@ -46,7 +46,7 @@ async def test_an_xid_takes_its_gpu_out_until_it_is_cleared(fake_nvml: FakeNvml)
 
 async def test_a_lost_gpu_is_out_until_it_answers_again(fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the XID that told of it, and without anybody's doing."""
-    monkeypatch.setattr("aliquot_agent.gpu_watch.LOOK_AFRESH", 0.2)
+    monkeypatch.setattr("aliquot_agent.health.gpu_watch.LOOK_AFRESH", 0.2)
     driver = NvmlDriver(clock=SystemClock(), patience=QUICK)
     watched = Watched(driver=driver, clock=SystemClock())
     bad = fake_nvml.gpus[0].uuid

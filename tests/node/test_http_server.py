@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aliquot_agent import http_server
-from aliquot_agent.http_server import LONGEST_REQUEST, MOST_AT_ONCE, Answer, Asked, HttpServer, Page, read, written
+from aliquot_agent.web import http_server
+from aliquot_agent.web.http_server import LONGEST_REQUEST, MOST_AT_ONCE, Answer, Asked, HttpServer, Page, read, written
 from aliquot_kube.clock import SystemClock
 
 GET = b"GET /here HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
-from aliquot_agent.kubelet_view import Listed
+from aliquot_agent.starting.kubelet_view import Listed
 from aliquot_deviceplugin.podresources import PodResources, PodResourcesError, PodResourcesMissingError, merged
 from aliquot_kube.clock import SystemClock
 from aliquot_proto import podresources_v1_pb2 as pb

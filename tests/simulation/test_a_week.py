@@ -10,7 +10,9 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from aliquot_agent import complaints, gpu_watch, life_sign, node_publisher, offer, sick_notes
+from aliquot_agent.health import gpu_watch, sick_notes
+from aliquot_agent.publishing import life_sign, node_publisher
+from aliquot_agent.starting import complaints, offer
 from aliquot_deviceplugin.endpoint import given_names
 from simulation.universe.workload import Habits
 from simulation.universe.world import Scale, World

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from aliquot_agent.gpu_watch import GpuWatch
 from aliquot_agent.gpus.driver import GpuDriver
-from aliquot_agent.health_memory import Remembered
-from aliquot_agent.marks import read_marks
+from aliquot_agent.health.gpu_watch import GpuWatch
+from aliquot_agent.health.health_memory import Remembered
+from aliquot_agent.health.marks import read_marks
+from aliquot_agent.health.xids import HealthSettings, policy
 from aliquot_agent.signal import Signal
-from aliquot_agent.xids import HealthSettings, policy
 from aliquot_core.clock import Clock
 from aliquot_core.inventory import Health
 from aliquot_core.names import Names

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot_agent.accounts import Accounts, Owner, SliceUse, Tenant, accounts
-from aliquot_agent.dwellings import Dwelling
 from aliquot_agent.gpus.model import GpuProcess, GpuUsage, ProcessKind
-from aliquot_agent.standing import Standing
+from aliquot_agent.pods.dwellings import Dwelling
+from aliquot_agent.pods.standing import Standing
+from aliquot_agent.web.accounts import Accounts, Owner, SliceUse, Tenant, accounts
 from aliquot_core.claims import Claim
 from aliquot_core.grant import ContainerGrant, Grant, Slice
 from aliquot_core.objects import Pod

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from aliquot_agent.call_times import PREFER, PRESTART, CallTimes
 from aliquot_agent.gpus.driver import driver_missing
 from aliquot_agent.gpus.known_models import KNOWN_MODELS
 from aliquot_agent.gpus.model import GpuUsage
 from aliquot_agent.gpus.simulated import SimulatedDriver
-from aliquot_agent.kubelet_view import Recorded
-from aliquot_agent.readiness import FRESH, Condition, page, waits_for
-from aliquot_agent.sick_notes import notes, turned
-from aliquot_agent.starts import Known
-from aliquot_agent.usage_watch import UsageWatch
+from aliquot_agent.health.sick_notes import notes, turned
+from aliquot_agent.starting.kubelet_view import Recorded
+from aliquot_agent.starting.starts import Known
+from aliquot_agent.web.call_times import PREFER, PRESTART, CallTimes
+from aliquot_agent.web.readiness import FRESH, Condition, page, waits_for
+from aliquot_agent.web.usage_watch import UsageWatch
 from aliquot_core.door import KubeletSeen, Prefer, PreStart
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
 from aliquot_core.inventory import Gpu, Health, Inventory

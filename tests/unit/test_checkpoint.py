@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from aliquot_agent.kubelet_view import Recorded
+from aliquot_agent.starting.kubelet_view import Recorded
 from aliquot_deviceplugin.checkpoint import (
     CheckpointError,
     CheckpointMissingError,

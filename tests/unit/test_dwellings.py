@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot_agent.dwellings import Dwelling, dwellings
-from aliquot_agent.residents import ProcResidents
+from aliquot_agent.pods.dwellings import Dwelling, dwellings
+from aliquot_agent.pods.residents import ProcResidents
 
 UID = "3f0c8a11-5c1e-4f6f-9f4e-0a8b3c1d2e4f"
 OTHER = "7a1b2c3d-0000-4f6f-9f4e-0a8b3c1d2e4f"

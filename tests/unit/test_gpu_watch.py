@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from aliquot_agent.gpu_watch import LOOK_AFRESH, TRY_AGAIN
 from aliquot_agent.gpus.driver import driver_mismatch, driver_missing
 from aliquot_agent.gpus.known_models import KNOWN_MODELS
 from aliquot_agent.gpus.model import GpuUsage
 from aliquot_agent.gpus.simulated import SimulatedDriver, simulated_uuid
-from aliquot_agent.pulse import Pulse
-from aliquot_agent.xids import HealthSettings
+from aliquot_agent.health.gpu_watch import LOOK_AFRESH, TRY_AGAIN
+from aliquot_agent.health.xids import HealthSettings
+from aliquot_agent.web.pulse import Pulse
 from aliquot_core.inventory import Health
 from support.clocks import VirtualClock
 from support.watched import KeptInMemory, Watched

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot_agent.ailments import Book, Verdict
 from aliquot_agent.gpus.model import Discovery, DriverFacts, EventKind, Fault, GpuEvent, GpuFacts, GpuProblem, GpuUsage
-from aliquot_agent.health import cleared, expired, heard, looked, marked, sampled
-from aliquot_agent.health_memory import HealthFile, Remembered, memory, recalled
-from aliquot_agent.marks import Marks, read_marks
-from aliquot_agent.xids import Effect, HealthSettings, policy
+from aliquot_agent.health.ailments import Book, Verdict
+from aliquot_agent.health.health_memory import HealthFile, Remembered, memory, recalled
+from aliquot_agent.health.judging import cleared, expired, heard, looked, marked, sampled
+from aliquot_agent.health.marks import Marks, read_marks
+from aliquot_agent.health.xids import Effect, HealthSettings, policy
 from aliquot_core.inventory import Health
 from aliquot_core.names import Names
 from aliquot_core.objects import Node

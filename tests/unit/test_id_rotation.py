@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot_agent.id_rotation import IdRotation, slot_of, spent_ids
-from aliquot_agent.kubelet_view import Recorded
+from aliquot_agent.starting.id_rotation import IdRotation, slot_of, spent_ids
+from aliquot_agent.starting.kubelet_view import Recorded
 from aliquot_core.objects import Pod
 
 SLOTS = tuple(f"a1b2c3-{number:02}" for number in range(8))

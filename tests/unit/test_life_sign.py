@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from aliquot_agent.life_sign import LifeSign
-from aliquot_agent.node_publisher import NodePublisher
+from aliquot_agent.publishing.life_sign import LifeSign
+from aliquot_agent.publishing.node_publisher import NodePublisher
 from aliquot_agent.signal import Signal
 from aliquot_core.door import KubeletSeen
 from aliquot_core.inventory import Gpu, Inventory

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from aliquot_agent.accounts import Accounts, Owner, SliceUse
-from aliquot_agent.ailments import Verdict
-from aliquot_agent.call_times import PRESTART, Histogram
-from aliquot_agent.exposition import write
-from aliquot_agent.figures import Figures, Sampled
 from aliquot_agent.gpus.model import GpuFacts, GpuUsage
-from aliquot_agent.metrics import FiguresCollector
+from aliquot_agent.health.ailments import Verdict
+from aliquot_agent.web.accounts import Accounts, Owner, SliceUse
+from aliquot_agent.web.call_times import PRESTART, Histogram
+from aliquot_agent.web.exposition import write
+from aliquot_agent.web.figures import Figures, Sampled
+from aliquot_agent.web.metrics import FiguresCollector
 from aliquot_core.claims import Claim
 from aliquot_core.door import KubeletSeen
 from aliquot_core.inventory import Gpu, Health, Inventory

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot_agent.device_ids import choose, device_tables, stems
 from aliquot_agent.gpus.model import Discovery, DriverFacts, Fault, GpuFacts, GpuProblem
-from aliquot_agent.inventories import Cards, failed, inventory, seen
-from aliquot_agent.kubelet_view import Listed, Recorded
-from aliquot_agent.others import given_by_others
-from aliquot_agent.preferences import agreed, candidates, narrowed
-from aliquot_agent.publishing import labels, patches
+from aliquot_agent.health.inventories import Cards, failed, inventory, seen
+from aliquot_agent.publishing.node_object import labels, patches
+from aliquot_agent.publishing.others import given_by_others
+from aliquot_agent.starting.device_ids import choose, device_tables, stems
+from aliquot_agent.starting.kubelet_view import Listed, Recorded
+from aliquot_agent.starting.preferences import agreed, candidates, narrowed
 from aliquot_core.door import Prefer
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
 from aliquot_core.inventory import Gpu, Health, Inventory, encode_inventory

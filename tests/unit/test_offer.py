@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from aliquot_agent.bound_pods import BoundPods
 from aliquot_agent.door import AgentDoor
-from aliquot_agent.kubelet_view import KubeletViewError, Listed, Recorded
-from aliquot_agent.offer import Offer
+from aliquot_agent.pods.bound_pods import BoundPods
 from aliquot_agent.signal import Signal
-from aliquot_agent.starter import Starter
+from aliquot_agent.starting.kubelet_view import KubeletViewError, Listed, Recorded
+from aliquot_agent.starting.offer import Offer
+from aliquot_agent.starting.starter import Starter
 from aliquot_core.inventory import Gpu, Inventory
 from aliquot_core.names import Names
 from support.clocks import VirtualClock

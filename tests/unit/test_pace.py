@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aliquot_agent.pace import Pace
+from aliquot_agent.publishing.pace import Pace
 from aliquot_core.names import LEADER_LEASE, NAMESPACE, PACE_LEASE, Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.election import ElectionSettings

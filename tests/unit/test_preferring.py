@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from aliquot_agent.bound_pods import BoundPods
-from aliquot_agent.device_ids import device_tables
-from aliquot_agent.kubelet_view import Listed, Recorded
+from aliquot_agent.pods.bound_pods import BoundPods
 from aliquot_agent.signal import Signal
-from aliquot_agent.starter import HEARD_OF_WITHIN, Starter
+from aliquot_agent.starting.device_ids import device_tables
+from aliquot_agent.starting.kubelet_view import Listed, Recorded
+from aliquot_agent.starting.starter import HEARD_OF_WITHIN, Starter
 from aliquot_core.door import Prefer
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
 from aliquot_core.inventory import Gpu, Inventory

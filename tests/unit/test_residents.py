@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aliquot_agent.residents import ProcResidents
+from aliquot_agent.pods.residents import ProcResidents
 
 UID = "3f0c8a11-5c1e-4f6f-9f4e-0a8b3c1d2e4f"
 PODS = "/var/lib/kubelet/pods"

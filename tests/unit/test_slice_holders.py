@@ -6,10 +6,10 @@ from collections.abc import Collection
 
 import pytest
 
-from aliquot_agent.bound_pods import BoundPods
+from aliquot_agent.pods.bound_pods import BoundPods
+from aliquot_agent.pods.slice_holders import COMING, LOOK_FOR_PROCESSES, SliceHolders
+from aliquot_agent.pods.standing import Standing
 from aliquot_agent.signal import Signal
-from aliquot_agent.slice_holders import COMING, LOOK_FOR_PROCESSES, SliceHolders
-from aliquot_agent.standing import Standing
 from aliquot_core.claims import Claim
 from aliquot_core.errors import ClusterError
 from aliquot_core.objects import ObjectMeta, Pod, PodStatus

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from aliquot_agent.ungranted import PATIENCE, Patience, condition, trouble
+from aliquot_agent.starting.ungranted import PATIENCE, Patience, condition, trouble
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from aliquot_agent.publishing import patches
-from aliquot_agent.withdrawing import withdraw
+from aliquot_agent.publishing.node_object import patches
+from aliquot_agent.publishing.withdrawing import withdraw
 from aliquot_core.inventory import Gpu, Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node

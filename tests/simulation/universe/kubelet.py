@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from aliquot_agent.kubelet_view import KubeletViewError, Listed, Recorded
+from aliquot_agent.starting.kubelet_view import KubeletViewError, Listed, Recorded
 from aliquot_core import door
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aliquot_agent.door import DoorRefusedError
-from aliquot_agent.health_memory import Remembered
+from aliquot_agent.health.health_memory import Remembered
+from aliquot_agent.health.xids import HealthSettings, policy
 from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.settings import AgentSettings
-from aliquot_agent.xids import HealthSettings, policy
 from aliquot_core.names import Names
 from aliquot_deviceplugin.cdi.driver_files import SimulatedDriverFiles
 from aliquot_deviceplugin.cdi.store import SpecStore

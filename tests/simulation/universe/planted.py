@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from aliquot_agent import slice_holders, starts
-from aliquot_agent.bound_pods import BoundPods
-from aliquot_agent.node_publisher import NodePublisher
-from aliquot_agent.slice_holders import SliceHolders
-from aliquot_agent.standing import Standing
-from aliquot_agent.starts import Decision, Known, Start
+from aliquot_agent.pods import slice_holders
+from aliquot_agent.pods.bound_pods import BoundPods
+from aliquot_agent.pods.slice_holders import SliceHolders
+from aliquot_agent.pods.standing import Standing
+from aliquot_agent.publishing.node_publisher import NodePublisher
+from aliquot_agent.starting import starts
+from aliquot_agent.starting.starts import Decision, Known, Start
 from aliquot_core.claims import Claim
 from aliquot_core.grant import Grant
 from aliquot_core.inventory import Gpu

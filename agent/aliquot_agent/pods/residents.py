@@ -12,7 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
-from aliquot_agent.dwellings import Dwelling, by_mounts, dwellings
+from aliquot_agent.pods.dwellings import Dwelling, by_mounts, dwellings
 
 # A container's mounts take some 10 kB; a file that is longer is cut, not trusted less.
 _LONGEST = 1024 * 1024

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from aliquot_agent.accounts import Accounts
-from aliquot_agent.ailments import Verdict
-from aliquot_agent.call_times import Histogram
 from aliquot_agent.gpus.model import GpuFacts, GpuUsage
+from aliquot_agent.health.ailments import Verdict
+from aliquot_agent.web.accounts import Accounts
+from aliquot_agent.web.call_times import Histogram
 from aliquot_core.claims import Claim
 from aliquot_core.door import KubeletSeen
 from aliquot_core.inventory import Inventory

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 import msgspec
 
 from aliquot_agent.signal import Signal
-from aliquot_agent.starts import Known, in_force
+from aliquot_agent.starting.starts import Known, in_force
 from aliquot_core.clock import Clock
 from aliquot_core.inventory import Health, Inventory
 from aliquot_core.objects import ObjectReference, Pod

@@ -10,15 +10,15 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from aliquot_agent.bound_pods import BoundPods
-from aliquot_agent.device_ids import choose
-from aliquot_agent.kubelet_view import KubeletView, KubeletViewError, Listed, Recorded
-from aliquot_agent.preferences import Candidate, agreed, candidates, narrowed
-from aliquot_agent.residents import Residents
+from aliquot_agent.pods.bound_pods import BoundPods
+from aliquot_agent.pods.residents import Residents
+from aliquot_agent.pods.slice_holders import SliceHolders
+from aliquot_agent.pods.standing import Standing
 from aliquot_agent.signal import Signal
-from aliquot_agent.slice_holders import SliceHolders
-from aliquot_agent.standing import Standing
-from aliquot_agent.starts import Decision, Known, Refuse, Spec, Start, Wait, decide
+from aliquot_agent.starting.device_ids import choose
+from aliquot_agent.starting.kubelet_view import KubeletView, KubeletViewError, Listed, Recorded
+from aliquot_agent.starting.preferences import Candidate, agreed, candidates, narrowed
+from aliquot_agent.starting.starts import Decision, Known, Refuse, Spec, Start, Wait, decide
 from aliquot_core.claims import Claim
 from aliquot_core.clock import Clock
 from aliquot_core.door import Prefer, PreStart

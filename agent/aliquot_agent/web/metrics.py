@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from aliquot_agent.accounts import Owner, SliceUse
-from aliquot_agent.call_times import BOUNDS, Histogram
-from aliquot_agent.figures import Figures
+from aliquot_agent.web.accounts import Owner, SliceUse
+from aliquot_agent.web.call_times import BOUNDS, Histogram
+from aliquot_agent.web.figures import Figures
 from aliquot_core.claims import NOTHING
 from aliquot_core.inventory import Gpu, Health
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 
-from aliquot_agent.publishing import withdrawal
+from aliquot_agent.publishing.node_object import withdrawal
 from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import NotFoundError

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from aliquot_agent.publishing import patches
+from aliquot_agent.publishing.node_object import patches
 from aliquot_agent.signal import Signal
 from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from aliquot_agent.ungranted import REASON, Complaint, Patience, condition
+from aliquot_agent.starting.ungranted import REASON, Complaint, Patience, condition
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
 from aliquot_core.objects import ObjectReference, Pod

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from aliquot_agent.kubelet_view import Listed, Recorded
+from aliquot_agent.starting.kubelet_view import Listed, Recorded
 from aliquot_core.door import Prefer
 from aliquot_core.errors import AliquotError
 from aliquot_core.grant import ContainerGrant, decode_grant

@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from aliquot_agent.ailments import Book
 from aliquot_agent.gpus.driver import GpuDriver, GpuDriverError
 from aliquot_agent.gpus.model import EventKind, GpuEvent, GpuUsage
-from aliquot_agent.health import cleared, expired, heard, marked, sampled
-from aliquot_agent.health_memory import HealthMemory, memory, recalled
-from aliquot_agent.inventories import Cards, failed, inventory, seen
-from aliquot_agent.marks import Marks
+from aliquot_agent.health.ailments import Book
+from aliquot_agent.health.health_memory import HealthMemory, memory, recalled
+from aliquot_agent.health.inventories import Cards, failed, inventory, seen
+from aliquot_agent.health.judging import cleared, expired, heard, marked, sampled
+from aliquot_agent.health.marks import Marks
+from aliquot_agent.health.xids import Effect, Policy
 from aliquot_agent.signal import Signal
-from aliquot_agent.xids import Effect, Policy
 from aliquot_core.clock import Clock
 from aliquot_core.inventory import Health, Inventory
 

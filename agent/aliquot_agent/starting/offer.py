@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aliquot_agent.device_ids import device_tables
 from aliquot_agent.door import AgentDoor
-from aliquot_agent.id_rotation import IdRotation, slot_of, spent_ids
 from aliquot_agent.signal import Signal
-from aliquot_agent.starter import Starter
+from aliquot_agent.starting.device_ids import device_tables
+from aliquot_agent.starting.id_rotation import IdRotation, slot_of, spent_ids
+from aliquot_agent.starting.starter import Starter
 from aliquot_core.clock import Clock
 from aliquot_core.door import Device
 from aliquot_core.inventory import Inventory

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from aliquot_agent.ailments import Book, Verdict
 from aliquot_agent.gpus.model import Discovery, DriverFacts, GpuFacts
-from aliquot_agent.health import looked
+from aliquot_agent.health.ailments import Book, Verdict
+from aliquot_agent.health.judging import looked
 from aliquot_core.inventory import Gpu, Health, Inventory
 
 

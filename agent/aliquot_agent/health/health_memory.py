@@ -12,11 +12,11 @@ from typing import Protocol
 
 import msgspec
 
-from aliquot_agent.ailments import Ailment, Book, fallen_ill
 from aliquot_agent.gpus.model import EventKind
-from aliquot_agent.health import cause_of, judge
+from aliquot_agent.health.ailments import Ailment, Book, fallen_ill
+from aliquot_agent.health.judging import cause_of, judge
+from aliquot_agent.health.xids import Policy
 from aliquot_agent.whole_file import replace_file
-from aliquot_agent.xids import Policy
 
 log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from aliquot_agent.bound_pods import BoundPods
-from aliquot_agent.residents import Residents
-from aliquot_agent.standing import Standing
+from aliquot_agent.pods.bound_pods import BoundPods
+from aliquot_agent.pods.residents import Residents
+from aliquot_agent.pods.standing import Standing
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
 

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from aliquot_agent.kubelet_view import Listed, Recorded
-from aliquot_agent.standing import Standing
+from aliquot_agent.pods.standing import Standing
+from aliquot_agent.starting.kubelet_view import Listed, Recorded
 from aliquot_core.claims import NOTHING, Claim, check_grant, claims, overdrawn
 from aliquot_core.door import PreStart
 from aliquot_core.errors import AliquotError, ClusterError

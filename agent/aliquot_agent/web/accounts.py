@@ -12,9 +12,9 @@ from enum import StrEnum
 
 import msgspec
 
-from aliquot_agent.dwellings import Dwelling
 from aliquot_agent.gpus.model import GpuProcess, GpuUsage
-from aliquot_agent.standing import Standing
+from aliquot_agent.pods.dwellings import Dwelling
+from aliquot_agent.pods.standing import Standing
 from aliquot_core.grant import Grant
 from aliquot_core.objects import ContainerStatus, Pod
 

@@ -20,10 +20,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from aliquot_agent.ailments import Ailment, Book, Throttling, cured, fallen_ill
 from aliquot_agent.gpus.model import Discovery, EventKind, Fault, GpuEvent, GpuProblem, GpuUsage
-from aliquot_agent.marks import CAUSES, Marks, named
-from aliquot_agent.xids import Effect, Policy, meaning
+from aliquot_agent.health.ailments import Ailment, Book, Throttling, cured, fallen_ill
+from aliquot_agent.health.marks import CAUSES, Marks, named
+from aliquot_agent.health.xids import Effect, Policy, meaning
 from aliquot_core.inventory import Health
 
 # Heat and power supply slow it down. A power cap that somebody chose, or idling, is nobody's trouble.

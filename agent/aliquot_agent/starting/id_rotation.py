@@ -15,7 +15,7 @@ import itertools
 import string
 from collections.abc import Collection, Iterator, Mapping
 
-from aliquot_agent.kubelet_view import Recorded
+from aliquot_agent.starting.kubelet_view import Recorded
 from aliquot_core.objects import Pod
 
 

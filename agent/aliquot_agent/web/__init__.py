@@ -1,0 +1,1 @@
+"""What the agent says of itself to Prometheus and to probes: who uses what, how long answers take, whether it lives."""
