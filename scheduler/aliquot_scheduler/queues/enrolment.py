@@ -7,7 +7,6 @@ it would be the head of it for ever, and what is held back for it would never be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
@@ -20,6 +19,7 @@ from aliquot_core.objects import Container, Pod
 from aliquot_core.request import Kind, kinds, parse_request
 from aliquot_scheduler.fit.demand import Demand, demand_of
 from aliquot_scheduler.queues.cards import Cards
+from aliquot_scheduler.queues.entry import why_barred
 from aliquot_scheduler.queues.ledger import Charge, Ledger
 from aliquot_scheduler.queues.line import Shape, Waiter
 from aliquot_scheduler.queues.spec import QueueError, quantity
@@ -89,15 +89,9 @@ class Enrolment:
 
     def why_never(self, waiter: Waiter, *, ledger: Ledger) -> str:
         """Why the pod can't be let in, whatever others do; empty if it could."""
-        name = waiter.queue
-        if name not in self._tree.nodes:
-            return f"there is no queue {name}"
-        if (leaf := self._tree.leaf(name)) is None:
-            return f"queue {name} has queues below it, and pods wait only in those that have none"
-        namespace = waiter.pod.metadata.namespace
-        allowed = any(fnmatchcase(namespace, pattern) for pattern in leaf.spec.namespaces)
-        if name != self._home(waiter.pod) and not allowed:
-            return f"queue {name} does not take pods of namespace {namespace}"
+        name, namespace = waiter.queue, waiter.pod.metadata.namespace
+        if barred := why_barred(name, tree=self._tree, namespace=namespace, home=self._home(waiter.pod)):
+            return barred
         if broken := ledger.never(name, waiter.amounts, firm=waiter.shape.firm):
             account, dimension = broken
             what = self._tree.dimensions.names[dimension]
