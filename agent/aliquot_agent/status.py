@@ -14,7 +14,8 @@ from prometheus_client.process_collector import ProcessCollector
 
 from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.pods.residents import Register
-from aliquot_agent.starting.starts import Known, in_force, totals
+from aliquot_agent.starting.decision import Known
+from aliquot_agent.starting.room import in_force, totals
 from aliquot_agent.web.accounts import Tenant, accounts
 from aliquot_agent.web.exposition import CONTENT_TYPE, write
 from aliquot_agent.web.figures import Figures, Sampled

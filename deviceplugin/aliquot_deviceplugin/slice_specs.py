@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from aliquot_agent.pods.standing import Standing, decode_claims, encode_claims
-from aliquot_agent.starting.starts import Spec
+from aliquot_agent.starting.decision import Spec
 from aliquot_core.claims import Claim
 from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names

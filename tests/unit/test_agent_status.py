@@ -13,8 +13,8 @@ from aliquot_agent.gpus.known_models import KNOWN_MODELS
 from aliquot_agent.gpus.model import GpuUsage
 from aliquot_agent.gpus.simulated import SimulatedDriver
 from aliquot_agent.health.sick_notes import notes, turned
+from aliquot_agent.starting.decision import Known
 from aliquot_agent.starting.kubelet_view import Recorded
-from aliquot_agent.starting.starts import Known
 from aliquot_agent.web.call_times import PREFER, PRESTART, CallTimes
 from aliquot_agent.web.readiness import FRESH, Condition, page, waits_for
 from aliquot_agent.web.usage_watch import UsageWatch

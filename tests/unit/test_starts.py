@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot_agent.pods.standing import Standing, decode_claims, encode_claims
+from aliquot_agent.starting.decision import Decision, Known, Refuse, Start, Wait
 from aliquot_agent.starting.kubelet_view import Listed, Recorded
-from aliquot_agent.starting.starts import Decision, Known, Refuse, Start, Wait, decide, totals
+from aliquot_agent.starting.room import totals
+from aliquot_agent.starting.starts import decide
 from aliquot_core.claims import Claim
 from aliquot_core.door import PreStart
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant

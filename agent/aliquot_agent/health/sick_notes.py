@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 import msgspec
 
 from aliquot_agent.signal import Signal
-from aliquot_agent.starting.starts import Known, in_force
+from aliquot_agent.starting.decision import Known
+from aliquot_agent.starting.room import in_force
 from aliquot_core.clock import Clock
 from aliquot_core.inventory import Health, Inventory
 from aliquot_core.objects import ObjectReference, Pod

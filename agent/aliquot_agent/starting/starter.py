@@ -15,10 +15,11 @@ from aliquot_agent.pods.residents import Residents
 from aliquot_agent.pods.slice_holders import SliceHolders
 from aliquot_agent.pods.standing import Standing
 from aliquot_agent.signal import Signal
+from aliquot_agent.starting.decision import Decision, Known, Refuse, Spec, Start, Wait
 from aliquot_agent.starting.device_ids import choose
 from aliquot_agent.starting.kubelet_view import KubeletView, KubeletViewError, Listed, Recorded
 from aliquot_agent.starting.preferences import Candidate, agreed, candidates, narrowed
-from aliquot_agent.starting.starts import Decision, Known, Refuse, Spec, Start, Wait, decide
+from aliquot_agent.starting.starts import decide
 from aliquot_core.claims import Claim
 from aliquot_core.clock import Clock
 from aliquot_core.door import Prefer, PreStart

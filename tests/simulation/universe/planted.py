@@ -13,8 +13,8 @@ from aliquot_agent.pods.bound_pods import BoundPods
 from aliquot_agent.pods.slice_holders import SliceHolders
 from aliquot_agent.pods.standing import Standing
 from aliquot_agent.publishing.node_publisher import NodePublisher
-from aliquot_agent.starting import starts
-from aliquot_agent.starting.starts import Decision, Known, Start
+from aliquot_agent.starting import own_grant, room, starts
+from aliquot_agent.starting.decision import Decision, Known, Start
 from aliquot_core.claims import Claim
 from aliquot_core.grant import Grant
 from aliquot_core.inventory import Gpu
@@ -53,18 +53,18 @@ def forget_at_restart(patch: pytest.MonkeyPatch) -> None:
 
 def skip_the_room_check(patch: pytest.MonkeyPatch) -> None:
     """Grants are believed, whoever else is there."""
-    patch.setattr(starts, "_over", lambda *_, **__: "")
+    patch.setattr(starts, "over", lambda *_, **__: "")
 
 
 def take_deletion_for_the_end(patch: pytest.MonkeyPatch) -> None:
     """A pod that is to go is counted as gone."""
-    real = starts.in_force
+    real = room.in_force
 
     def in_force(known: Known, *, but: str = "") -> Claims:
         leaving = {uid for uid, pod in known.pods.items() if pod.metadata.deletion_timestamp}
         return ((uid, held) for uid, held in real(known, but=but) if uid not in leaving)
 
-    patch.setattr(starts, "in_force", in_force)
+    patch.setattr(room, "in_force", in_force)
 
 
 def decide_half_blind(patch: pytest.MonkeyPatch) -> None:
@@ -128,24 +128,24 @@ def believe_every_grant(patch: pytest.MonkeyPatch) -> None:
     def check(grant: Grant, *, pod: Pod, names: Names) -> PodRequest:  # noqa: ARG001 - the defect
         return parse_request(pod, names=names)
 
-    patch.setattr(starts, "check_grant", check)
+    patch.setattr(own_grant, "check_grant", check)
 
 
 def trust_sick_gpus(patch: pytest.MonkeyPatch) -> None:
     """A GPU that fell off the bus is given as if it were there, with all of its memory."""
-    patch.setattr(starts, "_misfit", lambda *_, **__: "")
+    patch.setattr(starts, "misfit", lambda *_, **__: "")
     patch.setattr(Gpu, "usable", property(lambda gpu: MiB(gpu.memory)))
 
 
 def follow_the_annotation(patch: pytest.MonkeyPatch) -> None:
     """A running pod counts by the grant that stands there now."""
-    real = starts.in_force
+    real = room.in_force
 
     def in_force(known: Known, *, but: str = "") -> Claims:
         here = {uid: standing for uid, standing in known.standing.items() if uid not in known.pods}
         return real(msgspec.structs.replace(known, standing=here), but=but)
 
-    patch.setattr(starts, "in_force", in_force)
+    patch.setattr(room, "in_force", in_force)
     patch.setattr(starts, "_altered", lambda *_, **__: "")
 
 
