@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot_core.problems import Problems
+from aliquot_scheduler.queues.contradictions import problems_of
 from aliquot_scheduler.queues.spec import QueueSpec, Quota, read_queue
-from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, UNLIMITED, plant, problems_of
+from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, UNLIMITED, plant
 
 GIB = 2**30
 
@@ -118,6 +119,10 @@ def test_whatever_is_written_is_read_or_refused(raw: Any) -> None:
             ["its children are guaranteed 11 (b 6 + c 5), more than its own guarantee of 10"],
         ),
         ({"a": queue(limit=10), "b": queue("a", guarantee=11)}, ["more than its own limit of 10"]),
+        (
+            {"a": queue(limit=10), "b": queue("a"), "c": queue("b", guarantee=6), "d": queue("b", guarantee=5)},
+            ["its children are guaranteed 11 (b 11), more than its own limit of 10"],
+        ),
         ({"a": queue(), "b": queue("a", guarantee=11), "c": queue("a", guarantee=9)}, []),
         ({"a": queue(guarantee=20), "b": queue("a", guarantee=11), "c": queue("a", guarantee=9)}, []),
     ],

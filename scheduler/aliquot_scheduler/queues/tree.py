@@ -12,14 +12,14 @@ proportion. So in a planted tree no queue is guaranteed more than its parent. Wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import floor
 
 import msgspec
 
-from aliquot_core.errors import UserError
-from aliquot_scheduler.queues.spec import ModelQuota, QueueError, QueueSpec, Quota, quantity
+from aliquot_scheduler.queues.contradictions import fault_of, quota_of
+from aliquot_scheduler.queues.spec import QueueSpec, Quota, quantity
 
 # The root's name can't be a queue's.
 ROOT = ""
@@ -92,9 +92,9 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plant(specs: Mapping[str, QueueSpec]) -> Tree:
-    """Make the tree of all queues that hang together; `problems_of` says what is wrong with the others."""
+    """Make the tree of all queues that hang together; contradictions.py says what is wrong with the others."""
     specs = dict(sorted(specs.items()))
-    lost = {name for name in specs if _fault(name, specs)}
+    lost = {name for name in specs if fault_of(name, specs)}
     good = {name: spec for name, spec in specs.items() if name not in lost}
     if DEFAULT_QUEUE not in specs:
         good[DEFAULT_QUEUE] = QueueSpec()
@@ -110,77 +110,6 @@ def plant(specs: Mapping[str, QueueSpec]) -> Tree:
         for name in sorted(order)
     }
     return Tree(dimensions=dimensions, nodes={name: _stopped(node, nodes) for name, node in nodes.items()})
-
-
-def problems_of(specs: Mapping[str, QueueSpec]) -> list[UserError]:
-    """Everything that is wrong with these queues together, in the order of their names."""
-    found: list[UserError] = []
-    for name, spec in sorted(specs.items()):
-        if fault := _fault(name, specs):
-            found.append(fault)
-        for where, quota, below in _quotas(name, spec, specs):
-            found.extend(_contradictions(quota, where=where, below=below))
-    return found
-
-
-# --- what may be wrong -----------------------------------------------------------------------------------------------
-def _fault(name: str, specs: Mapping[str, QueueSpec]) -> QueueError | None:
-    """Why a queue hangs on nothing."""
-    where, seen, at = f"queue {name}, spec.parent", [name], specs[name].parent
-    while at:
-        if at not in specs:
-            return QueueError(f"there is no queue {at!r}", where=where, remedy="create it, or name another parent")
-        if at in seen:
-            circle = " → ".join([*seen[seen.index(at) :], at])
-            return QueueError(f"the queues hang in a circle: {circle}", where=where, remedy="give one another parent")
-        seen.append(at)
-        at = specs[at].parent
-    return None
-
-
-def _quotas(
-    name: str, spec: QueueSpec, specs: Mapping[str, QueueSpec]
-) -> Iterable[tuple[str, Quota, list[tuple[str, Quota]]]]:
-    """Each quota of a queue, where it stands, and its children's quotas of the same thing."""
-    children = [(child, other) for child, other in sorted(specs.items()) if other.parent == name]
-    models = sorted(spec.models.keys() | {model for _, other in children for model in other.models})
-    for thing in ("compute", "memory"):
-        yield (
-            f"queue {name}, spec.{thing}",
-            getattr(spec, thing),
-            [(child, getattr(other, thing)) for child, other in children],
-        )
-        for model in models:
-            yield (
-                f"queue {name}, spec.models[{model}].{thing}",
-                _of_model(spec, model, thing),
-                [(child, _of_model(other, model, thing)) for child, other in children],
-            )
-
-
-def _contradictions(quota: Quota, *, where: str, below: list[tuple[str, Quota]]) -> Iterable[QueueError]:
-    own, limit = quota.guarantee, quota.limit
-    if own is not None and limit is not None and limit < own:
-        yield QueueError(
-            f"limit {limit} is below guarantee {own}",
-            where=where,
-            remedy=f"raise the limit to {own}, or guarantee less",
-        )
-    if own is not None and quota.lending_limit is not None and quota.lending_limit > own:
-        yield QueueError(
-            f"lendingLimit {quota.lending_limit} is above guarantee {own}",
-            where=where,
-            remedy=f"write at most {own}, or leave it out to lend all",
-        )
-    together = sum(child.guarantee or 0 for _, child in below)
-    most, what = (own, "guarantee") if own is not None else (limit, "limit")
-    if most is not None and together > most:
-        parts = " + ".join(f"{name} {child.guarantee}" for name, child in below if child.guarantee)
-        yield QueueError(
-            f"its children are guaranteed {together} ({parts}), more than its own {what} of {most}",
-            where=where,
-            remedy=f"raise the {what} to {together}, or guarantee the children less",
-        )
 
 
 # --- how a node is made ----------------------------------------------------------------------------------------------
@@ -202,7 +131,7 @@ def _path(name: str, specs: Mapping[str, QueueSpec]) -> tuple[str, ...]:
 def _all_quotas(specs: Mapping[str, QueueSpec], name: str, dimensions: Dimensions) -> list[Quota]:
     """A queue's quotas in the order of the dimensions of GPUs."""
     spec = specs.get(name, QueueSpec())
-    of_models = [_of_model(spec, model, thing) for model in dimensions.models for thing in ("compute", "memory")]
+    of_models = [quota_of(spec, (model, thing)) for model in dimensions.models for thing in ("compute", "memory")]
     return [spec.compute, spec.memory, *of_models]
 
 
@@ -263,11 +192,6 @@ def _borrowed_at_most(guarantee: int, quota: Quota) -> int:
     if quota.weight == 0:
         return guarantee
     return UNLIMITED if quota.borrowing_limit is None else guarantee + quota.borrowing_limit
-
-
-def _of_model(spec: QueueSpec, model: str, thing: str) -> Quota:
-    quota: Quota = getattr(spec.models.get(model, ModelQuota()), thing)
-    return quota
 
 
 def _milli(spec: QueueSpec) -> Fraction | None:
