@@ -77,6 +77,22 @@ def review(
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
 
 
+def queue_review(name: str, spec: Any, *, old: Any = None, status: Any = None) -> bytes:
+    """What the API server sends when a queue is created, changed from an old spec, or (spec None) deleted."""
+    operation = "DELETE" if spec is None else "CREATE" if old is None else "UPDATE"
+    new, before = ({"metadata": {"name": name}, "spec": each, "status": status or {}} for each in (spec, old or {}))
+    request = {
+        "uid": "u-1",
+        "kind": {"group": "aliquot.dev", "version": "v1alpha1", "kind": "Queue"},
+        "operation": operation,
+        "name": name,
+        "userInfo": {"username": "ann"},
+        "object": None if spec is None else new,
+        "oldObject": None if operation == "CREATE" else before,
+    }
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+
+
 def answered(body: bytes) -> Json:
     """The answer's inner part, with the patch as operations."""
     outer = json.loads(body)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 
 import aiohttp
 import pytest
@@ -28,6 +30,11 @@ def admission(*models: tuple[str, ...]) -> Admission:
     return Admission(names=NAMES, settings=AdmissionSettings(), models=lambda: models)
 
 
+def validated(body: bytes, *, models: tuple[str, ...] = ()) -> bytes:
+    """The validating endpoint's answer, where no queues are known."""
+    return asyncio.run(admission(*filter(None, [models])).validating(body))
+
+
 # --- without a socket ------------------------------------------------------------------------------------------------
 
 
@@ -45,13 +52,13 @@ def test_the_patch_makes_the_pod_what_it_must_be() -> None:
 
 def test_a_pod_that_asks_for_nothing_passes_unchanged() -> None:
     """Both endpoints let it be, whatever else is in it."""
-    for ask in (admission().mutating, admission().validating):
+    for ask in (admission().mutating, validated):
         assert answered(ask(review(written(container(), nodeName="n1")))) == {"allowed": True}
 
 
 def test_all_problems_are_told_one_a_line_by_both_endpoints() -> None:
     """Kubernetes looks at a pod between the two, and would say less: so the first says it too."""
-    for ask in (admission().mutating, admission().validating):
+    for ask in (admission().mutating, validated):
         status = answered(ask(review(BAD)))["status"]
         assert status["code"] == 422
         lines = status["message"].splitlines()
@@ -59,7 +66,7 @@ def test_all_problems_are_told_one_a_line_by_both_endpoints() -> None:
             "",
             "- container main, aliquot.dev/compute",
             "- container main, aliquot.dev/memory",
-            *(["- scheduling gate aliquot.dev/queue"] if ask.__name__ == "validating" else []),
+            *(["- scheduling gate aliquot.dev/queue"] if ask is validated else []),
         ]
 
 
@@ -71,20 +78,20 @@ def test_one_problem_is_one_sentence() -> None:
 
 def test_a_good_pod_comes_in_behind_its_gate_only() -> None:
     """As the mutating endpoint leaves it; without the gate it is refused."""
-    assert answered(admission().validating(review(mutated(ASKS)))) == {"allowed": True}
-    assert answered(admission().validating(review(ASKS)))["allowed"] is False
+    assert answered(validated(review(mutated(ASKS)))) == {"allowed": True}
+    assert answered(validated(review(ASKS)))["allowed"] is False
 
 
 def test_a_pod_that_declines_needs_no_gate() -> None:
     """Even if what a LimitRange put on it is still there."""
     declines = {**ASKS, "metadata": {"labels": {"aliquot.dev/use": "none"}}}
-    assert answered(admission().validating(review(declines))) == {"allowed": True}
+    assert answered(validated(review(declines))) == {"allowed": True}
 
 
 def test_warnings_come_with_the_answer_and_are_cut() -> None:
     """The API server complains about longer ones."""
     pod = mutated(written(container(compute="30"), notes={"gpu-model": "H100"}))
-    (warning,) = answered(admission(("A" * 300,)).validating(review(pod)))["warnings"]
+    (warning,) = answered(validated(review(pod), models=("A" * 300,)))["warnings"]
     assert len(warning) == LONGEST_WARNING
     assert warning.startswith("annotation aliquot.dev/gpu-model: no GPU of this cluster will do; there are A")
 
@@ -92,7 +99,7 @@ def test_warnings_come_with_the_answer_and_are_cut() -> None:
 def test_a_kubelet_s_mirror_pods_are_left_alone() -> None:
     """They stand for static pods, which run already; to hold them would only hide what the agent says of them."""
     mirror = written(container(compute="30"), nodeName="n1")
-    for ask in (admission().mutating, admission().validating):
+    for ask in (admission().mutating, validated):
         asked = review(mirror, user="system:node:n1", groups=["system:nodes", "system:authenticated"])
         assert answered(ask(asked)) == {"allowed": True}
 
@@ -106,16 +113,16 @@ def change(old: Json, **notes: str) -> bytes:
 def test_a_waiting_pod_may_be_mended_but_not_broken() -> None:
     """A change is judged as a new pod is, and never patched."""
     waiting = mutated(ASKS)
-    assert answered(admission().validating(change(waiting, placement="pack"))) == {"allowed": True}
-    assert answered(admission().validating(change(waiting, placement="near")))["allowed"] is False
+    assert answered(validated(change(waiting, placement="pack"))) == {"allowed": True}
+    assert answered(validated(change(waiting, placement="near")))["allowed"] is False
     assert answered(admission().mutating(change(waiting, placement="near"))) == {"allowed": True}
 
 
 def test_a_bound_pod_keeps_what_its_grant_was_made_from() -> None:
     """What else is in it was judged when it came, perhaps by other settings."""
     bound = written(container(compute="30", memory="1"), nodeName="n1")
-    assert answered(admission().validating(change(bound, note="x"))) == {"allowed": True}
-    status = answered(admission().validating(change(bound, gpus="2", placement="pack")))["status"]
+    assert answered(validated(change(bound, note="x"))) == {"allowed": True}
+    status = answered(validated(change(bound, gpus="2", placement="pack")))["status"]
     assert status["message"].count("can't change any more") == 2
 
 
@@ -153,7 +160,7 @@ MALFORMED = {
 @pytest.mark.parametrize("row", MALFORMED)
 def test_what_is_no_review_is_malformed(row: str) -> None:
     """One kind of error, which becomes a 400."""
-    for ask in (admission().mutating, admission().validating):
+    for ask in (admission().mutating, validated):
         with pytest.raises(MalformedReviewError):
             ask(MALFORMED[row])
 
@@ -161,7 +168,7 @@ def test_what_is_no_review_is_malformed(row: str) -> None:
 @pytest.mark.parametrize("amount", [b"1e999999", b"-0.0", b"9" * 400, b'"' + b"9" * 1_000_000 + b'"', b"1E-400"])
 def test_huge_numbers_are_refused_or_malformed(amount: bytes) -> None:
     """Never computed with."""
-    for ask in (admission().mutating, admission().validating):
+    for ask in (admission().mutating, validated):
         try:
             answer = answered(ask(review(ASKS).replace(b'"30"', amount)))
         except MalformedReviewError:
@@ -208,7 +215,7 @@ def test_whatever_stands_in_a_pod_there_is_an_answer(
             place[path[-1]] = value
         except (KeyError, IndexError, TypeError):
             continue
-    for ask in (admission(("L4",)).mutating, admission(("L4",)).validating):
+    for ask in (admission(("L4",)).mutating, partial(validated, models=("L4",))):
         try:
             answer = answered(ask(review(pod, old=ASKS if update else None)))
         except MalformedReviewError:

@@ -1,5 +1,8 @@
 """The webhook without its socket: the API server's question in, the answer out, as bytes.
 
+Pods are judged by the queues that this replica follows; who would be refused for its queue, and whoever changes a
+queue, by what the API server says at this instant: parents are often made a moment before their children.
+
 Both endpoints refuse what is wrong. Kubernetes checks a pod between the two, and of a fraction or a negative number it
 says only that it is invalid; the mutating endpoint is asked before that, and says what to write.
 """
@@ -8,11 +11,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.request import NO_USE
+from aliquot_kube.errors import ApiError
+from aliquot_scheduler.admission.landscape import Plans
 from aliquot_scheduler.admission.mutation import asks, mutate
+from aliquot_scheduler.admission.places import judge_place
+from aliquot_scheduler.admission.queue_review import decode_queue_review
+from aliquot_scheduler.admission.queues import judge_queue
 from aliquot_scheduler.admission.review import Review, decode_review, encode_allowed, encode_refused
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.validation import Models, Verdict, judge, judge_change, judge_entry
@@ -24,13 +33,21 @@ NODES = "system:nodes"
 
 
 class Admission:
-    """Answers the API server about pods."""
+    """Answers the API server about pods and queues."""
 
-    def __init__(self, *, names: Names, settings: AdmissionSettings, models: Callable[[], Models] = lambda: ()) -> None:
-        """`models` tells which GPUs the cluster has just now; empty where that is not known."""
+    def __init__(
+        self,
+        *,
+        names: Names,
+        settings: AdmissionSettings,
+        models: Callable[[], Models] = lambda: (),
+        plans: Plans | None = None,
+    ) -> None:
+        """`models` tells which GPUs the cluster has just now, empty where that is not known; `plans` the queues."""
         self._names = names
         self._settings = settings
         self._models = models
+        self._plans = plans
 
     def mutating(self, body: bytes) -> bytes:
         """Fill in what the author of a new pod left out."""
@@ -44,16 +61,49 @@ class Admission:
         patch = mutate(review.pod, review.document, names=self._names, scheduler_name=self._settings.scheduler_name)
         return encode_allowed(review.uid, patch=patch)
 
-    def validating(self, body: bytes) -> bytes:
+    async def validating(self, body: bytes) -> bytes:
         """Refuse what can't be meant, and changes that come too late."""
         review = decode_review(body)
         if NODES in review.groups:
             return encode_allowed(review.uid)
         verdict = self._judged(review)
-        problems = [*verdict.problems, *self._out_of_place(review)]
+        place = await self._judged_place(review)
+        problems = [*verdict.problems, *self._out_of_place(review), *place.problems]
+        warnings = [*verdict.warnings, *place.warnings]
         if problems:
-            return _refused(review, problems, warnings=verdict.warnings)
-        return encode_allowed(review.uid, warnings=verdict.warnings)
+            return _refused(review, problems, warnings=warnings)
+        return encode_allowed(review.uid, warnings=warnings)
+
+    async def validating_queue(self, body: bytes) -> bytes:
+        """Refuse a change of a queue that the whole tree can't bear."""
+        review = decode_queue_review(body)
+        if self._plans is None:
+            return encode_allowed(review.uid)
+        verdict = judge_queue(review, plan=await self._plans.asked())
+        if not verdict.problems:
+            return encode_allowed(review.uid, warnings=verdict.warnings)
+        said = [str(problem) for problem in verdict.problems]
+        log.info("queue refused", extra={"queue": review.name, "user": review.user, "problems": said})
+        return encode_refused(review.uid, problems=said, warnings=verdict.warnings)
+
+    async def _judged_place(self, review: Review) -> Verdict:
+        """Where it waits is judged when it comes, and when it is to wait elsewhere."""
+        queue = review.pod.metadata.labels.get(self._names.queue)
+        moves = review.old is None or queue != review.old.metadata.labels.get(self._names.queue)
+        waits = not review.pod.spec.node_name and asks(review.pod, names=self._names)
+        if self._plans is None or not (moves and waits):
+            return Verdict()
+        judge = partial(judge_place, review.pod, namespace=review.namespace, names=self._names)
+        plan = self._plans.known()
+        verdict = judge(plan=plan) if plan else None
+        if verdict and not verdict.problems:
+            return verdict
+        try:
+            return judge(plan=await self._plans.asked(review.namespace))
+        except ApiError as error:
+            # The centre judges it once more before it lets it in.
+            log.warning("queues can't be asked for", extra={"error": str(error)})
+            return verdict or Verdict()
 
     def _judged(self, review: Review) -> Verdict:
         if review.old is not None and review.old.spec.node_name:

@@ -34,30 +34,32 @@ class MalformedReviewError(ClusterError):
         super().__init__(what, where="AdmissionReview", remedy="only API servers speak to this address")
 
 
-class _Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Common settings of what travels."""
 
 
-class _User(_Wire, frozen=True, kw_only=True):
+class User(Wire, frozen=True, kw_only=True):
+    """Who asks."""
+
     username: str = ""
     groups: list[str] = []
 
 
-class _Kind(_Wire, frozen=True, kw_only=True):
+class _Kind(Wire, frozen=True, kw_only=True):
     kind: Literal["Pod"]
 
 
-class _Request(_Wire, frozen=True, kw_only=True):
+class _Request(Wire, frozen=True, kw_only=True):
     uid: str
     kind: _Kind
     operation: Literal["CREATE", "UPDATE"]
     namespace: str = ""
-    user_info: _User = _User()
+    user_info: User = User()
     object: msgspec.Raw = msgspec.Raw(b"null")
     old_object: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Review(_Wire, frozen=True, kw_only=True):
+class _Review(Wire, frozen=True, kw_only=True):
     api_version: Literal["admission.k8s.io/v1"]
     kind: Literal["AdmissionReview"]
     request: _Request
@@ -84,16 +86,16 @@ _documents = msgspec.json.Decoder(dict[str, Any])
 
 def decode_review(body: bytes) -> Review:
     """Read what the API server asks."""
-    request = _decoded(_reviews, body, what="body").request
+    request = decoded(_reviews, body, what="body").request
     created = request.operation == "CREATE"
     return Review(
         uid=request.uid,
         namespace=request.namespace,
         user=request.user_info.username,
         groups=tuple(request.user_info.groups),
-        pod=_decoded(_pods, request.object, what="object"),
-        document=_decoded(_documents, request.object, what="object"),
-        old=None if created else _decoded(_pods, request.old_object, what="oldObject"),
+        pod=decoded(_pods, request.object, what="object"),
+        document=decoded(_documents, request.object, what="object"),
+        old=None if created else decoded(_pods, request.old_object, what="oldObject"),
     )
 
 
@@ -118,7 +120,8 @@ def _answer(uid: str, answer: dict[str, Any], *, warnings: Sequence[str]) -> byt
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": {"uid": uid, **answer}})
 
 
-def _decoded(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, *, what: str) -> T:
+def decoded(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, *, what: str) -> T:
+    """Read a part of a review."""
     try:
         return decoder.decode(body)
     except (ValueError, RecursionError) as error:

@@ -1,0 +1,105 @@
+"""Whether a pod may wait in the queue that it, or its namespace, names: told at once, not after it has waited.
+
+Refused is what can't be meant: a queue that is not there, that has others below it, that does not take pods of this
+namespace, or that is being drained. Warned of is what an operator may yet change: a held queue, and a limit or a
+guarantee that the pod is beyond by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aliquot_core.errors import AliquotError
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_core.problems import Problems
+from aliquot_core.request import Kind, PodRequest, read_request
+from aliquot_scheduler.admission.queues import listed
+from aliquot_scheduler.admission.validation import AdmissionError, Verdict
+from aliquot_scheduler.queues.entry import Plan, open_to, why_barred
+from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, Node
+
+
+def judge_place(pod: Pod, *, namespace: str, plan: Plan, names: Names) -> Verdict:
+    """Judge where a pod is to wait."""
+    problems = Problems()
+    request = read_request(pod, names=names, problems=problems)
+    if problems.found or not request.containers:
+        return Verdict()
+    queue, home = request.queue or plan.home(namespace), plan.home(namespace)
+    where = _where(request, namespace=namespace, plan=plan, names=names)
+    if why := why_barred(queue, tree=plan.tree, namespace=namespace, home=home):
+        return Verdict(problems=(_barred(why, where=where, namespace=namespace, plan=plan, names=names),))
+    leaf = plan.tree.nodes[queue]
+    if leaf.stop == "drain":
+        return Verdict(problems=(_drained(leaf, where=where, plan=plan),))
+    return Verdict(warnings=tuple(_warnings(leaf, request, plan=plan)))
+
+
+def _where(request: PodRequest, *, namespace: str, plan: Plan, names: Names) -> str:
+    if request.queue:
+        return f"label {names.queue}"
+    labelled = f"label {names.queue} of namespace {namespace}"
+    return labelled if namespace in plan.homes else f"namespace {namespace} without label {names.queue}"
+
+
+def _barred(why: str, *, where: str, namespace: str, plan: Plan, names: Names) -> AliquotError:
+    choice = [
+        name
+        for name in open_to(namespace, tree=plan.tree, home=plan.home(namespace))
+        if plan.tree.nodes[name].stop != "drain"
+    ]
+    own = f"write one of {listed(choice)} into the pod's label {names.queue}" if choice else ""
+    others = f"an operator can add {namespace} to spec.namespaces of a queue, or label the namespace"
+    return AdmissionError(why, where=where, remedy=f"{own}; {others}" if own else others)
+
+
+def _drained(leaf: Node, *, where: str, plan: Plan) -> AliquotError:
+    return AdmissionError(
+        f"queue {leaf.name} takes no pods: {_stopper(leaf, plan=plan)} is being drained",
+        where=where,
+        remedy="name another queue, or wait until an operator takes its spec.stop away",
+    )
+
+
+def _stopper(leaf: Node, *, plan: Plan) -> str:
+    """The queue on the way up that stops this one."""
+    stopper = next((name for name in leaf.path if name and plan.tree.nodes[name].spec.stop == leaf.stop), leaf.name)
+    return "it" if stopper == leaf.name else f"queue {stopper} above it"
+
+
+def _warnings(leaf: Node, request: PodRequest, *, plan: Plan) -> Iterator[str]:
+    if leaf.stop:
+        yield f"queue {leaf.name} lets nobody in for now: {_stopper(leaf, plan=plan)} is held"
+    for dimension, thing, asked in _asked(request):
+        path = [plan.tree.nodes[name] for name in leaf.path if name]
+        tight = next((node for node in path if asked > node.ceiling[dimension]), None)
+        if tight:
+            yield (
+                f"it asks {asked} of {thing}, and queue {tight.name} may never have more than "
+                f"{tight.ceiling[dimension]}: it waits until that is raised"
+            )
+        elif not request.preemptible and _unsure(leaf, dimension, asked):
+            yield (
+                f"it asks {asked} of {thing} never to be taken back, and queue {leaf.name} is guaranteed "
+                f"{leaf.guarantee[dimension]}: it waits until that is raised"
+            )
+
+
+def _unsure(leaf: Node, dimension: int, asked: int) -> bool:
+    if not leaf.promised:
+        return dimension == COMPUTE
+    return dimension in leaf.promised and asked > leaf.guarantee[dimension]
+
+
+def _asked(request: PodRequest) -> Iterator[tuple[int, str, int]]:
+    """The least that the pod comes to: memory left out is known only with the card."""
+    for dimension, thing in ((COMPUTE, "compute"), (MEMORY, "memory")):
+        steady = most = 0
+        for one in request.containers:
+            amount = one.compute.value if dimension == COMPUTE else one.memory.value if one.memory else 0
+            if one.kind is Kind.INIT:
+                most = max(most, steady + amount)
+            else:
+                steady += amount
+        yield dimension, thing, max(most, steady)

@@ -1,0 +1,59 @@
+"""AdmissionReview of a Queue: somebody creates, changes or deletes one."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from aliquot_core.objects import Queue
+from aliquot_scheduler.admission.review import User, Wire, decoded
+
+
+class _Kind(Wire, frozen=True, kw_only=True):
+    kind: Literal["Queue"]
+
+
+class _Request(Wire, frozen=True, kw_only=True):
+    uid: str
+    kind: _Kind
+    operation: Literal["CREATE", "UPDATE", "DELETE"]
+    name: str = ""
+    user_info: User = User()
+    object: msgspec.Raw = msgspec.Raw(b"null")
+    old_object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Review(Wire, frozen=True, kw_only=True):
+    api_version: Literal["admission.k8s.io/v1"]
+    kind: Literal["AdmissionReview"]
+    request: _Request
+
+
+class QueueReview(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to become of a queue: `new` is None where it is deleted, `old` where it is created."""
+
+    uid: str
+    user: str
+    name: str
+    new: Queue | None
+    old: Queue | None
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """As it is to be."""
+        return self.new.spec if self.new else {}
+
+
+_reviews = msgspec.json.Decoder(_Review)
+_queues = msgspec.json.Decoder(Queue)
+
+
+def decode_queue_review(body: bytes) -> QueueReview:
+    """Read what the API server asks."""
+    request = decoded(_reviews, body, what="body").request
+    created, deleted = request.operation == "CREATE", request.operation == "DELETE"
+    new = None if deleted else decoded(_queues, request.object, what="object")
+    old = None if created else decoded(_queues, request.old_object, what="oldObject")
+    known = (new or old or Queue()).metadata.name
+    return QueueReview(uid=request.uid, user=request.user_info.username, name=request.name or known, new=new, old=old)

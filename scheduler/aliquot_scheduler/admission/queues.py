@@ -1,0 +1,92 @@
+"""What is wrong with a change of a queue, seen with all other queues: they are judged as one tree.
+
+A tree that is broken already (somebody wrote where no webhook looked) may be mended step by step: what was wrong at the
+same place before is only warned of. So only what a change breaks is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from aliquot_core.problems import Problems
+from aliquot_scheduler.admission.queue_review import QueueReview
+from aliquot_scheduler.admission.validation import AdmissionError, Verdict
+from aliquot_scheduler.queues.contradictions import problems_of
+from aliquot_scheduler.queues.entry import Plan
+from aliquot_scheduler.queues.oddities import oddities_of
+from aliquot_scheduler.queues.spec import QueueSpec, read_queue
+from aliquot_scheduler.queues.status import QueueStatus, read_status
+
+# How many names a sentence lists.
+NAMED = 8
+
+
+def judge_queue(review: QueueReview, *, plan: Plan) -> Verdict:
+    """Judge a change; `plan` is all that there is before it."""
+    if review.new is None:
+        return _judge_deletion(review, plan=plan)
+    problems = Problems()
+    spec = read_queue(review.spec, name=review.name, problems=problems)
+    if problems.found:
+        return Verdict(problems=tuple(problems.found))
+    after: dict[str, QueueSpec] = {**plan.specs, review.name: spec}
+    broken_before = {problem.where for problem in problems_of(plan.specs)}
+    found = problems_of(after)
+    return Verdict(
+        problems=tuple(problem for problem in found if problem.where not in broken_before),
+        warnings=(
+            *(f"still: {problem}" for problem in found if problem.where in broken_before),
+            *oddities_of(review.name, after),
+            *_pods_left_behind(spec, plan=plan),
+        ),
+    )
+
+
+def listed(names: list[str]) -> str:
+    """Some names of many, as people read them."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _judge_deletion(review: QueueReview, *, plan: Plan) -> Verdict:
+    children = sorted(name for name, spec in plan.specs.items() if spec.parent == review.name)
+    if children:
+        return Verdict(
+            problems=(
+                AdmissionError(
+                    f"queues hang below it: {listed(children)}",
+                    where=f"queue {review.name}",
+                    remedy="delete them first, or give them another parent",
+                ),
+            )
+        )
+    return Verdict(warnings=tuple(_left_by_deletion(review, plan=plan)))
+
+
+def _left_by_deletion(review: QueueReview, *, plan: Plan) -> Iterator[str]:
+    status = _status_before(review)
+    if status.waiting:
+        yield f"its {status.waiting} waiting pods are let in nowhere until they, or their namespaces, name another"
+    if status.used.compute or status.used.memory:
+        yield f"its pods go on with {status.used.compute} % and {status.used.memory} MiB, counted for no queue"
+    homes = sorted(namespace for namespace, queue in plan.homes.items() if queue == review.name)
+    if homes:
+        yield f"new pods are refused in the namespaces whose label names it: {listed(homes)}"
+
+
+def _pods_left_behind(spec: QueueSpec, *, plan: Plan) -> Iterator[str]:
+    """A queue that gets its first child lets its own pods in no more."""
+    parent = spec.parent
+    if parent not in plan.specs or any(other.parent == parent for other in plan.specs.values()):
+        return
+    at_home = sorted(namespace for namespace, queue in plan.homes.items() if queue == parent)
+    if at_home:
+        yield (
+            f"queue {parent} has queues below it from now on, where its pods must wait; "
+            f"namespaces whose label still names it: {listed(at_home)}"
+        )
+
+
+def _status_before(review: QueueReview) -> QueueStatus:
+    raw: Mapping[str, object] = review.old.status if review.old else {}
+    return read_status(raw) or QueueStatus()

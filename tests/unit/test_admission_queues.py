@@ -1,0 +1,368 @@
+"""What the webhook says of queues, and of pods by the queues that there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aliquot_core.objects import Namespace, Queue
+from aliquot_kube.errors import ServerTroubleError
+from aliquot_scheduler.admission.admission import Admission
+from aliquot_scheduler.admission.review import MalformedReviewError
+from aliquot_scheduler.admission.settings import AdmissionSettings
+from aliquot_scheduler.queues.contradictions import problems_of
+from aliquot_scheduler.queues.entry import Plan, plan_of, specs_of
+from support.admitting import NAMES, Json, answered, container, mutated, queue_review, review, written
+
+Specs = Mapping[str, Any]
+
+
+def plan(queues: Specs, homes: Mapping[str, str] | None = None) -> Plan:
+    """A cluster's queues, and its namespaces' own."""
+    return plan_of(
+        [msgspec.convert({"metadata": {"name": name}, "spec": spec}, Queue) for name, spec in queues.items()],
+        [
+            msgspec.convert({"metadata": {"name": name, "labels": {NAMES.queue: queue}}}, Namespace)
+            for name, queue in (homes or {}).items()
+        ],
+        names=NAMES,
+    )
+
+
+class Told:
+    """What was heard, and what the API server would say."""
+
+    def __init__(self, *, heard: Plan | None, now: Plan | None) -> None:
+        self.heard, self.now = heard, now
+        self.questions = 0
+
+    def known(self) -> Plan | None:
+        """By what was heard last."""
+        return self.heard
+
+    async def asked(self, namespace: str = "") -> Plan:
+        """By what the API server says."""
+        self.questions += 1
+        if self.now is None:
+            raise ServerTroubleError(f"asked for {namespace}", status=503)
+        return self.now
+
+
+def admission(told: Told) -> Admission:
+    """A webhook that knows queues."""
+    return Admission(names=NAMES, settings=AdmissionSettings(), plans=told)
+
+
+async def of_queue(queues: Specs, name: str, spec: Any, homes: Mapping[str, str] | None = None, **more: Any) -> Json:
+    """The answer to a change of one of these queues."""
+    now = plan(queues, homes)
+    return answered(
+        await admission(Told(heard=None, now=now)).validating_queue(
+            queue_review(name, spec, old=queues.get(name), **more)
+        )
+    )
+
+
+# --- queues ----------------------------------------------------------------------------------------------------------
+ORG = {
+    "org": {"compute": {"limit": 800}},
+    "a": {"parent": "org", "compute": {"guarantee": 400}},
+    "b": {"parent": "org", "compute": {"guarantee": 300}},
+}
+REFUSED: dict[str, tuple[str, Any, str]] = {
+    "no such parent": ("c", {"parent": "gone"}, "queue c, spec.parent: there is no queue 'gone'; create it"),
+    "its own parent": ("c", {"parent": "c"}, "circle: c → c"),
+    "a circle": ("org", {"parent": "a"}, "circle: org → a → org"),
+    "children above the limit": (
+        "c",
+        {"parent": "org", "compute": {"guarantee": 200}},
+        (
+            "queue org, spec.compute: its children are guaranteed 900 (a 400 + b 300 + c 200), more than its own limit "
+            "of 800; raise the limit to 900, or guarantee the children less"
+        ),
+    ),
+    "the limit lowered": ("org", {"compute": {"limit": 600}}, "children are guaranteed 700 (a 400 + b 300)"),
+    "limit below guarantee": ("c", {"compute": {"guarantee": 5, "limit": 4}}, "limit 4 is below guarantee 5"),
+    "more lent than there is": (
+        "c",
+        {"compute": {"guarantee": 5, "lendingLimit": 6}},
+        "lendingLimit 6 is above guarantee 5; write at most 5",
+    ),
+    "of a model": (
+        "c",
+        {"models": {"A100*": {"memory": {"guarantee": 5, "limit": 4}}}},
+        "queue c, spec.models[A100*].memory: limit 4 is below",
+    ),
+    "an unknown field": ("c", {"compute": {"limt": 5}}, "unknown field 'limt'; did you mean limit?"),
+    "no quantity": ("c", {"hosts": {"cpu": "many"}}, "queue c, spec.hosts.cpu: 'many' is no quantity"),
+    "queues below it": ("org", None, "queues hang below it: a, b; delete them first, or give them another parent"),
+}
+
+
+@pytest.mark.parametrize("row", REFUSED)
+async def test_what_the_tree_can_t_bear_is_refused(row: str) -> None:
+    """With what, where, and what to do."""
+    name, spec, sentence = REFUSED[row]
+    answer = await of_queue(ORG, name, spec)
+    assert answer["allowed"] is False
+    assert sentence in answer["status"]["message"]
+
+
+TAKEN: dict[str, tuple[str, Any, list[str]]] = {
+    "a new one": ("c", {"parent": "org", "compute": {"guarantee": 100}}, []),
+    "another parent": ("b", {"compute": {"guarantee": 300}}, []),
+    "a leaf goes": ("b", None, []),
+    "what is not there goes": ("gone", None, []),
+    "lending of nothing": (
+        "c",
+        {"compute": {"lendingLimit": 5}},
+        ["queue c, spec.compute: lendingLimit does nothing: there is no guarantee to lend of"],
+    ),
+    "borrowing without weight": (
+        "c",
+        {"memory": {"weight": 0, "borrowingLimit": 5}},
+        ["queue c, spec.memory: borrowingLimit 5 does nothing: a queue of weight 0 borrows nothing"],
+    ),
+    "borrowing beyond the limit": (
+        "c",
+        {"compute": {"guarantee": 50, "limit": 60, "borrowingLimit": 20}},
+        ["queue c, spec.compute: borrowingLimit would allow 70 in all, but limit 60 comes before that"],
+    ),
+    "a limit above the parent's": (
+        "c",
+        {"parent": "org", "compute": {"limit": 900}},
+        ["queue c, spec.compute: limit 900 is never reached: queue org above it has limit 800"],
+    ),
+    "namespaces of an inner queue": (
+        "org",
+        {"namespaces": ["x"]},
+        ["queue org, spec.namespaces does nothing: pods wait in the queues below it"],
+    ),
+    "minutes without autoscale": (
+        "c",
+        {"autoscaleMinutes": 5},
+        ["queue c, spec.autoscaleMinutes does nothing without autoscale"],
+    ),
+    "a first child": (
+        "c",
+        {"parent": "b"},
+        [
+            (
+                "queue b has queues below it from now on, where its pods must wait; "
+                "namespaces whose label still names it: team"
+            )
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("row", TAKEN)
+async def test_what_is_only_odd_is_warned_of(row: str) -> None:
+    """It comes in, and its author reads what it does not do."""
+    name, spec, warnings = TAKEN[row]
+    answer = await of_queue(ORG, name, spec, {"team": "b"} if row == "a first child" else {})
+    assert (answer["allowed"], answer.get("warnings", [])) == (True, warnings)
+
+
+async def test_who_deletes_a_queue_in_use_reads_what_is_left() -> None:
+    """Nothing is taken from pods that run; those that wait, and those to come, have nowhere to go."""
+    status = {"used": {"compute": 250, "memory": 40_000}, "waiting": 3}
+    answer = await of_queue(ORG, "b", None, {"x": "b", "y": "b", "z": "a"}, status=status)
+    assert answer == {
+        "allowed": True,
+        "warnings": [
+            "its 3 waiting pods are let in nowhere until they, or their namespaces, name another",
+            "its pods go on with 250 % and 40000 MiB, counted for no queue",
+            "new pods are refused in the namespaces whose label names it: x, y",
+        ],
+    }
+
+
+async def test_a_broken_tree_is_mended_step_by_step() -> None:
+    """What was wrong at the same place before does not forbid a change; what it breaks anew does."""
+    broken = {"x": {"compute": {"guarantee": 9, "limit": 8}}, "y": {"parent": "gone"}}
+    answer = await of_queue(broken, "y", {})
+    assert (answer["allowed"], len(answer["warnings"])) == (True, 1)
+    assert answer["warnings"][0].startswith("still: queue x, spec.compute: limit 8 is below guarantee 9")
+    assert (await of_queue(broken, "y", {"memory": {"guarantee": 9, "limit": 8}}))["allowed"] is False
+    assert (await of_queue(broken, "x", {"compute": {"guarantee": 9, "limit": 9}}))["allowed"] is True
+
+
+def test_a_queue_in_a_pod_s_place_is_malformed() -> None:
+    """And no other exception leaves the code."""
+    told = Told(heard=None, now=plan({}))
+    for body in (b"", queue_review("a", {}).replace(b'"Queue"', b'"Pod"'), review(written(container()))):
+        with pytest.raises(MalformedReviewError):
+            admission(told).validating_queue(body).send(None)
+
+
+NAMED = st.sampled_from(["a", "b", "c", "d"])
+COUNTS = st.integers(0, 3)
+QUOTAS = st.fixed_dictionaries({}, optional={"guarantee": COUNTS, "limit": COUNTS, "lendingLimit": COUNTS})
+TREES = st.dictionaries(
+    NAMED, st.fixed_dictionaries({}, optional={"parent": NAMED, "compute": QUOTAS, "memory": QUOTAS})
+)
+CHANGES = st.lists(st.tuples(NAMED, st.none() | TREES.map(lambda tree: tree.get("a", {}))), max_size=8)
+
+
+@given(changes=CHANGES)
+def test_changes_that_are_let_in_leave_no_contradiction(changes: list[tuple[str, Any]]) -> None:
+    """Whatever is tried one after the other, from an empty tree on."""
+    queues: dict[str, Any] = {}
+    for name, spec in changes:
+        body = queue_review(name, spec, old=queues.get(name))
+        told = Told(heard=None, now=plan(queues))
+        try:
+            admission(told).validating_queue(body).send(None)
+        except StopIteration as done:
+            if answered(done.value)["allowed"] and spec is None:
+                queues.pop(name, None)
+            elif answered(json.dumps(json.loads(done.value)).encode())["allowed"]:
+                queues[name] = spec
+        objects = [msgspec.convert({"metadata": {"name": key}, "spec": value}, Queue) for key, value in queues.items()]
+        assert problems_of(specs_of(objects)) == []
+
+
+# --- pods ------------------------------------------------------------------------------------------------------------
+TREE = {
+    "org": {"compute": {"limit": 300}},
+    "a": {"parent": "org", "namespaces": ["team*"], "compute": {"guarantee": 100}},
+    "b": {"parent": "org"},
+    "held": {"stop": "hold", "namespaces": ["*"]},
+    "drained": {"stop": "drain"},
+    "below": {"parent": "drained", "namespaces": ["*"]},
+}
+PLACES: dict[str, tuple[str, Mapping[str, str], Mapping[str, str], str]] = {
+    "no such queue": (
+        "x",
+        {"compute": "30"},
+        {},
+        "label aliquot.dev/queue: there is no queue x; write one of a, default, held into the pod's label",
+    ),
+    "an inner queue": ("org", {"compute": "30"}, {}, "queue org has queues below it, and pods wait only in those"),
+    "not for this namespace": (
+        "b",
+        {"compute": "30"},
+        {},
+        (
+            "queue b does not take pods of namespace team; write one of a, default, held into the pod's label "
+            "aliquot.dev/queue; an operator can add team to spec.namespaces of a queue, or label the namespace"
+        ),
+    ),
+    "drained above": (
+        "below",
+        {"compute": "30"},
+        {},
+        "queue below takes no pods: queue drained above it is being drained; name another queue",
+    ),
+    "its namespace's is not there": (
+        "",
+        {"compute": "30"},
+        {"team": "gone"},
+        "label aliquot.dev/queue of namespace team: there is no queue gone; write one of a,",
+    ),
+}
+
+
+async def of_pod(body: bytes, told: Told) -> Json:
+    """The answer to a pod."""
+    return answered(await admission(told).validating(body))
+
+
+def asking(queue: str = "", notes: Mapping[str, str] | None = None, **limits: Any) -> Json:
+    """A pod of namespace `team` as the mutating endpoint leaves it."""
+    return mutated(written(container(**limits), labels={"queue": queue} if queue else {}, notes=notes))
+
+
+@pytest.mark.parametrize("row", PLACES)
+async def test_a_pod_must_wait_where_it_may(row: str) -> None:
+    """Told at once, with the choice it has."""
+    queue, limits, homes, sentence = PLACES[row]
+    now = plan(TREE, homes)
+    answer = await of_pod(review(asking(queue, None, **limits)), Told(heard=now, now=now))
+    assert answer["allowed"] is False
+    assert sentence in answer["status"]["message"]
+
+
+WARNED: dict[str, tuple[str, Mapping[str, str], Mapping[str, str], list[str]]] = {
+    "all is well": ("a", {"compute": "300"}, {}, []),
+    "at home": ("", {"compute": "30"}, {}, []),
+    "held": (
+        "held",
+        {"compute": "30"},
+        {},
+        ["queue held lets nobody in for now: it is held"],
+    ),
+    "beyond a limit above": (
+        "a",
+        {"compute": "400", "memory": "60000"},
+        {},
+        ["it asks 400 of compute, and queue org may never have more than 300: it waits until that is raised"],
+    ),
+    "beyond the guarantee": (
+        "a",
+        {"compute": "101"},
+        {"preemptible": "false"},
+        ["it asks 101 of compute never to be taken back, and queue a is guaranteed 100: it waits until that is raised"],
+    ),
+    "within the guarantee": ("a", {"compute": "100", "memory": "30000"}, {"preemptible": "false"}, []),
+    "no guarantee at all": (
+        "",
+        {"compute": "1"},
+        {"preemptible": "false"},
+        [
+            (
+                "it asks 1 of compute never to be taken back, and queue default is guaranteed 0: it waits until that "
+                "is raised"
+            )
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("row", WARNED)
+async def test_a_pod_that_can_wait_comes_in(row: str) -> None:
+    """With a warning of what keeps it until an operator changes something; cut where the API server would complain."""
+    queue, limits, notes, warnings = WARNED[row]
+    answer = await of_pod(review(asking(queue, notes, **dict(limits))), Told(heard=plan(TREE), now=None))
+    assert (answer["allowed"], answer.get("warnings", [])) == (True, warnings)
+
+
+async def test_a_queue_made_a_moment_ago_counts() -> None:
+    """What was heard may be old: nobody is refused by it before the API server was asked."""
+    told = Told(heard=plan({}), now=plan(TREE))
+    assert (await of_pod(review(asking("a", compute="30")), told))["allowed"] is True
+    assert (await of_pod(review(asking(compute="30")), told))["allowed"] is True
+    assert told.questions == 1
+
+
+async def test_a_pod_is_let_pass_when_nothing_was_heard_and_nobody_answers() -> None:
+    """The centre judges it once more; what was heard still counts."""
+    assert (await of_pod(review(asking("x", compute="30")), Told(heard=None, now=None)))["allowed"] is True
+    assert (await of_pod(review(asking("x", compute="30")), Told(heard=plan({}), now=None)))["allowed"] is False
+
+
+async def test_a_change_of_something_else_is_no_question_of_queues() -> None:
+    """A pod whose queue is gone can still be annotated, and moved to one that is there; bound, nothing is asked."""
+    told = Told(heard=plan(TREE), now=plan(TREE))
+    gone = asking("gone", compute="30")
+    noted = {**gone, "metadata": {**gone["metadata"], "annotations": {"x": "y"}}}
+    assert (await of_pod(review(noted, old=gone), told))["allowed"] is True
+    assert (await of_pod(review(asking("a", compute="30"), old=gone), told))["allowed"] is True
+    assert (await of_pod(review(asking("b", compute="30"), old=gone), told))["allowed"] is False
+    plain = written(container(), labels={"queue": "gone"})
+    assert (await of_pod(review(plain), told))["allowed"] is True
+
+
+async def test_without_queues_there_is_the_default_one() -> None:
+    """Also where the definition of Queue is not installed."""
+    told = Told(heard=plan({}), now=plan({}))
+    assert (await of_pod(review(asking(compute="30")), told)) == {"allowed": True}
+    assert (await of_pod(review(asking("default", compute="30")), told)) == {"allowed": True}
+    assert (await of_pod(review(asking("a", compute="30")), told))["allowed"] is False
