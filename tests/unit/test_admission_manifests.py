@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from aliquot_core.names import Names
-from aliquot_scheduler.admission.routes import MUTATE, VALIDATE
+from aliquot_scheduler.admission.routes import MUTATE, VALIDATE, VALIDATE_QUEUE
 from support.admitting import Json
 
 MANIFESTS = Path(__file__).parents[2] / "daemonset" / "manifests"
@@ -15,29 +15,31 @@ NAMES = Names()
 
 
 def webhooks() -> dict[str, Json]:
-    """Each kind of configuration with its one webhook."""
+    """Each webhook by its name."""
     found = yaml.safe_load_all((MANIFESTS / "60-webhook.yaml").read_text())
-    return {each["kind"]: webhook for each in found for webhook in each["webhooks"]}
+    return {webhook["name"]: webhook for each in found for webhook in each["webhooks"]}
 
 
 def test_each_webhook_asks_the_address_that_answers() -> None:
     """In Aliquot's own namespace, which is never asked about: the centre must be able to start."""
-    paths = {"MutatingWebhookConfiguration": MUTATE, "ValidatingWebhookConfiguration": VALIDATE}
+    paths = {"mutate.aliquot.dev": MUTATE, "validate.aliquot.dev": VALIDATE, "queues.aliquot.dev": VALIDATE_QUEUE}
     assert {kind: each["clientConfig"]["service"]["path"] for kind, each in webhooks().items()} == paths
-    for each in webhooks().values():
+    for name, each in webhooks().items():
         assert each["clientConfig"]["service"]["namespace"] == NAMES.namespace
+        assert each["failurePolicy"] == "Fail"
+        if name == "queues.aliquot.dev":
+            continue  # queues lie in no namespace
         (spared,) = each["namespaceSelector"]["matchExpressions"]
         assert spared == {
             "key": "kubernetes.io/metadata.name",
             "operator": "NotIn",
             "values": ["kube-system", NAMES.namespace],
         }
-        assert each["failurePolicy"] == "Fail"
 
 
 def test_a_limit_range_has_not_the_last_word() -> None:
     """Asked again after webhooks that come later, the mutating one strips once more what was put back."""
-    assert webhooks()["MutatingWebhookConfiguration"]["reinvocationPolicy"] == "IfNeeded"
+    assert webhooks()["mutate.aliquot.dev"]["reinvocationPolicy"] == "IfNeeded"
 
 
 def test_the_guarded_gate_is_the_one_that_is_set() -> None:

@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from aliquot_scheduler.queues.spec import LARGEST_QUOTA, LARGEST_WEIGHT, HostLimits, ModelQuota, QueueSpec, Quota
+from aliquot_scheduler.queues.status import Amounts, QueueStatus
 
 FILE = Path(__file__).parents[2] / "daemonset" / "manifests" / "05-queue.yaml"
-VERSION: dict[str, Any] = yaml.safe_load(FILE.read_text())["spec"]["versions"][0]
+DEFINITION: dict[str, Any] = next(yaml.safe_load_all(FILE.read_text()))
+VERSION: dict[str, Any] = DEFINITION["spec"]["versions"][0]
 SPEC: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]["properties"]["spec"]
 
 
@@ -44,3 +46,14 @@ def test_words_for_stopping_are_the_code_s() -> None:
     kind = next(field.type for field in msgspec.structs.fields(QueueSpec) if field.name == "stop")
     assert get_origin(kind) is not None
     assert set(SPEC["properties"]["stop"]["enum"]) == set(get_args(kind))
+
+
+@pytest.mark.parametrize("column", [one for one in VERSION["additionalPrinterColumns"] if "status" in one["jsonPath"]])
+def test_columns_show_what_the_centre_writes(column: dict[str, Any]) -> None:
+    """`kubectl get queues` reads the status by paths that our own struct has."""
+    status: Any = msgspec.to_builtins(
+        QueueStatus(used=Amounts(compute=1), borrowed=Amounts(compute=1), fair_share=Amounts(compute=1), waiting=1)
+    )
+    for step in column["jsonPath"].removeprefix(".status.").split("."):
+        status = status[step]
+    assert status == 1
