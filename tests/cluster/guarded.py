@@ -21,7 +21,7 @@ from cluster.harness.pods import pod, shell
 from cluster.harness.ports import free_port
 from cluster.installed import NAMES, SCHEDULER, SYSTEM, manifests
 
-FILES = ("00-namespace", "20-policies", "25-guards", "60-webhook")
+FILES = ("00-namespace", "05-queue", "20-policies", "25-guards", "60-webhook")
 POLICY = "ValidatingAdmissionPolicy"
 # What the centre's account will be given.
 RIGHTS: list[Json] = [
@@ -42,7 +42,10 @@ class Guarded:
         script = str(Path(__file__).with_name("webhook_process.py"))
         self.webhook = Component(
             name="webhook",
-            argv=[sys.executable, script, str(port), str(credentials.certificate), str(credentials.key)],
+            argv=[
+                *(sys.executable, script, str(port), str(credentials.certificate), str(credentials.key)),
+                str(cluster.kubeconfig()),
+            ],
             log=cluster.folder / "logs" / "webhook.log",
             ready=partial(answers, f"{self._url}/healthz"),
         )

@@ -1,0 +1,187 @@
+"""Queues and the pods that name them, at the door of a real API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cluster.guarded import Guarded, asking
+from cluster.harness.api import Api, Json
+from cluster.harness.cluster import ClusterHarness, Options
+from cluster.harness.errors import ApiError
+from cluster.installed import NAMES, manifests
+from cluster.queueing import QUEUES, queue
+from cluster.refusals import refused
+
+DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.{NAMES.domain}"
+
+
+@pytest.fixture(scope="module")
+def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
+    """A control plane without nodes."""
+    with ClusterHarness(Options(nodes=())) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def guarded(cluster: ClusterHarness) -> Iterator[Guarded]:
+    """Webhook and policies in force."""
+    guarded = Guarded(cluster)
+    guarded.install()
+    cluster.wait_for("queues to be judged", lambda: "there is no queue" in tried(cluster, queue("x", parent="gone")))
+    yield guarded
+    guarded.webhook.stop()
+
+
+@pytest.fixture
+def namespace(cluster: ClusterHarness, guarded: Guarded) -> Iterator[str]:
+    """Lend a namespace, and leave no queues behind."""
+    name = cluster.make_namespace()
+    yield name
+    cluster.api.delete(f"/api/v1/namespaces/{name}/pods", gracePeriodSeconds=0)
+    cluster.api.delete(f"/api/v1/namespaces/{name}")
+    while found := [one["metadata"]["name"] for one in cluster.api.items(QUEUES)]:
+        parents = {one["spec"].get("parent") for one in cluster.api.items(QUEUES)}
+        for leaf in set(found) - parents:
+            cluster.api.delete(f"{QUEUES}/{leaf}")
+    assert guarded.webhook.running
+
+
+def tried(cluster: ClusterHarness, wanted: Json) -> str:
+    """Why a queue would be refused; empty if it would not."""
+    try:
+        cluster.api.request("POST", QUEUES, body=wanted, query={"dryRun": "All"})
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+def test_a_tree_is_made_from_the_top_and_taken_down_from_the_bottom(cluster: ClusterHarness, namespace: str) -> None:
+    """Parent and child one right after the other, and nothing that would break them."""
+    cluster.api.create(queue("org", compute={"limit": 800}))
+    cluster.api.create(queue("a", parent="org", compute={"guarantee": 500}))
+    refused(lambda: cluster.api.create(queue("b", parent="org", compute={"guarantee": 400})), by="guaranteed 900")
+    refused(lambda: cluster.api.patch(f"{QUEUES}/org", {"spec": {"compute": {"limit": 400}}}), by="guaranteed 500")
+    refused(lambda: cluster.api.patch(f"{QUEUES}/org", {"spec": {"parent": "a"}}), by="circle: org → a → org")
+    refused(lambda: cluster.api.delete(f"{QUEUES}/org"), by="queues hang below it: a")
+    cluster.api.patch(f"{QUEUES}/org", {"metadata": {"labels": {"anything": "else"}}})
+    cluster.api.delete(f"{QUEUES}/a")
+    cluster.api.delete(f"{QUEUES}/org")
+    assert cluster.api.items(QUEUES) == []
+    assert namespace
+
+
+def test_the_schema_refuses_what_one_queue_alone_has_wrong(cluster: ClusterHarness, namespace: str) -> None:
+    """Before the centre is asked."""
+    wrong: dict[str, Json] = {
+        "compute.guarantee": {"compute": {"guarantee": -1}},
+        "stop": {"stop": "now"},
+        "parent": {"parent": "A B"},
+    }
+    for field, spec in wrong.items():
+        assert f"spec.{field}: " in tried(cluster, queue("a", **spec))
+    assert namespace
+
+
+def test_a_pod_waits_only_where_its_namespace_may(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
+    """At home by the namespace's label, elsewhere where the queue says so; a queue made just now counts at once."""
+    ask = {"compute": "30"}
+    named = {NAMES.queue: "a"}
+    assert "there is no queue a; write one of default" in guarded.refusal(asking("p", namespace, ask, labels=named))
+    cluster.api.create(queue("a"))
+    refusal = guarded.refusal(asking("p", namespace, ask, labels=named))
+    assert f"queue a does not take pods of namespace {namespace}" in refusal
+    cluster.api.patch(f"{QUEUES}/a", {"spec": {"namespaces": ["test-*"]}})
+    assert guarded.refusal(asking("p", namespace, ask, labels=named)) == ""
+    cluster.api.patch(f"{QUEUES}/a", {"spec": {"namespaces": None}})
+    cluster.api.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {NAMES.queue: "a"}}})
+    assert guarded.refusal(asking("p", namespace, ask, labels=named)) == ""
+    cluster.wait_for(
+        "the label to be heard of",
+        lambda: "namespace" in guarded.refusal(asking("p", namespace, ask, labels={NAMES.queue: "default"})),
+    )
+
+
+def test_a_stopped_queue_says_so(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
+    """Held: the pod comes in, and is told that it waits; drained: it is refused."""
+    wanted = asking("p", namespace, {"compute": "30"}, labels={NAMES.queue: "a"})
+    cluster.api.create(queue("a", namespaces=["*"], stop="hold"))
+    cluster.wait_for("the queue to be heard of", lambda: guarded.warnings(wanted) or None)
+    assert guarded.warnings(wanted) == ["queue a lets nobody in for now: it is held"]
+    cluster.api.patch(f"{QUEUES}/a", {"spec": {"stop": "drain"}})
+    cluster.wait_for("the drain to be heard of", lambda: "is being drained" in guarded.refusal(wanted))
+
+
+def test_a_waiting_pod_can_be_moved(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
+    """To a queue that takes it; a pod whose queue is gone is still worked on."""
+    for name in ("a", "b"):
+        cluster.api.create(queue(name, namespaces=["*"] if name == "a" else []))
+    path = cluster.api.path_of(cluster.create_pod(asking("p", namespace, {"compute": "30"}, labels={NAMES.queue: "a"})))
+    refused(lambda: cluster.api.patch(path, {"metadata": {"labels": {NAMES.queue: "b"}}}), by="queue b does not take")
+    cluster.api.delete(f"{QUEUES}/a")
+    cluster.api.patch(path, {"metadata": {"annotations": {NAMES.placement: "pack"}}})
+    cluster.api.patch(path, {"metadata": {"labels": {NAMES.queue: None}}})
+    assert guarded.webhook.running
+
+
+def test_only_the_centre_says_how_a_queue_stands(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
+    """Not even an administrator forgets usage."""
+    cluster.api.create(queue("a"))
+    forged = {"status": {"used": {"compute": 0}}}
+    refused(lambda: cluster.api.patch(f"{QUEUES}/a/status", forged), by="aliquot-guard-queues")
+    guarded.scheduler.patch(f"{QUEUES}/a/status", {"status": {"used": {"compute": 250}, "waiting": 2}})
+    assert cluster.api.get(f"{QUEUES}/a")["status"] == {"used": {"compute": 250}, "waiting": 2}
+    assert namespace
+
+
+def test_who_may_view_the_cluster_sees_queues(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
+    """With `view` for the whole cluster, or our own role; `view` in a namespace alone shows none."""
+    cluster.api.create(queue("a"))
+
+    def bind(kind: str, role: str, user: str, **where: str) -> None:
+        group = "rbac.authorization.k8s.io"
+        cluster.apply(
+            {
+                "apiVersion": f"{group}/v1",
+                "kind": kind,
+                "metadata": {"name": f"{user}-{role}", **where},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+                "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+            }
+        )
+
+    bind("ClusterRoleBinding", "view", "everywhere")
+    bind("ClusterRoleBinding", "aliquot-queue-viewer", "ours")
+    bind("RoleBinding", "view", "here", namespace=namespace)
+    for user in ("everywhere", "ours"):
+        api = cluster.api_as(user)
+        cluster.wait_for(f"the rights of {user}", lambda api=api: can_list(api))  # type: ignore[misc]
+        refused(lambda api=api: api.delete(f"{QUEUES}/a"), by="forbidden")  # type: ignore[misc]
+    assert not can_list(cluster.api_as("here"))
+    assert guarded.webhook.running
+
+
+def can_list(api: Api) -> bool:
+    """Whether somebody may list queues."""
+    try:
+        api.items(QUEUES)
+    except ApiError:
+        return False
+    return True
+
+
+def test_without_the_definition_there_is_the_default_queue(
+    cluster: ClusterHarness, guarded: Guarded, namespace: str
+) -> None:
+    """Pods come in as before; a queue that is named is not there. Last: it takes the definition away."""
+    (definition, *_) = manifests("05-queue")
+    cluster.api.delete(DEFINITION)
+    cluster.wait_for("the definition to be gone", lambda: cluster.api.find(DEFINITION) is None)
+    try:
+        assert guarded.refusal(asking("p", namespace, {"compute": "30"})) == ""
+        named = asking("p", namespace, {"compute": "30"}, labels={NAMES.queue: "a"})
+        assert "there is no queue a" in guarded.refusal(named)
+    finally:
+        cluster.apply(definition)
+        cluster.wait_for("the definition to be served", lambda: can_list(cluster.api))
