@@ -3,10 +3,14 @@
 A write whose answer is lost may have been done or not. It is looked up once; if the pod is not bound then, the write
 may still be on its way, and the desk keeps the room until it can't be any more. Then it is looked up again: what has
 landed last may be what our watch has not told yet. The same goes for a write that was cancelled in the middle.
+
+kube-scheduler's watch may be faster than ours, and a binding that is refused costs a pod a second or more. So a pod of
+which we have not been told yet is waited for.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
@@ -25,6 +29,7 @@ from aliquot_kube.errors import (
     UnreachableError,
 )
 from aliquot_kube.leadership import NotLeadingError
+from aliquot_kube.pacing import sleep_unless
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.deciding.desk import Desk, Ended
 from aliquot_scheduler.deciding.promises import Promise
@@ -35,6 +40,8 @@ log = logging.getLogger(__name__)
 # What does not say whether the write was done. A conflict may be with a write of the leader before us.
 _UNTOLD = (UnreachableError, ServerTroubleError, GarbledError, ConflictError)
 _LOOK = 1.0
+# kube-scheduler gives a call up after 5 s, the write included.
+_UNTIL_TOLD = 2.0
 
 
 class NotReadyError(ClusterError):
@@ -53,6 +60,13 @@ class Binder:
         self._clock = clock
         self._names = names
         self._why_not = why_not
+        # Who waits for word on a pod, by its UID.
+        self._untold: dict[str, asyncio.Event] = {}
+
+    def told(self, pod: Pod) -> None:
+        """The watch has told the desk of a pod."""
+        if waiting := self._untold.get(pod.metadata.uid):
+            waiting.set()
 
     def filter(self, pod: Pod, nodes: Sequence[str]) -> Filtered:
         """Which of these nodes have room."""
@@ -72,6 +86,9 @@ class Binder:
     async def bind(self, *, namespace: str, name: str, uid: str, node: str) -> str:
         """Bind and grant in one write; empty, or why not."""
         self._check()
+        if uid not in self._desk.pods and self._desk.promises.of(uid):
+            await self._until_told(uid)
+            self._check()
         begun = self._desk.begin_bind(uid=uid, node=node)
         if isinstance(begun, str):
             log.info("not bound", extra={"pod": f"{namespace}/{name}", "node": node, "reason": begun})
@@ -85,6 +102,14 @@ class Binder:
         gpus = ", ".join(sorted(begun.plan.claims))
         log.info("bound" if not why else "not bound", extra={"pod": begun.pod.key, "node": node, "gpus": gpus})
         return why
+
+    async def _until_told(self, uid: str) -> None:
+        """Wait for the watch, for a while."""
+        waiting = self._untold.setdefault(uid, asyncio.Event())
+        try:
+            await sleep_unless(clock=self._clock, seconds=_UNTIL_TOLD, woken=waiting)
+        finally:
+            self._untold.pop(uid, None)
 
     async def settle_doubts(self) -> None:
         """Look up what has become of writes in doubt, until cancelled."""

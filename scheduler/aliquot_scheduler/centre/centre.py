@@ -137,6 +137,7 @@ class Reign:
             return
         self.desk.pod_seen(pod)
         self.turns.pod_seen(pod)
+        self.binder.told(pod)
         if pod.ended or pod.spec.scheduling_gates:
             self.gatekeeper.look()
 
