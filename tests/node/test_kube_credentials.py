@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from kubernetes.client import Configuration
 from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.errors import UnconfiguredError
 from aliquot_kube.transport import HttpTransport, Question
-from support.scripted_http import ScriptedServer
+from support.scripted_http import Exchange, ScriptedServer
 
 GET = Question(method="GET", path="/")
 
@@ -164,6 +166,23 @@ def test_failing_exec_plugin_is_named(tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path, server="https://127.0.0.1:1", user=user)
     with pytest.raises(UnconfiguredError, match="exec plugin"):
         load_configuration(kubeconfig=path)
+
+
+async def test_a_burst_keeps_its_connections_for_the_next_one(tmp_path: Path) -> None:
+    """The centre's 32 threads bind over connections that are there: each new one would be a TLS handshake."""
+    together = threading.Barrier(32)
+
+    def answer(exchange: Exchange) -> None:
+        together.wait(timeout=20)
+        exchange.answer(200, b"{}")
+
+    with ScriptedServer(answer) as server:
+        path = write_kubeconfig(tmp_path, server=server.url, user={"token": "abc"})
+        transport = HttpTransport(credentials=Credentials(lambda: load_configuration(kubeconfig=path)), workers=32)
+        for _ in range(2):
+            await asyncio.gather(*(transport.request(GET) for _ in range(32)))
+        assert len(server._connections) == 32
+        await transport.close()
 
 
 async def test_token_that_can_not_be_refreshed_is_named() -> None:
