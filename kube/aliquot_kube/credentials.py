@@ -22,8 +22,8 @@ from kubernetes.config import load_incluster_config, load_kube_config
 from aliquot_kube.cutting import make_cuttable
 from aliquot_kube.errors import UnconfiguredError
 
-# Connections that are kept when idle: as many as the centre's 32 threads and its watches use at once. One that is thrown
-# away costs a TLS handshake for the next request of a burst.
+# Connections that are kept when idle: as many as the centre's 32 threads and its watches use at once. One that is
+# thrown away costs a TLS handshake for the next request of a burst.
 _KEPT_CONNECTIONS = 40
 _GIVE = "name a kubeconfig (--kubeconfig, KUBECONFIG), or run in a pod with a service account"
 

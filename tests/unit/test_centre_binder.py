@@ -1,4 +1,4 @@
-"""kube-scheduler's watch is faster than ours at times: a pod that we have not been told of is waited for, not refused."""
+"""kube-scheduler's watch may be faster than ours: a pod that we have not been told of is waited for, not refused."""
 
 from __future__ import annotations
 
