@@ -1,0 +1,1 @@
+"""A recorded workload placed anew by a policy, in seconds: what `aliquot simulate` runs."""

@@ -1,0 +1,60 @@
+"""Which requests the cluster sees, and how often: what the worth of everything else is worked out from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from aliquot_core.patterns import Patterns
+from aliquot_core.quantities import WHOLE
+
+# Rarer shapes than these change no decision, and each costs time.
+MOST_SHAPES = 400
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pod asks for, as far as placement tells requests apart: cores, and percent of each of so many GPUs."""
+
+    cores: float = 0.0
+    compute: int = 0
+    memory: int = 0
+    gpus: int = 0
+    models: Patterns = Patterns()
+
+    @property
+    def size(self) -> int:
+        """Percent of a GPU that it takes: of compute or of memory, whichever is more."""
+        return max(self.compute, self.memory)
+
+    @property
+    def whole(self) -> bool:
+        """Whether nobody else may be on its GPUs."""
+        return self.compute == WHOLE.value
+
+
+class Mix(msgspec.Struct, frozen=True, kw_only=True):
+    """Shapes, the commonest first, and how much of all requests each is; together 1."""
+
+    shapes: tuple[Shape, ...] = ()
+    shares: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, counts: Mapping[Shape, float]) -> Mix:
+        """The mix that was counted so."""
+        there = sorted(((count, shape) for shape, count in counts.items() if count > 0), key=_order)[:MOST_SHAPES]
+        total = sum(count for count, _ in there)
+        return cls(shapes=tuple(shape for _, shape in there), shares=tuple(count / total for count, _ in there))
+
+    @property
+    def with_gpus(self) -> list[tuple[Shape, float]]:
+        """Those that ask for GPUs; together 1 again."""
+        asking = [(shape, share) for shape, share in zip(self.shapes, self.shares, strict=True) if shape.gpus]
+        total = sum(share for _, share in asking)
+        return [(shape, share / total) for shape, share in asking]
+
+
+def _order(counted: tuple[float, Shape]) -> tuple[object, ...]:
+    """The commonest first; equals in an order that does not depend on who came first."""
+    count, one = counted
+    return -count, one.cores, one.compute, one.memory, one.gpus, one.models.allowed, one.models.forbidden
