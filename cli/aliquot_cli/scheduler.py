@@ -28,6 +28,7 @@ from aliquot_kube.leadership import Leadership
 from aliquot_kube.lease import LeaseKeeper
 from aliquot_kube.transport import HttpTransport, Timeouts, Transport
 from aliquot_scheduler.admission.admission import Admission
+from aliquot_scheduler.admission.landscape import Landscape
 from aliquot_scheduler.admission.routes import admission_routes
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.centre.centre import Centre, Reign
@@ -39,6 +40,7 @@ from aliquot_scheduler.extender.forwarding import Forwarder
 from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.routes import ExtenderRoutes
 from aliquot_scheduler.pace import PaceSetter
+from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.web.pages import StatusPages
 from aliquot_scheduler.web.server import CentreServer, strangers
 from aliquot_scheduler.web.settings import CENTRE, WebSettings
@@ -55,6 +57,7 @@ class Settings:
         start_logging(sources)
         self.names = sources.resolve("names", Names).value
         self.centre = sources.resolve("scheduler", CentreSettings).value
+        self.queues = sources.resolve("queues", QueueSettings).value
         self.web = sources.resolve("web", WebSettings).value
         self.election = sources.resolve("election", ElectionSettings).value
         self.certificates = sources.resolve("certificates", CertificateSettings).value
@@ -67,7 +70,7 @@ class Settings:
 @click.option("--name", metavar="NAME", help="Who this replica is, for people.")
 @click.option("--address", metavar="URL", help="Where the other replicas reach this one when it leads.")
 def scheduler(file: str | None, **flags: Any) -> None:
-    r"""Place pods on GPUs: answer kube-scheduler and the API server's webhook calls, one replica leading.
+    """Place pods on GPUs: answer kube-scheduler and the API server's webhook calls, one replica leading.
 
     \b
     Example:
@@ -93,13 +96,18 @@ async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
         kept = [keeper.run] if settings.certificates.own else []
         if settings.certificates.own:
             await keeper.ensure()
-        forwarder, server, tls = _served(settings, centre=centre, leadership=leadership, clock=clock)
+        landscape = Landscape(transport=transport, clock=clock, random=luck, names=settings.names)
+        admission = Admission(names=settings.names, settings=settings.admission, models=centre.models, plans=landscape)
+        forwarder, server, tls = _served(
+            settings, centre=centre, leadership=leadership, admission=admission, clock=clock
+        )
         stack.push_async_callback(forwarder.close)
         keeper.changed = tls.look
         pace = _pace(
             settings, client=KubeClient(transport=transport), centre=centre, leadership=leadership, clock=clock
         )
-        await until(stop, _all(leadership.run, centre.run, server.run, pace.run, *kept), farewell=leadership.resign)
+        running = [leadership.run, centre.run, server.run, landscape.run, pace.run, *kept]
+        await until(stop, _all(*running), farewell=leadership.resign)
 
 
 def _leadership(settings: Settings, *, transport: Transport, clock: Clock, random: Random) -> Leadership:
@@ -131,6 +139,7 @@ def _centre(
             random=random,
             names=settings.names,
             settings=settings.centre,
+            queues=settings.queues,
             leads=lambda: leadership.leads(clock.monotonic()),
             settled=gc.freeze,
         )
@@ -161,7 +170,7 @@ def _keeper(settings: Settings, *, client: KubeClient, clock: Clock, random: Ran
 
 
 def _served(
-    settings: Settings, *, centre: Centre, leadership: Leadership, clock: Clock
+    settings: Settings, *, centre: Centre, leadership: Leadership, admission: Admission, clock: Clock
 ) -> tuple[Forwarder, CentreServer, Tls]:
     web, registry = settings.web, CollectorRegistry()
     files = TlsFiles(certificate=web.certificate, key=web.key, authority=web.authority)
@@ -191,7 +200,6 @@ def _served(
         metrics=CallMetrics(registry),
         clock=clock,
     )
-    admission = Admission(names=settings.names, settings=settings.admission, models=centre.models)
     registry.register(CentreCollector(reign=lambda: centre.reign, leads=leads))
     pages = StatusPages(registry=registry, alive=list, ready=lambda: _unready(leadership))
     routes = [*extender.routes(), *admission_routes(admission)]

@@ -18,6 +18,7 @@ from aliquot_kube.election import ElectionSettings
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.certificates.settings import CertificateSettings
+from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.web.settings import WebSettings
 
 FILE_VARIABLE = "ALIQUOT_CONFIG"
@@ -30,6 +31,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "health": HealthSettings,
     "endpoint": EndpointSettings,
     "scheduler": CentreSettings,
+    "queues": QueueSettings,
     "web": WebSettings,
     "election": ElectionSettings,
     "certificates": CertificateSettings,

@@ -21,11 +21,11 @@ from aliquot_kube.errors import ConflictError, NotFoundError, UnreachableError
 from aliquot_kube.transport import Question, Response
 from aliquot_scheduler.centre.binder import Binder
 from aliquot_scheduler.deciding.desk import Desk
-from aliquot_scheduler.deciding.first_come import FirstCome
 from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.extender.forwarding import Forwarder
 from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.routes import PREFIX, ExtenderRoutes
+from aliquot_scheduler.queues.turns import Queues
 from support.centre import NAMES, WALL, gpus, make_lease, make_node, picture_with, with_grant
 
 Json = dict[str, Any]
@@ -101,10 +101,11 @@ class Trial:
         self.api = api
         self.clock = LeapingTime()
         self.picture = picture_with(make_node("n1", gpus("n1", 1)), now=self.clock.now)
-        self.turns = FirstCome(names=NAMES, random=lambda: 0.0)
+        self.turns = Queues(names=NAMES, random=lambda: 0.0, picture=self.picture)
         self.desk = Desk(picture=self.picture, names=NAMES, turns=self.turns)
         for pod in pods:
             self.desk.pod_seen(pod)
+            self.turns.pod_seen(pod)
         client = KubeClient(transport=api)
         self.binder = Binder(desk=self.desk, client=client, clock=self.clock, names=NAMES, why_not=lambda: "")
 
@@ -118,7 +119,7 @@ class Trial:
     def next_turn(self) -> Pod:
         """Whom the gatekeeper would let through now."""
         now = self.clock.now
-        return next(self.turns.turns(lambda pod, demand: self.desk.promise_best(pod, demand, now=now), now=now)).pod
+        return next(self.turns.turns(self.desk, now=now)).pod
 
 
 class CurrentTrial:

@@ -12,9 +12,10 @@ from aliquot_core.claims import Claim, claims
 from aliquot_core.grant import decode_grant
 from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.desk import Desk, Ended
-from aliquot_scheduler.deciding.first_come import FirstCome, Turn
 from aliquot_scheduler.deciding.promises import Promise
+from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.turns import Queues
 from support.centre import NAMES, WALL, asks, gpus, make_lease, make_node, sick, with_grant
 
 NODES = ("n1", "n2")
@@ -109,7 +110,7 @@ class World:
     def start(self) -> None:
         """Know nothing, and read all."""
         self.picture = Picture(names=NAMES)
-        self.turns = FirstCome(names=NAMES, random=lambda: 0.5)
+        self.turns = Queues(names=NAMES, random=lambda: 0.5, picture=self.picture)
         self.desk = Desk(picture=self.picture, names=NAMES, turns=self.turns)
         self.desk.tell_time(self.now)
         self.known.clear()
@@ -168,9 +169,8 @@ class World:
 
     def due(self) -> list[Turn]:
         """Whose turn it is, with room promised to all of them at once."""
-        turns = self.turns.turns(lambda pod, demand: self.desk.promise_best(pod, demand, now=self.now), now=self.now)
-        due = list(turns)
-        self.offered |= {turn.pod.metadata.uid: set(turn.promise.nodes) for turn in due}
+        due = list(self.turns.turns(self.desk, now=self.now))
+        self.offered |= {turn.pod.metadata.uid: set(turn.promise.nodes) for turn in due if turn.promise}
         return due
 
     def tell_turn(self, turn: Turn) -> bool:
@@ -195,7 +195,7 @@ class World:
         if latest is not None and turn.pod.spec.scheduling_gates and not latest.spec.scheduling_gates:
             return
         self.desk.take_back(uid)
-        if latest is not None:
+        if latest is not None and self.desk.promises.of(uid) is None:
             self.turns.not_told(latest, now=self.now)
 
     # --- users -------------------------------------------------------------------------------------------------------

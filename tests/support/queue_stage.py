@@ -10,9 +10,10 @@ import msgspec
 
 from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.desk import Desk
-from aliquot_scheduler.deciding.first_come import Turn
+from aliquot_scheduler.deciding.turns import Turn
+from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
-from aliquot_scheduler.queues.turns import Queues, QueueSettings
+from aliquot_scheduler.queues.turns import Queues
 from support.centre import NAMES, WALL, asks, gpus, make_lease, make_node, picture_with, with_grant
 
 GATED = {"schedulingGates": [{"name": NAMES.gate}]}
@@ -53,7 +54,6 @@ class Stage:
             names=NAMES,
             random=lambda: 0.0,
             picture=self.picture,
-            take_back=self._take_back,
             settings=settings or QueueSettings(),
         )
         self.desk = Desk(picture=self.picture, names=NAMES, turns=self.queues)
@@ -61,9 +61,6 @@ class Stage:
         self.turns: dict[str, Turn] = {}
         self._born = 0
         self.queues.queues_seen(specs or {})
-
-    def _take_back(self, uid: str) -> None:
-        self.desk.take_back(uid)
 
     def submit(
         self,
@@ -108,16 +105,16 @@ class Stage:
             self.picture.tell_time(self.now)
             self.picture.lease_seen(make_lease(known, renewed=renewed), wall=WALL + self.now)
         self.desk.tell_time(self.now)
-        found = list(
-            self.queues.turns(lambda pod, demand: self.desk.promise_best(pod, demand, now=self.now), now=self.now)
-        )
+        found = list(self.queues.turns(self.desk, now=self.now))
         self.turns |= {turn.pod.metadata.uid: turn for turn in found}
         return [turn.pod.metadata.uid for turn in found]
 
     def bind(self, *uids: str) -> None:
         """Pods that were let in are bound where they were promised room."""
         for uid in uids:
-            pod = with_grant(self.pods[uid], self.turns[uid].promise.plan.grant)
+            promise = self.turns[uid].promise
+            assert promise is not None
+            pod = with_grant(self.pods[uid], promise.plan.grant)
             self.see(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, scheduling_gates=[])))
 
     def run(self, *, after: float = 0.0) -> list[str]:

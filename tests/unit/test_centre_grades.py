@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import random
-
 from aliquot_scheduler.deciding.desk import Desk
-from aliquot_scheduler.deciding.first_come import FirstCome
+from aliquot_scheduler.queues.turns import Queues
 from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with
 
 
 def make_desk(*nodes: str) -> Desk:
     """A desk that knows these nodes, two GPUs each."""
     picture = picture_with(*(make_node(name, gpus(name, 2)) for name in nodes))
-    turns = FirstCome(names=NAMES, random=random.Random(1).random)  # noqa: S311 - the point is that it repeats
+    turns = Queues(names=NAMES, random=lambda: 0.5, picture=picture)
     return Desk(picture=picture, names=NAMES, turns=turns)
 
 

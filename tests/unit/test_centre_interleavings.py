@@ -50,22 +50,24 @@ def check_when_calm(world: World) -> None:
     assert held_by(world) == world.api.granted()
     assert len(world.desk.promises) == 0
     assert not world.desk._offers
-    assert not world.turns._through
+    assert not world.turns.under_way()
     everybody = {
         pod.metadata.uid
         for pod in world.api.pods.values()
         if wants_a_place(pod) and all(gate.name == NAMES.gate for gate in pod.spec.scheduling_gates)
     }
-    assert set(world.turns._waiting) == everybody
-    assert set(world.turns._later) <= everybody
+    assert {waiter.uid for waiter in world.turns.waiting()} == everybody
+    assert world.turns.books.ledger.charges().keys() == {
+        pod.metadata.uid for pod in world.api.pods.values() if pod.spec.node_name and not pod.ended
+    }
 
 
 def check_in_the_end(world: World) -> None:
     """Who is let through is bound, and who waits then fits nowhere."""
     world.go_on()
-    for uid, waiting in world.turns._waiting.items():
-        assert world.api.of(uid) is not None
-        assert not world.desk.finder.survey(waiting.pod, waiting.demand).fits.any(), uid
+    for waiter in world.turns.waiting():
+        assert world.api.of(waiter.uid) is not None
+        assert not world.desk.finder.survey(waiter.pod, waiter.demand).fits.any(), waiter.uid
 
 
 @given(st.lists(st.tuples(st.sampled_from(ALL), st.integers(0, 2**16)), min_size=60, max_size=120))

@@ -11,6 +11,7 @@ from aliquot_kube.transport import Transport
 from aliquot_scheduler.centre.centre import Reign
 from aliquot_scheduler.centre.metrics import CentreCollector
 from aliquot_scheduler.centre.settings import CentreSettings
+from aliquot_scheduler.queues.settings import QueueSettings
 from support.centre import MEMORY, NAMES, WALL, asks, bound, gpus, make_lease, make_node
 from support.clocks import VirtualClock
 
@@ -26,6 +27,7 @@ def reign() -> Reign:
         random=lambda: 0.5,
         names=NAMES,
         settings=CentreSettings(),
+        queues=QueueSettings(),
         leads=lambda: True,
         settled=lambda: None,
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import Quota
-from aliquot_scheduler.queues.turns import QueueSettings
 from support.queue_stage import Stage, queue
 
+replace = msgspec.structs.replace
 TWO = {"a": queue(), "b": queue()}
 
 
@@ -368,9 +370,21 @@ def test_a_new_leader_charges_what_it_finds() -> None:
     lifted = old.pods["q"]
     new.see(type(lifted)(metadata=lifted.metadata, spec=type(lifted.spec)(containers=lifted.spec.containers)))
     new.see(old.pods["r"])
-    assert new.used("a")[0] == 200
     assert new.round() == []
-    assert new.round(after=29.0) == []
-    assert new.round(after=1.0) == ["r"]
     assert new.used("a")[0] == 200
-    assert new.queues.why_not(new.pods["q"]) != ""
+    assert new.round(after=29.0) == []
+    assert new.queues.why_not(new.pods["q"]) == ""
+    assert new.round(after=1.0) == ["q"]
+    assert new.used("a")[0] == 200
+
+
+def test_a_new_leader_lets_nobody_over_a_limit_whom_the_old_one_had_taken_back() -> None:
+    """A gate that was lifted tells nothing of quota: whoever is over the limit waits for another turn."""
+    new = Stage({"a": queue(limit=200)}, nodes=(4,))
+    for uid in "pqr":
+        pod = new.submit(uid, 100, queue="a")
+        new.see(replace(pod, spec=replace(pod.spec, scheduling_gates=[])))
+        new.queues.pod_gone(uid)
+        new.see(new.pods[uid])
+    assert [bool(new.queues.why_not(new.pods[uid])) for uid in "pqr"] == [False, False, True]
+    assert new.used("a")[0] == 200

@@ -13,22 +13,24 @@ from collections.abc import Callable, Mapping, Sequence
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
-from aliquot_core.objects import Lease, Node, Pod
-from aliquot_kube.changes import Added, Change, Deleted, Modified
+from aliquot_core.objects import Lease, Namespace, Node, Pod, Queue
+from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
 from aliquot_kube.client import KubeClient
 from aliquot_kube.leadership import Leadership
 from aliquot_kube.mirror import Mirror
 from aliquot_kube.reflector import Freshness
-from aliquot_kube.resources import LEASES, NODES, PODS
+from aliquot_kube.resources import LEASES, NAMESPACES, NODES, PODS, queues_of
 from aliquot_kube.transport import Timeouts, Transport
 from aliquot_scheduler.admission.mutation import asks
 from aliquot_scheduler.centre.binder import Binder, NotReadyError
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.deciding.desk import Desk
-from aliquot_scheduler.deciding.first_come import FirstCome
 from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.entry import home_of, specs_of
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.turns import Queues
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +49,7 @@ class Reign:
         random: Random,
         names: Names,
         settings: CentreSettings,
+        queues: QueueSettings,
         leads: Callable[[], bool],
         settled: Callable[[], None],
     ) -> None:
@@ -57,7 +60,7 @@ class Reign:
         self._stale = settings.stale
         self._leads = leads
         self.picture = Picture(names=names)
-        self.turns = FirstCome(names=names, random=random)
+        self.turns = Queues(names=names, random=random, picture=self.picture, settings=queues)
         self.desk = Desk(picture=self.picture, names=names, turns=self.turns, promise=settings.promise)
         client = KubeClient(transport=transport, timeouts=WRITES)
         self.binder = Binder(desk=self.desk, client=client, clock=clock, names=names, why_not=self.why_not)
@@ -69,7 +72,13 @@ class Reign:
         self.leases = Mirror(
             transport=transport, clock=clock, random=random, resource=LEASES, namespace=names.namespace
         )
+        self.queues = Mirror(
+            transport=transport, clock=clock, random=random, resource=queues_of(names), may_be_absent=True
+        )
+        self.namespaces = Mirror(transport=transport, clock=clock, random=random, resource=NAMESPACES)
         self.desk.tell_time(clock.monotonic())
+        self.queues.subscribe(self._queue_changed)
+        self.namespaces.subscribe(self._namespace_changed)
         self.nodes.subscribe(self._node_changed)
         self.pods.subscribe(self._pod_changed)
         self.leases.subscribe(self._lease_changed)
@@ -91,13 +100,18 @@ class Reign:
             "nodes": self.nodes.freshness(),
             "pods": self.pods.freshness(),
             "heart-beats": self.leases.freshness(),
+            "queues": self.queues.freshness(),
+            "namespaces": self.namespaces.freshness(),
         }
 
     async def run(self) -> None:
         """Reign until cancelled."""
         async with asyncio.TaskGroup() as work:
-            for mirror in (self.nodes, self.pods, self.leases):
+            for mirror in (self.queues, self.namespaces, self.nodes, self.leases):
                 work.create_task(mirror.run())
+            # What a pod holds is charged in its queue from the first word on it.
+            await asyncio.gather(self.queues.synced(), self.namespaces.synced())
+            work.create_task(self.pods.run())
             work.create_task(self.gatekeeper.run())
             work.create_task(self.binder.settle_doubts())
             await asyncio.gather(self.nodes.synced(), self.pods.synced(), self.leases.synced())
@@ -112,6 +126,26 @@ class Reign:
                 self.picture.node_seen(node)
             case Deleted(old=node):
                 self.picture.node_gone(node.metadata.name)
+        self.gatekeeper.look()
+
+    def _queue_changed(self, change: Change[Queue]) -> None:
+        """The tree is one thing: it is read as a whole, and once at the beginning."""
+        match change:
+            case Modified(old=old, new=new) if old.spec == new.spec:
+                return
+            case Synced():
+                pass
+            case _ if not self.queues.freshness().synced:
+                return
+        self.turns.queues_seen(specs_of(self.queues.objects.values()))
+        self.gatekeeper.look()
+
+    def _namespace_changed(self, change: Change[Namespace]) -> None:
+        match change:
+            case Added(new=namespace) | Modified(new=namespace):
+                self.turns.namespace_seen(namespace.metadata.name, queue=home_of(namespace, names=self._names))
+            case Deleted(old=namespace):
+                self.turns.namespace_seen(namespace.metadata.name, queue="")
         self.gatekeeper.look()
 
     def _lease_changed(self, change: Change[Lease]) -> None:

@@ -20,7 +20,8 @@ from aliquot_kube.pacing import sleep_unless
 from aliquot_kube.patches import Patch, expect, json_patch, merge_patch, pointer, remove
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.deciding.desk import Desk
-from aliquot_scheduler.deciding.first_come import FirstCome, Turn
+from aliquot_scheduler.deciding.turns import Turn
+from aliquot_scheduler.queues.turns import Queues
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class Gatekeeper:
         self,
         *,
         desk: Desk,
-        turns: FirstCome,
+        turns: Queues,
         client: KubeClient,
         clock: Clock,
         names: Names,
@@ -98,7 +99,7 @@ class Gatekeeper:
                 await sleep_unless(clock=self._clock, seconds=_TICK, woken=self._changed)
 
     def _due(self, *, now: float) -> Iterator[Turn]:
-        for turn in self._turns.turns(lambda pod, demand: self._desk.promise_best(pod, demand, now=now), now=now):
+        for turn in self._turns.turns(self._desk, now=now):
             yield turn
             if self._clock.monotonic() - now > _AT_A_STRETCH:
                 self._changed.set()
@@ -119,15 +120,17 @@ class Gatekeeper:
             # Only the answer was lost, and kube-scheduler may be asking already.
             return
         self._desk.take_back(uid)
-        if latest is not None:
+        # While its binding is being written it goes on being charged.
+        if latest is not None and self._desk.promises.of(uid) is None:
             self._turns.not_told(latest, now=self._clock.monotonic())
 
     async def _write(self, turn: Turn) -> None:
         pod = turn.pod
         where = {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
-        if may_be_nominated(pod):
-            await self._client.patch(PODS, **where, patch=nominated(pod, turn.promise.node), subresource="status")
+        node = turn.promise.node if turn.promise else ""
+        if node and may_be_nominated(pod):
+            await self._client.patch(PODS, **where, patch=nominated(pod, node), subresource="status")
         gated = bool(pod.spec.scheduling_gates)
         patch = lifted(pod, names=self._names) if gated else woken(turn, names=self._names)
         await self._client.patch(PODS, **where, patch=patch)
-        log.info("let through", extra={"pod": pod.key, "node": turn.promise.node, "turn": turn.number})
+        log.info("let through", extra={"pod": pod.key, "node": node, "turn": turn.number})

@@ -26,6 +26,7 @@ from aliquot_core.request import PodRequest, parse_request
 from aliquot_scheduler.deciding.promises import NEVER, Promise, Promises, Stage
 from aliquot_scheduler.deciding.turns import Turns
 from aliquot_scheduler.extender.decisions import BEST_GRADE, Filtered
+from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.fit.cost import WORST, grade
 from aliquot_scheduler.fit.demand import Demand, demand_of
 from aliquot_scheduler.fit.finder import Finder
@@ -39,6 +40,8 @@ log = logging.getLogger(__name__)
 PROMISE = 30.0
 # After a lost answer: the API server gives a request up before this, so no write can land later.
 DOUBT = 65.0
+# Of nodes that are not the pod's to have, whatever room they have.
+OUTSIDE = "the pod's group lies elsewhere, or the node is kept for one that has waited long"
 
 
 class Ended(StrEnum):
@@ -203,13 +206,14 @@ class Desk:
             self._missed(uid, now=now)
 
     # --- a turn comes with room --------------------------------------------------------------------------------------
-    def promise_best(self, pod: Pod, demand: Demand, *, now: float) -> Promise | None:
+    def promise_best(self, pod: Pod, demand: Demand, bounds: Bounds = ANYWHERE, *, now: float) -> Promise | None:
         """Find the best node of all and keep room there, for a pod that is about to be let through."""
         if self._busy(pod):
             return None
         self.take_back(pod.metadata.uid)
+        demand = bounds.narrowed(demand)
         found = self.finder.survey(pod, demand)
-        nodes, rows = self._picture.rows_of(list(self._picture.nodes))
+        nodes, rows = self._picture.rows_of(bounds.among(list(self._picture.nodes)))
         return self._promise(pod, demand, found, Room.among(nodes, rows, found), now=now)
 
     # --- how it is done ----------------------------------------------------------------------------------------------
@@ -227,21 +231,25 @@ class Desk:
 
     def _filtered(self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, now: float) -> Filtered:
         self.take_back(pod.metadata.uid)
-        demand = demand_of(request)
+        bounds = self._turns.bounds(pod)
+        within = bounds.among(nodes)
+        demand = bounds.narrowed(demand_of(request))
         found = self.finder.survey(pod, demand)
-        known, rows = self._picture.rows_of(nodes)
+        known, rows = self._picture.rows_of(within)
         room = Room.among(known, rows, found)
         if (promise := self._promise(pod, demand, found, room, now=now)) is not None:
             self._turns.promised(promise)
         else:
             self._missed(pod.metadata.uid, now=now)
         refusals = self._refusals(demand, known, rows, found) if len(room.nodes) < len(known) else {}
-        strangers = [] if len(known) == len(nodes) else set(nodes).difference(known)
+        strangers = [] if len(known) == len(within) else set(within).difference(known)
+        outside = [] if len(within) == len(nodes) else [node for node in nodes if not bounds.admits(node)]
         return Filtered(
             nodes=room.nodes,
             failed={name: one.why for name, one in refusals.items() if not one.final},
             unresolvable={name: one.why for name, one in refusals.items() if one.final}
-            | dict.fromkeys(strangers, "Aliquot knows no such node"),
+            | dict.fromkeys(strangers, "Aliquot knows no such node")
+            | dict.fromkeys(outside, OUTSIDE),
         )
 
     def _refusals(self, demand: Demand, known: Sequence[str], rows: Rows, found: Survey) -> dict[str, Refusal]:
@@ -291,7 +299,9 @@ class Desk:
     def _missed(self, uid: str, *, now: float) -> None:
         """A turn has led to nothing; whether the pod needs another one the last word on it says."""
         pod = self._pods.get(uid)
-        if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp:
+        if pod is not None and pod.spec.node_name:
+            self._turns.pod_seen(pod)
+        elif pod is None or pod.metadata.deletion_timestamp:
             self._turns.pod_gone(uid)
         else:
             self._turns.missed(pod, now=now)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aliquot_core.inventory import Gpu
 
 # As nvidia-smi names them, from next door to the other socket. One NVLink beats them all.
@@ -15,3 +17,17 @@ def closeness(one: Gpu, other: Gpu) -> int:
     if link.startswith("NV") and link[2:].isdigit():
         return _NVLINK + int(link[2:])
     return _DISTANCES.get(link, 0)
+
+
+def islands(gpus: Sequence[Gpu]) -> list[tuple[str, ...]]:
+    """The uuids of GPUs that reach each other over NVLinks alone, if need be by way of others; each GPU in one."""
+    found: list[tuple[str, ...]] = []
+    left = list(gpus)
+    while left:
+        island = [left.pop(0)]
+        for reached in island:
+            near = [other for other in left if closeness(reached, other) > _NVLINK]
+            left = [other for other in left if other not in near]
+            island += near
+        found.append(tuple(gpu.uuid for gpu in sorted(island, key=lambda gpu: gpu.index)))
+    return found

@@ -39,9 +39,15 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 class Enrolment:
     """Reads pods, by the tree and the cards of the moment."""
 
-    def __init__(self, *, names: Names, cards: Cards, tree: Tree, homes: Mapping[str, str], user_label: str) -> None:
-        """`homes` is each namespace's own queue; `user_label` says whose a pod is, else its namespace is the user."""
+    def __init__(
+        self, *, names: Names, cards: Cards, tree: Tree, homes: Mapping[str, str], user_label: str, plain: bool
+    ) -> None:
+        """`homes` is each namespace's own queue; `user_label` says whose a pod is, else its namespace is the user.
+
+        `plain`: there are no queues, so nothing that is said of them means anything, and all are served by age.
+        """
         self._names = names
+        self._plain = plain
         self._cards = cards
         self._tree = tree
         self._homes = homes
@@ -69,15 +75,16 @@ class Enrolment:
         if not request.containers:
             return None
         plain = msgspec.structs.replace(request, queue="", group=None, preemptible=True)
-        shape = Shape(request=plain, hosts=hosts(pod), firm=not request.preemptible)
+        shape = Shape(request=plain, hosts=hosts(pod), firm=not (request.preemptible or self._plain))
         known = self._of_shape(shape)
         return Waiter(
             pod=pod,
             demand=known.demand,
             shape=shape,
             amounts=known.amounts,
-            queue=request.queue or self._home(pod),
+            queue=("" if self._plain else request.queue) or self._home(pod),
             user=self._user(pod),
+            priority=0 if self._plain else pod.spec.priority,
             group=request.group,
         )
 
@@ -98,12 +105,17 @@ class Enrolment:
             return (
                 f"it asks {waiter.amounts[dimension]} of {what}, more than queue {account.node.name} may ever give it"
             )
-        return "" if self._of_shape(waiter.shape).could_fit else "no node could take it, even if it were empty"
+        if self._tree.nodes[name].spec.autoscale or self._of_shape(waiter.shape).could_fit:
+            return ""
+        return "no node could take it, even if it were empty"
 
     def _home(self, pod: Pod) -> str:
-        return self._homes.get(pod.metadata.namespace) or DEFAULT_QUEUE
+        home = "" if self._plain else self._homes.get(pod.metadata.namespace)
+        return home or DEFAULT_QUEUE
 
     def _user(self, pod: Pod) -> str:
+        if self._plain:
+            return ""
         by_label = pod.metadata.labels.get(self._user_label) if self._user_label else None
         return by_label or pod.metadata.namespace
 

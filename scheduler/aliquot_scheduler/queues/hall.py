@@ -7,6 +7,7 @@ in. A pod is in one of the three places at most.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 
 from aliquot_scheduler.queues.ledger import Ledger
 from aliquot_scheduler.queues.line import Line, Waiter
@@ -77,6 +78,16 @@ class Hall:
     def next_alarm(self) -> float | None:
         """When the next rest is over."""
         return min((until for _, until in self._resting.values()), default=None)
+
+    def __iter__(self) -> Iterator[Waiter]:
+        """All who wait."""
+        for line in self.lines.values():
+            yield from line
+        yield from [waiter for waiter, _ in (*self._nowhere.values(), *self._resting.values())]
+
+    def of_namespace(self, name: str) -> list[Waiter]:
+        """All who wait of one namespace."""
+        return [waiter for waiter in self if waiter.pod.metadata.namespace == name]
 
     def why_nowhere(self, uid: str) -> str:
         """Why a pod can't wait in any line; empty if that is not so."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from aliquot_core.membership import Group
+from aliquot_core.membership import Group, Topology
 from aliquot_core.objects import Pod
 from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.demand import Demand
@@ -43,7 +43,17 @@ class Waiter(msgspec.Struct, frozen=True, kw_only=True):
     amounts: Vector
     queue: str
     user: str
+    # Among the pods of the same user.
+    priority: int
     group: Group | None
+
+    def of(self, pod: Pod) -> Waiter:
+        """The same, with a later word on the pod."""
+        return msgspec.structs.replace(self, pod=pod)
+
+    def moved(self, queue: str) -> Waiter:
+        """The same in another queue."""
+        return msgspec.structs.replace(self, queue=queue)
 
     @property
     def uid(self) -> str:
@@ -54,7 +64,7 @@ class Waiter(msgspec.Struct, frozen=True, kw_only=True):
     def place(self) -> Place:
         """Its place among those of the same user."""
         meta = self.pod.metadata
-        return -self.pod.spec.priority, meta.creation_timestamp or "", meta.namespace, meta.name, meta.uid
+        return -self.priority, meta.creation_timestamp or "", meta.namespace, meta.name, meta.uid
 
     @property
     def gang(self) -> GangKey | None:
@@ -76,9 +86,17 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def shape(self) -> Any:
         """The same for all that are refused alike."""
+        if self.topology:
+            # Where its group lies already, nobody else need lie.
+            return self.first.gang, tuple(member.shape for member in self.members)
         if len(self.members) == 1:
             return self.first.shape
         return tuple(member.shape for member in self.members)
+
+    @property
+    def topology(self) -> Topology:
+        """How its group wants to lie."""
+        return self.first.group.topology if self.first.group else Topology.ANY
 
     @property
     def firm(self) -> bool:

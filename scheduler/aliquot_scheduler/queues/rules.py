@@ -3,7 +3,9 @@
 Back-filling lets those behind pass a head of a line that does not fit. It ends when the head has been refused for the
 time of patience: from then on nobody who comes after it in order gets what it waits for (room on the cards that it may
 lie on, or quota of the queue that has none for it). So what it waits for only grows free: a head waits at most its
-patience, then for those who were let in before, and for those who have a smaller share than its queue.
+patience, then for those who were let in before, and for those who have a smaller share than its queue. If they stay for
+longer than it may hold others up, those are let pass again for the time of patience, and so on in turns: what waits
+for pods that never end must not stop a cluster.
 """
 
 from __future__ import annotations

@@ -1,10 +1,15 @@
-"""Whose turn it is, by queues: the same questions and answers as first come, first served.
+"""Whose turn it is, by queues; where there are none, whoever came first.
 
-Theory of operation. Each pod is in one state: it waits in a line; it rests, because its turn led to nothing; it is let
-in, and not bound yet; it is bound; or it can't wait anywhere, and is told why. Whoever is let in or bound is charged in
-the ledger, whoever waits in a line is counted there as asking. A round of turns goes through the candidates in their
-order; each is let in if the rules allow it and cards are found, or passed over for this round. What no card was found
-for is not asked again until the cards change.
+Theory of operation. Each pod is in one state: it waits in a line; it rests, because its turn led to nothing; it was
+let in, and is on its way or bound (`inside.py`); or it can't wait anywhere, and is told why. Whoever is let in is
+charged in the ledger, whoever waits in a line is counted there as asking. A round of turns goes through the candidates
+in their order; each is let in if the rules allow it and cards are found, or passed over for this round. What no card
+was found for is not asked again until the cards change.
+
+A gate that was lifted can't be put back. So a pod that was let in and found no node within its promise's time (its CPU
+is nowhere free, say) loses its turn: room and quota go to others, the extender refuses the pod, and after a while that
+grows with each time it gets a new turn. kube-scheduler is told of that by a change of the pod; by itself it would look
+again after five minutes.
 
 What must always hold:
  1. A pod is in one state; it is charged exactly if it is let in or bound, and asks exactly if it stands in a line.
@@ -16,24 +21,26 @@ What must always hold:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated
-
-import msgspec
+from collections.abc import Iterator, Mapping
 
 from aliquot_core.backoff import Backoff, Random
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
-from aliquot_scheduler.deciding.first_come import FOUND, MOST_AT_ONCE, Promising, Turn
 from aliquot_scheduler.deciding.promises import Promise
+from aliquot_scheduler.deciding.turns import FOUND, MOST_AT_ONCE, Rooms, Turn
+from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.enrolment import Enrolment
+from aliquot_scheduler.queues.gangs import Placing
 from aliquot_scheduler.queues.hall import Hall
+from aliquot_scheduler.queues.inside import Inside, Way
 from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.memory import Memory
+from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec
-from aliquot_scheduler.queues.sweep import Memory, Sweep
+from aliquot_scheduler.queues.sweep import Sweep
 from aliquot_scheduler.queues.tree import Tree, plant
 from aliquot_scheduler.queues.usage import Forgetting
 
@@ -41,21 +48,11 @@ _AGAIN = Backoff(first=5.0, longest=300.0)
 _TELL_AGAIN = Backoff(first=1.0, longest=60.0)
 # A longer number on a pod is not ours.
 _LONGEST_COUNT = 10
-
-
-class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator may set."""
-
-    # How long those behind may pass the head of a line that does not fit.
-    patience: Annotated[float, msgspec.Meta(ge=0, le=7 * 86_400)] = 300.0
-    half_life: Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)] = 86_400.0
-    penalty: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 60.0
-    # The label that says whose a pod is; without it, the namespace is the user.
-    user_label: str = ""
+_MINUTE = 60.0
 
 
 class Queues:
-    """The order of turns by queues."""
+    """The order of turns."""
 
     def __init__(
         self,
@@ -63,27 +60,22 @@ class Queues:
         names: Names,
         random: Random,
         picture: Picture,
-        take_back: Callable[[str], None],
         settings: QueueSettings = QueueSettings(),  # noqa: B008 - frozen
     ) -> None:
-        """`take_back` gives up what was promised to a pod of a gang that is not let in after all."""
         self._names = names
         self._random = random
         self._picture = picture
-        self._take_back = take_back
         self._settings = settings
         self._specs: dict[str, QueueSpec] = {}
         self._homes: dict[str, str] = {}
         self._hall = Hall()
+        self._inside = Inside(names=names)
+        # Found without a gate, and not judged yet: first all is to be known that counts against a limit.
+        self._found: dict[str, Pod] = {}
         self._lost: dict[str, int] = {}
-        # Let in and not bound yet; bound.
-        self._through: dict[str, Waiter] = {}
-        self._bound: dict[str, Waiter] = {}
-        # Until when those have to be bound who are not.
-        self._until: dict[str, float] = {}
         self._untold: deque[Turn] = deque()
         self._untold_times: dict[str, int] = {}
-        self._memory = Memory(patience=settings.patience)
+        self._memory = Memory(patience=settings.patience, hold=settings.hold)
         self._now = 0.0
         tree = plant(self._specs)
         self._cards = Cards(picture=picture, dimensions=tree.dimensions)
@@ -92,7 +84,21 @@ class Queues:
         self.books = Books(tree=tree, forgetting=forgetting)
 
     def __len__(self) -> int:
+        """How many wait."""
         return len(self._hall)
+
+    def __contains__(self, uid: str) -> bool:
+        """Whether anything is known of a pod."""
+        return uid in self._hall or uid in self._inside or uid in self._found or uid in self._lost
+
+    def waiting(self) -> list[Waiter]:
+        """All who wait, wherever, and those of whom it is not judged yet whether they do."""
+        found = (self._enrolment.waiter(pod) for pod in self._found.values())
+        return [*self._hall, *(waiter for waiter in found if waiter)]
+
+    def under_way(self) -> list[Waiter]:
+        """All who are let in and not bound yet."""
+        return list(self._inside.coming.values())
 
     # --- queues and namespaces ---------------------------------------------------------------------------------------
     def queues_seen(self, specs: Mapping[str, QueueSpec]) -> None:
@@ -108,7 +114,8 @@ class Queues:
         self._homes[name] = queue
         if not queue:
             del self._homes[name]
-        self._replant()
+        for waiter in self._hall.of_namespace(name):
+            self._take_as_waiting(waiter.pod)
 
     # --- pods --------------------------------------------------------------------------------------------------------
     def pod_seen(self, pod: Pod) -> None:
@@ -118,93 +125,121 @@ class Queues:
             self.pod_gone(uid)
         elif pod.spec.node_name:
             self._take_as_bound(pod)
-        elif uid in self._through:
-            return
+        elif uid in self._inside:
+            if uid in self._inside.coming:
+                self._inside.changed(pod)
         elif pod.metadata.deletion_timestamp:
             self.pod_gone(uid)
         elif self._is_next(pod) or uid in self._hall or uid in self._lost:
             self._take_as_waiting(pod)
         elif not pod.spec.scheduling_gates:
-            self._adopt(pod, until=self._now + FOUND)
+            self._found[uid] = pod
 
     def pod_gone(self, uid: str) -> None:
         """A pod needs no turn any more, and holds nothing."""
         self._leave(uid)
         self._memory.forget(uid)
-        self._lost.pop(uid, None)
-        self._untold_times.pop(uid, None)
+        for notes in (self._found, self._lost, self._untold_times):
+            notes.pop(uid, None)
         self._release(uid)
 
     def promised(self, promise: Promise) -> None:
-        """Room was found for a pod that kube-scheduler has in hand."""
+        """Room was found for a pod that kube-scheduler has in hand, and no longer than it would for a turn of ours."""
         uid = promise.pod.metadata.uid
-        if uid not in self._through and uid not in self._bound and uid not in self._hall:
-            self._adopt(promise.pod, until=promise.until)
+        if self._inside.way(uid) is Way.ADOPTED:
+            self._inside.enter(self._inside.coming[uid], way=Way.THROUGH, until=promise.until)
 
     def missed(self, pod: Pod, *, now: float) -> None:
         """A turn has led to nothing: no binding in time, or no room any more."""
         uid = pod.metadata.uid
-        if waiter := self._turn_over(uid):
+        if self._inside.is_unasked(uid, now=now):
+            # kube-scheduler did not come for it, so it lost nothing; it is to be woken.
+            self._release(uid)
+            self._take_as_waiting(pod)
+        elif self._turn_over(uid):
             self._lost[uid] = self._lost.get(uid, 0) + 1
-            wait = _AGAIN.delay(failures=self._lost[uid], random=self._random)
-            self._hall.rest(waiter, until=now + wait, ledger=self.books.ledger)
+            self._rest(pod, until=now + _AGAIN.delay(failures=self._lost[uid], random=self._random))
 
     def not_told(self, pod: Pod, *, now: float) -> None:
         """The pod could not be told of its turn: the next try comes later, since others may be told."""
         uid = pod.metadata.uid
-        if waiter := self._turn_over(uid):
+        if self._turn_over(uid):
             self._untold_times[uid] = self._untold_times.get(uid, 0) + 1
             wait = _TELL_AGAIN.delay(failures=self._untold_times[uid], random=self._random)
-            self._hall.rest(waiter, until=now + wait, ledger=self.books.ledger)
+            self._rest(pod, until=now + wait)
 
     def overdue(self, now: float) -> list[str]:
         """Whose turns have lasted too long (UIDs)."""
         self._now = now
-        return [uid for uid, until in self._until.items() if until <= now]
+        return self._inside.late(now)
 
     def why_not(self, pod: Pod) -> str:
         """Why it is not the pod's turn; empty if it is."""
         uid = pod.metadata.uid
+        self._judge_found()
+        if uid not in self:
+            # The watch is behind; or ahead, and the pod is gone.
+            return self._adopt(pod)
+        if self._inside.way(uid) is Way.SHOWN:
+            return "it is let in by its queue, and waits for room on a card"
         if uid not in self._hall:
             return ""
         if uid in self._lost:
             return f"its turn led to no binding ({self._lost[uid]} times); it gets a new one"
         return self._hall.why_nowhere(uid) or "it waits for its turn"
 
+    def bounds(self, pod: Pod) -> Bounds:
+        """Where alone a pod may lie whose turn it is."""
+        return self._inside.bounds.get(pod.metadata.uid, ANYWHERE)
+
     def next_chance(self) -> float | None:
         """When the first pod that rests may have another turn."""
         return self._hall.next_alarm()
 
     # --- turns -------------------------------------------------------------------------------------------------------
-    def turns(self, promising: Promising, *, now: float) -> Iterator[Turn]:
+    def turns(self, rooms: Rooms, *, now: float) -> Iterator[Turn]:
         """Let through whoever can be; each turn is to be carried out by the caller, who may stop asking at any time."""
         self._tell_time(now)
         yield from self._untold_turns()
-        sweep = Sweep(
-            books=self.books,
-            hall=self._hall,
-            cards=self._cards,
-            memory=self._memory,
-            promising=promising,
-            take_back=self._take_back,
-            now=now,
-        )
-        if len(self._through) >= MOST_AT_ONCE:
+        if self._inside.under_way >= MOST_AT_ONCE:
             return
+        sweep = self._sweep(rooms, now=now)
+        self._bring_in_shown(sweep, now=now)
+        yield from self._untold_turns()
         for candidate, promises in sweep.let_in():
-            for member, promise in zip(candidate.members, promises, strict=True):
-                self._let_in(member, promise, now=now)
+            for number, member in enumerate(candidate.members):
+                self._let_in(member, promises[number] if promises else None, now=now)
             self._gang_changed(candidate.first)
             yield from self._untold_turns()
-            if len(self._through) >= MOST_AT_ONCE:
+            if self._inside.under_way >= MOST_AT_ONCE:
                 return
 
-    def _let_in(self, waiter: Waiter, promise: Promise, *, now: float) -> None:
+    def _sweep(self, rooms: Rooms, *, now: float) -> Sweep:
+        placing = Placing(
+            picture=self._picture, rooms=rooms, let_in=self.books.let_in, bounds=self._inside.bounds, now=now
+        )
+        return Sweep(
+            books=self.books, hall=self._hall, cards=self._cards, memory=self._memory, placing=placing, now=now
+        )
+
+    def _bring_in_shown(self, sweep: Sweep, *, now: float) -> None:
+        """Those for whom there was no room come first when there is: they were let in before the others."""
+        for waiter in self._inside.shown():
+            charge = self.books.ledger.of(waiter.uid)
+            self.books.release(waiter.uid)
+            promise = sweep.bring_in(waiter)
+            if promise is not None:
+                self._let_in(waiter, promise, now=now)
+            elif charge is not None:
+                self.books.put(waiter, charge)
+
+    def _let_in(self, waiter: Waiter, promise: Promise | None, *, now: float) -> None:
         uid = waiter.uid
         self._leave(uid)
         self._memory.forget(uid)
-        self._through[uid] = waiter
-        self._until[uid] = promise.until
+        shown = _MINUTE * self.books.ledger.tree.nodes[waiter.queue].spec.autoscale_minutes
+        until, way = (promise.until, Way.THROUGH) if promise else (now + shown, Way.SHOWN)
+        self._inside.enter(waiter, way=way, until=until)
         self.books.admit(waiter, self._enrolment.charge(waiter), now=now)
         number = max(self._turns_had(waiter.pod), self._lost.get(uid, 0)) + 1
         self._untold.append(Turn(pod=waiter.pod, promise=promise, number=number))
@@ -213,7 +248,7 @@ class Queues:
         """All of a gang are told, even if the caller stops asking in the middle of it."""
         while self._untold:
             turn = self._untold.popleft()
-            if turn.pod.metadata.uid in self._through:
+            if turn.pod.metadata.uid in self._inside.coming:
                 yield turn
 
     # --- how pods come and go ----------------------------------------------------------------------------------------
@@ -228,9 +263,14 @@ class Queues:
 
     def _turn_over(self, uid: str) -> Waiter | None:
         """It is let in no more; a pod that is bound meanwhile goes on being charged."""
-        return self._release(uid) if uid in self._through else None
+        return self._release(uid) if uid in self._inside.coming else None
+
+    def _rest(self, pod: Pod, *, until: float) -> None:
+        if waiter := self._enrolment.waiter(pod):
+            self._hall.rest(waiter, until=until, ledger=self.books.ledger)
 
     def _take_as_waiting(self, pod: Pod) -> None:
+        self._found.pop(pod.metadata.uid, None)
         waiter = self._enrolment.waiter(pod)
         until = self._hall.rests_until(pod.metadata.uid)
         if waiter is None:
@@ -243,26 +283,41 @@ class Queues:
     def _take_as_bound(self, pod: Pod) -> None:
         """From now on it is charged with what it was granted, in the queue that let it in."""
         uid = pod.metadata.uid
-        known = self._through.pop(uid, None) or self._bound.get(uid)
-        self._leave(uid)
-        self._until.pop(uid, None)
-        if uid in self._bound and known and self._grant(known.pod) == self._grant(pod):
+        self._found.pop(uid, None)
+        if self._inside.is_bound_so(pod):
             return
-        waiter = msgspec.structs.replace(known, pod=pod) if known else self._enrolment.waiter(pod)
+        known = self._inside.coming.get(uid) or self._inside.bound.get(uid)
+        waiter = known.of(pod) if known else self._enrolment.waiter(pod)
+        self._leave(uid)
+        self._memory.forget(uid)
+        for notes in (self._lost, self._untold_times):
+            notes.pop(uid, None)
         if waiter:
-            self._bound[uid] = waiter
+            self._inside.bind(waiter)
             self.books.put(waiter, self._enrolment.charge(waiter))
+            self._gang_changed(waiter)
 
-    def _grant(self, pod: Pod) -> str | None:
-        return pod.metadata.annotations.get(self._names.grant)
+    def _judge_found(self) -> None:
+        """Who was let in by another leader goes on, as far as limits allow: the one before may have taken it back."""
+        for pod in sorted(self._found.values(), key=_age):
+            if self._adopt(pod):
+                self._take_as_waiting(pod)
+        self._found.clear()
 
-    def _adopt(self, pod: Pod, *, until: float) -> None:
-        """Another leader has let it in: it is charged, and has as long to be bound as kube-scheduler may need."""
+    def _adopt(self, pod: Pod) -> str:
+        """Take a pod that has no gate as let in; or why not."""
         waiter = self._enrolment.waiter(pod)
-        if waiter is not None:
-            self._through[waiter.uid] = waiter
-            self._until[waiter.uid] = until
-            self.books.put(waiter, self._enrolment.charge(waiter))
+        if waiter is None:
+            return ""
+        ledger = self.books.ledger
+        if why := self._enrolment.why_never(waiter, ledger=ledger):
+            return why
+        if over := ledger.over(waiter.queue, waiter.amounts):
+            return f"it would be over the limit of queue {over[0].node.name}"
+        self._inside.enter(waiter, way=Way.ADOPTED, until=self._now + FOUND)
+        self.books.put(waiter, self._enrolment.charge(waiter))
+        self._gang_changed(waiter)
+        return ""
 
     def _join(self, waiter: Waiter) -> None:
         ledger = self.books.ledger
@@ -273,8 +328,7 @@ class Queues:
 
     def _release(self, uid: str) -> Waiter | None:
         """It is let in no more, and charged with nothing."""
-        for states in (self._through, self._bound, self._until):
-            states.pop(uid, None)
+        self._inside.leave(uid)
         waiter = self.books.release(uid)
         if waiter:
             self._gang_changed(waiter)
@@ -289,6 +343,7 @@ class Queues:
         self._now = now
         if self._enrolment.outdated():
             self._replant()
+        self._judge_found()
         for waiter in self._hall.rested(now):
             self._leave(waiter.uid)
             self._take_as_waiting(waiter.pod)
@@ -297,21 +352,31 @@ class Queues:
 
     def _enrolling(self, tree: Tree) -> Enrolment:
         return Enrolment(
-            names=self._names, cards=self._cards, tree=tree, homes=self._homes, user_label=self._settings.user_label
+            names=self._names,
+            cards=self._cards,
+            tree=tree,
+            homes=self._homes,
+            user_label=self._settings.user_label,
+            plain=not self._specs,
         )
 
     def _replant(self) -> None:
-        """Other queues, namespaces or hardware: everybody is put down anew, in the states they are in."""
+        """Other queues or hardware: everybody is put down anew, in the states they are in."""
         tree = plant(self._specs)
         self._cards = Cards(picture=self._picture, dimensions=tree.dimensions)
         self._enrolment = self._enrolling(tree)
         standing = self._hall.clear()
         self.books.replant(tree)
-        for states in (self._through, self._bound):
+        for states in (self._inside.coming, self._inside.bound):
             for uid, was in states.items():
                 now = self._enrolment.waiter(was.pod) or was
-                states[uid] = msgspec.structs.replace(now, queue=was.queue)
+                states[uid] = now.moved(was.queue)
                 self.books.put(states[uid], self._enrolment.charge(states[uid]))
         for waiter in standing:
             self._take_as_waiting(waiter.pod)
+        self._memory.somebody_is_impatient = bool(self._specs)
         self._memory.everything_changed()
+
+
+def _age(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.creation_timestamp or "", pod.metadata.uid

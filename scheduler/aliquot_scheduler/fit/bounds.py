@@ -1,0 +1,41 @@
+"""Where alone a pod may lie, beyond what it asks itself: because of its group, or of somebody who waits for a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from aliquot_core.patterns import Patterns
+from aliquot_scheduler.fit.demand import Demand
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """`node` is the only one that will do, `gpus` its only GPUs, `but` the nodes that won't; empty says nothing."""
+
+    node: str = ""
+    gpus: tuple[str, ...] = ()
+    but: frozenset[str] = frozenset()
+
+    def admits(self, node: str) -> bool:
+        """Whether the pod may lie on this node."""
+        return node not in self.but and (not self.node or node == self.node)
+
+    def among(self, nodes: Sequence[str]) -> Sequence[str]:
+        """Those of these nodes that will do."""
+        if self.node or self.but:
+            return [node for node in nodes if self.admits(node)]
+        return nodes
+
+    def narrowed(self, demand: Demand) -> Demand:
+        """What is asked, of the GPUs that will do."""
+        if not self.gpus:
+            return demand
+        request = demand.request
+        both = tuple(gpu.casefold() for gpu in self.gpus if request.uuids.admits(gpu))
+        # No GPU has an empty name, where an empty list would allow all.
+        uuids = Patterns(allowed=both or ("",), forbidden=request.uuids.forbidden)
+        return msgspec.structs.replace(demand, request=msgspec.structs.replace(request, uuids=uuids))
+
+
+ANYWHERE = Bounds()

@@ -1,0 +1,126 @@
+"""Room for pods that are let in together: for all of them or for none, and lying as their group wants to lie.
+
+On one node, or on GPUs of one NVLink island, places are tried from the fullest that may have room on, so that large
+ones stay whole; what is found binds them to that place, also when kube-scheduler asks later. Apart, each is kept from
+the nodes of the others. Members that come later lie where, or keep from where, those before them are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from aliquot_core.membership import Topology
+from aliquot_scheduler.deciding.promises import Promise
+from aliquot_scheduler.deciding.turns import Rooms
+from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
+from aliquot_scheduler.fit.links import islands
+from aliquot_scheduler.picture.picture import KnownNode, Picture
+from aliquot_scheduler.queues.line import Candidate, GangKey
+from aliquot_scheduler.queues.tree import COMPUTE, MEMORY
+
+# Each costs a search; a place that has enough in sum and not in pieces is rare.
+_MOST_PLACES = 8
+
+
+class Placing:
+    """Finds room in one round of turns."""
+
+    def __init__(
+        self,
+        *,
+        picture: Picture,
+        rooms: Rooms,
+        let_in: Mapping[GangKey, Iterable[str]],
+        bounds: dict[str, Bounds],
+        now: float,
+    ) -> None:
+        """`let_in` is who of each gang is in, `bounds` where alone those may lie: new ones are added."""
+        self._picture = picture
+        self._rooms = rooms
+        self._now = now
+        self._let_in = let_in
+        self._bounds = bounds
+        # Searches that found nothing.
+        self.in_vain = 0
+
+    def place(self, candidate: Candidate) -> list[Promise]:
+        """Room for all of them, or for none."""
+        topology = candidate.topology
+        places = self._places(candidate) if topology in {Topology.NODE, Topology.NVLINK} else [ANYWHERE]
+        for place in places:
+            if promises := self._all_in(candidate, place):
+                if topology:
+                    self._bind_to(promises, place)
+                return promises
+        if not places:
+            self.in_vain += 1
+        return []
+
+    def _all_in(self, candidate: Candidate, place: Bounds) -> list[Promise]:
+        taken = self._taken(candidate) if candidate.topology is Topology.SPREAD else frozenset()
+        promises: list[Promise] = []
+        for member in candidate.members:
+            bounds = Bounds(but=taken) if taken else place
+            promise = self._rooms.promise_best(member.pod, member.demand, bounds, now=self._now)
+            if promise is None:
+                self.in_vain += 1
+                for made in promises:
+                    self._rooms.take_back(made.pod.metadata.uid)
+                return []
+            promises.append(promise)
+            if candidate.topology is Topology.SPREAD:
+                taken |= {promise.node}
+        return promises
+
+    def _bind_to(self, promises: Sequence[Promise], place: Bounds) -> None:
+        for promise in promises:
+            self._bounds[promise.pod.metadata.uid] = Bounds(node=promise.node, gpus=place.gpus)
+
+    def _mates(self, candidate: Candidate) -> list[str]:
+        gang = candidate.first.gang
+        return sorted(self._let_in.get(gang, ())) if gang else []
+
+    def _taken(self, candidate: Candidate) -> frozenset[str]:
+        """The nodes of those of its group who are in."""
+        return frozenset(node for uid in self._mates(candidate) for node, _ in self._picture.holdings.of(uid))
+
+    # --- one place for all -------------------------------------------------------------------------------------------
+    def _places(self, candidate: Candidate) -> list[Bounds]:
+        """Where all may have room, the fullest first; only where its group is, if some are in."""
+        mine = {gpu for uid in self._mates(candidate) for gpu in self._picture.holdings.of(uid)}
+        whole = candidate.topology is Topology.NODE
+        found: list[tuple[int, str, Bounds]] = []
+        for known in self._roomy(candidate, only={node for node, _ in mine}):
+            for gpus in [()] if whole else islands(known.inventory.gpus):
+                if mine and gpus and not {gpu for _, gpu in mine} <= set(gpus):
+                    continue
+                compute, memory = self._free(known, gpus)
+                if compute >= candidate.amounts[COMPUTE] and memory >= _least_memory(candidate):
+                    found.append((compute, known.name, Bounds(node=known.name, gpus=tuple(gpus))))
+        return [place for _, _, place in sorted(found, key=lambda one: (*one[:2], one[2].gpus))[:_MOST_PLACES]]
+
+    def _roomy(self, candidate: Candidate, *, only: set[str]) -> list[KnownNode]:
+        """Nodes with as much compute free as is asked; few of 1,000 are looked at closely."""
+        grid = self._picture.grid
+        free = (grid.compute * (grid.open & ~grid.closed)).sum(axis=1)
+        names = sorted(only or self._picture.nodes)
+        known = [self._picture.nodes[name] for name in names if name in self._picture.nodes]
+        asked = candidate.amounts[COMPUTE]
+        return [one for one in known if not one.out and free[one.row] >= asked]
+
+    def _free(self, known: KnownNode, gpus: Sequence[str]) -> tuple[int, int]:
+        grid, row = self._picture.grid, known.row
+        columns = [known.columns[uuid] for uuid in gpus] if gpus else list(known.columns.values())
+        usable = [column for column in columns if grid.open[row, column] and not grid.closed[row, column]]
+        return int(grid.compute[row, usable].sum()), int(grid.memory[row, usable].sum())
+
+
+def _least_memory(candidate: Candidate) -> int:
+    """What they ask together; what is charged for a closed card, or the largest one, is more than must be free."""
+    asked = [
+        one.memory.value
+        for member in candidate.members
+        for one in member.demand.request.containers
+        if one.memory and one.kind != "init"
+    ]
+    return min(sum(asked), candidate.amounts[MEMORY])

@@ -1,0 +1,78 @@
+"""What is known from one sweep over the candidates to the next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aliquot_scheduler.queues.line import Candidate
+from aliquot_scheduler.queues.rules import Refusal
+
+# Which of a user's candidates.
+Mark = tuple[str, Any]
+
+
+class Memory:
+    """Whom no card was found for, who was refused for what, and since when heads of lines are."""
+
+    def __init__(self, *, patience: float, hold: float) -> None:
+        self._patience = patience
+        self._hold = hold
+        # Without queues nobody ever is.
+        self.somebody_is_impatient = True
+        self._refused: set[Any] = set()
+        self._refused_at = -1
+        self._broken_off = False
+        # Since when the head of a line is refused, by the UID of its first pod.
+        self._since: dict[str, float] = {}
+        # Of this sweep, and of the one before it: those to whom this one has not come yet.
+        self._said: dict[tuple[str, Mark], Refusal] = {}
+        self._said_before: dict[tuple[str, Mark], Refusal] = {}
+
+    def begin(self, *, version: int) -> None:
+        """A sweep begins, or goes on."""
+        if self._broken_off:
+            return
+        self._said, self._said_before = {}, self._said
+        if version != self._refused_at:
+            self._refused.clear()
+
+    def end(self, *, version: int, broken_off: bool) -> None:
+        """What was refused is so for these cards, unless some of it was for others before."""
+        self._refused_at = -1 if self._broken_off else version
+        self._broken_off = broken_off
+
+    def everything_changed(self) -> None:
+        """Nothing that was refused need be so any more."""
+        self._refused.clear()
+        self._broken_off = False
+
+    def refuse(self, candidate: Candidate) -> None:
+        """No card was found."""
+        self._refused.add(candidate.shape)
+
+    def is_refused(self, candidate: Candidate) -> bool:
+        """Whether no card was found for its like."""
+        return candidate.shape in self._refused
+
+    def said(self, queue: str, mark: Mark, refusal: Refusal) -> None:
+        """Why a candidate was passed over."""
+        self._said[queue, mark] = refusal
+
+    def why(self, queue: str, mark: Mark) -> Refusal | None:
+        """Why such a candidate was passed over last, if it was."""
+        return self._said.get((queue, mark)) or self._said_before.get((queue, mark))
+
+    def head_refused(self, uid: str, *, now: float) -> None:
+        """A head of a line is passed over."""
+        self._since.setdefault(uid, now)
+
+    def forget(self, uid: str) -> None:
+        """It is a head no more."""
+        self._since.pop(uid, None)
+
+    def is_impatient(self, candidate: Candidate, *, now: float) -> bool:
+        """Whether it was passed long enough, and has not held others up for too long since."""
+        since = self._since.get(candidate.first.uid)
+        if since is None or not self.somebody_is_impatient:
+            return False
+        return (now - since) % (self._patience + self._hold) >= self._patience if self._hold else False

@@ -1,0 +1,103 @@
+"""Why a pod waits, with the numbers: what it asks, what its queue has, what the cards have."""
+
+from __future__ import annotations
+
+from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.rules import Cause, Refusal
+from aliquot_scheduler.queues.standing import Standing
+from aliquot_scheduler.queues.tree import ROOT, UNLIMITED
+
+# More queues than these are not named.
+NAMED = 3
+
+
+def why_it_waits(waiter: Waiter, standing: Standing) -> str:
+    """What keeps one pod from being let in, were it the first of all; empty if nothing of queues does."""
+    if never := standing.why_never(waiter):
+        return never
+    if held := _held(waiter, standing):
+        return held
+    if gang := _gang(waiter, standing):
+        return gang
+    refusal = standing.refusal(waiter)
+    return "" if refusal is None else _told(refusal, waiter, standing)
+
+
+def _held(waiter: Waiter, standing: Standing) -> str:
+    nodes = standing.plan.tree.nodes
+    node = nodes[waiter.queue]
+    if not node.stop:
+        return ""
+    stopper = next((name for name in node.path if name != ROOT and nodes[name].spec.stop == node.stop), node.name)
+    word = "held" if node.stop == "hold" else "drained"
+    return f"queue {stopper} is {word}: it lets nobody in"
+
+
+def _gang(waiter: Waiter, standing: Standing) -> str:
+    group = waiter.group
+    if group is None:
+        return ""
+    here = sum(one.gang == waiter.gang for one in standing.waiting(waiter.queue))
+    there = here + len(standing.books.let_in.get(waiter.gang, ()) if waiter.gang else ())
+    if there >= group.minimum:
+        return ""
+    return f"group {group.name} starts with {group.minimum} pods, and {there} are there"
+
+
+def _told(refusal: Refusal, waiter: Waiter, standing: Standing) -> str:
+    dimension = refusal.dimension
+    thing = standing.plan.tree.dimensions.names[dimension]
+    asked = waiter.amounts[dimension]
+    match refusal.cause:
+        case Cause.QUOTA:
+            account = standing.books.ledger.accounts[refusal.queue]
+            return (
+                f"it asks {asked} of {thing}, and queue {refusal.queue} uses {account.used[dimension]} of the "
+                f"{account.node.ceiling[dimension]} that it may have"
+            )
+        case Cause.FIRM:
+            account = standing.books.ledger.accounts[refusal.queue]
+            return (
+                f"it asks {asked} of {thing} never to be taken back, and queue {refusal.queue} has given "
+                f"{account.firm[dimension]} of its guarantee of {account.node.guarantee[dimension]} so"
+            )
+        case Cause.HELD_BACK:
+            return (
+                f"it asks {asked} of {thing}; {standing.stock.free[dimension]} of {standing.stock.capacity[dimension]} "
+                f"are free, and {standing.books.ledger.held_back(dimension)} of that is held back for guarantees"
+                f"{_for_whom(dimension, standing)}"
+            )
+        case _:
+            return f"others wait longer for the same: {refusal.cause}"
+
+
+def _for_whom(dimension: int, standing: Standing) -> str:
+    accounts = standing.books.ledger.accounts
+    held = sorted(
+        (
+            (accounts[name].held[dimension], name)
+            for name in accounts
+            if name != ROOT and accounts[name].held[dimension]
+        ),
+        reverse=True,
+    )
+    leaves = [f"{name} {amount}" for amount, name in held if standing.plan.tree.leaf(name)]
+    return f" ({', '.join(leaves[:NAMED])})" if leaves else ""
+
+
+def quota_of_path(waiter: Waiter, standing: Standing) -> list[str]:
+    """What each queue on the way up has of what the pod asks: its use, and what it may have."""
+    lines = []
+    tree, accounts = standing.plan.tree, standing.books.ledger.accounts
+    for name in tree.path(waiter.queue):
+        if name == ROOT or name not in accounts:
+            continue
+        account = accounts[name]
+        for dimension, thing in enumerate(tree.dimensions.names[:2]):
+            ceiling = account.node.ceiling[dimension]
+            most = "no limit" if ceiling >= UNLIMITED else f"at most {ceiling}"
+            lines.append(
+                f"queue {name}: {account.used[dimension]} of {thing} in use, {account.node.guarantee[dimension]} "
+                f"guaranteed, {most}"
+            )
+    return lines

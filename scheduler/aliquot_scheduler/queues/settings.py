@@ -1,0 +1,26 @@
+"""What an operator may set about queues."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+_DAY = 86_400.0
+
+
+class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Section `[queues]`, in seconds."""
+
+    # How long those behind may pass the head of a line that does not fit.
+    patience: Annotated[float, msgspec.Meta(ge=0, le=7 * _DAY)] = 300.0
+    # How long a head that was passed so long may hold others up; then they may pass again for the time of patience.
+    hold: Annotated[float, msgspec.Meta(ge=0, le=7 * _DAY)] = 3600.0
+    # After so long usage counts half.
+    half_life: Annotated[float, msgspec.Meta(gt=0, le=366 * _DAY)] = _DAY
+    # When a pod is let in, it counts at once as if it had run for so long.
+    penalty: Annotated[float, msgspec.Meta(gt=0, le=_DAY)] = 60.0
+    # A gang of which so long fewer than its minimum run, while others of it can't, is sent back as a whole.
+    stale_gang: Annotated[float, msgspec.Meta(gt=0, le=_DAY)] = 60.0
+    # The label that says whose a pod is; without it, the namespace is the user.
+    user_label: Annotated[str, msgspec.Meta(max_length=317)] = ""

@@ -1,0 +1,205 @@
+"""Where everybody stands at one instant, worked out from what the API server has, by the code that decides.
+
+The same books, lines and order that the leader keeps are made anew of pods, nodes and queues. What only it knows is
+taken from the queues' status (decayed usage) or left out: who rests after a turn that led to nothing, who has lost
+patience, and what users have used lately. Who may read everything gets all of it, without asking the leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+
+import msgspec
+
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.books import Books
+from aliquot_scheduler.queues.cards import Cards, Stock
+from aliquot_scheduler.queues.enrolment import Enrolment
+from aliquot_scheduler.queues.entry import Plan
+from aliquot_scheduler.queues.hall import Hall
+from aliquot_scheduler.queues.line import Candidate, Waiter
+from aliquot_scheduler.queues.order import Order, Shares, borrowed
+from aliquot_scheduler.queues.rules import Refusal, Rules
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.shares import shares
+from aliquot_scheduler.queues.status import QueueStatus
+from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT
+from aliquot_scheduler.queues.usage import Forgetting
+from aliquot_scheduler.queues.waits import UsualWait, usual_wait
+
+# What was used lately is as old as the status; so a moment of our own is as good as any.
+_NOW = 0.0
+
+
+class UserStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """A user's part of a queue; who has less goes first."""
+
+    user: str
+    share: float
+    waiting: int
+
+
+class SiblingStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue among those beside it: higher priority first, then who has less beyond guarantees, then of all."""
+
+    name: str
+    priority: int
+    beyond: float
+    of_all: float
+
+
+class Standing:
+    """Everybody's standing."""
+
+    def __init__(
+        self,
+        *,
+        picture: Picture,
+        plan: Plan,
+        pods: Iterable[Pod],
+        names: Names,
+        statuses: Mapping[str, QueueStatus] | None = None,
+        settings: QueueSettings = QueueSettings(),  # noqa: B008 - frozen
+    ) -> None:
+        self.plan = plan
+        self._names = names
+        self._cards = Cards(picture=picture, dimensions=plan.tree.dimensions)
+        self.stock: Stock = self._cards.stock()
+        forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
+        self.books = Books(tree=plan.tree, forgetting=forgetting)
+        self.books.capacity = self.stock.capacity
+        self._enrolment = Enrolment(
+            names=names,
+            cards=self._cards,
+            tree=plan.tree,
+            homes=plan.homes,
+            user_label=settings.user_label,
+            plain=not plan.specs,
+        )
+        self._hall = Hall()
+        self._waiting: dict[str, list[Waiter]] = {}
+        self._running: dict[str, int] = {}
+        self._members: dict[str, list[Pod]] = {}
+        self._take_in(pods)
+        for name, status in (statuses or {}).items():
+            if name in plan.tree.nodes:
+                self.books.usage.restore(name, (status.lately.compute, status.lately.memory), now=_NOW)
+        self.books.settle(_NOW)
+
+    def _take_in(self, pods: Iterable[Pod]) -> None:
+        waiting: list[Waiter] = []
+        for pod in pods:
+            waiter = self._enrolment.waiter(pod)
+            if waiter is None:
+                continue
+            self._members.setdefault(waiter.queue, []).append(pod)
+            if pod.ended:
+                continue
+            if pod.spec.node_name or not pod.spec.scheduling_gates:
+                self.books.put(waiter, self._enrolment.charge(waiter))
+                self._running[waiter.queue] = self._running.get(waiter.queue, 0) + 1
+            else:
+                waiting.append(waiter)
+        for waiter in waiting:
+            self._waiting.setdefault(waiter.queue, []).append(waiter)
+            self._hall.join(waiter, why_never=self.why_never(waiter), ledger=self.books.ledger)
+
+    # --- queues ------------------------------------------------------------------------------------------------------
+    def running(self, queue: str) -> int:
+        """How many pods of a queue, or of those below it, are let in."""
+        return sum(count for name, count in self._running.items() if queue in self.plan.tree.path(name))
+
+    def waiting(self, queue: str) -> list[Waiter]:
+        """Who waits in a queue, or in those below it."""
+        return [
+            waiter for name in self._waiting if queue in self.plan.tree.path(name) for waiter in self._waiting[name]
+        ]
+
+    def usual_wait(self, queue: str) -> UsualWait | None:
+        """How long the last pods of a queue waited."""
+        return usual_wait(self._members.get(queue, ()))
+
+    def borrowed(self, queue: str) -> tuple[int, int]:
+        """What a queue uses beyond its guarantee, in compute and memory."""
+        return borrowed(self.books.ledger.accounts[queue], capacity=self.books.capacity)
+
+    def fair_shares(self, dimension: int) -> dict[str, int]:
+        """What each queue is due of all there is, by what its pods use and ask now."""
+        accounts = self.books.ledger.accounts
+        demand = {name: accounts[name].used[dimension] + accounts[name].asked[dimension] for name in accounts}
+        leaves = {name: asked for name, asked in demand.items() if self.plan.tree.leaf(name)}
+        return shares(self.plan.tree, dimension=dimension, capacity=self.stock.capacity[dimension], demand=leaves)
+
+    def siblings(self, queue: str) -> list[SiblingStanding]:
+        """The queues that hang where this one does, who goes first first."""
+        tree, by_shares = self.plan.tree, self._shares()
+        parent = tree.nodes[queue].path[1] if queue != ROOT else ROOT
+        standings = sorted(by_shares.path(name)[-1] for name in tree.nodes[parent].children)
+        return [
+            SiblingStanding(name=name, priority=-behind, beyond=beyond, of_all=of_all)
+            for behind, beyond, of_all, name in standings
+        ]
+
+    def users(self, queue: str) -> list[UserStanding]:
+        """Who waits in a queue, who goes first first."""
+        waiting: dict[str, int] = {}
+        for waiter in self._waiting.get(queue, ()):
+            waiting[waiter.user] = waiting.get(waiter.user, 0) + 1
+        by_shares = self._shares()
+        found = [
+            UserStanding(user=user, share=by_shares.of_user(queue, user), waiting=n) for user, n in waiting.items()
+        ]
+        return sorted(found, key=lambda one: (one.share, one.user))
+
+    # --- pods --------------------------------------------------------------------------------------------------------
+    def waiter(self, pod: Pod) -> Waiter | None:
+        """The pod as one that waits."""
+        return self._enrolment.waiter(pod)
+
+    def why_never(self, waiter: Waiter) -> str:
+        """Why a pod can't be let in, whatever others do; empty if it could."""
+        return self._enrolment.why_never(waiter, ledger=self.books.ledger)
+
+    def refusal(self, waiter: Waiter) -> Refusal | None:
+        """What the numbers say against letting a pod in, were it the first of all."""
+        candidate = Candidate(members=(waiter,), amounts=waiter.amounts)
+        return Rules(ledger=self.books.ledger, cards=self._cards).refusal(candidate)
+
+    def order(self) -> list[Waiter]:
+        """Everybody in a line, in the order in which they would be let in if there were quota and room for all.
+
+        Whoever is let in counts at once, so equals take turns. Nothing of this standing may be asked afterwards.
+        """
+        return list(self._let_in_all())
+
+    def _let_in_all(self) -> Iterator[Waiter]:
+        by_shares, ledger = self._shares(), self.books.ledger
+        open_lines = [name for name in self._hall.lines if not self.plan.tree.nodes[name].stop]
+        heads = {name: partial(self._head, name, by_shares) for name in open_lines}
+        for candidate in Order(ledger=ledger, shares=by_shares, candidates=heads):
+            for member in candidate.members:
+                self._hall.leave(member.uid, ledger=ledger)
+                self.books.admit(member, self._enrolment.charge(member), now=_NOW)
+                yield member
+            by_shares.changed(candidate.first.queue)
+            if candidate.first.queue in self._hall.lines:
+                self._hall.lines[candidate.first.queue].changed(candidate.first.user)
+
+    def _head(self, queue: str, by_shares: Shares) -> Candidate | None:
+        line = self._hall.lines.get(queue)
+        users = line.users() if line else []
+        for user in sorted(users, key=lambda user: (by_shares.of_user(queue, user), user)):
+            if line and (heads := line.heads(user, let_in=self.books.let_in)):
+                return heads[0]
+        return None
+
+    def _shares(self) -> Shares:
+        return self.books.shares(now=_NOW)
+
+
+def amounts_of(waiter: Waiter) -> tuple[int, int]:
+    """What a pod asks, in compute and memory: left out, the most that it may come to."""
+    return waiter.amounts[COMPUTE], waiter.amounts[MEMORY]

@@ -1,0 +1,181 @@
+"""What people are told of queues: rows for a table, and all of one queue with who is before whom.
+
+With rights to read pods and nodes everything is worked out (`told_by`: "computed"); with rights to read queues alone
+the numbers are those that the leader has written into their status ("status"), and lines can't be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from aliquot_scheduler.queues.contradictions import ALL_MODELS, quota_of
+from aliquot_scheduler.queues.entry import Plan
+from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.reasons import why_it_waits
+from aliquot_scheduler.queues.standing import SiblingStanding, Standing, UserStanding, amounts_of
+from aliquot_scheduler.queues.status import Amounts, QueueStatus
+from aliquot_scheduler.queues.tree import ROOT, UNLIMITED, Node
+
+
+class _Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Common settings of what is printed as JSON."""
+
+
+class Part(_Told, frozen=True, kw_only=True):
+    """One of compute and memory; None is nothing said, or not known."""
+
+    guarantee: int | None
+    limit: int | None
+    weight: int
+    lending_limit: int | None
+    borrowing_limit: int | None
+    used: int | None = None
+    borrowed: int | None = None
+    fair_share: int | None = None
+    asked: int | None = None
+
+
+class QueueRow(_Told, frozen=True, kw_only=True):
+    """A queue in a table, below its parent."""
+
+    name: str
+    parent: str
+    depth: int
+    leaf: bool
+    compute: Part
+    memory: Part
+    running: int | None
+    waiting: int | None
+    priority: int
+    stop: str
+    told_by: str
+
+
+class WaitingPod(_Told, frozen=True, kw_only=True):
+    """A pod that waits: `place` counts all queues' pods, and is 0 where it is in no line."""
+
+    pod: str
+    queue: str
+    user: str
+    place: int
+    priority: int
+    since: str
+    compute: int
+    memory: int
+    why: str
+
+
+class QueueAnswer(_Told, frozen=True, kw_only=True):
+    """All of one queue."""
+
+    row: QueueRow
+    path: Sequence[str]
+    namespaces: Sequence[str]
+    home_of: Sequence[str]
+    siblings: Sequence[SiblingStanding] = ()
+    users: Sequence[UserStanding] = ()
+    pods: Sequence[WaitingPod] = ()
+
+
+def rows(plan: Plan, *, statuses: Mapping[str, QueueStatus], standing: Standing | None) -> list[QueueRow]:
+    """Every queue, each parent before its children."""
+    if standing is not None:
+        compute, memory = standing.fair_shares(0), standing.fair_shares(1)
+        statuses = {
+            name: _computed(name, standing, Amounts(compute=compute[name], memory=memory[name])) for name in compute
+        }
+    found: list[QueueRow] = []
+    pending = [(name, 0) for name in reversed(plan.tree.nodes[ROOT].children)]
+    while pending:
+        name, depth = pending.pop()
+        node = plan.tree.nodes[name]
+        found.append(_row(node, depth=depth, status=statuses.get(name), standing=standing))
+        pending += [(child, depth + 1) for child in reversed(node.children)]
+    return found
+
+
+def answer(name: str, plan: Plan, *, statuses: Mapping[str, QueueStatus], standing: Standing | None) -> QueueAnswer:
+    """All of one queue; the standing can't be asked anything afterwards."""
+    (row,) = (one for one in rows(plan, statuses=statuses, standing=standing) if one.name == name)
+    node = plan.tree.nodes[name]
+    told = QueueAnswer(
+        row=row,
+        path=[one for one in reversed(node.path) if one != ROOT],
+        namespaces=node.spec.namespaces,
+        home_of=sorted(namespace for namespace, queue in plan.homes.items() if queue == name),
+    )
+    if standing is None:
+        return told
+    return msgspec.structs.replace(
+        told, siblings=standing.siblings(name), users=standing.users(name), pods=waiting_pods(name, standing)
+    )
+
+
+def waiting_pods(name: str, standing: Standing) -> list[WaitingPod]:
+    """Who waits in a queue and below it, in the order of their places; those in no line last."""
+    waiting = sorted(standing.waiting(name), key=lambda waiter: waiter.place)
+    reasons = {waiter.uid: why_it_waits(waiter, standing) for waiter in waiting}
+    places = {waiter.uid: place for place, waiter in enumerate(standing.order(), start=1)}
+    found = [_pod(waiter, place=places.get(waiter.uid, 0), why=reasons[waiter.uid]) for waiter in waiting]
+    return sorted(found, key=lambda one: (one.place == 0, one.place))
+
+
+def _pod(waiter: Waiter, *, place: int, why: str) -> WaitingPod:
+    compute, memory = amounts_of(waiter)
+    return WaitingPod(
+        pod=waiter.pod.key,
+        queue=waiter.queue,
+        user=waiter.user,
+        place=place,
+        priority=waiter.priority,
+        since=waiter.pod.metadata.creation_timestamp or "",
+        compute=compute,
+        memory=memory,
+        why=why,
+    )
+
+
+def _computed(name: str, standing: Standing, fair: Amounts) -> QueueStatus:
+    account, (compute, memory) = standing.books.ledger.accounts[name], standing.borrowed(name)
+    return QueueStatus(
+        used=Amounts(compute=account.used[0], memory=account.used[1]),
+        borrowed=Amounts(compute=compute, memory=memory),
+        asked=Amounts(compute=account.asked[0], memory=account.asked[1]),
+        fair_share=fair,
+        waiting=len(standing.waiting(name)),
+    )
+
+
+def _row(node: Node, *, depth: int, status: QueueStatus | None, standing: Standing | None) -> QueueRow:
+    return QueueRow(
+        name=node.name,
+        parent=node.path[1],
+        depth=depth,
+        leaf=not node.children,
+        compute=_part(node, "compute", status),
+        memory=_part(node, "memory", status),
+        running=standing.running(node.name) if standing else None,
+        waiting=status.waiting if status else None,
+        priority=node.priority,
+        stop=node.stop,
+        told_by="computed" if standing else "status",
+    )
+
+
+def _part(node: Node, thing: str, status: QueueStatus | None) -> Part:
+    """What the tree makes of the quota: a guarantee is no less than those below, a limit no more than may be had."""
+    dimension = ("compute", "memory").index(thing)
+    quota, ceiling = quota_of(node.spec, (ALL_MODELS, thing)), node.ceiling[dimension]
+    told = Part(
+        guarantee=node.guarantee[dimension] if quota.guarantee is not None or node.guarantee[dimension] else None,
+        limit=None if ceiling >= UNLIMITED else ceiling,
+        weight=quota.weight,
+        lending_limit=quota.lending_limit,
+        borrowing_limit=quota.borrowing_limit,
+    )
+    if status is None:
+        return told
+    parts = {field: getattr(getattr(status, field), thing) for field in ("used", "borrowed", "fair_share", "asked")}
+    return msgspec.structs.replace(told, **parts)

@@ -1,0 +1,50 @@
+"""How long pods of a queue have waited lately: the only honest word on when the next one's turn may come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from statistics import median
+
+import msgspec
+
+from aliquot_core.objects import Pod
+
+# Of so many pods, those that were placed last.
+LATELY = 20
+
+
+class UsualWait(msgspec.Struct, frozen=True, kw_only=True):
+    """Half of the last pods waited no longer."""
+
+    pods: int
+    seconds: float
+
+
+def usual_wait(pods: Iterable[Pod]) -> UsualWait | None:
+    """From creation to placement, of those that were placed last; None if none was."""
+    waits = sorted(found for pod in pods if (found := _placed(pod)))[-LATELY:]
+    if not waits:
+        return None
+    return UsualWait(pods=len(waits), seconds=median(seconds for _, seconds in waits))
+
+
+def _placed(pod: Pod) -> tuple[float, float] | None:
+    """When it was placed, and how long after its creation."""
+    when = next(
+        (
+            one.last_transition_time
+            for one in pod.status.conditions
+            if (one.type, one.status) == ("PodScheduled", "True")
+        ),
+        None,
+    )
+    placed, created = _instant(when), _instant(pod.metadata.creation_timestamp)
+    return None if placed is None or created is None else (placed, max(0.0, placed - created))
+
+
+def _instant(text: str | None) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except ValueError:
+        return None
