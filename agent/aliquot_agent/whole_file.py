@@ -7,11 +7,15 @@ runtime's cache must not take for a spec, and are collected by it. The centre's 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 from pathlib import Path
 
 # Root reads it, and who runs Aliquot on one machine.
 _MODE = 0o600
+# The largest of them, a table of 1,600 ids with the names given for each, takes less than 1 MiB.
+MOST = 16 * 1024 * 1024
 
 
 def replace_file(path: Path, content: bytes, *, durable: bool = False) -> None:
@@ -30,6 +34,21 @@ def replace_file(path: Path, content: bytes, *, durable: bool = False) -> None:
         raise
     if durable:
         _sync_folder(path.parent)
+
+
+def read_file(path: Path, *, most: int = MOST) -> bytes:
+    """Read an ordinary file of bearable size, or raise OSError: a pipe would keep the whole process waiting."""
+    with open(path, "rb", opener=_without_waiting) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not an ordinary file", str(path))
+        if found.st_size > most:
+            raise OSError(errno.EFBIG, f"more than {most} bytes", str(path))
+        return file.read()
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _write(path: Path, content: bytes, *, durable: bool) -> None:

@@ -53,7 +53,7 @@ from aliquot_kube.transport import HttpTransport
 @click.option("--gpus", metavar="SPEC", help='"nvml", or GPUs to simulate, such as 8xA100-80GB.')
 @click.option("--withdraw", is_flag=True, help="Take back all that agents wrote on the node's object, and end.")
 def agent(file: str | None, *, withdraw: bool, **flags: Any) -> None:
-    r"""Know this node's GPUs, publish them, and ready the slice of each granted container.
+    """Know this node's GPUs, publish them, and ready the slice of each granted container.
 
     \b
     Examples:

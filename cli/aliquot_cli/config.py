@@ -18,7 +18,7 @@ from aliquot_cli.tables import table
 )
 @click.option("-o", "form", type=click.Choice(["table", "json"]), default="table", help="How to print.")
 def config(file: str | None, form: str) -> None:
-    r"""Print every setting with its value and its source; exits 4 if one of them can't be used.
+    """Print every setting with its value and its source; exits 4 if one of them can't be used.
 
     \b
     Example:

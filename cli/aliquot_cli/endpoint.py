@@ -17,7 +17,7 @@ from aliquot_kube.clock import SystemClock
 @click.command()
 @click.option("--config", "file", metavar="FILE", help="Settings file (default: $ALIQUOT_CONFIG).")
 def endpoint(file: str | None) -> None:
-    r"""Serve the device plugin sockets; everything else is the agent's.
+    """Serve the device plugin sockets; everything else is the agent's.
 
     It knows no GPU and no API server, so it is hardly ever replaced: while it is away, pods that arrive fail.
 

@@ -35,7 +35,7 @@ class NoPodError(UserError):
 @click.option("--kubeconfig", metavar="FILE", default="", help="Where the API server is (default: as kubectl).")
 @click.option("-o", "form", type=click.Choice(["text", "json"]), default="text", help="How to print.")
 def explain(pod: str, namespace: str, file: str | None, kubeconfig: str, form: str) -> None:
-    r"""Say why a pod is where it is, or why it waits, with numbers.
+    """Say why a pod is where it is, or why it waits, with numbers.
 
     \b
     Example:

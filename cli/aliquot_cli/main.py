@@ -56,7 +56,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="aliquot")
 def main() -> None:
-    r"""Many pods on one GPU, by 1 % of compute and 1 MiB of memory, fairly shared.
+    """Many pods on one GPU, by 1 % of compute and 1 MiB of memory, fairly shared.
 
     \b
     Example:

@@ -26,7 +26,7 @@ NODE = "this-machine"
 @click.option("--demo", is_flag=True, help="Submit a few pods and tell what happens.")
 @click.option("--stay/--leave", default=None, help="Go on after the demonstration (default: at a terminal).")
 def up(gpus: str, demo: bool, stay: bool | None) -> None:  # noqa: FBT001 - click hands flags over
-    r"""Run one simulated node on this machine: API server, kubelet's part, endpoint and agent.
+    """Run one simulated node on this machine: API server, kubelet's part, endpoint and agent.
 
     \b
     Example:

@@ -138,7 +138,7 @@ def read_toml(text: str, *, name: str) -> dict[str, Any]:
     """Parse a settings file, naming the file in errors."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # too long a number and too deep a list have no error of TOML's own
         raise SettingsError(f"is not TOML: {error}", where=name, remedy="mend the line, or remove the file") from None
 
 

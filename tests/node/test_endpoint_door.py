@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import random
 import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from aliquot_agent.door import DoorRefusedError
 from aliquot_core import door
 from aliquot_deviceplugin.endpoint import door_server
+from aliquot_deviceplugin.endpoint.process import run_endpoint
 from aliquot_deviceplugin.endpoint.settings import EndpointSettings
 from aliquot_deviceplugin.endpoint.state import read
 from aliquot_kube.clock import SystemClock
@@ -20,6 +23,7 @@ from support.endpoints import (
     COMPUTE,
     ScriptedAgent,
     agent,
+    appears,
     endpoint,
     kubelet_known,
     settings_in,
@@ -193,3 +197,25 @@ async def test_agent_that_does_not_read(settings: EndpointSettings, monkeypatch:
 
     async with agent(settings, ScriptedAgent()) as at_door:
         await kubelet_known(at_door, lambda _: True)
+
+
+async def test_the_door_s_folder_stays_as_it_is(folder: Path) -> None:
+    """It may be `/run`: closing that to everybody else would stop half the node."""
+    shared = folder / "run"
+    shared.mkdir()
+    shared.chmod(0o755)
+    settings = settings_in(folder)
+    async with endpoint(settings):
+        await appears(Path(settings.door))
+        assert oct(shared.stat().st_mode & 0o777) == "0o755"
+
+
+async def test_a_file_in_the_door_s_place_is_not_deleted(folder: Path) -> None:
+    """A setting that points at something else is an error, and that something stays."""
+    settings = settings_in(folder)
+    Path(settings.door).parent.mkdir()
+    descriptor = os.open(settings.door, os.O_CREAT | os.O_RDWR)
+    with pytest.raises(door_server.DoorUnusableError, match="is no socket"):
+        await run_endpoint(settings, clock=SystemClock(), stop=asyncio.Event(), chance=random.random)
+    assert os.fstat(descriptor).st_nlink == 1
+    os.close(descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import random
@@ -11,13 +12,14 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import grpc
+import msgspec
 import pytest
 
 from aliquot_agent.door import DoorRefusedError
 from aliquot_core.door import Device
 from aliquot_deviceplugin.endpoint import folder_watch, plugin, process
 from aliquot_deviceplugin.endpoint.lock import AnotherEndpointError
-from aliquot_deviceplugin.endpoint.process import run_endpoint
+from aliquot_deviceplugin.endpoint.process import SocketFolderError, run_endpoint
 from aliquot_kube.clock import SystemClock
 from aliquot_proto import deviceplugin_v1beta1_pb2 as pb
 from aliquot_proto import pluginregistration_v1_pb2 as registration_pb
@@ -369,6 +371,55 @@ async def test_state_file_is_unusable(
     assert settings.state_file in caplog.text
     async with endpoint(settings):
         await kubelet.until_listed(COMPUTE, 200)
+
+
+@pytest.mark.parametrize("name", ["other.example/compute", "aliquot.dev/../../evil", "", "aliquot.dev/" + "x" * 120])
+async def test_state_file_names_what_is_none_of_ours(folder: Path, kubelet: ScriptedKubelet, name: str) -> None:
+    """Left by another domain, or by whoever wrote there: it is neither offered nor the end of the endpoint."""
+    settings = settings_in(folder)
+    tables = {name: table(), COMPUTE: table()}
+    put(Path(settings.state_file), msgspec.json.encode({"version": 1, "tables": tables}))
+    async with endpoint(settings):
+        await kubelet.until_listed(COMPUTE, 200)
+    assert {request.resource_name for request in kubelet.requests} == {COMPUTE}
+
+
+async def test_state_file_is_a_pipe(folder: Path, kubelet: ScriptedKubelet, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody waits for what it may hold."""
+    settings = settings_in(folder)
+    Path(settings.state_file).parent.mkdir()
+    os.mkfifo(settings.state_file)
+    async with endpoint(settings), agent(settings, ScriptedAgent()):
+        await kubelet.until_listed(COMPUTE, 200)
+    assert "not an ordinary file" in caplog.text
+
+
+async def test_no_room_for_the_holder_s_number(
+    folder: Path, kubelet: ScriptedKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock is held without a word of who holds it: on a full disk pods still start."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    settings = settings_in(folder)
+    async with endpoint(settings), agent(settings, ScriptedAgent()):
+        await kubelet.until_listed(COMPUTE, 200)
+        with pytest.raises(AnotherEndpointError):
+            await run_endpoint(settings, clock=SystemClock(), stop=asyncio.Event(), chance=random.random)
+
+
+@pytest.mark.parametrize("place", ["aliquot", "aliquot/endpoint.lock"])
+async def test_something_else_lies_where_the_sockets_go(folder: Path, place: str) -> None:
+    """The error says where and what to do."""
+    settings = settings_in(folder)
+    if place == "aliquot":
+        put(Path(settings.plugin_folder) / place, b"")
+    else:
+        (Path(settings.plugin_folder) / place).mkdir(parents=True)
+    with pytest.raises(SocketFolderError, match="check the folder"):
+        await run_endpoint(settings, clock=SystemClock(), stop=asyncio.Event(), chance=random.random)
 
 
 async def test_leaves_nothing_behind(folder: Path, kubelet: ScriptedKubelet) -> None:

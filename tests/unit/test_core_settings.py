@@ -125,3 +125,10 @@ def test_names_are_settings() -> None:
     """The domain of a fork is one line of its file."""
     resolved = sources(toml="[names]\ndomain = 'gpu.example.org'\n").resolve("names", Names)
     assert resolved.value.compute == "gpu.example.org/compute"
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 100_000, "x = " + "9" * 5_000, "[some"])
+def test_a_file_that_is_no_toml_is_called_that(text: str) -> None:
+    """Also where the reader itself gives up: nested too deep, a number too long."""
+    with pytest.raises(SettingsError, match=r"a\.toml: is not TOML"):
+        read_toml(text, name="a.toml")

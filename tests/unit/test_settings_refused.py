@@ -40,7 +40,11 @@ REFUSED: list[tuple[str, str, str]] = [
     ("ENDPOINT_DOOR", LONG, "108 bytes are too many"),
     ("ENDPOINT_STATE_FILE", "", "it is no path"),
     # Directly in the plugin folder the kubelet would delete our sockets.
-    ("ENDPOINT_SOCKET_FOLDER", "", "it is no path"),
+    ("ENDPOINT_SOCKET_FOLDER", "", "it is no folder below"),
+    ("ENDPOINT_SOCKET_FOLDER", ".", "it is no folder below"),
+    # The kubelet connects to what it finds below its own folder, nowhere else.
+    ("ENDPOINT_SOCKET_FOLDER", "/run/aliquot", "it is no folder below"),
+    ("ENDPOINT_SOCKET_FOLDER", "../aliquot", "it is no folder below"),
     ("ENDPOINT_REGISTRATION", "http", "write 'socket' or 'registry'"),
     ("ENDPOINT_PRESTART_PATIENCE", "inf", "<= 86400.0"),
     ("ENDPOINT_TAKEOVER_PATIENCE", "inf", "<= 86400.0"),

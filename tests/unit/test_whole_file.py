@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aliquot_agent.whole_file import replace_file
+from aliquot_agent.whole_file import read_file, replace_file
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -51,3 +51,22 @@ def test_only_durable_files_wait_for_the_disk(tmp_path: Path, monkeypatch: pytes
     path.unlink()
     replace_file(path, b"kept", durable=True)
     assert synced == [None, b"kept"]
+
+
+def test_what_is_no_ordinary_file_is_not_waited_for(tmp_path: Path) -> None:
+    """A pipe that nobody writes to, a device that never ends, a folder: an error at once."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "endless", "folder"):
+        with pytest.raises(OSError, match=r"ordinary file|directory"):
+            read_file(tmp_path / name)
+
+
+def test_a_file_beyond_measure_is_not_read(tmp_path: Path) -> None:
+    """It would take the memory of the whole node."""
+    path = tmp_path / "state"
+    path.write_bytes(b"12345")
+    assert read_file(path, most=5) == b"12345"
+    with pytest.raises(OSError, match="more than 4 bytes"):
+        read_file(path, most=4)

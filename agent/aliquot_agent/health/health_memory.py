@@ -16,7 +16,7 @@ from aliquot_agent.gpus.model import EventKind
 from aliquot_agent.health.ailments import Ailment, Book, fallen_ill
 from aliquot_agent.health.judging import cause_of, judge
 from aliquot_agent.health.xids import Policy
-from aliquot_agent.whole_file import replace_file
+from aliquot_agent.whole_file import read_file, replace_file
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class HealthFile:
         if self._path is None:
             return ()
         try:
-            return _decoder.decode(self._path.read_bytes())
+            return _decoder.decode(read_file(self._path))
         except FileNotFoundError:
             return ()
         except (OSError, msgspec.DecodeError, UnicodeError) as error:

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Protocol
 
+from aliquot_agent.whole_file import read_file
+
 # The runtime is root; nobody else needs the tokens that stand inside.
 FILE_MODE = 0o600
 FOLDER_MODE = 0o755
@@ -54,7 +56,7 @@ class RealFolder:
     def read(self, file: str) -> bytes | None:
         """The whole content."""
         try:
-            return (self._path / file).read_bytes()
+            return read_file(self._path / file)
         except FileNotFoundError:
             return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import errno
 import logging
 import os
 import socket
@@ -159,9 +159,9 @@ def _speaker(writer: asyncio.StreamWriter) -> Callable[[door.FromEndpoint], None
 
 def _listen(path: Path) -> socket.socket:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.parent.chmod(0o700)
-    with contextlib.suppress(FileNotFoundError):
-        path.unlink()
+    if path.exists() and not path.is_socket():
+        raise OSError(errno.EEXIST, "what lies there is no socket")
+    path.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listening.bind(os.fspath(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -31,8 +32,9 @@ async def lock(path: Path, *, patience: float, clock: Clock) -> int:
                 f"another endpoint is running ({holder})", where=str(path), remedy="stop it, or this one"
             )
         await clock.sleep(_POLL)
-    os.truncate(descriptor, 0)
-    os.pwrite(descriptor, f"pid {os.getpid()}\n".encode(), 0)
+    with contextlib.suppress(OSError):  # only people read who holds it: a full disk must not keep pods from starting
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, f"pid {os.getpid()}\n".encode(), 0)
     return descriptor
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from aliquot_core import door
 from aliquot_core.clock import Clock
+from aliquot_core.errors import ClusterError
 from aliquot_core.names import Names
 from aliquot_deviceplugin.endpoint import registration as reg
 from aliquot_deviceplugin.endpoint import state
@@ -42,6 +43,10 @@ _SHORT = re.compile(r"[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?")
 _ANY_KUBELET = reg.SocketId(0, 0)
 
 
+class SocketFolderError(ClusterError):
+    """The folder of our sockets can't be made or written to."""
+
+
 def fresh_token() -> str:
     """Make a CDI device name that nobody can guess or has ever used."""
     return os.urandom(8).hex()
@@ -57,8 +62,13 @@ async def run_endpoint(
     token: Callable[[], str] = fresh_token,
 ) -> None:
     """Serve until `stop` is set; `chance` in [0, 1) spreads repeated tries."""
-    make_folder(settings.sockets)
-    held = await lock(settings.sockets / "endpoint.lock", patience=settings.takeover_patience, clock=clock)
+    try:
+        make_folder(settings.sockets)
+        held = await lock(settings.sockets / "endpoint.lock", patience=settings.takeover_patience, clock=clock)
+    except OSError as error:
+        raise SocketFolderError(
+            f"can't be used: {error}", where=str(settings.sockets), remedy="check the folder and its permissions"
+        ) from error
     try:
         await _Endpoint(settings, clock=clock, chance=chance, names=names or Names(), token=token).run(stop)
     finally:
@@ -83,7 +93,10 @@ class _Endpoint:
         self._token = token
         self._names = names
         remembered = _remembered(Path(settings.state_file))
-        self._wanted = {resource: devices for resource, devices in remembered.tables.items() if devices}
+        # Another domain's may stand there, or anything at all: what the kubelet is told of, nobody can take back.
+        self._wanted = {
+            resource: devices for resource, devices in remembered.tables.items() if devices and self._is_ours(resource)
+        }
         self._given = GivenNames(remembered.names)
         self._plugins: dict[str, Plugin] = {}
         self._offers: list[RegistryOffer] = []
@@ -150,6 +163,7 @@ class _Endpoint:
             self._plugins[resource] = plugin
         seen = _ANY_KUBELET if self._settings.registration == "registry" else _look_at(self._settings.kubelet_socket)
         for plugin in list(self._plugins.values()):
+            plugin.table.let_go()
             await plugin.renew_if_lost()
             plugin.kubelet_seen(seen)
 
@@ -159,7 +173,7 @@ class _Endpoint:
         plugin = Plugin(
             resource=resource,
             socket=path,
-            table=Table(devices),
+            table=Table(devices, clock=self._clock),
             make_service=partial(self._service, resource),
             register=self._offer(resource, path) if by_registry else self._register(resource, path),
             pace=reg.Pace(stream_expected=None) if by_registry else reg.Pace(),
@@ -220,13 +234,17 @@ class _Endpoint:
         for resource, plugin in self._plugins.items():
             plugin.table.replace(resources.get(resource, ()))
         for resource, devices in resources.items():
-            domain, _, short = resource.partition("/")
-            if domain != self._names.domain or not _SHORT.fullmatch(short):
-                log.warning("a resource that is none of ours is left out", extra={"resource": resource})
-            elif resource not in self._plugins and devices:
+            if self._is_ours(resource) and resource not in self._plugins and devices:
                 self._wanted[resource] = devices
                 self._watch.wake()
         self._keeper.changed()
+
+    def _is_ours(self, resource: str) -> bool:
+        domain, _, short = resource.partition("/")
+        ours = domain == self._names.domain and _SHORT.fullmatch(short) is not None
+        if not ours:
+            log.warning("a resource that is none of ours is left out", extra={"resource": resource})
+        return ours
 
     def _tell_agent(self) -> None:
         states = {resource: plugin.state for resource, plugin in self._plugins.items()}

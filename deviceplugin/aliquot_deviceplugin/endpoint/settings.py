@@ -7,7 +7,14 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from aliquot_core.settings import LONGEST, FilePath, Seconds, SocketPath
+from aliquot_core.settings import LONGEST, FilePath, Seconds, SocketPath, UnusableValueError, of_kind
+
+
+def _check_below(path: str) -> None:
+    if path.startswith("/") or "\0" in path or not (parts := Path(path).parts) or ".." in parts:
+        raise UnusableValueError(
+            "it is no folder below the plugin folder", remedy="write a relative path, without .. in it"
+        )
 
 
 class EndpointSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,7 +23,7 @@ class EndpointSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     # The kubelet fixes this one, whatever its --root-dir is.
     plugin_folder: FilePath = "/var/lib/kubelet/device-plugins"
     # Sockets that lie directly in the plugin folder are deleted whenever the kubelet starts; in a folder they stay.
-    socket_folder: FilePath = "aliquot"
+    socket_folder: Annotated[str, of_kind(_check_below)] = "aliquot"
     # `socket`: call the kubelet's Register. `registry`: wait in plugins_registry until the kubelet calls.
     registration: Literal["socket", "registry"] = "socket"
     registry_folder: FilePath = "/var/lib/kubelet/plugins_registry"

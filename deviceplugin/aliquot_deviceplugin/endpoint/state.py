@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from aliquot_agent.whole_file import replace_file
+from aliquot_agent.whole_file import read_file, replace_file
 from aliquot_core.door import Device
 from aliquot_core.errors import ClusterError
 
@@ -48,7 +48,7 @@ def decode(raw: bytes, *, where: str) -> State:
 def read(path: Path) -> State | None:
     """Read the state file; None where there is none."""
     try:
-        raw = path.read_bytes()
+        raw = read_file(path)
     except FileNotFoundError:
         return None
     except OSError as error:
