@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from functools import partial
-from pathlib import Path
 
 import click
 import msgspec
 
+from aliquot_cli.cluster import client_for, read_everything, read_plan
 from aliquot_cli.sources import gather
 from aliquot_cli.tables import table
 from aliquot_core.errors import UserError
 from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
-from aliquot_kube.credentials import Credentials, load_configuration
-from aliquot_kube.errors import NotFoundError
-from aliquot_kube.resources import LEASES, NODES, PODS
-from aliquot_kube.transport import HttpTransport
-from aliquot_scheduler.explaining import Explanation, HeldSlice
+from aliquot_kube.errors import ForbiddenError, NotFoundError
+from aliquot_kube.resources import PODS
+from aliquot_scheduler.explaining import Explanation, HeldSlice, QueuePlace
 from aliquot_scheduler.explaining import explain as explain_pod
+from aliquot_scheduler.queues.entry import Plan
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.status import QueueStatus
 
 
 class NoPodError(UserError):
     """A pod that is not there."""
+
+
+class NoRightsError(UserError):
+    """Somebody who sees too little of the cluster."""
 
 
 @click.command()
@@ -42,33 +45,48 @@ def explain(pod: str, namespace: str, file: str | None, kubeconfig: str, form: s
       aliquot explain -n team-a trainer-0
     """
     sources = gather(file=file)
-    names = sources.resolve("names", Names).value
-    told = asyncio.run(_explained(pod, namespace=namespace, kubeconfig=kubeconfig, names=names))
+    names, settings = sources.resolve("names", Names).value, sources.resolve("queues", QueueSettings).value
+    told = asyncio.run(_explained(pod, namespace=namespace, kubeconfig=kubeconfig, names=names, settings=settings))
     click.echo(msgspec.json.format(msgspec.json.encode(told)).decode() if form == "json" else _text(told))
 
 
-async def _explained(pod: str, *, namespace: str, kubeconfig: str, names: Names) -> Explanation:
-    credentials = Credentials(load=partial(load_configuration, kubeconfig=kubeconfig or _own_kubeconfig()))
-    transport = HttpTransport(credentials=credentials, user_agent="aliquot-explain")
-    client = KubeClient(transport=transport)
+async def _explained(
+    pod: str, *, namespace: str, kubeconfig: str, names: Names, settings: QueueSettings
+) -> Explanation:
+    async with client_for("explain", kubeconfig=kubeconfig) as client:
+        try:
+            wanted = await client.get(PODS, name=pod, namespace=namespace)
+        except NotFoundError:
+            raise NoPodError(
+                "there is no such pod", where=f"{namespace}/{pod}", remedy="check the name, and -n for its namespace"
+            ) from None
+        everything = await read_everything(client, names=names)
+        if everything is None:
+            raise NoRightsError(
+                "you may not read the nodes and pods by which it is worked out",
+                where=f"{namespace}/{pod}",
+                remedy=f"see the pod's condition {names.of('admitted')}, and `aliquot queue`",
+            )
+        plan, statuses = await _queues(client, names=names)
+    return explain_pod(
+        wanted,
+        nodes=everything.nodes,
+        leases=everything.leases,
+        pods=everything.pods,
+        names=names,
+        wall=time.time(),
+        plan=plan,
+        statuses=statuses,
+        settings=settings,
+    )
+
+
+async def _queues(client: KubeClient, *, names: Names) -> tuple[Plan | None, dict[str, QueueStatus]]:
+    """Who may not see queues is told of nodes alone."""
     try:
-        wanted = await client.get(PODS, name=pod, namespace=namespace)
-        nodes, leases, pods = await asyncio.gather(
-            client.list(NODES), client.list(LEASES, namespace=names.namespace), client.list(PODS)
-        )
-    except NotFoundError:
-        raise NoPodError(
-            "there is no such pod", where=f"{namespace}/{pod}", remedy="check the name, and -n for its namespace"
-        ) from None
-    finally:
-        await transport.close()
-    return explain_pod(wanted, nodes=nodes, leases=leases, pods=pods, names=names, wall=time.time())
-
-
-def _own_kubeconfig() -> str:
-    """What kubectl would use: this command is a person's, unlike the processes."""
-    usual = Path.home() / ".kube" / "config"
-    return "" if os.environ.get("KUBECONFIG") or not usual.exists() else str(usual)
+        return await read_plan(client, names=names)
+    except ForbiddenError:
+        return None, {}
 
 
 def _text(told: Explanation) -> str:
@@ -78,6 +96,8 @@ def _text(told: Explanation) -> str:
     if told.slices:
         heading = ("CONTAINER", "GPU", "MODEL", "COMPUTE", "MEMORY", "ISOLATION", "OTHER PODS")
         parts.append(table([heading, *(_row(one) for one in told.slices)]))
+    if told.queue:
+        parts.append(_place(told.queue))
     if told.nodes:
         answers = ((one.node, "yes" if one.fits else "no", one.why) for one in told.nodes)
         parts.append(table([("NODE", "ROOM", "WHY"), *answers]))
@@ -87,3 +107,14 @@ def _text(told: Explanation) -> str:
 def _row(one: HeldSlice) -> tuple[str, ...]:
     compute = f"{one.compute} %" + (f" (to {one.limit} %)" if one.limit > one.compute else "")
     return one.container, one.gpu, one.model, compute, f"{one.memory} MiB", one.isolation or "-", str(one.others)
+
+
+def _place(place: QueuePlace) -> str:
+    where = f"place {place.place} of all that wait" if place.place else "in no line"
+    lines = [f"queue {place.queue}", f"  user {place.user}, {where}; {place.waiting} pods wait in this queue"]
+    if place.before:
+        lines.append(f"  just before it: {', '.join(place.before)}")
+    lines += [f"  {line}" for line in place.quota]
+    if usual := place.usual_wait:
+        lines.append(f"  half of the last {usual.pods} pods of this queue waited less than {usual.seconds:.0f} s")
+    return "\n".join(lines)

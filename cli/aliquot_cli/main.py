@@ -20,6 +20,7 @@ COMMANDS = {
     "endpoint": ("aliquot_cli.endpoint:endpoint", "Run the small process that the kubelet speaks to."),
     "scheduler": ("aliquot_cli.scheduler:scheduler", "Run one replica of the centre."),
     "explain": ("aliquot_cli.explain:explain", "Say why a pod is where it is, or why it waits."),
+    "queue": ("aliquot_cli.queue:queue", "Show how the queues stand, and who is before whom."),
     "config": ("aliquot_cli.config:config", "Print every setting, its value and where it came from."),
 }
 

@@ -1,13 +1,13 @@
 """Why a pod is where it is, or why it waits: worked out from what the API server has, by the code that decides.
 
-Nothing is asked of the leader. Whoever may read nodes, pods and heart-beats gets the same picture and the same answers;
-what only the leader knows (who was promised room a moment ago) is left out, and said to be.
+Nothing is asked of the leader. Whoever may read nodes, pods, queues and heart-beats gets the same picture and the same
+answers; what only the leader knows (who was promised room a moment ago) is left out, and said to be.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -19,6 +19,15 @@ from aliquot_core.request import PodRequest, parse_request
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.entry import Plan
+from aliquot_scheduler.queues.reasons import quota_of_path, why_it_waits
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.standing import Standing
+from aliquot_scheduler.queues.status import QueueStatus
+from aliquot_scheduler.queues.waits import UsualWait
+
+# So many of those who come just before a pod are named.
+_NAMED = 5
 
 
 class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +51,20 @@ class HeldSlice(msgspec.Struct, frozen=True, kw_only=True):
     others: int
 
 
+class QueuePlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a pod stands in its queue: `place` counts all queues' pods in the order of their turns, 0 is in no line."""
+
+    queue: str
+    user: str
+    place: int
+    waiting: int
+    before: Sequence[str]
+    # What of queues keeps it from being let in; empty if that is room alone.
+    why: str
+    quota: Sequence[str]
+    usual_wait: UsualWait | None = None
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """The whole answer; `summary` is one sentence."""
 
@@ -52,6 +75,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
     slices: Sequence[HeldSlice] = ()
     nodes: Sequence[NodeAnswer] = ()
+    queue: QueuePlace | None = None
 
 
 def explain(
@@ -62,27 +86,60 @@ def explain(
     pods: Iterable[Pod],
     names: Names,
     wall: float,
+    plan: Plan | None = None,
+    statuses: Mapping[str, QueueStatus] | None = None,
+    settings: QueueSettings = QueueSettings(),  # noqa: B008 - frozen
 ) -> Explanation:
-    """Explain one pod, given all that is on the cluster."""
+    """Explain one pod, given all that is on the cluster; without a plan nothing is said of queues."""
+    pods = list(pods)
     try:
         request = parse_request(pod, names=names)
     except AliquotError as error:
         return Explanation(pod=pod.key, state="refused", summary=f"what it asks can't be met: {error}")
     if not request.containers:
         return Explanation(pod=pod.key, state="other", summary="it asks nothing of Aliquot")
-    picture = _picture(nodes=nodes, leases=leases, pods=pods, names=names, wall=wall)
+    picture = picture_of(nodes=nodes, leases=leases, pods=pods, names=names, wall=wall)
     asked = _asked(request)
     if pod.ended:
         why = f"it has ended ({pod.status.phase}), and its slices are free"
         return Explanation(pod=pod.key, state="ended", summary=why, asked=asked, node=pod.spec.node_name)
     if pod.spec.node_name:
         return _placed(pod, picture=picture, asked=asked, names=names)
-    return _waiting(pod, request, picture=picture, asked=asked, names=names)
+    told = _waiting(pod, request, picture=picture, asked=asked, names=names)
+    if plan is None or not plan.specs or names.gate not in {gate.name for gate in pod.spec.scheduling_gates}:
+        return told
+    standing = Standing(picture=picture, plan=plan, pods=pods, names=names, statuses=statuses, settings=settings)
+    return _in_its_queue(told, pod, standing=standing)
 
 
-def _picture(
+def _in_its_queue(told: Explanation, pod: Pod, *, standing: Standing) -> Explanation:
+    """The same, with the pod's place; what a queue says against it comes before what nodes say."""
+    waiter = standing.waiter(pod)
+    if waiter is None:
+        return told
+    why, quota = why_it_waits(waiter, standing), quota_of_path(waiter, standing)
+    usual, waiting = standing.usual_wait(waiter.queue), len(standing.waiting(waiter.queue))
+    order = standing.order()
+    before = next((at for at, one in enumerate(order) if one.uid == waiter.uid), None)
+    place = QueuePlace(
+        queue=waiter.queue,
+        user=waiter.user,
+        place=0 if before is None else before + 1,
+        waiting=waiting,
+        before=[one.pod.key for one in order[max(0, (before or 0) - _NAMED) : before or 0]],
+        why=why,
+        quota=quota,
+        usual_wait=usual,
+    )
+    ahead = f"{before} pods have their turn before it" if before else ""
+    summary = why or "; ".join(part for part in (told.summary, ahead) if part)
+    return msgspec.structs.replace(told, summary=summary, queue=place)
+
+
+def picture_of(
     *, nodes: Iterable[Node], leases: Iterable[Lease], pods: Iterable[Pod], names: Names, wall: float
 ) -> Picture:
+    """What the leader would know, of all that is on the cluster."""
     picture = Picture(names=names)
     for lease in leases:
         picture.lease_seen(lease, wall=wall)

@@ -1,0 +1,99 @@
+"""`aliquot queue`: how the queues stand, and who is before whom."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import time
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from aliquot_cli.cluster import client_for, read_everything, read_plan
+from aliquot_cli.queue_text import answer_text, rows_text
+from aliquot_cli.sources import gather
+from aliquot_core.errors import UserError
+from aliquot_core.names import Names
+from aliquot_kube.errors import ForbiddenError
+from aliquot_scheduler.explaining import picture_of
+from aliquot_scheduler.queues.entry import Plan
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.standing import Standing
+from aliquot_scheduler.queues.telling import QueueAnswer, QueueRow, answer, rows
+from aliquot_scheduler.queues.tree import ROOT
+
+
+class NoQueueError(UserError):
+    """A queue that is not there, or that the person may not see."""
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--config", "file", metavar="FILE", help="Settings file (default: $ALIQUOT_CONFIG).")
+@click.option("--kubeconfig", metavar="FILE", default="", help="Where the API server is (default: as kubectl).")
+@click.option("-o", "form", type=click.Choice(["text", "wide", "json", "name"]), default="text", help="How to print.")
+def queue(name: str | None, file: str | None, kubeconfig: str, form: str) -> None:
+    """Show how the queues stand: guaranteed, used, borrowed, due, waiting.
+
+    With NAME, all of that queue: who is before whom in it, and why each pod waits. Exits 3 if there is no such
+    queue, or none that you may see; 4 if the API server can't be asked.
+
+    \b
+    Examples:
+      aliquot queue
+      aliquot queue -o wide
+      aliquot queue team-a -o json
+    """
+    sources = gather(file=file)
+    names, settings = sources.resolve("names", Names).value, sources.resolve("queues", QueueSettings).value
+    told = asyncio.run(_told(name, kubeconfig=kubeconfig, names=names, settings=settings))
+    click.echo(_printed(told, form=form, names=names))
+
+
+async def _told(
+    name: str | None, *, kubeconfig: str, names: Names, settings: QueueSettings
+) -> list[QueueRow] | QueueAnswer:
+    async with client_for("queue", kubeconfig=kubeconfig) as client:
+        try:
+            plan, statuses = await read_plan(client, names=names)
+        except ForbiddenError as error:
+            remedy = "ask an operator for the ClusterRole aliquot-queue-viewer"
+            raise NoQueueError(f"you may not see queues ({error.what})", where="queues", remedy=remedy) from None
+        everything = await read_everything(client, names=names)
+    standing = None
+    if everything is not None:
+        picture = picture_of(
+            nodes=everything.nodes, leases=everything.leases, pods=everything.pods, names=names, wall=time.time()
+        )
+        standing = Standing(
+            picture=picture, plan=plan, pods=everything.pods, names=names, statuses=statuses, settings=settings
+        )
+    if name is None:
+        return rows(plan, statuses=statuses, standing=standing)
+    _check(name, plan)
+    return answer(name, plan, statuses=statuses, standing=standing)
+
+
+def _check(name: str, plan: Plan) -> None:
+    known = sorted(plan.tree.nodes.keys() - {ROOT})
+    if name in known:
+        return
+    if name in plan.specs:
+        raise NoQueueError(
+            "it hangs on nothing, so that no pods wait in it", where=f"queue {name}", remedy="mend its spec.parent"
+        )
+    close = difflib.get_close_matches(name, known, n=1)
+    remedy = f"did you mean {close[0]}?" if close else "`aliquot queue` lists all"
+    raise NoQueueError("there is no such queue", where=f"queue {name}", remedy=remedy)
+
+
+def _printed(told: list[QueueRow] | QueueAnswer, *, form: str, names: Names) -> str:
+    if form == "json":
+        return msgspec.json.format(msgspec.json.encode(told)).decode()
+    if form == "name":
+        found: Sequence[QueueRow] = told if isinstance(told, list) else [told.row]
+        return "\n".join(f"queue.{names.domain}/{row.name}" for row in found)
+    if isinstance(told, list):
+        return rows_text(told, wide=form == "wide")
+    return answer_text(told, wide=form == "wide", now=time.time())

@@ -1,0 +1,119 @@
+"""Queues as a terminal shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+
+from aliquot_cli.tables import table
+from aliquot_scheduler.queues.telling import Part, QueueAnswer, QueueRow, WaitingPod
+
+_UNKNOWN = "-"
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def rows_text(rows: Sequence[QueueRow], *, wide: bool) -> str:
+    """The tree of queues."""
+    heading = ["QUEUE", *_headings("", wide=wide), "RUNNING", "WAITING", "STOP"]
+    if wide:
+        heading[1 + len(_headings("", wide=wide)) : -3] = [*_headings("MEM ", wide=wide), "PRIORITY"]
+    lines = [heading, *(_row(row, wide=wide) for row in rows)]
+    told = "" if not rows or rows[0].told_by == "computed" else f"\n\n{_LEADER}"
+    return table(lines) + told
+
+
+_LEADER = "As the leader wrote it last: you may not read all pods and nodes, by which it could be worked out now."
+
+
+def _headings(prefix: str, *, wide: bool) -> list[str]:
+    words = ["GUARANTEE", "LIMIT", "USED", "BORROWED", "FAIR SHARE", "ASKED"]
+    more = ["WEIGHT", "LENDS", "BORROWS"] if wide else []
+    return [f"{prefix}{word}" for word in (*words, *more)]
+
+
+def _row(row: QueueRow, *, wide: bool) -> list[str]:
+    name = "  " * row.depth + row.name
+    middle = [*_cells(row.compute, _percent, wide=wide)]
+    if wide:
+        middle += [*_cells(row.memory, _mebibytes, wide=wide), str(row.priority)]
+    return [name, *middle, _count(row.running), _count(row.waiting), row.stop or _UNKNOWN]
+
+
+def _cells(part: Part, unit: Callable[[int | None], str], *, wide: bool) -> Iterator[str]:
+    yield from (unit(part.guarantee), unit(part.limit))
+    yield from (unit(part.used), unit(part.borrowed), unit(part.fair_share), unit(part.asked))
+    if wide:
+        yield str(part.weight)
+        yield "all" if part.lending_limit is None else unit(part.lending_limit)
+        yield "any" if part.borrowing_limit is None else unit(part.borrowing_limit)
+
+
+def _percent(amount: int | None) -> str:
+    return _UNKNOWN if amount is None else f"{amount} %"
+
+
+def _mebibytes(amount: int | None) -> str:
+    return _UNKNOWN if amount is None else f"{amount} MiB"
+
+
+def _count(number: int | None) -> str:
+    return _UNKNOWN if number is None else str(number)
+
+
+def answer_text(told: QueueAnswer, *, wide: bool, now: float) -> str:
+    """All of one queue."""
+    parts = [" / ".join(told.path), rows_text([_flat(told.row)], wide=wide)]
+    parts.append(_whose(told))
+    if len(told.siblings) > 1:
+        lines = [(one.name, str(one.priority), _part_of(one.beyond), _part_of(one.of_all)) for one in told.siblings]
+        heading = ("BESIDE IT, FIRST FIRST", "PRIORITY", "BEYOND GUARANTEES", "OF ALL")
+        parts.append(table([heading, *lines]))
+    if told.users:
+        users = [(one.user, _part_of(one.share), str(one.waiting)) for one in told.users]
+        parts.append(table([("USER, FIRST FIRST", "OF ALL", "WAITING"), *users]))
+    if told.pods:
+        parts.append(_pods(told.pods, now=now))
+    return "\n\n".join(parts)
+
+
+def _flat(row: QueueRow) -> QueueRow:
+    return type(row)(**{**{field: getattr(row, field) for field in row.__struct_fields__}, "depth": 0})
+
+
+def _whose(told: QueueAnswer) -> str:
+    if not told.row.leaf:
+        return "Pods wait in the queues below it."
+    homes = ", ".join(told.home_of) or "no namespace"
+    others = f"; pods of {', '.join(told.namespaces)} may name it" if told.namespaces else ""
+    return f"The queue of {homes} by label{others}."
+
+
+def _pods(pods: Sequence[WaitingPod], *, now: float) -> str:
+    heading = ("PLACE", "POD", "QUEUE", "USER", "PRIORITY", "ASKS", "WAITED", "WHY")
+    lines = [
+        (
+            str(one.place) if one.place else _UNKNOWN,
+            one.pod,
+            one.queue,
+            one.user,
+            str(one.priority),
+            f"{one.compute} %, {one.memory} MiB",
+            _ago(one.since, now=now),
+            one.why or "its turn comes when there is room",
+        )
+        for one in pods
+    ]
+    return table([heading, *lines])
+
+
+def _part_of(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _ago(since: str, *, now: float) -> str:
+    try:
+        seconds = max(0.0, now - datetime.fromisoformat(since).timestamp())
+    except ValueError:
+        return _UNKNOWN
+    size, unit = next((pair for pair in _UNITS if seconds >= pair[0]), _UNITS[-1])
+    return f"{int(seconds // size)}{unit}"

@@ -1,0 +1,218 @@
+"""Where everybody stands, as `aliquot queue` and `aliquot explain` tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from aliquot_cli.queue_text import answer_text, rows_text
+from aliquot_core.objects import Namespace, Pod, Queue
+from aliquot_scheduler.explaining import Explanation, explain
+from aliquot_scheduler.queues.entry import Plan, plan_of
+from aliquot_scheduler.queues.standing import Standing
+from aliquot_scheduler.queues.status import Amounts, QueueStatus
+from aliquot_scheduler.queues.telling import answer, rows, waiting_pods
+from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with
+
+GATED = {"schedulingGates": [{"name": NAMES.gate}]}
+NODES = (make_node("n1", gpus("n1", 4)),)
+TREE: Mapping[str, Any] = {
+    "org": {"compute": {"limit": 300}},
+    "a": {"parent": "org", "compute": {"guarantee": 100}, "namespaces": ["*"]},
+    "b": {"parent": "org", "namespaces": ["*"]},
+    "held": {"stop": "hold", "namespaces": ["*"]},
+    "reserved": {"compute": {"guarantee": 100, "lendingLimit": 0}, "namespaces": ["*"]},
+}
+
+
+def plan(queues: Mapping[str, Any] = TREE, **homes: str) -> Plan:
+    """A cluster's queues, and its namespaces' own."""
+    return plan_of(
+        [msgspec.convert({"metadata": {"name": name}, "spec": spec}, Queue) for name, spec in queues.items()],
+        [
+            msgspec.convert({"metadata": {"name": name, "labels": {NAMES.queue: queue}}}, Namespace)
+            for name, queue in homes.items()
+        ],
+        names=NAMES,
+    )
+
+
+def runs(uid: str, queue: str, compute: int, *, gpu: int = 0, namespace: str = "team", **more: Any) -> Pod:
+    """A pod that holds so much of a card."""
+    pod = asks(uid, compute, 1000, labels={NAMES.queue: queue}, namespace=namespace, **more)
+    return bound(pod, node="n1", held={f"GPU-n1-{gpu}": (compute, 1000)})
+
+
+def waits(uid: str, queue: str, compute: int, *, at: int = 0, namespace: str = "team", **more: Any) -> Pod:
+    """A pod behind its gate."""
+    labels = {NAMES.queue: queue} | more.pop("labels", {})
+    spec = GATED | more.pop("spec", {})
+    created = f"2026-11-21T09:{at:02}:00Z"
+    return asks(uid, compute, 1000, labels=labels, namespace=namespace, creationTimestamp=created, spec=spec, **more)
+
+
+def stand(*pods: Pod, of: Plan | None = None, statuses: Mapping[str, QueueStatus] | None = None) -> Standing:
+    """Everybody's standing on four cards."""
+    picture = picture_with(*NODES)
+    for pod in pods:
+        picture.pod_seen(pod)
+    return Standing(picture=picture, plan=of or plan(), pods=pods, names=NAMES, statuses=statuses)
+
+
+def explained(pod: Pod, *others: Pod) -> Explanation:
+    """What is told of one pod among others."""
+    leases = [make_lease(node.metadata.name) for node in NODES]
+    return explain(pod, nodes=NODES, leases=leases, pods=[pod, *others], names=NAMES, wall=WALL, plan=plan())
+
+
+BUSY = (
+    runs("r1", "a", 80),
+    runs("r2", "b", 100, gpu=1),
+    runs("r3", "b", 50, gpu=2),
+    waits("w1", "a", 50),
+    waits("w2", "b", 60, at=1),
+    waits("w3", "held", 10, at=2),
+)
+
+
+def test_rows_are_the_tree_with_numbers() -> None:
+    """Parents before their children; a parent has the sums, and what it lends counts as borrowed by who uses it."""
+    found = {row.name: row for row in rows(plan(), statuses={}, standing=stand(*BUSY))}
+    assert [(row.name, row.depth) for row in found.values()] == [
+        *(("default", 0), ("held", 0), ("org", 0), ("a", 1), ("b", 1), ("reserved", 0)),
+    ]
+    org, a, b = found["org"].compute, found["a"].compute, found["b"].compute
+    assert (org.guarantee, org.limit, org.used, org.asked) == (100, 300, 230, 110)
+    assert (a.guarantee, a.limit, a.used, a.borrowed, a.asked) == (100, None, 80, 0, 50)
+    assert (b.guarantee, b.used, b.borrowed) == (None, 150, 150)
+    # 400 there are, 100 of them are kept; of 300 a is due all that it asks and b the rest.
+    assert (a.fair_share, b.fair_share) == (130, 170)
+    assert [found[name].waiting for name in ("org", "a", "b", "held")] == [2, 1, 1, 1]
+    assert [found[name].running for name in ("org", "a", "b", "held")] == [3, 1, 2, 0]
+
+
+def test_without_rights_the_leader_s_word_is_told() -> None:
+    """And what nobody has written is not known."""
+    statuses = {"a": QueueStatus(used=Amounts(compute=80), fair_share=Amounts(compute=130, memory=5), waiting=4)}
+    found = {row.name: row for row in rows(plan(), statuses=statuses, standing=None)}
+    assert (found["a"].compute.used, found["a"].memory.fair_share, found["a"].waiting) == (80, 5, 4)
+    assert (found["b"].compute.used, found["b"].waiting, found["b"].running) == (None, None, None)
+    assert {row.told_by for row in found.values()} == {"status"}
+    assert "As the leader wrote it last" in rows_text(list(found.values()), wide=False)
+
+
+def test_the_order_is_that_of_turns() -> None:
+    """Who is within a guarantee first, then who has the smaller share; who is held has no place."""
+    standing = stand(*BUSY, waits("w4", "a", 20, at=3))
+    assert [waiter.uid for waiter in standing.order()] == ["w1", "w4", "w2"]
+
+
+def test_equals_take_turns() -> None:
+    """A user who submitted a hundred at once is not before one who came later with one."""
+    many = [waits(f"m{at}", "b", 10, at=at, namespace="many") for at in range(5)]
+    one = waits("one", "b", 10, at=30, namespace="few")
+    order = [waiter.uid for waiter in stand(*many, one).order()]
+    assert order[:2] == ["one", "m0"]
+    assert order[2:] == ["m1", "m2", "m3", "m4"]
+
+
+def test_what_was_used_lately_counts() -> None:
+    """As the leader has written it down."""
+    pods = [waits("in-a", "a", 10), waits("in-b", "b", 10)]
+    flat = plan({name: {"namespaces": ["*"]} for name in ("a", "b")})
+    assert [waiter.uid for waiter in stand(*pods, of=flat).order()] == ["in-a", "in-b"]
+    lately = {"a": QueueStatus(lately=Amounts(compute=50))}
+    assert [waiter.uid for waiter in stand(*pods, of=flat, statuses=lately).order()] == ["in-b", "in-a"]
+    assert [one.name for one in stand(*pods, of=flat, statuses=lately).siblings("a")] == ["b", "default", "a"]
+
+
+def gang(uid: str, at: int) -> Pod:
+    """One of a group that starts with three."""
+    return waits(uid, "b", 10, at=at, labels={NAMES.group: "g"}, annotations={NAMES.group_size: "3"})
+
+
+WHY: dict[str, tuple[Sequence[Pod], str]] = {
+    "quota": (
+        [waits("w", "a", 90), runs("r1", "b", 100), runs("r2", "a", 100, gpu=1), runs("r3", "b", 50, gpu=2)],
+        "it asks 90 of compute, and queue org uses 250 of the 300 that it may have",
+    ),
+    "a reservation": (
+        [waits("w", "default", 100), *(runs(f"r{at}", "default", 70, gpu=at) for at in range(4))],
+        ("it asks 100 of compute; 120 of 400 are free, and 100 of that is held back for guarantees (reserved 100)"),
+    ),
+    "a guarantee that is given": (
+        [
+            waits("w", "a", 60, annotations={NAMES.preemptible: "false"}),
+            runs("r", "a", 60, annotations={NAMES.preemptible: "false"}),
+        ],
+        "it asks 60 of compute never to be taken back, and queue a has given 60 of its guarantee of 100 so",
+    ),
+    "a held queue": ([waits("w", "held", 10)], "queue held is held: it lets nobody in"),
+    "a limit": ([waits("w", "b", 400)], "it asks 400 of compute, more than queue org may ever give it"),
+    "no such queue": ([waits("w", "gone", 10)], "there is no queue gone"),
+    "an inner queue": ([waits("w", "org", 10)], "queue org has queues below it, and pods wait only in those"),
+    "a gang that is not whole": ([gang("w", 0), gang("v", 1)], "group g starts with 3 pods, and 2 are there"),
+    "nothing": ([waits("w", "b", 10)], ""),
+}
+
+
+@pytest.mark.parametrize("row", WHY)
+def test_each_reason_has_its_numbers(row: str) -> None:
+    """What is asked, what the queue has, what the cards have."""
+    pods, why = WHY[row]
+    told = explained(pods[0], *pods[1:])
+    assert told.queue is not None
+    assert told.queue.why.startswith(why)
+    assert (told.queue.why == "") is (why == "")
+    if why:
+        assert told.summary == told.queue.why
+
+
+def test_explain_tells_the_place_and_who_comes_before() -> None:
+    """With how long others have waited, and what each queue on the way up has."""
+    placed = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-21T09:01:30Z"}]}
+    ran = runs("r2", "b", 100, gpu=1, creationTimestamp="2026-11-21T09:00:00Z")
+    ran = msgspec.structs.replace(ran, status=msgspec.convert(placed, type(ran.status)))
+    told = explained(waits("w2", "b", 30, at=5), waits("w1", "a", 50), ran)
+    assert told.queue is not None
+    assert (told.queue.place, told.queue.before, told.queue.waiting) == (2, ["team/pod-w1"], 1)
+    assert told.queue.usual_wait is not None
+    assert (told.queue.usual_wait.pods, told.queue.usual_wait.seconds) == (1, 90.0)
+    assert told.queue.quota[0] == "queue b: 100 of compute in use, 0 guaranteed, no limit"
+    assert told.queue.quota[2] == "queue org: 100 of compute in use, 100 guaranteed, at most 300"
+    assert "1 pods have their turn before it" in told.summary
+
+
+def test_without_queues_nothing_is_said_of_them() -> None:
+    """As where their definition is not installed."""
+    leases = [make_lease("n1")]
+    pod = waits("w", "b", 10)
+    told = explain(pod, nodes=NODES, leases=leases, pods=[pod], names=NAMES, wall=WALL, plan=plan({}))
+    assert told.queue is None
+
+
+def test_one_queue_is_told_with_who_is_before_whom() -> None:
+    """Siblings, users and pods, each in the order of their turns, and why each pod waits."""
+    pods = (*BUSY, waits("w5", "b", 5, at=4, namespace="other"))
+    told = answer("b", plan(other="b"), statuses={}, standing=stand(*pods, of=plan(other="b")))
+    assert told.path == ["org", "b"]
+    assert told.home_of == ["other"]
+    assert [one.name for one in told.siblings] == ["a", "b"]
+    assert [(one.user, one.waiting) for one in told.users] == [("other", 1), ("team", 1)]
+    assert [(one.pod, one.place) for one in told.pods] == [("other/pod-w5", 2), ("team/pod-w2", 3)]
+    text = answer_text(told, wide=True, now=WALL)
+    assert "org / b" in text
+    assert "The queue of other by label; pods of * may name it." in text
+    assert "59m" in text
+
+
+def test_the_table_reads_as_a_tree() -> None:
+    """Children are set in; what is not said is a dash."""
+    text = rows_text(rows(plan(), statuses={}, standing=stand(*BUSY)), wide=False).splitlines()
+    assert " ".join(text[0].split()) == "QUEUE GUARANTEE LIMIT USED BORROWED FAIR SHARE ASKED RUNNING WAITING STOP"
+    assert text[4].split("  ")[:2] == ["", "a"]
+    assert "hold" in text[2]
+    assert waiting_pods("held", stand(*BUSY))[0].place == 0
