@@ -1,7 +1,7 @@
 """Aliquot's own image without a registry: this machine's Python and packages, laid out as daemonset/Dockerfile does.
 
 The interpreter lies where this machine has it, as its base image's does; everything of ours lies in /opt/aliquot, a
-virtual environment with just the packages of requirements/run.lock, and is what the entry point runs.
+virtual environment with just the packages of the locked requirements, and is what the entry point runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from pathlib import Path
 from cluster.harness.images import Image
 
 ROOT = Path(__file__).resolve().parents[2]
-PRODUCT_IMAGE = "aliquot:0.1.0"  # as the manifests have it
+# As the manifests have them.
+PRODUCT_IMAGE = "aliquot:0.1.0"
+CENTRE_IMAGE = "aliquot-scheduler:0.1.0"
 HOME = "/opt/aliquot"
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 PACKAGES = f"{HOME}/lib/{PYTHON}/site-packages"
@@ -33,19 +35,31 @@ ENTRY = f"#!{HOME}/bin/python\nfrom aliquot_cli.main import main\n\nmain()\n"
 
 def product_image() -> Image:
     """Endpoint and agent."""
-    content = {str(path): path for path in _interpreter()} | _requirements() | _ours()
-    libraries = _shared_libraries(path for path in content.values() if isinstance(path, Path))
+    content = {str(path): path for path in _interpreter()} | _packages(_locked("run")) | _ours()
     return Image(
         reference=PRODUCT_IMAGE,
         content={
             **content,
-            **libraries,
+            **_shared_libraries(content.values()),
             f"{HOME}/bin/aliquot": ENTRY.encode(),
             f"{HOME}/pyvenv.cfg": f"home = {_executable().parent}\nversion = {sys.version.split()[0]}\n".encode(),
         },
         links={f"{HOME}/bin/python": str(_executable())},
         entrypoint=[f"{HOME}/bin/aliquot"],
         env={"PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+
+def centre_image() -> Image:
+    """The centre, which needs more; built on the other, so that nodes unpack the interpreter once."""
+    base = product_image()
+    content = _packages(_locked("centre") - _locked("run"))
+    return Image(
+        reference=CENTRE_IMAGE,
+        content=content | _shared_libraries(content.values()),
+        base=base,
+        entrypoint=base.entrypoint,
+        env=base.env,
     )
 
 
@@ -61,12 +75,17 @@ def _interpreter() -> Iterator[Path]:
         yield from (Path(folder) / name for name in files if not (name.startswith("_tkinter") or ".opt-" in name))
 
 
-def _requirements() -> dict[str, bytes | Path]:
-    """The files of the locked distributions."""
-    locked = re.findall(r"^([a-z][-a-z0-9]*)==", (ROOT / "requirements" / "run.lock").read_text(), re.MULTILINE)
+def _locked(name: str) -> frozenset[str]:
+    """The distributions of a lock file."""
+    text = (ROOT / "requirements" / f"{name}.lock").read_text()
+    return frozenset(re.findall(r"^([a-z][-a-z0-9]*)==", text, re.MULTILINE))
+
+
+def _packages(locked: Iterable[str]) -> dict[str, bytes | Path]:
+    """The files of these distributions."""
     return {
         f"{PACKAGES}/{file}": Path(str(file.locate()))
-        for name in locked
+        for name in sorted(locked)
         for file in distribution(name).files or ()
         if _is_wanted(str(file)) and Path(str(file.locate())).is_file()
     }
@@ -85,9 +104,11 @@ def _ours() -> dict[str, bytes | Path]:
     return content | {f"{PACKAGES}/aliquot-{project['project']['version']}.dist-info/METADATA": about.encode()}
 
 
-def _shared_libraries(paths: Iterable[Path]) -> dict[str, bytes | Path]:
+def _shared_libraries(contents: Iterable[bytes | Path]) -> dict[str, bytes | Path]:
     """What the interpreter and the compiled modules load, and the loader itself."""
+    paths = [each for each in contents if isinstance(each, Path)]
     compiled = [str(path) for path in paths if ".so" in path.suffixes or path == _executable()]
     told = subprocess.run(["ldd", *compiled], capture_output=True, text=True, check=True).stdout
     found = re.findall(r"(?:=> |^\s+)(/\S+) \(0x", told, re.MULTILINE)
-    return {name: Path(name).resolve() for name in dict.fromkeys(found)}
+    # What a package brings along it finds beside itself.
+    return {name: Path(name).resolve() for name in dict.fromkeys(found) if not name.startswith(sys.prefix)}
