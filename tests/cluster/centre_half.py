@@ -107,6 +107,9 @@ class CentreHalf:
     def point_scheduler_at(self, replica: Replica) -> None:
         """Let kube-scheduler ask this replica, as the Service would."""
         config = yaml.safe_load(PROFILE.read_text())
+        # The cluster's own, which schedules everybody else too and is alone.
+        config["profiles"].insert(0, {"schedulerName": "default-scheduler"})
+        del config["leaderElection"]
         config["extenders"][0] |= {
             "urlPrefix": f"https://{LOOPBACK}:{replica.port}/extender",
             "tlsConfig": {

@@ -45,23 +45,6 @@ PODS_OF = f"/api/v1/namespaces/{SYSTEM}/pods"
 LINES = 10  # of each of our containers, with a failure
 _numbers = itertools.count(1)
 
-# The binding half of the scheduler, which issue C brings.
-SCHEDULER_RIGHTS: list[Json] = [
-    {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "test-scheduler"},
-        "rules": [{"apiGroups": [""], "resources": ["pods/binding", "bindings"], "verbs": ["create"]}],
-    },
-    {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": "test-scheduler"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "test-scheduler"},
-        "subjects": [{"kind": "ServiceAccount", "name": "aliquot-scheduler", "namespace": SYSTEM}],
-    },
-]
-
 
 def manifests(*files: str) -> Iterator[Json]:
     """The objects of these files, or of the node's half, in the order in which they are applied."""
@@ -80,12 +63,14 @@ def service_command() -> list[str]:
 class Installed:
     """An installation, and what tests ask of it."""
 
+    files: tuple[str, ...] = NODE_HALF
+
     def __init__(self, cluster: ClusterHarness) -> None:
         self.cluster = cluster
         self.scheduler: Api = cluster.api_as(SCHEDULER)
         # All nodes share one loopback interface: one agent has the port, and answers the probes of all.
         self._http_port = free_port()
-        self._image: Image | None = None
+        self._has_images = False
         self._objects: list[Json] = []
 
     def install(self) -> None:
@@ -97,17 +82,24 @@ class Installed:
         self.cluster.wait_for("the policies to be in force", self._guards)
 
     def _apply(self) -> None:
-        if self._image is None:
-            self._image = product_image()
-            self.cluster.add_image(self._image)
-        for obj in manifests():
-            if obj["kind"].endswith("WebhookConfiguration"):
-                continue  # nobody is here yet who would answer, so our own pods would be refused
+        if not self._has_images:
+            for image in self.images():
+                self.cluster.add_image(image)
+            self._has_images = True
+        for obj in self._wanted():
             self._objects.append(self.cluster.apply(self._for_this_cluster(obj)))
-        for obj in SCHEDULER_RIGHTS:
-            self.cluster.apply(obj)
         for node in self.cluster.nodes:
             self.label(node, JOINS, "true")
+
+    def images(self) -> list[Image]:
+        """What a registry would have."""
+        return [product_image()]
+
+    def _wanted(self) -> Iterator[Json]:
+        yield from manifests(*self.files)
+        if "50-centre" not in self.files:
+            # Tests bind as the centre.
+            yield from (obj for obj in manifests("50-centre") if obj["apiVersion"].startswith("rbac"))
 
     def uninstall(self) -> None:
         """Delete what was applied, the newest first, and wait until the pods are gone."""
@@ -118,6 +110,10 @@ class Installed:
         for obj in reversed(self._objects):
             if obj["kind"] != "DaemonSet":
                 self.cluster.delete(obj)
+        self.forget()
+
+    def forget(self) -> None:
+        """Somebody else has uninstalled it."""
         self._objects.clear()
 
     def label(self, node: str, name: str, value: str | None) -> None:
@@ -256,7 +252,7 @@ class Installed:
 
     def _for_this_cluster(self, obj: Json) -> Json:
         """Put in what this cluster lacks; the agent's GPUs are simulated."""
-        if obj["kind"] == "DaemonSet":
+        if obj["kind"] in {"DaemonSet", "Deployment"}:
             spec = obj["spec"]["template"]["spec"]
         elif obj["kind"] == "Pod":
             spec = obj["spec"]
@@ -267,24 +263,25 @@ class Installed:
         spec.pop("runtimeClassName", None)
         container["imagePullPolicy"] = "Never"
         api = {"KUBERNETES_SERVICE_HOST": LOOPBACK, "KUBERNETES_SERVICE_PORT": str(self.cluster.control_plane.port)}
-        _set(container, api)
+        set_variables(container, api)
         if obj["metadata"].get("name") == AGENT:
             self._simulate(container)
         for volume in spec.get("volumes", []):
             # /etc is the machine's own here, not the node's.
-            if volume["hostPath"]["path"].startswith("/etc/"):
+            if volume.get("hostPath", {}).get("path", "").startswith("/etc/"):
                 volume["hostPath"]["path"] = f"/var/lib{volume['hostPath']['path']}"
         return obj
 
     def _simulate(self, agent: Json) -> None:
         where = {"ALIQUOT_AGENT_HTTP_ADDRESS": LOOPBACK, "ALIQUOT_AGENT_HTTP_PORT": str(self._http_port)}
-        _set(agent, {"ALIQUOT_AGENT_GPUS": "8xA100-80GB", **where})
+        set_variables(agent, {"ALIQUOT_AGENT_GPUS": "8xA100-80GB", **where})
         agent["ports"] = []
         for probe in ("readinessProbe", "livenessProbe"):
             agent[probe]["httpGet"] |= {"host": LOOPBACK, "port": self._http_port}
 
 
-def _set(container: Json, variables: Mapping[str, str]) -> None:
+def set_variables(container: Json, variables: Mapping[str, str]) -> None:
+    """Give a container environment variables."""
     environment = {each["name"]: each for each in container.get("env", [])}
     environment |= {name: {"name": name, "value": value} for name, value in variables.items()}
     container["env"] = list(environment.values())
@@ -298,3 +295,13 @@ def binding(made: Json, node: str, annotations: Mapping[str, str]) -> Json:
         "metadata": {"name": made["metadata"]["name"], "annotations": dict(annotations)},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
+
+
+def nothing_left(cluster: ClusterHarness, node: str) -> bool:
+    """Whether only the kubelet still knows of us: for five minutes it keeps the capacity of a plugin that has gone."""
+    found = cluster.api.get(f"/api/v1/nodes/{node}")
+    metadata, status = found["metadata"], found["status"]
+    named = [*metadata.get("annotations", {}), *metadata.get("labels", {}), *status["capacity"]]
+    given = [name for name, count in status["allocatable"].items() if count != "0"]
+    kubelets = {NAMES.compute, NAMES.best_effort}
+    return not any(name.startswith(f"{NAMES.domain}/") for name in {*named} - kubelets | {*given})

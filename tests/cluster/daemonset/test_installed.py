@@ -18,6 +18,7 @@ from cluster.installed import (
     ENDPOINT_BY,
     NAMES,
     Installed,
+    nothing_left,
 )
 from cluster.node_half import COMMAND
 from cluster.refusals import LEASES, NODE1
@@ -163,13 +164,3 @@ def test_uninstalled_leaves_nothing_on_the_nodes(cluster: ClusterHarness, instal
     withdraw = [COMMAND, "agent", "--withdraw", "--node-name", "node1", "--kubeconfig", kubeconfig]
     subprocess.run(withdraw, check=True, capture_output=True, timeout=60)
     cluster.wait_for("nothing of ours to be left", partial(nothing_left, cluster, "node1"))
-
-
-def nothing_left(cluster: ClusterHarness, node: str) -> bool:
-    """Whether only the kubelet still knows of us: for five minutes it keeps the capacity of a plugin that has gone."""
-    found = cluster.api.get(f"/api/v1/nodes/{node}")
-    metadata, status = found["metadata"], found["status"]
-    named = [*metadata.get("annotations", {}), *metadata.get("labels", {}), *status["capacity"]]
-    given = [name for name, count in status["allocatable"].items() if count != "0"]
-    kubelets = {NAMES.compute, NAMES.best_effort}
-    return not any(name.startswith(f"{NAMES.domain}/") for name in {*named} - kubelets | {*given})

@@ -1,0 +1,192 @@
+"""The chart: what its values do, what is refused, and that the plain manifests are what it renders."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from aliquot_cli.sources import SECTIONS
+from aliquot_core.settings import Sources
+from aliquot_scheduler.web.settings import CENTRE, KUBE_SCHEDULER
+from cluster.charts import CHART, helm, stale_manifests, template
+from cluster.harness import binaries
+from cluster.harness.api import Json
+from cluster.product_image import ROOT
+from support.require import skip_or_fail
+
+WORKLOADS = ("DaemonSet", "Deployment")
+EVERYTHING: dict[str, Any] = {
+    "domain": "gpus.example.org",
+    "makeNamespace": True,
+    "images": {"node": "registry.example:5000/aliquot:1", "pullPolicy": "Always", "pullSecrets": ["mine"]},
+    "node": {"simulatedGpus": "4xH100-80GB", "settings": {"health": {"xids": ["31=degraded", "other=ignored"]}}},
+    "centre": {"replicas": 3, "settings": {"scheduler": {"promise": 60}, "admission": {"least_memory": 0}}},
+    "certificates": "cert-manager",
+    "waysRound": "Deny",
+    "monitoring": {"enabled": True, "labels": {"release": "prometheus"}},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    """Skip, or fail where the cluster is required, unless helm is there."""
+    if binaries.find("helm") is None:
+        skip_or_fail("cluster", "helm is not built: run tests/cluster/binaries/build helm")
+
+
+def of_kind(objects: list[Json], *kinds: str) -> dict[str, Json]:
+    """Those objects by their names."""
+    return {each["metadata"]["name"]: each for each in objects if each["kind"] in kinds}
+
+
+def containers(objects: list[Json]) -> Iterator[tuple[str, Json]]:
+    """The container of each workload, and the workload's name."""
+    for name, each in of_kind(objects, *WORKLOADS).items():
+        (container,) = each["spec"]["template"]["spec"]["containers"]
+        yield name, container
+
+
+def environment(container: Json) -> dict[str, str]:
+    """Its variables; of those that the kubelet fills in, nothing but that they are there."""
+    return {each["name"]: each.get("value", "filled-in") for each in container.get("env", [])}
+
+
+def test_the_plain_manifests_are_what_the_chart_renders() -> None:
+    """One source: whoever edits one and forgets the other is told which files to render anew."""
+    assert stale_manifests() == []
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["default", "everything"])
+def test_the_chart_is_clean(values: dict[str, Any]) -> None:
+    """By Helm's own lint, warnings included."""
+    told = helm("lint", str(CHART), "--strict", values=values)
+    assert told.returncode == 0, told.stdout
+    assert "[WARNING]" not in told.stdout + told.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"replica": 3}, "'replica' not allowed"),
+        ({"domain": "aliquot"}, "/domain"),
+        ({"centre": {"replicas": 0}}, "/centre/replicas"),
+        ({"centre": {"replicas": "two"}}, "/centre/replicas"),
+        ({"images": {"node": "aliquot"}}, "/images/node"),
+        ({"images": {"nodes": "aliquot:1"}}, "'nodes' not allowed"),
+        ({"waysRound": "deny"}, "/waysRound"),
+        ({"certificates": "mine"}, "/certificates"),
+        ({"node": {"simulatedGpus": "A100"}}, "/node/simulatedGpus"),
+        ({"node": {"settings": {"agent": 3}}}, "/node/settings/agent"),
+        ({"monitoring": {"interval": "often"}}, "/monitoring/interval"),
+    ],
+    ids=str,
+)
+def test_a_bad_value_is_named(values: dict[str, Any], told: str) -> None:
+    """Before anything is applied, with the place where it stands."""
+    done = helm("template", "aliquot", str(CHART), values=values)
+    assert done.returncode != 0
+    assert told in done.stderr
+
+
+def test_all_names_follow_domain_and_namespace() -> None:
+    """Nothing of the usual names is left over, and every process of ours is told."""
+    objects = template(EVERYTHING, namespace="elsewhere")
+    text = json.dumps(objects)
+    assert "aliquot.dev" not in text
+    assert "aliquot-system" not in text
+    for name, container in containers(objects):
+        if name != "aliquot-kube-scheduler":
+            told = environment(container)
+            names = told["ALIQUOT_NAMES_DOMAIN"], told["ALIQUOT_NAMES_NAMESPACE"]
+            assert names == ("gpus.example.org", "elsewhere")
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["default", "everything"])
+def test_the_processes_take_what_they_are_told(values: dict[str, Any]) -> None:
+    """Each variable is a setting, of a value that it may have."""
+    for _, container in containers(template(values)):
+        sources = Sources(environment=environment(container) | {"ALIQUOT_WEB_STATUS_ADDRESS": "::1"})
+        sources.check_names(SECTIONS)
+        resolved = {section: sources.resolve(section, kind).value for section, kind in SECTIONS.items()}
+        assert resolved["names"] is not None
+
+
+def test_every_object_says_whose_it_is() -> None:
+    """By this label all of them are found again, to be taken away."""
+    for each in template({"monitoring": {"enabled": True}}):
+        assert each["metadata"]["labels"]["app.kubernetes.io/part-of"] == "aliquot", each["metadata"]["name"]
+
+
+def test_cert_manager_makes_what_the_centre_and_its_callers_show() -> None:
+    """Under the names that the code asks for; the centre then needs no right to any Secret or webhook."""
+    objects = template({"certificates": "cert-manager"})
+    made = {each["spec"]["secretName"]: each["spec"] for each in of_kind(objects, "Certificate").values()}
+    assert made["aliquot-tls"]["commonName"] == CENTRE
+    assert {CENTRE, "aliquot-scheduler.aliquot-system.svc"} <= set(made["aliquot-tls"]["dnsNames"])
+    assert {"server auth", "client auth"} <= set(made["aliquot-tls"]["usages"])
+    assert made["aliquot-kube-scheduler-tls"]["commonName"] == KUBE_SCHEDULER
+    for deployment, secret in (
+        ("aliquot-scheduler", "aliquot-tls"),
+        ("aliquot-kube-scheduler", "aliquot-kube-scheduler-tls"),
+    ):
+        volumes = of_kind(objects, "Deployment")[deployment]["spec"]["template"]["spec"]["volumes"]
+        assert secret in [each.get("secret", {}).get("secretName") for each in volumes]
+    for each in of_kind(objects, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration").values():
+        assert each["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": "aliquot-system/aliquot-tls"}
+    assert of_kind(objects, "Secret") == {}
+    roles = json.dumps([each["rules"] for each in of_kind(objects, "Role", "ClusterRole").values()])
+    assert "secrets" not in roles
+    assert "webhookconfigurations" not in roles
+
+
+@pytest.mark.parametrize(
+    ("value", "denied", "warned"),
+    [
+        ("Warn", ("In", ["deny"]), ("NotIn", ["allow", "deny"])),
+        ("Deny", ("NotIn", ["allow", "warn"]), ("In", ["warn"])),
+    ],
+)
+def test_ways_round_are_warned_of_or_refused(
+    value: str, denied: tuple[str, list[str]], warned: tuple[str, list[str]]
+) -> None:
+    """Each namespace is under just one of the two, and a label chooses otherwise."""
+    bindings = of_kind(template({"waysRound": value}), "ValidatingAdmissionPolicyBinding")
+    for name, actions, chosen in (
+        ("aliquot-ways-round-deny", ["Deny"], denied),
+        ("aliquot-ways-round-warn", ["Warn", "Audit"], warned),
+    ):
+        spec = bindings[name]["spec"]
+        (expression,) = spec["matchResources"]["namespaceSelector"]["matchExpressions"]
+        assert (spec["validationActions"], (expression["operator"], expression["values"])) == (actions, chosen)
+
+
+def test_without_our_kube_scheduler_nothing_of_it_is_left() -> None:
+    """Where the cluster's own has the profile."""
+    assert "aliquot-kube-scheduler" not in json.dumps(template({"kubeScheduler": {"enabled": False}}))
+
+
+def test_one_replica_alone_may_be_evicted() -> None:
+    """A budget over a single one would keep its node from ever being drained."""
+    assert of_kind(template({"centre": {"replicas": 1}}), "PodDisruptionBudget") == {}
+
+
+def test_simulated_gpus_want_no_runtime_of_nvidia_s() -> None:
+    """So that anything can be tried on any cluster."""
+    agent = of_kind(template({"node": {"simulatedGpus": "8xA100-80GB"}}), "DaemonSet")["aliquot-agent"]
+    spec = agent["spec"]["template"]["spec"]
+    assert "runtimeClassName" not in spec
+    assert environment(spec["containers"][0])["ALIQUOT_AGENT_GPUS"] == "8xA100-80GB"
+
+
+def test_the_chart_is_of_this_version() -> None:
+    """And so are the images that it names."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    images = yaml.safe_load((CHART / "values.yaml").read_text())["images"]
+    assert (about["version"], about["appVersion"]) == (version, version)
+    assert (images["node"], images["centre"]) == (f"aliquot:{version}", f"aliquot-scheduler:{version}")
