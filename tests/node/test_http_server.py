@@ -169,6 +169,20 @@ async def test_more_peers_than_it_serves_are_turned_away_and_the_next_is_served(
                 continue
 
 
+async def test_peers_that_say_nothing_keep_no_probe_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was there first gives way: who holds every connection must not get the agent killed as hung."""
+    monkeypatch.setattr(http_server, "PATIENCE", 1000.0)
+    monkeypatch.setattr(http_server, "SLOW", 0.05)
+    async with serving() as server:
+        idle = [await asyncio.open_connection("127.0.0.1", server.ports[0]) for _ in range(MOST_AT_ONCE)]
+        async with asyncio.timeout(10):
+            while not (await ask(server, GET)).endswith(b"here\n"):
+                continue
+            assert await idle[0][0].read() == b""
+        for _, writer in idle:
+            writer.close()
+
+
 async def test_it_listens_on_ipv6_written_either_way() -> None:
     """Addresses are written with brackets where a port follows."""
     for address in ("::1", "[::1]"):

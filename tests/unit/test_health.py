@@ -163,6 +163,14 @@ class TestRecovery:
         book = look(Book(), a=Fault.LOST)
         assert cleared(book, frozenset({A}), now=300.0).of(A).health is Health.SICK
 
+    def test_a_clock_that_was_set_back_makes_no_hour_longer(self) -> None:
+        """An XID that is dated after now counts from now on; without that it would stay for years."""
+        book = heard(Book(), xid(94, at=10.0**9), policy=POLICY)
+        book = expired(book, policy=POLICY, now=1000.0)
+        assert book.of(A).health is Health.DEGRADED
+        assert expired(book, policy=POLICY, now=4599.0).of(A).health is Health.DEGRADED
+        assert expired(book, policy=POLICY, now=4600.0).of(A).health is Health.HEALTHY
+
     def test_time_heals_what_the_settings_say(self) -> None:
         """Fatal XIDs never by default, lesser ones after an hour without another."""
         book = heard(heard(Book(), xid(48), policy=POLICY), xid(94, uuid=B), policy=POLICY)
@@ -306,6 +314,15 @@ class TestMemory:
         """It is a cache."""
         path = tmp_path / "health.json"
         path.write_bytes(text)
+        assert HealthFile(str(path)).load() == ()
+
+    def test_a_file_of_more_than_a_node_can_have_is_as_none(self, tmp_path: Path) -> None:
+        """16 GPUs with every XID there is are 60 kB; the agent would look through more for minutes."""
+        path = tmp_path / "health.json"
+        many = tuple(
+            Remembered(uuid=f"GPU-{n}", event=EventKind.XID, number=48, since=1.0, last=2.0) for n in range(5000)
+        )
+        path.write_bytes(msgspec.json.encode(many))
         assert HealthFile(str(path)).load() == ()
 
     def test_a_folder_that_can_t_be_written_is_survived(self) -> None:

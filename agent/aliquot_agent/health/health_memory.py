@@ -31,6 +31,8 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     last: float
 
 
+# 16 GPUs, each with all of the 30 XIDs that are remembered at most, take 60 kB.
+_LARGEST = 256 * 1024
 _decoder = msgspec.json.Decoder(tuple[Remembered, ...])
 
 
@@ -80,7 +82,7 @@ class HealthFile:
         if self._path is None:
             return ()
         try:
-            return _decoder.decode(read_file(self._path))
+            return _decoder.decode(read_file(self._path, most=_LARGEST))
         except FileNotFoundError:
             return ()
         except (OSError, msgspec.DecodeError, UnicodeError) as error:

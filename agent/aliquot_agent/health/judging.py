@@ -123,14 +123,21 @@ def _throttled(book: Book, uuid: str, *, why: list[str], policy: Policy, now: fl
 
 
 def expired(book: Book, *, policy: Policy, now: float) -> Book:
-    """Let XIDs go whose time is over."""
+    """Let XIDs go whose time is over; one dated after now, by a clock that was set back, counts from now."""
     patience = {Health.SICK: policy.sick_for, Health.DEGRADED: policy.degraded_for}
 
     def over(_: str, one: Ailment) -> bool:
         return one.event is EventKind.XID and 0 < patience[one.health] <= now - one.last
 
     for uuid in book.ailments:
-        book = cured(book, uuid, over, now=now)
+        book = cured(_dated(book, uuid, now=now), uuid, over, now=now)
+    return book
+
+
+def _dated(book: Book, uuid: str, *, now: float) -> Book:
+    ahead = {cause: one for cause, one in book.on(uuid).items() if one.event is EventKind.XID and one.last > now}
+    for cause, one in ahead.items():
+        book = fallen_ill(book, uuid, cause, msgspec.structs.replace(one, last=now))
     return book
 
 

@@ -2,8 +2,8 @@
 
 The agent has no HTTP server of a library: aiohttp alone takes 10 MiB, and the standard library's own gives every
 connection a thread for as long as the peer likes. What must always hold, whatever is sent: one answer per connection
-and then it is closed; a request is read up to 8 KiB; an exchange ends in time; no more than so many run at once;
-nothing that a peer does raises out of here.
+and then it is closed; a request is read up to 8 KiB; an exchange ends in time; no more than so many run at once,
+and the longest of them gives way when it is slow; nothing that a peer does raises out of here.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ LONGEST_REQUEST = 8 * 1024
 MOST_AT_ONCE = 32
 # Reading the request, making the page, and the peer's taking it, together.
 PATIENCE = 10.0
+# Whoever takes longer gives way when all places are taken: else 32 silent peers could keep the kubelet's probe out
+# until it kills the agent. A page of a full node takes 20 ms.
+SLOW = 1.0
 # Another process may still have the port: the agent that we replace.
 BIND_AGAIN = 5.0
 
@@ -87,7 +90,8 @@ class HttpServer:
         self._port = port
         self._pages = pages
         self._clock = clock
-        self._exchanges: set[asyncio.Task[None]] = set()
+        # Since when, the longest first.
+        self._exchanges: dict[asyncio.Task[None], float] = {}
         self.ports: tuple[int, ...] = ()
         self.serving = asyncio.Event()
 
@@ -114,19 +118,27 @@ class HttpServer:
                 await self._hang_up()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._exchanges) >= MOST_AT_ONCE:
+        if len(self._exchanges) >= MOST_AT_ONCE and not self._make_room():
             writer.transport.abort()
             return
         exchange = asyncio.ensure_future(self._exchange(reader, writer))
-        self._exchanges.add(exchange)
+        self._exchanges[exchange] = self._clock.monotonic()
         try:
             if not await settled(exchange, clock=self._clock, seconds=PATIENCE):
                 log.debug("a peer took too long")
         finally:
-            self._exchanges.discard(exchange)
+            self._exchanges.pop(exchange, None)
             exchange.cancel()
             await asyncio.gather(exchange, return_exceptions=True)
             writer.transport.abort()
+
+    def _make_room(self) -> bool:
+        """End the longest exchange if it is slow; tell whether it was."""
+        longest, since = next(iter(self._exchanges.items()))
+        if self._clock.monotonic() - since < SLOW:
+            return False
+        del self._exchanges[longest]
+        return longest.cancel()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
