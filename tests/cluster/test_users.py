@@ -1,0 +1,126 @@
+"""Whose a pod is: stamped where a person makes the workload, and nobody's to forge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.harness.api import Json
+from cluster.harness.cluster import ClusterHarness, Options
+from cluster.harness.errors import ApiError
+from cluster.harness.pods import pod, shell
+from cluster.installed import NAMES
+from cluster.product_image import ROOT
+from cluster.refusals import refused
+
+LABEL = NAMES.of("user")
+ANN, BOB = "ann@example.com", "bob_b"
+STAMPS = {ANN: "ann_aexample.com", BOB: "bob__b", "oidc:team/eve|1": "oidc_cteam_seve_b1"}
+RBAC = "rbac.authorization.k8s.io"
+
+
+@pytest.fixture(scope="module")
+def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
+    """A control plane without nodes, and the policies of daemonset/users.yaml in force."""
+    with ClusterHarness(Options(nodes=())) as running:
+        for obj in yaml.safe_load_all((ROOT / "daemonset" / "users.yaml").read_text()):
+            running.apply(obj)
+        subjects = [{"apiGroup": RBAC, "kind": "User", "name": name} for name in (*STAMPS, "a b", "x" * 64)]
+        role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "edit"}
+        binding = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "people"}}
+        running.apply({**binding, "roleRef": role, "subjects": subjects})
+        running.wait_for("the policies to be in force", partial(_in_force, running))
+        yield running
+
+
+@pytest.fixture
+def namespace(cluster: ClusterHarness) -> Iterator[str]:
+    """Give the test a namespace of its own."""
+    name = cluster.make_namespace()
+    yield name
+    cluster.api.delete(f"/api/v1/namespaces/{name}")
+
+
+def _in_force(cluster: ClusterHarness) -> bool:
+    wanted = workload("CronJob", "default")
+    path = cluster.api.collection_of(wanted)
+    ann = cluster.api_as(ANN)
+    try:
+        made = ann.request("POST", path, body=wanted, query={"dryRun": "All"})
+        ann.request("POST", path, body=workload("CronJob", "default", user="x"), query={"dryRun": "All"})
+    except ApiError as error:
+        if "aliquot-user" in str(error):
+            return bool(label_of(made))
+        return False
+    return False
+
+
+def workload(kind: str, namespace: str, *, user: str = "") -> Json:
+    """A workload of a kind, whose template says whose it is, or nothing."""
+    labels = {"app": "x", **({LABEL: user} if user else {})}
+    single = pod("x", shell("true"), namespace=namespace, labels=labels, restart="Always")
+    if kind == "Pod":
+        return single
+    template: Json = {"metadata": {"labels": labels}, "spec": single["spec"]}
+    spec: dict[str, Any] = {"selector": {"matchLabels": {"app": "x"}}, "template": template}
+    group = "apps/v1"
+    if kind in {"Job", "CronJob"}:
+        template["spec"]["restartPolicy"] = "Never"
+        group, spec = "batch/v1", {"template": template}
+    if kind == "CronJob":
+        spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": spec}}
+    if kind == "StatefulSet":
+        spec["serviceName"] = "x"
+    return {"apiVersion": group, "kind": kind, "metadata": {"name": "x", "namespace": namespace}, "spec": spec}
+
+
+def label_of(made: Json) -> str | None:
+    """Whose a workload's pods are."""
+    spec = made["spec"]
+    spec = spec["jobTemplate"]["spec"] if "jobTemplate" in spec else spec
+    meta = spec["template"]["metadata"] if "template" in spec else made["metadata"]
+    found: str | None = meta.get("labels", {}).get(LABEL)
+    return found
+
+
+KINDS = ["Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_person_makes_carries_their_name(cluster: ClusterHarness, namespace: str, kind: str) -> None:
+    """Another's name is refused, at creation and later; colleagues may change everything else."""
+    ann, bob = cluster.api_as(ANN), cluster.api_as(BOB)
+    refused(lambda: ann.create(workload(kind, namespace, user=STAMPS[BOB])), by="aliquot-user")
+    made = ann.create(workload(kind, namespace))
+    assert label_of(made) == STAMPS[ANN]
+    path = ann.path_of(made)
+    assert label_of(bob.patch(path, {"metadata": {"annotations": {"seen": "by-bob"}}})) == STAMPS[ANN]
+    meta: Json = {"metadata": {"labels": {LABEL: "nobody"}}}
+    forged = meta if kind == "Pod" else {"spec": {"template": meta}}
+    forged = {"spec": {"jobTemplate": forged}} if kind == "CronJob" else forged
+    # Kubernetes itself lets nobody change the template of a Job.
+    refused(lambda: bob.patch(path, forged), by="immutable" if kind == "Job" else "aliquot-user")
+
+
+def test_controllers_hand_the_name_on(cluster: ClusterHarness, namespace: str) -> None:
+    """A Deployment's pods are made by two controllers, and are still the person's."""
+    cluster.api_as(ANN).create(workload("Deployment", namespace))
+    (made,) = cluster.wait_for("its pod", lambda: cluster.api.items(f"/api/v1/namespaces/{namespace}/pods"))
+    assert label_of(made) == STAMPS[ANN]
+
+
+@pytest.mark.parametrize("user", STAMPS)
+def test_names_are_told_apart(cluster: ClusterHarness, namespace: str, user: str) -> None:
+    """What a label can't hold is written in another way, and differently for different names."""
+    assert label_of(cluster.api_as(user).create(workload("Pod", namespace))) == STAMPS[user]
+    assert len(set(STAMPS.values())) == len(STAMPS)
+
+
+@pytest.mark.parametrize("user", ["a b", "x" * 64])
+def test_a_name_that_no_label_holds_is_refused(cluster: ClusterHarness, namespace: str, user: str) -> None:
+    """Shortened, two names could become one."""
+    refused(lambda: cluster.api_as(user).create(workload("Pod", namespace)), by="aliquot-user")
