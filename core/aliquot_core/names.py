@@ -184,6 +184,11 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         return self.of("turn")
 
     @property
+    def admitted(self) -> str:
+        """Pod condition: whether its queue has let it in, and why not."""
+        return self.of("admitted")
+
+    @property
     def inventory(self) -> str:
         """Node annotation: the node's GPUs."""
         return self.of("inventory")

@@ -24,12 +24,15 @@ from aliquot_kube.transport import Timeouts, Transport
 from aliquot_scheduler.admission.mutation import asks
 from aliquot_scheduler.centre.binder import Binder, NotReadyError
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
+from aliquot_scheduler.centre.notice_writer import NoticeWriter
+from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.entry import home_of, specs_of
 from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.status import read_status
 from aliquot_scheduler.queues.turns import Queues
 
 log = logging.getLogger(__name__)
@@ -76,6 +79,15 @@ class Reign:
             transport=transport, clock=clock, random=random, resource=queues_of(names), may_be_absent=True
         )
         self.namespaces = Mirror(transport=transport, clock=clock, random=random, resource=NAMESPACES)
+        self.queue_writer = QueueWriter(
+            turns=self.turns,
+            client=client,
+            clock=clock,
+            names=names,
+            there=lambda: self.queues.objects,
+            why_not=self.why_not,
+        )
+        self.notices = NoticeWriter(turns=self.turns, client=client, clock=clock, names=names, why_not=self.why_not)
         self.desk.tell_time(clock.monotonic())
         self.queues.subscribe(self._queue_changed)
         self.namespaces.subscribe(self._namespace_changed)
@@ -111,13 +123,24 @@ class Reign:
                 work.create_task(mirror.run())
             # What a pod holds is charged in its queue from the first word on it.
             await asyncio.gather(self.queues.synced(), self.namespaces.synced())
+            self._recall()
             work.create_task(self.pods.run())
             work.create_task(self.gatekeeper.run())
             work.create_task(self.binder.settle_doubts())
             await asyncio.gather(self.nodes.synced(), self.pods.synced(), self.leases.synced())
             self._settled()
             self.gatekeeper.look()
+            work.create_task(self.queue_writer.run())
+            work.create_task(self.notices.run())
             log.info("knows the cluster", extra={"nodes": len(self.nodes.objects), "pods": len(self.pods.objects)})
+
+    def _recall(self) -> None:
+        told = {name: read_status(queue.status) for name, queue in self.queues.objects.items()}
+        self.turns.recall(
+            {name: status for name, status in told.items() if status},
+            wall=self._clock.wall(),
+            now=self._clock.monotonic(),
+        )
 
     # --- what the watches tell ---------------------------------------------------------------------------------------
     def _node_changed(self, change: Change[Node]) -> None:

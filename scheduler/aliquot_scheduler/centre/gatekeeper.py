@@ -16,8 +16,8 @@ from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.leadership import NotLeadingError
-from aliquot_kube.pacing import sleep_unless
-from aliquot_kube.patches import Patch, expect, json_patch, merge_patch, pointer, remove
+from aliquot_kube.pacing import second_time, sleep_unless
+from aliquot_kube.patches import Patch, expect, json_patch, merge_patch, pointer, remove, strategic_patch
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.turns import Turn
@@ -51,6 +51,17 @@ def lifted(pod: Pod, *, names: Names) -> Patch:
 def nominated(pod: Pod, node: str) -> Patch:
     """Say where there is room for it."""
     return merge_patch({"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}})
+
+
+def status_of(turn: Turn, *, names: Names, at: str) -> Patch | None:
+    """Where there is room for it; and that it waits no more, if it was told that it does. None if there is nothing."""
+    pod = turn.pod
+    node = turn.promise.node if turn.promise and may_be_nominated(pod) else ""
+    if not any(one.type == names.admitted and one.status == "False" for one in pod.status.conditions):
+        return nominated(pod, node) if node else None
+    said = {"type": names.admitted, "status": "True", "reason": "LetIn", "message": "", "lastTransitionTime": at}
+    where = {"nominatedNodeName": node} if node else {}
+    return strategic_patch({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [said]} | where})
 
 
 def woken(turn: Turn, *, names: Names) -> Patch:
@@ -128,8 +139,9 @@ class Gatekeeper:
         pod = turn.pod
         where = {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
         node = turn.promise.node if turn.promise else ""
-        if node and may_be_nominated(pod):
-            await self._client.patch(PODS, **where, patch=nominated(pod, node), subresource="status")
+        status = status_of(turn, names=self._names, at=second_time(self._clock.wall()))
+        if status is not None:
+            await self._client.patch(PODS, **where, patch=status, subresource="status")
         gated = bool(pod.spec.scheduling_gates)
         patch = lifted(pod, names=self._names) if gated else woken(turn, names=self._names)
         await self._client.patch(PODS, **where, patch=patch)

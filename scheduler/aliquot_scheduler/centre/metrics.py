@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
 from aliquot_core.quantities import WHOLE
@@ -38,6 +38,7 @@ class CentreCollector(Collector):
             yield from _nodes(reign)
             yield from _gpus(reign)
             yield from _pods(reign)
+            yield from _queues(reign)
 
 
 def _knowledge(reign: Reign) -> Iterable[Metric]:
@@ -90,6 +91,37 @@ def _pods(reign: Reign) -> Iterable[Metric]:
         promises.add_metric([stage], stages[stage])
     yield promises
     yield _gauge("waiting_pods", "Pods that wait for their turn.", len(reign.turns))
+
+
+def _queues(reign: Reign) -> Iterable[Metric]:
+    """As their statuses were worked out last, a few seconds ago."""
+    told = reign.queue_writer.latest
+    for field, text in (
+        ("used", "What a queue's pods hold"),
+        ("borrowed", "What of it lies beyond the queue's guarantee"),
+        ("fair_share", "What a queue is due by what all ask"),
+        ("asked", "What waits in a queue"),
+        ("lately", "Decayed usage beyond the guarantee"),
+    ):
+        name = f"aliquot_queue_{field}"
+        compute = GaugeMetricFamily(f"{name}_compute_gpus", f"{text}, in GPUs of compute.", labels=["queue"])
+        memory = GaugeMetricFamily(f"{name}_memory_bytes", f"{text}, in GPU memory.", labels=["queue"])
+        for queue, status in told.items():
+            compute.add_metric([queue], getattr(status, field).compute / WHOLE.value)
+            memory.add_metric([queue], getattr(status, field).memory * _MIB)
+        yield from (compute, memory)
+    waiting = GaugeMetricFamily(
+        "aliquot_queue_waiting_pods", "Pods that wait in a queue or below it.", labels=["queue"]
+    )
+    for queue, status in told.items():
+        waiting.add_metric([queue], status.waiting)
+    yield waiting
+    waits = SummaryMetricFamily(
+        "aliquot_queue_wait_seconds", "How long pods waited until they were let in.", labels=["queue"]
+    )
+    for queue, (count, seconds) in reign.turns.waits.items():
+        waits.add_metric([queue], count, seconds)
+    yield waits
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

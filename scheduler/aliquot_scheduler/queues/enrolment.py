@@ -53,6 +53,7 @@ class Enrolment:
         self._homes = homes
         self._user_label = user_label
         self._known: dict[Shape, _Known] = {}
+        self._numbers: dict[Shape, int] = {}
         self._hardware = cards.hardware()
 
     def outdated(self) -> bool:
@@ -81,6 +82,7 @@ class Enrolment:
             pod=pod,
             demand=known.demand,
             shape=shape,
+            number=self._numbers.setdefault(shape, len(self._numbers)),
             amounts=known.amounts,
             queue=("" if self._plain else request.queue) or self._home(pod),
             user=self._user(pod),

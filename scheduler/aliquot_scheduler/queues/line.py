@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -40,6 +41,8 @@ class Waiter(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
     demand: Demand
     shape: Shape
+    # The same number for the same shape: to compare two shapes takes as long as all they say.
+    number: int
     amounts: Vector
     queue: str
     user: str
@@ -72,7 +75,7 @@ class Waiter(msgspec.Struct, frozen=True, kw_only=True):
         return (self.pod.metadata.namespace, self.group.name) if self.group else None
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Pods that are let in together or not at all: one, or what a gang needs."""
 
     members: tuple[Waiter, ...]
@@ -83,15 +86,15 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         """Who stands for all."""
         return self.members[0]
 
-    @property
+    @cached_property
     def shape(self) -> Any:
         """The same for all that are refused alike."""
         if self.topology:
             # Where its group lies already, nobody else need lie.
-            return self.first.gang, tuple(member.shape for member in self.members)
+            return self.first.gang, tuple(member.number for member in self.members)
         if len(self.members) == 1:
-            return self.first.shape
-        return tuple(member.shape for member in self.members)
+            return self.first.number
+        return tuple(member.number for member in self.members)
 
     @property
     def topology(self) -> Topology:
@@ -111,6 +114,8 @@ class Line:
         self._rows: dict[str, dict[Any, list[tuple[Place, str]]]] = {}
         self._waiters: dict[str, Waiter] = {}
         self._heads: dict[str, list[Candidate]] = {}
+        # The first of each row, as long as the row is the same.
+        self._firsts: dict[tuple[str, Any], Candidate | None] = {}
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -123,7 +128,7 @@ class Line:
         self._waiters[waiter.uid] = waiter
         row = self._rows.setdefault(waiter.user, {}).setdefault(_row(waiter), [])
         insort(row, (waiter.place, waiter.uid))
-        self._heads.pop(waiter.user, None)
+        self.changed(waiter)
 
     def remove(self, uid: str) -> Waiter | None:
         """Somebody leaves."""
@@ -137,23 +142,31 @@ class Line:
             del rows[_row(waiter)]
         if not rows:
             del self._rows[waiter.user]
-        self._heads.pop(waiter.user, None)
+        self.changed(waiter)
         return waiter
 
     def users(self) -> list[str]:
         """Who has pods here."""
         return list(self._rows)
 
-    def changed(self, user: str) -> None:
-        """How much their gangs need has changed."""
-        self._heads.pop(user, None)
+    def changed(self, waiter: Waiter) -> None:
+        """Who is the first of its row may have changed, or how much its gang needs."""
+        self._heads.pop(waiter.user, None)
+        self._firsts.pop((waiter.user, _row(waiter)), None)
 
     def heads(self, user: str, *, let_in: dict[GangKey, set[str]]) -> list[Candidate]:
         """The first of each shape and each gang that has its minimum, in their order; `let_in` is by gang."""
         if user not in self._heads:
-            found = (self._head(row, let_in) for row in self._rows.get(user, {}).values())
+            found = [self._first(user, key, row, let_in) for key, row in self._rows.get(user, {}).items()]
             self._heads[user] = sorted((one for one in found if one), key=lambda one: one.first.place)
         return self._heads[user]
+
+    def _first(
+        self, user: str, key: Any, row: list[tuple[Place, str]], let_in: dict[GangKey, set[str]]
+    ) -> Candidate | None:
+        if (user, key) not in self._firsts:
+            self._firsts[user, key] = self._head(row, let_in)
+        return self._firsts[user, key]
 
     def _head(self, row: list[tuple[Place, str]], let_in: dict[GangKey, set[str]]) -> Candidate | None:
         first = self._waiters[row[0][1]]
@@ -167,4 +180,4 @@ class Line:
 
 
 def _row(waiter: Waiter) -> Any:
-    return waiter.gang or waiter.shape
+    return waiter.gang or waiter.number

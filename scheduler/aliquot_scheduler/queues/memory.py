@@ -44,6 +44,8 @@ class Memory:
     def everything_changed(self) -> None:
         """Nothing that was refused need be so any more."""
         self._refused.clear()
+        self._said.clear()
+        self._said_before.clear()
         self._broken_off = False
 
     def refuse(self, candidate: Candidate) -> None:

@@ -186,7 +186,7 @@ class Standing:
                 yield member
             by_shares.changed(candidate.first.queue)
             if candidate.first.queue in self._hall.lines:
-                self._hall.lines[candidate.first.queue].changed(candidate.first.user)
+                self._hall.lines[candidate.first.queue].changed(candidate.first)
 
     def _head(self, queue: str, by_shares: Shares) -> Candidate | None:
         line = self._hall.lines.get(queue)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 
-class _Written(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class _Written(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Common settings of what is written into a status."""
 
 
@@ -33,6 +33,8 @@ class QueueStatus(_Written, frozen=True, kw_only=True):
     asked: Amounts = Amounts()
     waiting: int = 0
     lately: Amounts = Amounts()
+    # The same of the queue's users, of those who used most.
+    users: dict[str, Amounts] = {}
     # When this was worked out, as Kubernetes writes instants.
     at: str = ""
 

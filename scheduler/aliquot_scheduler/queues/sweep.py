@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import MOST_IN_VAIN
@@ -43,6 +44,7 @@ class Sweep:
         self._now = now
         self._rules = Rules(ledger=books.ledger, cards=cards)
         self._shares = books.shares(now=now)
+        self._reached: dict[tuple[str, str], tuple[list[Candidate], int]] = {}
         nodes = books.ledger.tree.nodes
         self._passed: dict[str, set[Mark]] = {queue: set() for queue in hall.lines if not nodes[queue].stop}
 
@@ -85,7 +87,12 @@ class Sweep:
         users = line.users() if line else []
         asked = self._grows(queue)
         for user in sorted(users, key=lambda user: (self._shares.of_user(queue, user), user)):
-            for candidate in line.heads(user, let_in=self._books.let_in) if line else ():
+            heads = line.heads(user, let_in=self._books.let_in) if line else []
+            before, start = self._reached.get((queue, user), (heads, 0))
+            start = start if before is heads else 0
+            for number, candidate in enumerate(islice(heads, start, None), start):
+                # All before this one were passed over, as long as it is the same list.
+                self._reached[queue, user] = heads, number
                 if (user, candidate.shape) in self._passed[queue]:
                     continue
                 if asked or self._may_fit(candidate) or self._memory.is_impatient(candidate, now=self._now):

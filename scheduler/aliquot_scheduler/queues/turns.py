@@ -38,8 +38,12 @@ from aliquot_scheduler.queues.hall import Hall
 from aliquot_scheduler.queues.inside import Inside, Way
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.memory import Memory
+from aliquot_scheduler.queues.notices import Notice, notice_of
+from aliquot_scheduler.queues.report import recall, statuses
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec
+from aliquot_scheduler.queues.stale import StaleGangs
+from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.sweep import Sweep
 from aliquot_scheduler.queues.tree import Tree, plant
 from aliquot_scheduler.queues.usage import Forgetting
@@ -73,6 +77,10 @@ class Queues:
         # Found without a gate, and not judged yet: first all is to be known that counts against a limit.
         self._found: dict[str, Pod] = {}
         self._lost: dict[str, int] = {}
+        # Since when those wait who do; how many were let in, and how long they waited together, by queue.
+        self._joined: dict[str, float] = {}
+        self.waits: dict[str, tuple[int, float]] = {}
+        self._stale = StaleGangs(after=settings.stale_gang)
         self._untold: deque[Turn] = deque()
         self._untold_times: dict[str, int] = {}
         self._memory = Memory(patience=settings.patience, hold=settings.hold)
@@ -80,8 +88,8 @@ class Queues:
         tree = plant(self._specs)
         self._cards = Cards(picture=picture, dimensions=tree.dimensions)
         self._enrolment = self._enrolling(tree)
-        forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
-        self.books = Books(tree=tree, forgetting=forgetting)
+        self._forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
+        self.books = Books(tree=tree, forgetting=self._forgetting)
 
     def __len__(self) -> int:
         """How many wait."""
@@ -122,6 +130,8 @@ class Queues:
         """A pod is there, or is changed."""
         uid = pod.metadata.uid
         if pod.ended:
+            if pod.status.phase == "Succeeded" and (waiter := self._enrolment.waiter(pod)):
+                self._stale.done(waiter)
             self.pod_gone(uid)
         elif pod.spec.node_name:
             self._take_as_bound(pod)
@@ -139,8 +149,10 @@ class Queues:
         """A pod needs no turn any more, and holds nothing."""
         self._leave(uid)
         self._memory.forget(uid)
-        for notes in (self._found, self._lost, self._untold_times):
+        for notes in (self._found, self._lost, self._untold_times, self._joined):
             notes.pop(uid, None)
+        if uid in self._inside.bound:
+            self._stale.lost(self._inside.bound[uid])
         self._release(uid)
 
     def promised(self, promise: Promise) -> None:
@@ -192,6 +204,29 @@ class Queues:
         """Where alone a pod may lie whose turn it is."""
         return self._inside.bounds.get(pod.metadata.uid, ANYWHERE)
 
+    def notice(self, waiter: Waiter) -> Notice:
+        """Why somebody waits, in a word and a sentence."""
+        uid = waiter.uid
+        if uid in self._lost and self._hall.rests_until(uid) is not None:
+            return Notice(reason="TurnLost", message=self.why_not(waiter.pod))
+        if why := self._hall.why_nowhere(uid):
+            return Notice(reason="NeverFits", message=why)
+        said = self._memory.why(waiter.queue, (waiter.user, waiter.number))
+        return notice_of(waiter, said, ledger=self.books.ledger)
+
+    def statuses(self, *, now: float, at: str) -> dict[str, QueueStatus]:
+        """Of every queue."""
+        return statuses(self.books, waiting=self._hall, at=at, now=now)
+
+    def recall(self, told: Mapping[str, QueueStatus], *, wall: float, now: float) -> None:
+        """What the leader before us has put down of usage."""
+        known = {name: status for name, status in told.items() if name in self.books.ledger.tree.nodes}
+        recall(self.books, known, forgetting=self._forgetting, wall=wall, now=now)
+
+    def stale_gangs(self, *, now: float) -> list[Pod]:
+        """Who is to be sent back, because its gang can't run."""
+        return self._stale.due(let_in=self.books.let_in, bound=self._inside.bound, waiting=self._hall, now=now)
+
     def next_chance(self) -> float | None:
         """When the first pod that rests may have another turn."""
         return self._hall.next_alarm()
@@ -237,6 +272,8 @@ class Queues:
         uid = waiter.uid
         self._leave(uid)
         self._memory.forget(uid)
+        count, waited = self.waits.get(waiter.queue, (0, 0.0))
+        self.waits[waiter.queue] = count + 1, waited + max(0.0, now - self._joined.pop(uid, now))
         shown = _MINUTE * self.books.ledger.tree.nodes[waiter.queue].spec.autoscale_minutes
         until, way = (promise.until, Way.THROUGH) if promise else (now + shown, Way.SHOWN)
         self._inside.enter(waiter, way=way, until=until)
@@ -272,6 +309,7 @@ class Queues:
     def _take_as_waiting(self, pod: Pod) -> None:
         self._found.pop(pod.metadata.uid, None)
         waiter = self._enrolment.waiter(pod)
+        self._joined.setdefault(pod.metadata.uid, self._now)
         until = self._hall.rests_until(pod.metadata.uid)
         if waiter is None:
             self._leave(pod.metadata.uid)
@@ -290,7 +328,7 @@ class Queues:
         waiter = known.of(pod) if known else self._enrolment.waiter(pod)
         self._leave(uid)
         self._memory.forget(uid)
-        for notes in (self._lost, self._untold_times):
+        for notes in (self._lost, self._untold_times, self._joined):
             notes.pop(uid, None)
         if waiter:
             self._inside.bind(waiter)
@@ -336,7 +374,7 @@ class Queues:
 
     def _gang_changed(self, waiter: Waiter) -> None:
         if waiter.group and waiter.queue in self._hall.lines:
-            self._hall.lines[waiter.queue].changed(waiter.user)
+            self._hall.lines[waiter.queue].changed(waiter)
 
     # --- time, and what changes everything ---------------------------------------------------------------------------
     def _tell_time(self, now: float) -> None:

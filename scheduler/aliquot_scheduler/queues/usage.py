@@ -70,6 +70,15 @@ class Usage(Generic[Who]):
         record = self._records.get(who, self._nothing)
         self._records[who] = Record(average=tuple(average), holds=record.holds, at=now)
 
+    def everybody(self) -> Iterable[Who]:
+        """Of whom anything is known."""
+        return self._records.keys()
+
+    def prune(self, *, now: float, least: float) -> None:
+        """Forget who holds nothing and whose usage is as good as forgotten."""
+        idle = [who for who, record in self._records.items() if not any(record.holds)]
+        self.forget([who for who in idle if max(self.of(who, now=now)) < least])
+
     def forget(self, who: Iterable[Who]) -> None:
         """They are gone."""
         for one in who:

@@ -1,0 +1,85 @@
+"""Kueue's baseline and large-scale generators before our queues: makespan, use, waits, decisions per second.
+
+    .venv/bin/python benchmarks/queues/kueue.py [--cohorts 5] [--members 6] [--scale baseline|large]
+
+A CPU of theirs is a GPU of ours (20 = 2,000 %); a workload of n CPUs is a gang of n pods with a GPU each, so that
+nothing is lost to cards that are cut in another way: their quota knows no nodes either. Without preemption.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from replay import Job, Replay, mean
+
+from aliquot_scheduler.queues.spec import QueueSpec, Quota
+
+NOMINAL = 2_000
+# Workloads of a queue, each one's CPUs, seconds, priority, and how long after the one before it comes.
+CLASSES = {"small": (1, 0.2, 50, 0.1), "medium": (5, 0.5, 100, 0.5), "large": (20, 1.0, 200, 1.2)}
+COUNTS = {
+    "baseline": {"small": 350, "medium": 100, "large": 50},
+    "large": {"small": 35, "medium": 11, "large": 4},
+}
+KUEUE = {"small": 215.0, "medium": 76.8, "large": 16.5}
+
+
+def main() -> None:
+    """Run it and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cohorts", type=int, default=5)
+    parser.add_argument("--members", type=int, default=6)
+    parser.add_argument("--scale", choices=sorted(COUNTS), default="baseline")
+    parser.add_argument("--step", type=float, default=0.01)
+    asked = parser.parse_args()
+    specs, jobs = generate(cohorts=asked.cohorts, members=asked.members, counts=COUNTS[asked.scale])
+    replay = Replay(specs, nodes=asked.cohorts * asked.members * NOMINAL // 2_000, cards=20)
+    began = time.perf_counter()
+    makespan = replay.run(jobs, step=asked.step)
+    took = time.perf_counter() - began
+    done = [job for job in jobs if job.ended is not None]
+    work = sum(job.work for job in jobs)
+    ideal = work / (NOMINAL * asked.cohorts * asked.members)
+    print(f"workloads {len(done)} of {len(jobs)} ended, pods {replay.decided}")
+    print(f"makespan {makespan:.1f} s, ideal {ideal:.1f} s, ratio {makespan / ideal:.3f}, use {ideal / makespan:.1%}")
+    print(f"took {took:.1f} s of real time, {sum(replay.spent):.1f} s of it deciding")
+    print(
+        f"{len(done) / sum(replay.spent):.0f} workloads/s and {replay.decided / sum(replay.spent):.0f} pods/s decided"
+    )
+    for kind, kueue in KUEUE.items():
+        waits = [job.admitted - job.at for job in done if job.kind == kind and job.admitted is not None]
+        print(f"{kind:7} mean time to admission {mean(waits):6.1f} s (Kueue {kueue} s, its baseline)")
+
+
+def generate(*, cohorts: int, members: int, counts: dict[str, int]) -> tuple[dict[str, QueueSpec], list[Job]]:
+    """Their queues and workloads."""
+    specs: dict[str, QueueSpec] = {}
+    jobs: list[Job] = []
+    for cohort in range(cohorts):
+        top = f"cohort-{cohort}"
+        specs[top] = QueueSpec(compute=Quota(guarantee=NOMINAL * members, limit=NOMINAL * members))
+        for member in range(members):
+            name = f"{top}-{member}"
+            quota = Quota(guarantee=NOMINAL, borrowing_limit=100 * 100)
+            specs[name] = QueueSpec(parent=top, compute=quota, namespaces=("*",))
+            for kind, count in counts.items():
+                cpus, runs, priority, every = CLASSES[kind]
+                jobs += [
+                    Job(
+                        name=f"{name}-{kind}-{number:03}",
+                        queue=name,
+                        user=name,
+                        kind=kind,
+                        at=every * number,
+                        runs=runs,
+                        pods=cpus,
+                        priority=priority,
+                    )
+                    for number in range(count)
+                ]
+    return specs, jobs
+
+
+if __name__ == "__main__":
+    main()

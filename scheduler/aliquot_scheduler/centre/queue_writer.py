@@ -1,0 +1,92 @@
+"""The leader puts down every queue's status: for people, and so that the next leader knows who used how much lately.
+
+What changes with every pod is written at most every few seconds, usage alone once a minute, and never more than ten
+queues a second: a status is a courtesy to people, and the API server's time is not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from aliquot_core.clock import Clock
+from aliquot_core.names import Names
+from aliquot_kube.client import KubeClient
+from aliquot_kube.errors import ApiError
+from aliquot_kube.leadership import NotLeadingError
+from aliquot_kube.pacing import second_time
+from aliquot_kube.patches import add, json_patch
+from aliquot_kube.resources import queues_of
+from aliquot_scheduler.queues.status import Amounts, QueueStatus
+from aliquot_scheduler.queues.turns import Queues
+
+log = logging.getLogger(__name__)
+
+_LOOK = 5.0
+_USAGE = 60.0
+_BETWEEN = 0.1
+
+
+class QueueWriter:
+    """Keeps the statuses of all queues that are there."""
+
+    def __init__(
+        self,
+        *,
+        turns: Queues,
+        client: KubeClient,
+        clock: Clock,
+        names: Names,
+        there: Callable[[], Mapping[str, object]],
+        why_not: Callable[[], str],
+    ) -> None:
+        """`there` is every Queue object by its name."""
+        self._turns = turns
+        self._client = client
+        self._clock = clock
+        self._resource = queues_of(names)
+        self._there = there
+        self._why_not = why_not
+        self._written: dict[str, tuple[float, QueueStatus]] = {}
+        # What was worked out last, for whoever scrapes.
+        self.latest: dict[str, QueueStatus] = {}
+
+    async def run(self) -> None:
+        """Write what has changed, until cancelled."""
+        while True:
+            await self._clock.sleep(_LOOK)
+            if self._why_not():
+                continue
+            now = self._clock.monotonic()
+            self.latest = self._turns.statuses(now=now, at=second_time(self._clock.wall()))
+            there = self._there().keys()
+            for name in [name for name in self._written if name not in there]:
+                del self._written[name]
+            for name in sorted(there & self.latest.keys()):
+                if self._is_due(name, self.latest[name], now=now):
+                    await self._write(name, self.latest[name], now=now)
+
+    def _is_due(self, name: str, status: QueueStatus, *, now: float) -> bool:
+        if name not in self._written:
+            return True
+        when, written = self._written[name]
+        if _of_the_moment(status) != _of_the_moment(written):
+            return True
+        return now - when >= _USAGE and (status.lately, status.users) != (written.lately, written.users)
+
+    async def _write(self, name: str, status: QueueStatus, *, now: float) -> None:
+        patch = json_patch(add("/status", msgspec.to_builtins(status)))
+        try:
+            await self._client.patch(self._resource, name=name, patch=patch, subresource="status")
+        except (ApiError, NotLeadingError) as error:
+            log.warning("a queue's status could not be written", extra={"queue": name, "error": str(error)})
+        else:
+            self._written[name] = now, status
+        await self._clock.sleep(_BETWEEN)
+
+
+def _of_the_moment(status: QueueStatus) -> QueueStatus:
+    """All but what changes by itself."""
+    return msgspec.structs.replace(status, lately=Amounts(), users={}, at="")

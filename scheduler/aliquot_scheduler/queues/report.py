@@ -1,0 +1,87 @@
+"""What is told of every queue: its status, worked out of the leader's books, and taken up again by the next leader."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from aliquot_scheduler.queues.books import Books
+from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.order import borrowed
+from aliquot_scheduler.queues.shares import shares
+from aliquot_scheduler.queues.status import Amounts, QueueStatus
+from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT
+from aliquot_scheduler.queues.usage import Forgetting
+
+# A status is written whole, and etcd is shared.
+_MOST_USERS = 50
+# Of usage, what is left of a pod after ten half-lives.
+_FORGOTTEN = 0.5
+
+
+def statuses(books: Books, *, waiting: Iterable[Waiter], at: str, now: float) -> dict[str, QueueStatus]:
+    """Every queue's status at this instant."""
+    tree, accounts = books.ledger.tree, books.ledger.accounts
+    books.users.prune(now=now, least=_FORGOTTEN)
+    due = [_due(books, dimension) for dimension in (COMPUTE, MEMORY)]
+    counts = Counter(name for waiter in waiting for name in tree.path(waiter.queue))
+    users = _users(books, now=now)
+    return {
+        name: QueueStatus(
+            used=_amounts(account.used),
+            borrowed=_amounts(borrowed(account, capacity=books.capacity)),
+            fair_share=_amounts([share[name] for share in due]),
+            asked=_amounts(account.asked),
+            waiting=counts[name],
+            lately=_amounts(books.usage.of(name, now=now)),
+            users=users.get(name, {}),
+            at=at,
+        )
+        for name, account in accounts.items()
+        if name != ROOT
+    }
+
+
+def recall(books: Books, told: Mapping[str, QueueStatus], *, forgetting: Forgetting, wall: float, now: float) -> None:
+    """Take up what the leader before us has put down; what was used since then is not known."""
+    for name, status in told.items():
+        kept = forgetting.kept(wall - _instant(status.at, otherwise=wall))
+        books.usage.restore(name, _decayed(status.lately, kept), now=now)
+        for user, lately in status.users.items():
+            books.users.restore((name, user), _decayed(lately, kept), now=now)
+
+
+def _due(books: Books, dimension: int) -> dict[str, int]:
+    tree, accounts = books.ledger.tree, books.ledger.accounts
+    demand = {name: accounts[name].used[dimension] + accounts[name].asked[dimension] for name in accounts}
+    leaves = {name: asked for name, asked in demand.items() if tree.leaf(name)}
+    return shares(tree, dimension=dimension, capacity=books.capacity[dimension], demand=leaves)
+
+
+def _users(books: Books, *, now: float) -> dict[str, dict[str, Amounts]]:
+    """By queue, those who used most."""
+    found: dict[str, list[tuple[tuple[float, ...], str]]] = {}
+    for queue, user in books.users.everybody():
+        found.setdefault(queue, []).append((books.users.of((queue, user), now=now), user))
+    return {
+        queue: {user: _amounts(lately) for lately, user in sorted(users, reverse=True)[:_MOST_USERS]}
+        for queue, users in found.items()
+    }
+
+
+def _amounts(pair: Iterable[float]) -> Amounts:
+    compute, memory, *_ = pair
+    return Amounts(compute=round(compute), memory=round(memory))
+
+
+def _decayed(amounts: Amounts, kept: float) -> tuple[float, float]:
+    return kept * amounts.compute, kept * amounts.memory
+
+
+def _instant(text: str, *, otherwise: float) -> float:
+    """A clock that was wrong when it was written must not make anything of it grow."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return otherwise
