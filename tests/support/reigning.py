@@ -1,0 +1,111 @@
+"""A leader that reigns over an API server in the same process, which counts what the leader writes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from aliquot_kube.client import KubeClient
+from aliquot_kube.clock import SystemClock
+from aliquot_kube.resources import PODS
+from aliquot_scheduler.centre.centre import Reign
+from aliquot_scheduler.centre.settings import CentreSettings
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_standalone.apiserver.direct import DirectTransport
+from aliquot_standalone.apiserver.embedded import seeded_fresh
+from aliquot_standalone.apiserver.exchange import Request
+from aliquot_standalone.apiserver.frontend import Call, Frontend
+from support.large_cluster import NAMES, NAMESPACE, Json, lease_manifest, node_manifest
+from support.server_apart import LEASES
+
+CENTRE = "centre"
+
+
+class Reigning:
+    """A cluster that a test makes, and the leader under test."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        chance = random.Random(7)  # noqa: S311 - the point is that it repeats
+        # By object: what the leader asked of it other than to read it.
+        self.writes: dict[str, list[str]] = {}
+        self._frontend = Frontend(fresh=seeded_fresh(chance), now=self._clock.wall(), guard=self._count)
+        for name in (NAMES.namespace, NAMESPACE):
+            self.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        self._client = KubeClient(transport=DirectTransport(frontend=self._frontend, clock=self._clock))
+        self.reign = Reign(
+            transport=DirectTransport(frontend=self._frontend, clock=self._clock, user=CENTRE),
+            clock=self._clock,
+            random=lambda: 0.5,
+            names=NAMES,
+            settings=CentreSettings(),
+            queues=QueueSettings(),
+            leads=lambda: True,
+            settled=lambda: None,
+        )
+
+    def create(self, path: str, manifest: Json) -> Json:
+        """Create an object as a user or an agent would."""
+        request = Request(
+            method="POST",
+            path=tuple(path.strip("/").split("/")),
+            query={},
+            content_type="application/json",
+            body=msgspec.json.encode(manifest),
+        )
+        answer: Any = self._frontend.handle(request, now=self._clock.wall())
+        assert answer.code == 201, answer.body
+        return dict(msgspec.json.decode(answer.body))
+
+    def join(self, name: str, *, cards: int = 8) -> None:
+        """Let a node join, with its agent."""
+        self.create("/api/v1/nodes", node_manifest(name, cards=cards))
+        self.create(LEASES, lease_manifest(name))
+
+    async def place(self, name: str) -> str:
+        """Be kube-scheduler to a pod that has no gate: where it is bound now."""
+        pod = await self._client.get(PODS, namespace=NAMESPACE, name=name)
+        room = self.reign.binder.filter(pod, list(self.reign.picture.nodes)).nodes
+        grades = dict(self.reign.binder.prioritize(pod, room))
+        # Others ask meanwhile.
+        await asyncio.sleep(0)
+        node = max(grades, key=grades.__getitem__)
+        why = await self.reign.binder.bind(namespace=NAMESPACE, name=name, uid=pod.metadata.uid, node=node)
+        assert not why, why
+        return node
+
+    async def slices_per_gpu(self) -> Counter[int]:
+        """How many GPUs bear how many slices, as the grants say."""
+        pods = await self._client.list(PODS)
+        held = Counter(gpu for pod in pods for gpu in self.reign.picture.granted(pod) or ())
+        return Counter(held.values())
+
+    def _count(self, call: Call) -> None:
+        if call.user == CENTRE and call.method != "GET":
+            target = call.target
+            what = "/".join(part for part in (target.resource.plural, target.subresource) if part)
+            self.writes.setdefault(target.key, []).append(f"{call.method} {what}")
+
+
+@asynccontextmanager
+async def reigning() -> AsyncIterator[Reigning]:
+    """Reign as long as the block lasts."""
+    made = Reigning()
+    reign = asyncio.ensure_future(made.reign.run())
+    try:
+        yield made
+    finally:
+        reign.cancel()
+        await asyncio.gather(reign, return_exceptions=True)
+
+
+async def until(look: Callable[[], bool]) -> None:
+    """Let everybody go on until something is so; the test's own time limit ends a wait in vain."""
+    while not look():  # noqa: ASYNC110 - it is the leader's own work that is waited for, which has no event for tests
+        await asyncio.sleep(0)

@@ -1,0 +1,102 @@
+"""What the centre spares the API server, and that many at once are placed as well as one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from aliquot_core.objects import Pod
+from aliquot_scheduler.deciding.desk import Desk, Ended
+from aliquot_scheduler.queues.turns import Queues
+from support.centre import asks, gpus, make_node, picture_with, with_grant
+from support.large_cluster import NAMES, NAMESPACE, node_names, pod_manifest
+from support.reigning import reigning, until
+from support.server_apart import PODS
+
+GATES = [{"name": NAMES.gate}]
+
+
+@pytest.mark.parametrize("gated", [True, False], ids=["gated", "ungated"])
+async def test_a_pod_at_its_first_turn_is_written_to_three_times_and_without_a_gate_once(*, gated: bool) -> None:
+    """16 halves at once on 8 cards: nominated, let through and bound, and two on each card."""
+    async with reigning() as on:
+        on.join("node-a")
+        names = [f"half-{number}" for number in range(16)]
+        spec: dict[str, Any] = {"schedulingGates": GATES} if gated else {}
+        for name in names:
+            on.create(PODS, pod_manifest(name, compute=50, memory=40_000, **spec))
+        keys = [f"{NAMESPACE}/{name}" for name in names]
+        lifting = ["PATCH pods/status", "PATCH pods"] if gated else []
+        await until(lambda: not on.reign.why_not() and on.reign.picture.nodes["node-a"].out == "")
+        await until(lambda: all(on.writes.get(key, []) == lifting for key in keys))
+        await asyncio.gather(*map(on.place, names))
+        assert on.writes == {key: [*lifting, "POST pods/binding"] for key in keys}
+        assert await on.slices_per_gpu() == {2: 8}
+
+
+async def test_nodes_that_join_cost_no_write() -> None:
+    """40 at once, all of them in as soon as the watches have told of them."""
+    async with reigning() as on:
+        await until(lambda: not on.reign.why_not())
+        names = node_names(40)
+        for name in names:
+            on.join(name)
+        known = on.reign.picture.nodes
+        await until(lambda: len(known) == len(names) and not any(node.out for node in known.values()))
+        assert on.writes == {}
+
+
+class Stream:
+    """Pods that ask at once: each is filtered, bound and seen to be granted, in an order that chance says."""
+
+    def __init__(self, *, pods: int, nodes: int) -> None:
+        self.nodes = node_names(nodes)
+        self.picture = picture_with(*(make_node(name, gpus(name, 8)) for name in self.nodes))
+        turns = Queues(names=NAMES, random=lambda: 0.5, picture=self.picture)
+        self.desk = Desk(picture=self.picture, names=NAMES, turns=turns)
+        self.pods = [asks(f"u{number}", 50, 40_000) for number in range(pods)]
+        for pod in self.pods:
+            self.desk.pod_seen(pod)
+
+    def place(self, *, seed: int, at_once: int) -> None:
+        """Place all, so many under way at the same time."""
+        chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        waiting, under_way = list(self.pods), list[Pod]()
+        while waiting or under_way:
+            if waiting and (not under_way or (len(under_way) < at_once and chance.random() < 0.7)):
+                pod = waiting.pop()
+                assert self.desk.filter(pod, self.nodes, now=0.0).nodes, "there is room for all"
+                under_way.append(pod)
+            else:
+                self._bind(under_way.pop(chance.randrange(len(under_way))))
+
+    def _bind(self, pod: Pod) -> None:
+        grades = dict(self.desk.prioritize(pod, self.nodes))
+        begun = self.desk.begin_bind(uid=pod.metadata.uid, node=max(grades, key=grades.__getitem__))
+        assert not isinstance(begun, str), begun
+        self.desk.bind_ended(pod.metadata.uid, Ended.TAKEN, now=0.0)
+        self.desk.pod_seen(with_grant(pod, begun.plan.grant))
+
+    def slices_per_gpu(self) -> Counter[int]:
+        """How many GPUs bear how many slices."""
+        holders = (gpu for held in self.picture.holdings.everything().values() for gpu in held)
+        return Counter(Counter(holders).values())
+
+
+def test_16_halves_at_once_lie_two_on_each_of_8_cards_in_100_of_100_runs() -> None:
+    """However their calls interleave, nobody is refused and no card is broken up."""
+    for seed in range(100):
+        stream = Stream(pods=16, nodes=1)
+        stream.place(seed=seed, at_once=16)
+        assert stream.slices_per_gpu() == {2: 8}, seed
+
+
+def test_800_halves_fill_400_gpus_two_on_each() -> None:
+    """A half that breaks up a card while another half stands open would leave the last one without room."""
+    stream = Stream(pods=800, nodes=50)
+    stream.place(seed=1, at_once=30)
+    assert stream.slices_per_gpu() == {2: 400}
