@@ -13,11 +13,14 @@ from cluster.node_half import NodeHalf
 from support.require import skip_or_fail
 
 HERE = Path(__file__).parent
+INSTALLED = HERE / "test_installed.py"
 TEST_SECONDS = 90  # the first test also starts the cluster, in 4 s on a quiet machine of 2 cores
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies in this folder; the hook is given all tests."""
+    """Mark what lies in this folder; the hook is given all tests, already shuffled."""
+    # What is installed once for all tests of a file goes last: another of its tests would have to install it again.
+    items.sort(key=lambda item: (item.path == INSTALLED) + (item.path == INSTALLED and "uninstalled" in item.name))
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.cluster)

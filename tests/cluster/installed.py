@@ -31,7 +31,7 @@ from cluster.product_image import HOME, ROOT, product_image
 NAMES = Names()
 MANIFESTS = ROOT / "daemonset" / "manifests"
 SERVICE = ROOT / "daemonset" / "systemd" / "aliquot-endpoint.service"
-WITHDRAW = ROOT / "daemonset" / "withdraw.yaml"
+WITHDRAW = f"/api/v1/namespaces/{NAMES.namespace}/configmaps/aliquot-withdraw"
 # The node's half; the centre's comes on top.
 NODE_HALF = ("00-namespace", "10-access", "20-policies", "30-endpoint", "40-agent")
 SYSTEM = NAMES.namespace
@@ -129,8 +129,8 @@ class Installed:
         self.label(node, JOINS, None)
         for name in (AGENT, ENDPOINT):
             self.cluster.wait_for(f"{name} to leave {node}", lambda name=name: not self.pods(name, node=node))  # type: ignore[misc]
-        wanted = yaml.safe_load(WITHDRAW.read_text().replace("NODE", node))
-        return self.cluster.wait_for_phase(self.cluster.create_pod(self._for_this_cluster(wanted)), "Succeeded")
+        wanted = yaml.safe_load(self.cluster.api.get(WITHDRAW)["data"]["pod.yaml"].replace("NODE", node))
+        return self.cluster.wait_for_phase(self.cluster.create_pod(wanted), "Succeeded")
 
     def restart_agents(self) -> None:
         """What `kubectl rollout restart` does."""
@@ -256,6 +256,9 @@ class Installed:
             spec = obj["spec"]["template"]["spec"]
         elif obj["kind"] == "Pod":
             spec = obj["spec"]
+        elif obj["metadata"]["name"] == "aliquot-withdraw":
+            made = self._for_this_cluster(yaml.safe_load(obj["data"]["pod.yaml"]))
+            return obj | {"data": {"pod.yaml": yaml.safe_dump(made)}}
         else:
             return obj
         (container,) = spec["containers"]

@@ -1,0 +1,203 @@
+"""All of `daemonset/` on a real cluster: from a plain Deployment to slices that run, and gone again without a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from aliquot_core.grant import decode_grant
+from aliquot_core.names import LEADER_LEASE
+from cluster.harness.api import Api, Json
+from cluster.harness.cluster import ClusterHarness
+from cluster.harness.pods import pod, shell, stays
+from cluster.installed import NAMES, SYSTEM, nothing_left
+from cluster.installed_centre import CENTRE, InstalledCentre
+from cluster.node_half import SHOW
+from cluster.refusals import LEASES, NODE1, refused
+
+pytestmark = pytest.mark.timeout(240)  # the first test also starts the cluster, and imports three images
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+SECRET = f"/api/v1/namespaces/{SYSTEM}/secrets/aliquot-tls"
+WEBHOOKS = f"{ADMISSION}/mutatingwebhookconfigurations"
+ASKS = {NAMES.compute: "30", NAMES.memory: "8000"}
+
+
+@pytest.fixture(scope="module")
+def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
+    """A cluster of its own: the webhook and the policies hold for all of it."""
+    with ClusterHarness() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def installation(cluster: ClusterHarness) -> Iterator[InstalledCentre]:
+    """What there is to install."""
+    whole = InstalledCentre(cluster)
+    yield whole
+    whole.door.close()
+
+
+@pytest.fixture
+def installed(installation: InstalledCentre) -> InstalledCentre:
+    """Aliquot, as an operator installs it; whoever uninstalls it need not install it again."""
+    installation.install()
+    return installation
+
+
+def deployment(name: str, namespace: str, container: Json, *, replicas: int) -> Json:
+    """What users write: no gate, no scheduler's name."""
+    labels = {"app": name}
+    spec = {"hostNetwork": True, "terminationGracePeriodSeconds": 1, "containers": [container]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
+def pods_of(cluster: ClusterHarness, namespace: str) -> list[Json]:
+    """All pods there."""
+    found = cluster.api.items(f"/api/v1/namespaces/{namespace}/pods")
+    return [{"apiVersion": "v1", "kind": "Pod", **each} for each in found]
+
+
+def all_run(cluster: ClusterHarness, namespace: str, count: int) -> list[Json] | None:
+    """The pods, once so many of them run."""
+    found = [each for each in pods_of(cluster, namespace) if each["status"].get("phase") == "Running"]
+    return found if len(found) == count else None
+
+
+def test_a_plain_deployment_gets_its_slices(
+    cluster: ClusterHarness, installed: InstalledCentre, namespace: str
+) -> None:
+    """The webhook fills in, the gate is lifted, the pods are bound with their grants, and say what they got."""
+    wanted = cluster.apply(deployment("plain", namespace, stays(SHOW, limits=ASKS), replicas=4))
+    made = cluster.wait_for("four to run", partial(all_run, cluster, namespace, 4), timeout=60)
+    for each in made:
+        grant = decode_grant(each["metadata"]["annotations"][NAMES.grant])
+        ((_, part),) = grant.slices()
+        assert each["spec"]["schedulerName"] == "aliquot"
+        assert grant.node == each["spec"]["nodeName"]
+        assert part.gpu in {installed.gpu(grant.node, index) for index in range(8)}
+        cluster.wait_for("it to say so", partial(cluster.logs, each))
+        assert cluster.logs(each) == f"{part.gpu} 30 8000 void\n"
+    cluster.delete(wanted, propagationPolicy="Foreground")
+
+
+def test_a_bad_request_is_refused_in_the_centre_s_own_words(installed: InstalledCentre, namespace: str) -> None:
+    """Where the pod is made: what is wrong, and what to write."""
+    limits = {NAMES.compute: "30", NAMES.memory: "8Gi"}
+    refused(
+        lambda: installed.cluster.create_pod(pod("bad", shell("true", limits=limits), namespace=namespace)),
+        by="write 8192",
+    )
+
+
+def test_both_replicas_answer_and_one_leads(installed: InstalledCentre) -> None:
+    """On two nodes, with certificates that they made themselves and share."""
+    cluster = installed.cluster
+    assert installed.door.ready() == sorted(cluster.nodes)
+    budget = cluster.api.get(f"/apis/policy/v1/namespaces/{SYSTEM}/poddisruptionbudgets/{CENTRE}")
+    assert budget["status"]["desiredHealthy"] == 1
+    leader = cluster.api.get(f"{LEASES}/{LEADER_LEASE}")["spec"]["holderIdentity"]
+    assert any(each["metadata"]["name"] in leader for each in installed.pods(CENTRE))
+
+
+def test_an_upgrade_fails_no_pod_that_arrives(
+    cluster: ClusterHarness, installed: InstalledCentre, namespace: str
+) -> None:
+    """None is refused while replicas are replaced, all run, and who ran before is not touched; then new values hold."""
+    before = {each["metadata"]["uid"] for each in installed.pods(CENTRE)}
+    lasts = cluster.create_pod(pod("lasts", stays(limits=ASKS), namespace=namespace))
+    lasts = cluster.wait_for_phase(lasts, "Running")
+    certificates = cluster.api.get(SECRET)["data"]
+    small = pod("small", shell("true", limits=ASKS | {NAMES.memory: "400"}), namespace=namespace)
+    privileged = pod("privileged", shell("true") | {"securityContext": {"privileged": True}}, namespace=namespace)
+    for each in (small, privileged):
+        dry_run(cluster, each)
+    installed.upgrade({"waysRound": "Deny", "centre": {"settings": {"admission": {"least_memory": 500}}}})
+    made: list[Json] = []
+    while len(made) < 10 or not installed.has_rolled_out(CENTRE):
+        made.append(cluster.create_pod(pod(f"arrives{len(made)}", shell(SHOW, limits=ASKS), namespace=namespace)))
+        cluster.wait_for_phase(made[-1], "Succeeded", timeout=60)
+        assert len(made) < 100, installed.explain()
+    now = installed.pods(CENTRE)
+    assert before.isdisjoint(each["metadata"]["uid"] for each in now)
+    assert [each["status"]["containerStatuses"][0]["restartCount"] for each in now] == [0, 0]
+    assert cluster.current(lasts)["status"]["containerStatuses"] == lasts["status"]["containerStatuses"]
+    assert cluster.api.get(SECRET)["data"] == certificates
+    refused(lambda: dry_run(cluster, small), by="500 MiB")
+    refused(lambda: dry_run(cluster, privileged), by="aliquot-ways-round")
+
+
+def dry_run(cluster: ClusterHarness, wanted: Json) -> None:
+    """Let the API server judge a pod."""
+    path = cluster.api.collection_of(wanted)
+    cluster.api.request("POST", path, body=wanted, query={"dryRun": "All"})
+
+
+MAY_NOT: dict[str, Callable[[Api, str], object]] = {
+    "delete a pod": lambda api, path: api.delete(path),
+    "read another Secret": lambda api, _: api.get(f"/api/v1/namespaces/{SYSTEM}/secrets/other"),
+    "list Secrets": lambda api, _: api.get(f"/api/v1/namespaces/{SYSTEM}/secrets"),
+    "have a token made by a Secret": lambda api, _: api.post(f"/api/v1/namespaces/{SYSTEM}/secrets", {}),
+    "write a node": lambda api, _: api.patch(NODE1, {"spec": {"unschedulable": True}}),
+    "write another webhook": lambda api, _: api.patch(f"{WEBHOOKS}/other", {}),
+    "delete its webhook": lambda api, _: api.delete(f"{WEBHOOKS}/aliquot"),
+    "change a policy": lambda api, _: api.patch(f"{ADMISSION}/validatingadmissionpolicies/aliquot-guard-grants", {}),
+}
+
+
+@pytest.mark.parametrize("what", MAY_NOT)
+def test_the_centre_may_not(installed: InstalledCentre, what: str) -> None:
+    """Its account has the rights that it needs and no more."""
+    path = "/api/v1/namespaces/default/pods/any"
+    refused(lambda: MAY_NOT[what](installed.scheduler, path), by="is forbidden: User")
+
+
+def test_uninstalled_leaves_no_trace(cluster: ClusterHarness, installed: InstalledCentre, namespace: str) -> None:
+    """Not while slices are held; then no object, no right, no word on a node, and no gate on a pod that waits."""
+    holds = cluster.create_pod(pod("holds", stays(limits=ASKS), namespace=namespace))
+    cluster.wait_for_phase(holds, "Running")
+    elsewhere = {NAMES.gpu_model: "of-nobody"}
+    waits = cluster.create_pod(pod("waits", stays(limits=ASKS), namespace=namespace, annotations=elsewhere))
+    assert gates(cluster.current(waits)) == [NAMES.gate]
+    told = installed.run_uninstall()
+    assert (told.returncode, told.stderr) == (1, "1 pods hold slices: end them, or run this with --force\n")
+    assert installed.has_rolled_out(CENTRE)
+    cluster.delete(holds)
+    told = installed.run_uninstall()
+    assert told.returncode == 0, told.stderr
+    installed.forget()
+    assert gates(cluster.current(waits)) == []
+    cluster.delete(waits)
+    assert list(traces(cluster, spared=namespace)) == []
+    for node in cluster.nodes:
+        cluster.wait_for(f"nothing to be left on {node}", partial(nothing_left, cluster, node))
+
+
+def gates(made: Json) -> list[str]:
+    """What a pod waits behind."""
+    return [each["name"] for each in made["spec"].get("schedulingGates", [])]
+
+
+def traces(cluster: ClusterHarness, *, spared: str) -> Iterator[str]:
+    """Every object of whatever kind that bears our name; Events are over by themselves."""
+    groups = [group["preferredVersion"]["groupVersion"] for group in cluster.api.get("/apis")["groups"]]
+    for root in ("/api/v1", *(f"/apis/{group}" for group in groups)):
+        for resource in cluster.api.get(root)["resources"]:
+            if "list" not in resource["verbs"] or resource["kind"] == "Event":
+                continue
+            for each in cluster.api.items(f"{root}/{resource['name']}"):
+                about = each["metadata"]
+                said = [about["name"], *about.get("labels", {}), *about.get("annotations", {})]
+                if about.get("namespace") != spared and any("aliquot" in word for word in said):
+                    yield f"{resource['name']} {about['name']}"
