@@ -25,6 +25,7 @@ from aliquot_scheduler.centre.metrics import CentreCollector
 from aliquot_scheduler.certificates.issuing import Use, issue, make_authority
 from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.verbs import Outcome, Verb
+from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.web.settings import CENTRE
 from aliquot_scheduler.web.tls import Tls, TlsFiles
 from support.clocks import VirtualClock
@@ -75,6 +76,8 @@ def of_the_centre(folder: Path) -> Iterable[Metric]:
     reign = known_reign()
     heard = Freshness(contact_age=1.5, list_age=9.0, failures=0, synced=True)
     reign.freshness = lambda: {"nodes": heard}  # type: ignore[method-assign]
+    reign.queue_writer.latest = {"team": QueueStatus()}
+    reign.turns.waits["team"] = 1, 2.5
     registry.register(CentreCollector(reign=lambda: reign, leads=lambda: True))
     return registry.collect()
 
@@ -129,7 +132,7 @@ def test_what_is_asked_for_exists(samples: Samples, one: Asked) -> None:
 def labels_of(expression: Expression, samples: Samples) -> frozenset[str]:
     """What the metrics are told apart by, and what is put to them when they are scraped."""
     labels = OF_THE_TARGET.union(*(samples[metric] for metric in expression.metrics))
-    of_the_centre = all(metric.startswith("aliquot_centre_") for metric in expression.metrics)
+    of_the_centre = all(metric.startswith(("aliquot_centre_", "aliquot_queue_")) for metric in expression.metrics)
     return labels - {"node"} if of_the_centre else labels
 
 
