@@ -1,7 +1,7 @@
 # Everything a newcomer needs: `make run` and `make test` make their own environment and ask for nothing but Python
 # 3.11 or later and make. What else a part needs (gcc, Go, root) it says itself, and is skipped without.
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench soak cluster stubs format clean
+.PHONY: help run test check bench bench-centre soak cluster stubs format clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 SOURCES := core kube proto agent deviceplugin scheduler standalone cli tests benchmarks
 
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(READY) ## Show Aliquot on this machine, with simulated GPUs
 	@$(BIN)/aliquot up --demo
@@ -27,6 +27,10 @@ check: $(READY) ## Lint, types, layers
 
 bench: $(READY) ## Measure speed and memory; figures go to benchmarks/RESULTS.md by hand
 	$(BIN)/python benchmarks/run.py
+
+bench-centre: $(READY) ## Measure the centre: its calls, and under a real kube-scheduler (needs `make cluster`; 15 minutes)
+	$(BIN)/python benchmarks/centre/calls.py
+	$(BIN)/python benchmarks/cluster/centre.py
 
 soak: $(READY) ## Long hunts: bounded, but not for every day
 	ALIQUOT_SOAK=1 $(BIN)/pytest tests/simulation tests/node

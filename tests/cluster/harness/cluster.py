@@ -38,6 +38,8 @@ class Options:
     kubelet: Mapping[str, Any] = field(default_factory=dict)
     scheduler: Mapping[str, Any] = field(default_factory=dict)
     api_server_flags: Sequence[str] = ()
+    # Seconds from a pod's binding to a played node until it is said to run.
+    played_pods_run_after: float = 0.0
 
 
 class ClusterHarness:
@@ -74,7 +76,12 @@ class ClusterHarness:
             scheduler_config=self.options.scheduler,
         )
         self.api: Api = self.control_plane.api
-        self.played_nodes = PlayedNodes(folder=self.folder, api=self.api, kubeconfig=self.kubeconfig())
+        self.played_nodes = PlayedNodes(
+            folder=self.folder,
+            api=self.api,
+            kubeconfig=self.kubeconfig(),
+            pods_run_after=self.options.played_pods_run_after,
+        )
         self.archives = [self._archive(image) for image in (pause_image(), busybox_image())]
         nodes = [self._make_node(name) for name in self.options.nodes]
         with ThreadPoolExecutor() as pool:

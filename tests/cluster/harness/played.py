@@ -7,7 +7,7 @@ node's files can be tested on them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,45 +68,58 @@ def _is(key: str, operator: str, *values: str) -> Json:
     return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
-STAGES = (
-    _stage(
-        "node-is-ready",
-        "Node",
-        [_is('.status.conditions.[] | select( .type == "Ready" ) | .status', "NotIn", "True")],
-        {"statusTemplate": NODE_IS_READY},
-    ),
-    _stage(
+def stages(*, pods_run_after: float) -> list[Json]:
+    """What is played: nodes become ready, pods run after so many seconds, and go when they are deleted."""
+    runs = _stage(
         "pod-runs",
         "Pod",
         [_is(".metadata.deletionTimestamp", "DoesNotExist"), _is(".status.phase", "In", "Pending")],
         {"statusTemplate": POD_RUNS},
-    ),
-    _stage(
-        "pod-goes",
-        "Pod",
-        [_is(".metadata.deletionTimestamp", "Exists")],
-        {"finalizers": {"empty": True}, "delete": True},
-    ),
-)
+    )
+    runs["spec"]["delay"] = {"durationMilliseconds": round(pods_run_after * 1000)}
+    return [
+        _stage(
+            "node-is-ready",
+            "Node",
+            [_is('.status.conditions.[] | select( .type == "Ready" ) | .status', "NotIn", "True")],
+            {"statusTemplate": NODE_IS_READY},
+        ),
+        runs,
+        _stage(
+            "pod-goes",
+            "Pod",
+            [_is(".metadata.deletionTimestamp", "Exists")],
+            {"finalizers": {"empty": True}, "delete": True},
+        ),
+    ]
 
 
 class PlayedNodes:
     """The played nodes of a cluster; their player is started with the first of them."""
 
-    def __init__(self, *, folder: Path, api: Api, kubeconfig: Path) -> None:
+    def __init__(self, *, folder: Path, api: Api, kubeconfig: Path, pods_run_after: float = 0.0) -> None:
         self.names: list[str] = []
         self._api = api
-        self._player = _player(folder, kubeconfig)
+        self._player = _player(folder, kubeconfig, pods_run_after=pods_run_after)
 
-    def add(self, count: int, capacity: Mapping[str, Any] | None = None) -> list[str]:
-        """Add nodes; they are tainted, so that only pods that tolerate them (`TOLERATED`) come there."""
+    def add(
+        self,
+        count: int,
+        capacity: Mapping[str, Any] | None = None,
+        *,
+        notes: Callable[[str], Mapping[str, str]] = lambda _: {},
+    ) -> list[str]:
+        """Add nodes; they are tainted, so that only pods that tolerate them (`TOLERATED`) come there.
+
+        `notes` are the annotations of the node of that name.
+        """
         if not self._player.running:
             self._player.start()
             self._player.wait_ready()
         new = [f"played{number}" for number in range(len(self.names), len(self.names) + count)]
         self.names.extend(new)
         for name in new:
-            self._api.create(_played_node(name, capacity or {}))
+            self._api.create(_played_node(name, capacity or {}, notes(name)))
         wait_until(
             f"{count} played nodes to be ready", lambda: self._are_ready(new), timeout=60, explain=self._player.tail
         )
@@ -130,14 +143,14 @@ class PlayedNodes:
         return {node["metadata"]["name"] for node in found if says_ready(node)} >= set(names)
 
 
-def _player(folder: Path, kubeconfig: Path) -> Component:
+def _player(folder: Path, kubeconfig: Path, *, pods_run_after: float) -> Component:
     """The kwok process that plays every node labelled as played, where kwok is built."""
-    stages = folder / "stages.yaml"
-    stages.write_text("\n---\n".join(json.dumps(stage) for stage in STAGES))
+    written = folder / "stages.yaml"
+    written.write_text("\n---\n".join(json.dumps(stage) for stage in stages(pods_run_after=pods_run_after)))
     port = free_port()
     argv = [
         str(binaries.folder_of("kwok") / "kwok"),
-        f"--config={stages}",
+        f"--config={written}",
         f"--kubeconfig={kubeconfig}",
         f"--manage-nodes-with-label-selector={PLAYED}",
         f"--node-lease-duration-seconds={LEASE_SECONDS}",
@@ -152,13 +165,13 @@ def _player(folder: Path, kubeconfig: Path) -> Component:
     )
 
 
-def _played_node(name: str, capacity: Mapping[str, Any]) -> Json:
+def _played_node(name: str, capacity: Mapping[str, Any], notes: Mapping[str, str]) -> Json:
     """A played node with this capacity, all of it allocatable."""
     amounts = {"cpu": "64", "memory": "512Gi", "pods": "250", **capacity}
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {PLAYED: "", "kubernetes.io/hostname": name}},
+        "metadata": {"name": name, "labels": {PLAYED: "", "kubernetes.io/hostname": name}, "annotations": notes},
         "spec": {"taints": [{"key": PLAYED, "effect": "NoSchedule"}]},
         "status": {"capacity": amounts, "allocatable": amounts},
     }

@@ -1,0 +1,126 @@
+"""Played nodes that have GPUs, for tests and measurements of scale: kube-scheduler and centre are real.
+
+There is no kubelet and no agent: each node bears the inventory that its agent would publish, and a heart-beat that is
+good for an hour.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from aliquot_core.grant import Slice, decode_grant
+from cluster.centre_half import NAMES, Replica
+from cluster.harness.api import Json
+from cluster.harness.cluster import ClusterHarness
+from cluster.harness.controlplane import LOOPBACK
+from cluster.harness.credentials import ADMIN
+from cluster.harness.played import TOLERATED
+from support.large_cluster import capacity, inventory_note, lease_manifest, pod_manifest
+
+GATES = [{"name": NAMES.gate}]
+_CALLERS = 4
+
+
+def add_gpu_nodes(cluster: ClusterHarness, count: int, *, cards: int = 8) -> list[str]:
+    """Add so many nodes; the namespace of the heart-beats must be there."""
+    names = cluster.played_nodes.add(count, capacity(cards), notes=lambda name: inventory_note(name, cards=cards))
+    for name in names:
+        cluster.api.create(lease_manifest(name))
+    return names
+
+
+def sharing(name: str, namespace: str, *, compute: int, memory: int, gated: bool, **spec: Any) -> Json:
+    """A pod for our scheduler and for played nodes, behind its gate as the webhook leaves it, or without one."""
+    gates = {"schedulingGates": GATES} if gated else {}
+    return pod_manifest(
+        name, compute=compute, memory=memory, namespace=namespace, tolerations=TOLERATED, **gates, **spec
+    )
+
+
+def create_all(cluster: ClusterHarness, pods: Sequence[Json]) -> None:
+    """Create them, a few at a time."""
+    with ThreadPoolExecutor(_CALLERS) as pool:
+        list(pool.map(cluster.create_pod, pods))
+
+
+def delete_all(cluster: ClusterHarness, namespace: str) -> None:
+    """Delete all pods of a namespace, and wait until they are gone."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    cluster.api.delete(path, gracePeriodSeconds=0)
+    cluster.wait_for(f"no pods in {namespace}", lambda: not cluster.api.items(path, limit="1"), timeout=120)
+
+
+def slices_by_gpu(cluster: ClusterHarness, namespace: str) -> dict[tuple[str, str], list[Slice]]:
+    """What all pods of a namespace were granted, by node and GPU."""
+    found: dict[tuple[str, str], list[Slice]] = {}
+    for pod in cluster.api.items(f"/api/v1/namespaces/{namespace}/pods"):
+        if text := pod["metadata"].get("annotations", {}).get(NAMES.grant):
+            grant = decode_grant(text)
+            for _, part in grant.slices():
+                found.setdefault((grant.node, part.gpu), []).append(part)
+    return found
+
+
+def slices_per_gpu(cluster: ClusterHarness, namespace: str) -> dict[int, int]:
+    """How many GPUs bear how many slices."""
+    return dict(Counter(len(parts) for parts in slices_by_gpu(cluster, namespace).values()))
+
+
+def free_gpus(replica: Replica) -> float:
+    """How many GPUs' compute nobody holds, as the leader tells."""
+    with urllib.request.urlopen(f"http://{LOOPBACK}:{replica.status_port}/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.split()[1]) for line in lines if line.startswith("aliquot_centre_compute_free_gpus "))
+
+
+class BindingsSeen:
+    """When the pods of a namespace were bound: a watch on those that are, which tells of each pod once."""
+
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self._response = response
+        self._grew = threading.Condition()
+        self.times: list[float] = []
+
+    def wait(self, count: int, *, seconds: float) -> bool:
+        """Wait until so many are bound; whether they are."""
+        with self._grew:
+            return self._grew.wait_for(lambda: len(self.times) >= count, timeout=seconds)
+
+    def read(self) -> None:
+        """Note what comes until the connection is cut."""
+        with suppress(http.client.IncompleteRead):
+            while line := self._response.readline():
+                if line.startswith(b'{"type":"ADDED"'):
+                    with self._grew:
+                        self.times.append(time.monotonic())
+                        self._grew.notify()
+
+
+@contextmanager
+def bindings_seen(cluster: ClusterHarness, namespace: str) -> Iterator[BindingsSeen]:
+    """Watch as long as the block lasts."""
+    plane = cluster.control_plane
+    context = ssl.create_default_context(cafile=str(plane.credentials.certificate))
+    connection = http.client.HTTPSConnection(LOOPBACK, plane.port, context=context)
+    query = "watch=1&timeoutSeconds=3600&fieldSelector=spec.nodeName%21%3D"
+    headers = {"Authorization": f"Bearer {plane.credentials.tokens[ADMIN]}"}
+    connection.request("GET", f"/api/v1/namespaces/{namespace}/pods?{query}", headers=headers)
+    seen = BindingsSeen(connection.getresponse())
+    reading = threading.Thread(target=seen.read)
+    reading.start()
+    try:
+        yield seen
+    finally:
+        # Closing alone would wait for the reader's lock.
+        connection.sock.shutdown(2)
+        reading.join()
+        connection.close()
