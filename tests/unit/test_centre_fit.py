@@ -7,7 +7,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aliquot_core.claims import check_grant, overdrawn
@@ -202,6 +202,32 @@ def test_an_init_container_that_asks_more_gets_its_app_container_s_gpu_and_anoth
     pod = make_pod("u", container("main", (50, 8_000)), inits=[container("init", (200, 20_000))])
     grant = plan(picture, pod, "n1")
     assert set(gpu_numbers(grant)) < set(gpu_numbers(grant, "init"))
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 60), st.integers(1, 50_000)), min_size=1, max_size=2),
+    st.lists(st.tuples(st.integers(1, 60), st.integers(1, 70_000)), max_size=2),
+    st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30_000)), max_size=1),
+    st.lists(st.tuples(st.integers(0, 90), st.integers(0, 70_000)), min_size=1, max_size=3),
+)
+@example([(25, 2_289)], [(25, 62_522)], [(5, 24_378)], [(20, 30_000), (0, 0)])
+@settings(deadline=None)
+def test_a_pod_that_one_gpu_could_take_finds_room(apps: Held, inits: Held, sidecars: Held, held: Held) -> None:
+    """Wherever its largest container would lie best: or it would wait for ever beside an empty GPU."""
+    picture = picture_with(make_node("n1", gpus("n1", len(held))))
+    fill(picture, "n1", held)
+    pod = make_pod(
+        "a",
+        *(container(f"app{index}", one) for index, one in enumerate(apps)),
+        inits=[
+            *(container(f"init{index}", one) for index, one in enumerate(inits)),
+            *(container(f"side{index}", one, restartPolicy="Always") for index, one in enumerate(sidecars)),
+        ],
+    )
+    steady = [*apps, *sidecars]
+    most = [max(sum(one[axis] for one in steady), *(one[axis] for one in inits), 0) for axis in (0, 1)]
+    if any(compute + most[0] <= WHOLE.value and memory + most[1] <= MEMORY for compute, memory in held):
+        assert plan(picture, pod, "n1") is not None
 
 
 def test_a_model_and_a_uuid_that_are_forbidden_are_left_alone() -> None:

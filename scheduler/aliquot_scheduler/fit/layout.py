@@ -8,7 +8,7 @@ rules by which the agent will check the grant: `claims` and `overdrawn`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, takewhile
@@ -48,6 +48,10 @@ class Card:
     parts: int = 0
     whole: bool = False
 
+    def untouched(self) -> Card:
+        """The same GPU before anything of this pod lay there."""
+        return Card(gpu=self.gpu, held=self.held, holders=self.holders)
+
     def takes(self, piece: Piece) -> bool:
         """Whether a piece has room here beside all that is held."""
         if self.held.closes or self.whole or (piece.whole and (self.holders or self.parts)):
@@ -81,11 +85,26 @@ def lay_out(pod: Pod, demand: Demand, *, node: str, cards: Sequence[Card]) -> Pl
     """Lay the pod on these GPUs, or say that it can't be done."""
     request = demand.request
     if demand.pieces is None:
-        laid = _one_by_one(request, cards=cards)
-    else:
-        chosen_cards = _choose(demand.pieces, cards=cards, placement=request.placement)
-        laid = {one.name: chosen_cards[: len(one.shares)] for one in request.containers} if chosen_cards else None
-    return _plan(pod, request, node=node, laid=laid) if laid else None
+        tries = (_one_by_one(request, cards=some) for some in _hands(request, cards=cards))
+        plans = (_plan(pod, request, node=node, laid=laid) for laid in tries if laid)
+        return next((plan for plan in plans if plan), None)
+    found = _choose(demand.pieces, cards=cards, placement=request.placement)
+    return _plan(pod, request, node=node, laid=_each_on(found, request)) if found else None
+
+
+def _each_on(cards: Sequence[Card], request: PodRequest) -> Laid:
+    return {one.name: cards[: len(one.shares)] for one in request.containers}
+
+
+def _hands(request: PodRequest, *, cards: Sequence[Card]) -> Iterator[Sequence[Card]]:
+    """All GPUs; then each alone, the fullest first.
+
+    Laid one by one, an app container takes the GPU that suits itself, and there its init container may find no room.
+    """
+    yield [card.untouched() for card in cards]
+    if all(len(one.shares) == 1 for one in request.containers):
+        for card in sorted(cards, key=lambda card: (-card.held.memory.value, card.gpu.index)):
+            yield [card.untouched()]
 
 
 def _one_by_one(request: PodRequest, *, cards: Sequence[Card]) -> Laid | None:
@@ -113,7 +132,7 @@ def _for_init(
     container: ContainerRequest, *, laid: Laid, request: PodRequest, cards: Sequence[Card]
 ) -> Sequence[Card] | None:
     """Beside the sidecars that started before it: on its app containers' GPUs, or on all of those and more."""
-    fresh = {card.gpu.uuid: Card(gpu=card.gpu, held=card.held, holders=card.holders) for card in cards}
+    fresh = {card.gpu.uuid: card.untouched() for card in cards}
     for before in takewhile(lambda other: other.name != container.name, request.containers):
         if before.kind is Kind.SIDECAR:
             for card, piece in zip(laid[before.name], pieces_of(before), strict=True):
