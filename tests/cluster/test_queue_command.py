@@ -1,0 +1,118 @@
+"""`aliquot queue` and `aliquot explain` before the real centre: what people are told is what happens."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cluster.guarded import asking
+from cluster.harness.api import Json
+from cluster.harness.cluster import ClusterHarness, Options
+from cluster.installed import NAMES
+from cluster.played_centre import PlayedCentre
+from cluster.queueing import queue
+
+NOT_FOUND, NO_SUCH = 3, "no-such"
+
+
+@pytest.fixture(scope="module")
+def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
+    """A control plane whose nodes are played."""
+    with ClusterHarness(Options(nodes=())) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def centre(cluster: ClusterHarness) -> Iterator[PlayedCentre]:
+    """Four cards."""
+    played = PlayedCentre(cluster, gpus=[4])
+    played.start()
+    yield played
+    played.stop()
+
+
+def namespace(name: str, home: str) -> Json:
+    """A namespace that is at home in a queue."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {NAMES.queue: home}}}
+
+
+def asked(centre: PlayedCentre, *arguments: str, token: str = "", code: int = 0) -> str:
+    """What the command prints."""
+    done = subprocess.run(
+        centre.command(*arguments, token=token), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout or done.stderr
+
+
+def told(centre: PlayedCentre, *arguments: str, token: str = "") -> Any:
+    """What it says in JSON."""
+    return json.loads(asked(centre, *arguments, "-o", "json", token=token))
+
+
+TREE = [
+    queue("org", compute={"limit": 300}),
+    queue("red", parent="org", compute={"guarantee": 100}),
+    queue("blue", parent="org"),
+    namespace("red-1", "red"),
+    namespace("blue-1", "blue"),
+]
+
+
+def test_people_are_told_what_happens(cluster: ClusterHarness, centre: PlayedCentre) -> None:
+    """Used, borrowed and due as the grants have it; who waits, at which place, and why with numbers."""
+    with centre.applied(TREE):
+        cluster.create_pod(asking("r0", "red-1", {"compute": "100", "memory": "1001"}))
+        centre.settled({"red-1": 100})
+        for number in range(4):
+            cluster.create_pod(asking(f"b{number}", "blue-1", {"compute": "80", "memory": "1001"}))
+        centre.settled({"red-1": 100, "blue-1": 160})
+        rows = {row["name"]: row for row in told(centre, "queue")}
+        org, red, blue = (rows[name]["compute"] for name in ("org", "red", "blue"))
+        assert (org["used"], org["limit"], red["used"], red["borrowed"]) == (260, 300, 100, 0)
+        assert (blue["used"], blue["borrowed"], blue["fairShare"], rows["blue"]["waiting"]) == (160, 160, 200, 2)
+        one = told(centre, "queue", "blue")
+        assert [(pod["pod"], pod["place"]) for pod in one["pods"]] == [("blue-1/b2", 1), ("blue-1/b3", 2)]
+        why = "it asks 80 of compute, and queue org uses 260 of the 300 that it may have"
+        assert {pod["why"] for pod in one["pods"]} == {why}
+        explained = told(centre, "explain", "-n", "blue-1", "b3")
+        assert (explained["summary"], explained["queue"]["place"]) == (why, 2)
+        text = asked(centre, "explain", "-n", "blue-1", "b3")
+        assert "just before it: blue-1/b2" in text
+        assert "org / blue" in asked(centre, "queue", "blue")
+
+
+def test_scripts_can_use_it(centre: PlayedCentre) -> None:
+    """Names one a line, and exit codes that say whose fault it is."""
+    with centre.applied([each for each in TREE if each["kind"] == "Queue"]):
+        names = asked(centre, "queue", "-o", "name").split()
+        assert names == [f"queue.{NAMES.domain}/{name}" for name in ("default", "org", "blue", "red")]
+        assert "did you mean blue?" in asked(centre, "queue", "blu", code=NOT_FOUND)
+        assert "no such queue" in asked(centre, "queue", NO_SUCH, code=NOT_FOUND)
+
+
+def test_a_tenant_sees_what_the_role_allows(cluster: ClusterHarness, centre: PlayedCentre) -> None:
+    """Without it nothing, and is told what to ask for; with it the queues, by what the leader wrote."""
+    with centre.applied(TREE):
+        token = cluster.service_account_token("red-1", "default")
+        refusal = asked(centre, "queue", token=token, code=NOT_FOUND)
+        assert "ask an operator for the ClusterRole aliquot-queue-viewer" in refusal
+        group = "rbac.authorization.k8s.io"
+        cluster.apply(
+            {
+                "apiVersion": f"{group}/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": "tenants-see-queues"},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "aliquot-queue-viewer"},
+                "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "red-1"}],
+            }
+        )
+        rows = {row["name"]: row for row in told(centre, "queue", token=token)}
+        assert {row["toldBy"] for row in rows.values()} == {"status"}
+        assert rows["red"]["compute"]["guarantee"] == 100
+        refusal = asked(centre, "explain", "-n", "red-1", "x", token=token, code=4)
+        assert "forbidden" in refusal
