@@ -6,6 +6,7 @@ All is put together on the loop, from what is known anyhow; writing it down take
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -15,6 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.pods.residents import Register
 from aliquot_agent.starting.decision import Known
+from aliquot_agent.starting.drift import Drift, drifts
 from aliquot_agent.starting.room import in_force, totals
 from aliquot_agent.web.accounts import Tenant, accounts
 from aliquot_agent.web.exposition import CONTENT_TYPE, write
@@ -26,6 +28,8 @@ from aliquot_core.clock import Clock
 from aliquot_core.grant import GrantError, decode_grant
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
+
+log = logging.getLogger(__name__)
 
 # The signal tells of every sample; without any, pods and grants change all the same.
 LOOK_AGAIN = 60.0
@@ -43,6 +47,7 @@ class Status:
         self._resources = (names.compute, names.best_effort)
         self._grant = names.grant
         self._sampled = Sampled()
+        self._suspected: frozenset[Drift] = frozenset()
         self._process = ProcessCollector(registry=None)
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metrics")
 
@@ -140,4 +145,12 @@ class Status:
             usages={usage.uuid: usage for usage in sample.usages},
             accounts=found,
             claims=totals(held.values()),
+            drifts=self._lasting(drifts(known)),
         )
+
+    def _lasting(self, found: frozenset[Drift]) -> frozenset[Drift]:
+        """What was so at the last look too: kubelet and API server tell of the same change at different times."""
+        lasting, self._suspected = found & self._suspected, found
+        for drift in sorted(lasting - (self._sampled.drifts or frozenset())):
+            log.warning("drift: %s", drift.what, extra={"kind": str(drift.kind)})
+        return lasting

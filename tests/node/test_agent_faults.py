@@ -114,3 +114,18 @@ async def test_without_record_and_podresources_a_start_is_held_not_failed(fake_n
             assert (await stage.node.pod(pod)).status.phase == "Pending"
             socket.symlink_to(stage.node.folders.pod_resources_socket)
             await stage.node.until_phase(pod, "Running")
+
+
+async def test_a_grant_written_over_is_reported_as_drift(stage: Stage) -> None:
+    """The container goes on as it was started; the log and a metric say that it is not what the pod says."""
+    pod = await stage.pod_on(gpu=0)
+
+    async def metric(value: str) -> bool:
+        return await stage.metric(r'aliquot_drift\{kind="grant"\}') == value
+
+    await stage.until(lambda: metric("0.0"))
+    await stage.overwrite_grant(pod)
+    await stage.until(lambda: metric("1.0"))
+    (line,) = [line for line in stage.logged_as("drift: ") if pod.key in line["message"]]
+    assert line["kind"] == "grant"
+    await stage.node.until_phase(pod, "Running")

@@ -21,7 +21,7 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.patches import merge_patch
-from aliquot_kube.resources import EVENTS, NODES
+from aliquot_kube.resources import EVENTS, NODES, PODS
 from aliquot_kube.transport import HttpTransport
 from aliquot_standalone.one_node import OneNode, one_node
 from support.endpoints import short_folder
@@ -53,9 +53,13 @@ class Stage:
 
     def logged(self, message: str) -> list[dict[str, Any]]:
         """The lines of the agent's log with this message."""
+        return [line for line in self.logged_as(message) if line["message"] == message]
+
+    def logged_as(self, beginning: str) -> list[dict[str, Any]]:
+        """Those whose message begins so."""
         lines = (self.node.folder / "agent.log").read_text().splitlines()
         found = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
-        return [line for line in found if line["message"] == message]
+        return [line for line in found if line["message"].startswith(beginning)]
 
     async def page(self, path: str) -> tuple[int, str]:
         """Status and text of one of the agent's pages; 0 while it has none."""
@@ -131,6 +135,11 @@ class Stage:
     async def pod_on(self, gpu: int, *, name: str = "worker", command: Sequence[str] = ("sleep", "60")) -> Pod:
         """A pod that runs with a slice."""
         return await self.node.until_phase(await self.bound_to(gpu, name=name, command=command), "Running")
+
+    async def overwrite_grant(self, pod: Pod) -> None:
+        """Spoil a pod's grant, as somebody with too many rights may."""
+        where = {"namespace": pod.metadata.namespace, "name": pod.metadata.name}
+        await self.client.patch(PODS, patch=merge_patch({"metadata": {"annotations": {NAMES.grant: "{}"}}}), **where)
 
     async def restart_agent(self) -> None:
         """Kill the agent as a crash would, and start the next."""

@@ -154,5 +154,5 @@ def _log_changes(before: Inventory, now: Inventory) -> None:
     for gpu in now.gpus:
         old = before.gpu(gpu.uuid)
         if old is None or (old.health, old.reason) != (gpu.health, gpu.reason):
-            facts = {"gpu": gpu.uuid, "model": gpu.model, "reason": gpu.reason}
+            facts = {"gpu": gpu.uuid, "model": gpu.model} | ({"reason": gpu.reason} if gpu.reason else {})
             log.log(_LEVELS[gpu.health], "GPU is %s", gpu.health, extra=facts)

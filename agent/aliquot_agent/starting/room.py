@@ -80,11 +80,11 @@ def _goes_before(other: str, pod: Pod, *, known: Known) -> bool:
 def _turn(pod: Pod, *, known: Known) -> tuple[int, str, str]:
     """First who has our word; then who runs by its status, which tells where our word was lost; then by age."""
     meta = pod.metadata
-    place = 0 if meta.uid in known.standing else 1 if _has_started(pod) else 2
+    place = 0 if meta.uid in known.standing else 1 if has_started(pod) else 2
     return place, meta.creation_timestamp or "", meta.uid
 
 
-def _has_started(pod: Pod) -> bool:
+def has_started(pod: Pod) -> bool:
     """Whether a container of it has run; the phase stays Pending while one of several is still to be made."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return pod.status.phase == "Running" or any({"running", "terminated"} & one.state.keys() for one in statuses)

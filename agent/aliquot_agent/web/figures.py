@@ -8,6 +8,7 @@ import msgspec
 
 from aliquot_agent.gpus.model import GpuFacts, GpuUsage
 from aliquot_agent.health.ailments import Verdict
+from aliquot_agent.starting.drift import Drift
 from aliquot_agent.web.accounts import Accounts
 from aliquot_agent.web.call_times import Histogram
 from aliquot_core.claims import Claim
@@ -24,6 +25,8 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True):
     accounts: Accounts = Accounts()
     # By GPU, all claims together and of how many pods; None: who holds what is not known.
     claims: Mapping[str, tuple[Claim, int]] | None = None
+    # What runs here and should not, or not so; None: not known.
+    drifts: frozenset[Drift] | None = None
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):

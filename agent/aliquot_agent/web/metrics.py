@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from aliquot_agent.starting.drift import Kind
 from aliquot_agent.web.accounts import Owner, SliceUse
 from aliquot_agent.web.call_times import BOUNDS, Histogram
 from aliquot_agent.web.figures import Figures
@@ -155,7 +156,11 @@ def _of_agent(figures: Figures) -> Iterator[Metric]:
         for resource in figures.resources:
             listening.add_metric((resource,), resource in figures.kubelet.listening)
         registrations.add_metric((), figures.kubelet.registrations)
-    yield from (build, trouble, listening, registrations)
+    drift = _gauge("drift", "What runs here otherwise than granted, recorded or possible.", ("kind",))
+    if figures.sampled.drifts is not None:
+        for kind in Kind:
+            drift.add_metric((kind,), sum(one.kind is kind for one in figures.sampled.drifts))
+    yield from (build, trouble, listening, registrations, drift)
     yield from _only("endpoint_connected", "Whether the endpoint has let the agent in.", figures.at_door)
     yield from _only("usage_sampled_timestamp_seconds", "When usage was looked at last.", figures.sampled.at)
     yield from _only(
