@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from aliquot_scheduler.simulating.fleet import ALL, Fleet, Rows, Some
 from aliquot_scheduler.simulating.fragments import Fragments, Reals, typical_pods
@@ -36,16 +35,17 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         """How many were not placed."""
         return int((self.where == FAILED).sum())
 
-    def curve(self, values: npt.NDArray[np.float64] | Longs) -> dict[int, float]:
+    def curve(self, values: Reals | Longs) -> dict[int, float]:
         """The mean of these values, in percent of capacity, by how much had been asked for, in whole percent."""
         if not self.capacity:
             return {}
         asked = np.rint(self.asked / self.capacity * 100).astype(np.int64)
         percent = np.round(values / self.capacity * 100, 2)
-        means = {int(x): float(percent[asked == x].mean()) for x in np.unique(asked)}
-        for x in range(max(means)):
-            if x not in means and (near := percent[abs(asked - x) <= 1]).size:
-                means[x] = float(near.mean())
+        counts, sums = np.bincount(asked), np.bincount(asked, weights=percent)
+        means = {int(x): float(sums[x] / counts[x]) for x in np.flatnonzero(counts)}
+        for x in np.flatnonzero(counts == 0).tolist():
+            if near := counts[max(0, x - 1) : x + 2].sum():
+                means[x] = float(sums[max(0, x - 1) : x + 2].sum() / near)
         return dict(sorted(means.items()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -38,13 +39,19 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
 
     shapes: tuple[Shape, ...] = ()
     shares: tuple[float, ...] = ()
+    # From how many it was learnt: what was not seen among so many may still come.
+    requests: float = math.inf
 
     @classmethod
-    def of(cls, counts: Mapping[Shape, float]) -> Mix:
+    def of(cls, counts: Mapping[Shape, float], *, requests: float = math.inf) -> Mix:
         """The mix that was counted so."""
         there = sorted(((count, shape) for shape, count in counts.items() if count > 0), key=_order)[:MOST_SHAPES]
         total = sum(count for count, _ in there)
-        return cls(shapes=tuple(shape for _, shape in there), shares=tuple(count / total for count, _ in there))
+        return cls(
+            shapes=tuple(shape for _, shape in there),
+            shares=tuple(count / total for count, _ in there),
+            requests=requests,
+        )
 
     @property
     def with_gpus(self) -> list[tuple[Shape, float]]:

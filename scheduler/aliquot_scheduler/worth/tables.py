@@ -15,6 +15,7 @@ from aliquot_scheduler.worth.stranding import Stranding, stranding
 
 # The names that one kind of GPU goes by.
 Kind = tuple[str, ...]
+_LEAST = 1e-9
 
 
 class Large(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +40,8 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True):
     core_levels: Reals
     # By kind, core level and percent free: the part of a GPU that pods can't use.
     rests: Reals
-    # A row for each shape with GPUs: which kinds it may have, and how much of the demand for GPUs it is.
+    # A row for each shape with GPUs: which kinds it may have, and how much of the demand for GPUs it is. Then one for
+    # each kind: what may want just that and was not seen so far.
     allowed: Bools
     demand: Reals
     larges: tuple[Large, ...]
@@ -57,17 +59,27 @@ def tables(mix: Mix, *, kinds: Sequence[Kind], gpus: int, cores: float) -> Table
     admitted = [_admitted(one, kinds) for one, _ in asking]
     demand = np.array([share * one.gpus * one.size / WHOLE.value for one, share in asking])
     levels = np.unique([one.cores for one, _ in asking])
+    mean = float(demand.sum())
     sharing = sum(share for one, share in zip(mix.shapes, mix.shares, strict=True) if one.gpus)
     return Tables(
         slots=slot_values(sizes_of(mix)),
         stranding=stranding(mix, gpus=gpus, cores=cores),
         core_levels=levels,
         rests=_rests(mix, kinds=kinds, levels=levels),
-        allowed=np.array(admitted, dtype=np.bool_).reshape(len(asking), len(kinds)),
-        demand=demand / max(float(demand.sum()), 1e-12),
+        allowed=np.vstack([*admitted, np.eye(len(kinds), dtype=np.bool_)]),
+        demand=np.append(demand / max(mean, _LEAST), np.full(len(kinds), _unseen(mix, gpus=gpus, mean=mean * sharing))),
         larges=_larges(mix, kinds=kinds, levels=levels),
-        mean_gpus=float(demand.sum()) * sharing,
+        mean_gpus=mean * sharing,
     )
+
+
+def _unseen(mix: Mix, *, gpus: int, mean: float) -> float:
+    """Of each kind, as if one pod that wants a whole node of it had been among those that were seen.
+
+    Without it, who may go anywhere fills a scarce kind before the first comes who needs it: openb `gpuspec33`, seed 42,
+    put 235 GPUs' worth on the 312 of one kind that are asked for by pods of eight, and fell from 95.5 to 93.2.
+    """
+    return gpus / (mix.requests * max(mean, _LEAST)) if mix.requests else 0.0
 
 
 def _admitted(shape: Shape, kinds: Sequence[Kind]) -> Bools:

@@ -1,0 +1,170 @@
+"""Traces as people have them: comma-separated lists of nodes, pods, arrival orders and lines of equals.
+
+The columns are those of benchmarks/placement/openb/README.md, in any order, others beside them; `gpu_memory_mib` may
+come in addition (nodes: of each card; pods: of each GPU they ask for). A line that can't be meant so is an error that
+names it: a number read wrongly gives a figure that looks right.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from aliquot_core.errors import UserError
+from aliquot_scheduler.simulating.workload import MILLI, Longs, Machine, Need
+
+NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+POD_COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
+CARD_COLUMN = "gpu_memory_mib"
+
+# More than any machine has: 10,000 cores, 1 PiB, and what a node of today holds four times over.
+_MOST_CORES = 10_000 * MILLI
+_MOST_MEMORY = 2**30
+_MOST_GPUS = 64
+_QUOTED = 40
+
+
+class TraceError(UserError):
+    """A line of a trace that can't be meant so."""
+
+
+class PodList(msgspec.Struct, frozen=True, kw_only=True):
+    """Distinct needs, and which one each pod has."""
+
+    needs: tuple[Need, ...]
+    pods: Longs
+
+
+def read_nodes(lines: Iterable[str], *, name: str) -> tuple[Machine, ...]:
+    """The machines of a list."""
+    rows = _rows(lines, name=name, columns=NODE_COLUMNS, optional=(CARD_COLUMN,))
+    machines: dict[str, Machine] = {}
+    for where, (serial, cores, memory, gpus, model, card) in rows:
+        if not serial or serial in machines:
+            raise TraceError(
+                f"node {serial[:_QUOTED]!r} is {'there twice' if serial else 'without a name'}", where=where
+            )
+        count = _number(gpus, column="gpu", most=_MOST_GPUS, where=where)
+        if count and not model:
+            raise TraceError("a node with GPUs names no model", where=where, remedy="fill the column model")
+        machines[serial] = Machine(
+            name=serial,
+            cores=_number(cores, column="cpu_milli", most=_MOST_CORES, where=where),
+            memory=_number(memory, column="memory_mib", most=_MOST_MEMORY, where=where),
+            gpus=count,
+            model=model,
+            card=_number(card or "0", column=CARD_COLUMN, most=_MOST_MEMORY, where=where),
+        )
+    if not machines:
+        raise TraceError("it has no node", where=name)
+    return tuple(machines.values())
+
+
+def read_pods(lines: Iterable[str], *, name: str, machines: Sequence[Machine]) -> PodList:
+    """The pods of a list; each distinct need is looked at once, so a million rows take seconds."""
+    models = {machine.model for machine in machines if machine.gpus}
+    numbers: dict[Sequence[str], int] = {}
+    needs: dict[Need, int] = {}
+    pods: list[int] = []
+    for where, cells in _rows(lines, name=name, columns=POD_COLUMNS, optional=(CARD_COLUMN,)):
+        number = numbers.get(cells)
+        if number is None:
+            need = _need(cells, where=where, models=models)
+            number = numbers[cells] = needs.setdefault(need, len(needs))
+        pods.append(number)
+    if not pods:
+        raise TraceError("it has no pod", where=name)
+    return PodList(needs=tuple(needs), pods=np.array(pods, dtype=np.int64))
+
+
+def read_order(lines: Iterable[str], *, name: str, seed: int, pods: int) -> Longs:
+    """Which pod arrives when: a column for each seed, rows of the pod list counted from 0, then empty cells."""
+    return _column(lines, name=name, seed=seed, most=pods - 1, what="pod")
+
+
+def read_line(lines: Iterable[str], *, name: str, seed: int, nodes: int) -> Longs:
+    """The line of equals: each node's place in it."""
+    line = _column(lines, name=name, seed=seed, most=2**31, what="place")
+    if len(line) != nodes:
+        raise TraceError(f"it has places for {len(line)} nodes, not for {nodes}", where=name)
+    return line
+
+
+def _need(cells: Sequence[str], *, where: str, models: set[str]) -> Need:
+    cores, memory, gpus, milli, spec, card = cells
+    allowed = tuple(model for model in spec.split("|") if model)
+    need = Need(
+        cores=_number(cores, column="cpu_milli", most=_MOST_CORES, where=where),
+        memory=_number(memory, column="memory_mib", most=_MOST_MEMORY, where=where),
+        gpus=_number(gpus, column="num_gpu", most=_MOST_GPUS, where=where),
+        milli=_number(milli, column="gpu_milli", most=MILLI, where=where),
+        card=_number(card or "0", column=CARD_COLUMN, most=_MOST_MEMORY, where=where),
+        models=allowed,
+    )
+    if bool(need.gpus) != bool(need.milli):
+        told = f"num_gpu is {need.gpus} and gpu_milli {need.milli}"
+        raise TraceError(told, where=where, remedy="both are 0, or neither")
+    if need.gpus and allowed and models.isdisjoint(allowed):
+        known = ", ".join(sorted(models)) or "none"
+        raise TraceError(f"gpu_spec {spec[:_QUOTED]!r} is no model of the nodes", where=where, remedy=f"known: {known}")
+    return need
+
+
+def _column(lines: Iterable[str], *, name: str, seed: int, most: int, what: str) -> Longs:
+    column = f"seed{seed}"
+    numbers, ended = [], False
+    for where, (cell,) in _rows(lines, name=name, columns=(column,), optional=()):
+        if not cell:
+            ended = True
+            continue
+        if ended:
+            raise TraceError(f"column {column} goes on behind an empty cell", where=where)
+        numbers.append(_number(cell, column=what, most=most, where=where))
+    return np.array(numbers, dtype=np.int64)
+
+
+def _rows(
+    lines: Iterable[str], *, name: str, columns: Sequence[str], optional: Sequence[str]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Where each row is, and its cells in the order of these columns; optional ones that are missing are empty."""
+    reader = csv.reader(_clean(lines, name=name))
+    try:
+        heading = [cell.strip() for cell in next(reader, [])]
+        if missing := [column for column in columns if column not in heading]:
+            told = f"column {', '.join(missing)} is missing"
+            raise TraceError(told, where=f"{name}, line 1", remedy=f"it has: {', '.join(heading)[:200] or 'nothing'}")
+        places = [heading.index(column) if column in heading else len(heading) for column in (*columns, *optional)]
+        for row in reader:
+            if len(row) == len(heading):
+                row.append("")
+                yield f"{name}, line {reader.line_num}", tuple([row[place].strip() for place in places])
+            elif row:
+                told = f"it has {len(row)} cells, the heading has {len(heading)}"
+                raise TraceError(told, where=f"{name}, line {reader.line_num}")
+    except csv.Error as error:
+        raise TraceError(f"no comma-separated list: {error}", where=f"{name}, line {reader.line_num}") from None
+
+
+def _clean(lines: Iterable[str], *, name: str) -> Iterator[str]:
+    try:
+        for number, line in enumerate(lines):
+            yield line if number else line.removeprefix("\ufeff")
+    except (UnicodeDecodeError, EOFError, OSError) as error:
+        raise TraceError(f"can't be read: {error}", where=name) from None
+
+
+def _number(text: str, *, column: str, most: int, where: str) -> int:
+    """A whole number that can be meant; a table program may have written 8 as 8.0."""
+    try:
+        number = float(text)
+        whole = int(text) if text.isdecimal() else int(number)
+    except (ValueError, OverflowError):
+        number, whole = 0.5, 0
+    if number != whole:
+        raise TraceError(f"{column} {text[:_QUOTED]!r} is not a whole number", where=where)
+    if not 0 <= whole <= most:
+        raise TraceError(f"{column} {text[:_QUOTED]} is not between 0 and {most}", where=where)
+    return whole
