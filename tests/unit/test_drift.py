@@ -84,7 +84,7 @@ def test_what_was_started_otherwise_is_told(change: dict[str, Any], kind: Kind, 
         {"pods": {"u": running(grant="{")}, "remembered": False},
         # Gone or ended: what the kubelet drops, and what nobody needs any more.
         {"pods": {}, "recorded": ()},
-        {"pods": {"u": running(phase="Succeeded")}, "recorded": ()},
+        {"pods": {"u": running(phase="Succeeded", grant="{")}, "recorded": ()},
         # It has our word, and the kubelet is about to make its container.
         {"pods": {"u": running(phase="Pending")}, "recorded": ()},
         # Its pods were told that it is sick, or that it is lost.

@@ -19,6 +19,7 @@ import msgspec
 from aliquot_core.inventory import Health, Inventory, encode_inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node
+from aliquot_core.quantities import MEBIBYTES, MiB, QuantityError, parse_count
 
 # Kubernetes' rule for label values.
 _LABEL_LENGTH = 63
@@ -46,11 +47,10 @@ def patches(node: Node, *, inventory: Inventory, names: Names) -> Patches:
     }
     if taken_in:
         metadata["resourceVersion"] = node.metadata.resource_version
-    memory = str(inventory.memory.value)
-    right = _same_count(node.status.capacity.get(names.memory), memory)
+    right = _says(node.status.capacity.get(names.memory), inventory.memory)
     return Patches(
         metadata={"metadata": metadata} if metadata else None,
-        status=None if right else {"status": {"capacity": {names.memory: memory}}},
+        status=None if right else {"status": {"capacity": {names.memory: str(inventory.memory.value)}}},
     )
 
 
@@ -100,11 +100,9 @@ def _changed(have: dict[str, str], want: dict[str, str]) -> dict[str, str | None
     return {name: value for name, value in want.items() if have.get(name) != value}
 
 
-def _same_count(text: str | None, number: str) -> bool:
-    """Kubernetes writes 655360 as it came, but 640000 as `640k`."""
-    if text is None:
-        return False
-    for suffix, factor in (("k", 10**3), ("M", 10**6), ("G", 10**9)):
-        if text.endswith(suffix) and text[:-1].isdecimal():
-            return str(int(text[:-1]) * factor) == number
-    return text == number
+def _says(text: str | None, memory: MiB) -> bool:
+    """Kubernetes writes 655360 as it came, but 640000 as `640k`; 0, which nobody can ask for, is a text only."""
+    try:
+        return text is not None and parse_count(text, where="capacity", unit=MEBIBYTES) == memory.value
+    except QuantityError:
+        return text == str(memory.value)
