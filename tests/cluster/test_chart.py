@@ -116,6 +116,20 @@ def test_the_processes_take_what_they_are_told(values: dict[str, Any]) -> None:
         assert resolved["names"] is not None
 
 
+def test_images_are_pulled_as_said() -> None:
+    """Each workload's own, by the policy and with the Secrets that were named; so is the pod by which a node leaves."""
+    objects = template(EVERYTHING)
+    asked = {name: (container["image"], container["imagePullPolicy"]) for name, container in containers(objects)}
+    node = ("registry.example:5000/aliquot:1", "Always")
+    assert asked["aliquot-endpoint"] == asked["aliquot-agent"] == node
+    assert asked["aliquot-scheduler"][0].startswith("aliquot-scheduler:")
+    assert asked["aliquot-kube-scheduler"][0].startswith("kube-scheduler:")
+    specs = [each["spec"]["template"]["spec"] for each in of_kind(objects, *WORKLOADS).values()]
+    leaves = yaml.safe_load(of_kind(objects, "ConfigMap")["aliquot-withdraw"]["data"]["pod.yaml"])["spec"]
+    assert all(spec["imagePullSecrets"] == [{"name": "mine"}] for spec in (*specs, leaves))
+    assert (leaves["containers"][0]["image"], leaves["containers"][0]["imagePullPolicy"]) == node
+
+
 def test_every_object_says_whose_it_is() -> None:
     """By this label all of them are found again, to be taken away."""
     for each in template({"monitoring": {"enabled": True}}):
