@@ -21,6 +21,10 @@ COMMANDS = {
     "scheduler": ("aliquot_cli.scheduler:scheduler", "Run one replica of the centre."),
     "explain": ("aliquot_cli.explain:explain", "Say why a pod is where it is, or why it waits."),
     "queue": ("aliquot_cli.queue:queue", "Show how the queues stand, and who is before whom."),
+    "simulate": (
+        "aliquot_cli.simulate:simulate",
+        "Replay a recorded workload: how much of the GPUs can be given away.",
+    ),
     "config": ("aliquot_cli.config:config", "Print every setting, its value and where it came from."),
 }
 

@@ -1,0 +1,68 @@
+"""Curves as a picture that needs nothing but a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+_WIDTH, _HEIGHT = 720, 420
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 150, 40, 50
+_COLOURS = ("#0b6e4f", "#c1440e", "#3a5fcd", "#8a6d00", "#7a3e9d", "#555555")
+_TICKS = 6
+
+Curve = Mapping[float, float]
+
+
+def svg(curves: Mapping[str, Curve], *, title: str, across: str, up: str) -> str:
+    """One picture of these curves."""
+    points = [point for curve in curves.values() for point in curve.items()] or [(0.0, 0.0)]
+    frame = _Frame([x for x, _ in points], [y for _, y in points])
+    box = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {box}>',
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
+        f'<text x="{_LEFT}" y="22" font-size="14">{escape(title)}</text>',
+        *frame.axes(across=across, up=up),
+    ]
+    for number, (name, curve) in enumerate(curves.items()):
+        colour = _COLOURS[number % len(_COLOURS)]
+        line = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in curve.items())
+        dashes = "" if number < len(_COLOURS) else ' stroke-dasharray="5 3"'
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.8"{dashes}/>')
+        place = _TOP + 14 + 18 * number
+        parts.append(f'<text x="{_WIDTH - _RIGHT + 14}" y="{place}" fill="{colour}">{escape(name)}</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+class _Frame:
+    """Where a point lies in the picture."""
+
+    def __init__(self, across: Sequence[float], up: Sequence[float]) -> None:
+        self._x = min(across), max(*across, min(across) + 1)
+        self._y = min(up), max(*up, min(up) + 1)
+
+    def x(self, value: float) -> float:
+        """From the left."""
+        return _LEFT + (value - self._x[0]) / (self._x[1] - self._x[0]) * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(self, value: float) -> float:
+        """From the top."""
+        return _HEIGHT - _BOTTOM - (value - self._y[0]) / (self._y[1] - self._y[0]) * (_HEIGHT - _TOP - _BOTTOM)
+
+    def axes(self, *, across: str, up: str) -> list[str]:
+        """Lines, numbers, and what they are of."""
+        parts = []
+        for step in range(_TICKS):
+            x = self._x[0] + step / (_TICKS - 1) * (self._x[1] - self._x[0])
+            y = self._y[0] + step / (_TICKS - 1) * (self._y[1] - self._y[0])
+            parts.append(_line(self.x(x), _TOP, self.x(x), _HEIGHT - _BOTTOM))
+            parts.append(_line(_LEFT, self.y(y), _WIDTH - _RIGHT, self.y(y)))
+            parts.append(f'<text x="{self.x(x):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{x:.4g}</text>')
+            parts.append(f'<text x="{_LEFT - 8}" y="{self.y(y) + 4:.1f}" text-anchor="end">{y:.4g}</text>')
+        parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 12}">{escape(across)}</text>')
+        parts.append(f'<text x="{_LEFT}" y="{_TOP - 4}" fill="#555">{escape(up)}</text>')
+        return parts
+
+
+def _line(x1: float, y1: float, x2: float, y2: float) -> str:
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="#ddd"/>'

@@ -1,0 +1,176 @@
+"""`aliquot simulate`: a recorded workload placed anew, in seconds."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+import click
+import msgspec
+import numpy as np
+
+from aliquot_cli.plots import svg
+from aliquot_cli.tables import table
+from aliquot_scheduler.simulating.drawing import draw_order
+from aliquot_scheduler.simulating.reading import TraceError, read_line, read_nodes, read_order, read_pods
+from aliquot_scheduler.simulating.runs import MixSource, PolicyName, Report, begin, report
+from aliquot_scheduler.simulating.workload import Longs, Workload
+
+# What the shell says of a command that was ended by Ctrl-C.
+INTERRUPTED = 130
+_GZIP = b"\x1f\x8b"
+# How often the bar moves.
+_STEP = 50
+_SHOWN = ("60", "80", "90", "95", "100", "110", "120", "130")
+
+_Read = TypeVar("_Read")
+
+
+@click.command()
+@click.option("--nodes", "nodes", metavar="FILE", required=True, help="The nodes: sn,cpu_milli,memory_mib,gpu,model.")
+@click.option(
+    "--pods", "pods", metavar="FILE", required=True, help="The pods: cpu_milli,memory_mib,num_gpu,gpu_milli,…"
+)
+@click.option("--order", metavar="FILE", help="Who arrives when, a column for each seed (default: drawn from --seed).")
+@click.option("--noderank", metavar="FILE", help="The line of equals, a column for each seed (default: drawn freshly).")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Column, or seed of what is drawn."
+)
+@click.option("--policy", type=click.Choice(list(PolicyName)), default=PolicyName.ALIQUOT, show_default=True)
+@click.option(
+    "--mix",
+    type=click.Choice(list(MixSource)),
+    default=MixSource.GIVEN,
+    show_default=True,
+    help="Whether the policy knows the pod list's mix beforehand, as FGD does, or learns it as pods arrive.",
+)
+@click.option("--plot", type=click.Path(dir_okay=False, writable=True), help="Draw the curves into this SVG file.")
+@click.option("-o", "form", type=click.Choice(["text", "json"]), default="text", help="How to print.")
+def simulate(
+    *,
+    nodes: str,
+    pods: str,
+    order: str | None,
+    noderank: str | None,
+    seed: int,
+    policy: PolicyName,
+    mix: MixSource,
+    plot: str | None,
+    form: str,
+) -> None:
+    r"""Replay a recorded workload: which part of the GPUs a placement policy can give away.
+
+    Pods arrive one by one; each is placed at once where the policy likes it best, or has failed for good. Files may be
+    compressed with gzip. Ctrl-C ends the run; what has come of it so far is printed, and said to be partial.
+
+    \b
+    Example:
+      cd benchmarks/placement/openb
+      aliquot simulate --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv \
+        --order order_default.csv --seed 42
+    """
+    workload = _workload(nodes=nodes, pods=pods, order=order, seed=seed)
+    size = len(workload.machines)
+    line = (
+        _read(noderank, lambda lines: read_line(lines, name=str(noderank), seed=seed, nodes=size)) if noderank else None
+    )
+    told = _run(workload, policy=PolicyName(policy), mix=MixSource(mix), seed=seed, line=line)
+    if plot:
+        Path(plot).write_text(_picture(told), encoding="utf-8")
+    click.echo(msgspec.json.format(msgspec.json.encode(told)).decode() if form == "json" else _text(told))
+    if told.partial:
+        click.echo(f"aliquot: interrupted after {told.pods} of {len(workload.arrivals)} pods: partial result", err=True)
+        sys.exit(INTERRUPTED)
+
+
+def _workload(*, nodes: str, pods: str, order: str | None, seed: int) -> Workload:
+    machines = _read(nodes, lambda lines: read_nodes(lines, name=nodes))
+    asked = _read(pods, lambda lines: read_pods(lines, name=pods, machines=machines))
+    drawn = Workload(machines=machines, needs=asked.needs, pods=asked.pods, arrivals=np.zeros(0, dtype=np.int64))
+    if order:
+        count = len(asked.pods)
+        arrivals = _read(order, lambda lines: read_order(lines, name=order, seed=seed, pods=count))
+    else:
+        random = np.random.default_rng(seed)
+        arrivals = draw_order(random, needs=asked.needs, pods=asked.pods, capacity=drawn.capacity)
+    return msgspec.structs.replace(drawn, arrivals=arrivals)
+
+
+def _run(workload: Workload, *, policy: PolicyName, mix: MixSource, seed: int, line: Longs | None) -> Report:
+    start = time.perf_counter()
+    replay = begin(workload, policy=policy, mix=mix, seed=seed, line=line)
+    total = len(workload.arrivals)
+    with _told_to_stop() as stopped, click.progressbar(length=total, label=f"{policy}", file=sys.stderr) as bar:
+        for done in replay.steps():
+            if done % _STEP == 0:
+                bar.update(_STEP)
+            if stopped():
+                break
+    return report(
+        replay.outcome(),
+        workload=workload,
+        policy=policy,
+        mix=mix,
+        seed=seed,
+        line=line is not None,
+        seconds=time.perf_counter() - start,
+    )
+
+
+@contextlib.contextmanager
+def _told_to_stop() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C ends the run between two pods, so that what is counted is whole."""
+    told: list[int] = []
+
+    def stop(number: int, _: FrameType | None) -> None:
+        told.append(number)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield lambda: bool(told)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _read(path: str, reader: Callable[[Iterable[str]], _Read]) -> _Read:
+    """The file through a reader of lines; compressed or not is seen from its first bytes."""
+    try:
+        with Path(path).open("rb") as raw:
+            packed = raw.peek(len(_GZIP))[: len(_GZIP)] == _GZIP
+            content = gzip.GzipFile(fileobj=raw) if packed else raw
+            return reader(io.TextIOWrapper(content, encoding="utf-8", newline=""))
+    except OSError as error:
+        raise TraceError(f"can't be read: {error.strerror or error}", where=path) from None
+
+
+def _picture(told: Report) -> str:
+    curves = {
+        "allocated": {float(x): y for x, y in told.allocated_pct_at.items()},
+        "fragments": {float(x): y for x, y in told.frag_pct_at.items()},
+    }
+    return svg(curves, title=f"{told.policy}, seed {told.seed}", across="GPUs asked for, % of all", up="GPUs, % of all")
+
+
+def _text(told: Report) -> str:
+    heading = f"{told.policy} (mix {told.mix}, ties {told.ties}), seed {told.seed}, {told.seconds:.1f} s"
+    rows = [
+        (f"{x} %", f"{told.allocated_pct_at[x]:.2f} %", f"{told.frag_pct_at[x]:.2f} %")
+        for x in _shown(told.allocated_pct_at)
+    ]
+    summary = f"{told.pods} pods: {told.placed} placed, {told.failed} failed"
+    return "\n\n".join([heading, table([("ASKED FOR", "ALLOCATED", "FRAGMENTS"), *rows]), summary])
+
+
+def _shown(curve: dict[str, float]) -> list[str]:
+    """The places that people compare; of a run that ended before them its last one too."""
+    shown = [x for x in _SHOWN if x in curve]
+    last = list(curve)[-1:]
+    return shown + [x for x in last if x not in shown]
