@@ -36,6 +36,7 @@ _SUFFIXES = {
 }
 _BINARY_SUFFIXES = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 # Three digits of exponent keep the exact arithmetic below small.
+_PLAIN = 9
 _QUANTITY = re.compile(r"(?P<number>[+-]?[0-9]{0,30}\.?[0-9]{0,30}([eE][+-]?[0-9]{1,3})?)(?P<suffix>[A-Za-z]{0,2})")
 
 
@@ -98,6 +99,9 @@ def parse_count(text: str | float, *, where: str, unit: str) -> int:
 
 
 def _exact(text: str, *, where: str, unit: str) -> Fraction:
+    if len(text) <= _PLAIN and text.isascii() and text.isdigit():
+        # Nearly all are so, and the centre reads each pod several times: a third of the time.
+        return Fraction(int(text))
     match = _QUANTITY.fullmatch(text)
     suffix = match["suffix"] if match else ""
     try:

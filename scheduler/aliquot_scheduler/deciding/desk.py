@@ -156,6 +156,9 @@ class Desk:
         grades = dict(zip(known, self._grades(offer.survey, rows), strict=True))
         if offer.best in grades:
             grades[offer.best] += 1
+        if len(grades) == len(nodes):
+            # As good as always, and looking each of 1,000 up again was 40 % of the answer.
+            return list(grades.items())
         return [(node, grades.get(node, 0)) for node in nodes]
 
     def begin_bind(self, *, uid: str, node: str) -> Promise | str:
