@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from aliquot_core.grant import Slice, decode_grant
@@ -55,7 +56,10 @@ def create_all(cluster: ClusterHarness, pods: Sequence[Json]) -> None:
 def delete_all(cluster: ClusterHarness, namespace: str) -> None:
     """Delete all pods of a namespace, and wait until they are gone."""
     path = f"/api/v1/namespaces/{namespace}/pods"
-    cluster.api.delete(path, gracePeriodSeconds=0)
+    pods = [f"{path}/{pod['metadata']['name']}" for pod in cluster.api.items(path)]
+    with ThreadPoolExecutor(_CALLERS) as pool:
+        # One by one: thousands in one request take longer than any client waits.
+        list(pool.map(partial(cluster.api.delete, gracePeriodSeconds=0), pods))
     cluster.wait_for(f"no pods in {namespace}", lambda: not cluster.api.items(path, limit="1"), timeout=120)
 
 
