@@ -16,7 +16,7 @@ from typing import Any
 from aliquot_core.grant import decode_grant
 from aliquot_core.inventory import Gpu, Inventory, encode_inventory
 from cluster.centre_half import COMMAND, CentreHalf
-from cluster.harness.api import Json
+from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.controlplane import LOOPBACK
 from cluster.harness.errors import ApiError, WaitTimeoutError
@@ -64,14 +64,15 @@ class PlayedCentre:
 
     # --- what examples do --------------------------------------------------------------------------------------------
     @contextmanager
-    def applied(self, objects: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+    def applied(self, objects: Sequence[Mapping[str, Any]], *, by: Api | None = None) -> Iterator[None]:
         """Apply manifests in their order; at the end all of it is gone, and what its controllers made."""
+        api = by or self.api
         try:
             for obj in objects:
                 if obj["kind"] == "Namespace":
                     path = self.api.path_of(obj)
                     self.cluster.wait_for(f"the last {path} to be gone", lambda path=path: not self.api.find(path))  # type: ignore[misc]
-                self.cluster.apply(obj)
+                api.apply(obj)
                 if obj["kind"] == "Namespace":
                     # Pods are refused before the controller manager has made it.
                     account = f"/api/v1/namespaces/{obj['metadata']['name']}/serviceaccounts/default"
@@ -117,6 +118,13 @@ class PlayedCentre:
             self.cluster.wait_for(f"{dict(namespaces)} to be held", as_wanted, timeout=timeout)
         except WaitTimeoutError as error:
             raise WaitTimeoutError(f"held is {found}: {error}") from None
+
+    def lined_up(self, namespaces: Mapping[str, int]) -> None:
+        """Wait until exactly so many pods of each namespace wait behind their gates."""
+        self.cluster.wait_for(
+            f"{dict(namespaces)} to wait",
+            lambda: {name: self.waiting(name) for name in namespaces} == dict(namespaces) or None,
+        )
 
     def command(self, *arguments: str, token: str = "") -> list[str]:
         """The `aliquot` command, for the administrator or for whose token it is."""

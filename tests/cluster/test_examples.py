@@ -1,0 +1,235 @@
+"""Every folder of examples/, applied to the real centre: what its README says must happen."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.harness.api import Json
+from cluster.harness.cluster import ClusterHarness, Options
+from cluster.installed import NAMES
+from cluster.played_centre import PlayedCentre
+from cluster.product_image import ROOT
+
+EXAMPLES = ROOT / "examples"
+FOLDERS = sorted(folder.name for folder in EXAMPLES.iterdir() if folder.is_dir())
+CARDS = 4
+# In production five minutes.
+PATIENCE = 3.0
+Told = Callable[[PlayedCentre], None]
+SHOWN: dict[str, Told] = {}
+
+
+@pytest.fixture(scope="module")
+def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
+    """A control plane whose nodes are played."""
+    with ClusterHarness(Options(nodes=())) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def centre(cluster: ClusterHarness) -> Iterator[PlayedCentre]:
+    """One node of four cards, as the examples say; whose a pod is says a label."""
+    settings = {"ALIQUOT_QUEUES_PATIENCE": str(PATIENCE), "ALIQUOT_QUEUES_USER_LABEL": NAMES.of("user")}
+    played = PlayedCentre(cluster, gpus=[CARDS], **settings)
+    played.start()
+    yield played
+    played.stop()
+
+
+def manifests_of(folder: str, *files: str) -> list[Json]:
+    """The objects of an example's files."""
+    return [
+        obj for file in files for obj in yaml.safe_load_all((EXAMPLES / folder / f"{file}.yaml").read_text()) if obj
+    ]
+
+
+def example(folder: str) -> Callable[[Told], Told]:
+    """Say which folder a function shows."""
+
+    def shown(function: Told) -> Told:
+        SHOWN[folder] = function
+        return function
+
+    return shown
+
+
+def end(centre: PlayedCentre, namespace: str, count: int) -> None:
+    """Let so many of those end that hold slices."""
+    for pod in centre.holding(namespace)[:count]:
+        centre.end(pod)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_an_example_shows_what_its_readme_says(centre: PlayedCentre, folder: str) -> None:
+    """On real cards' numbers, with the real Job controller, webhook, queues and kube-scheduler."""
+    readme = (EXAMPLES / folder / "README.md").read_text()
+    assert "**The hog.**" in readme
+    assert "**What stops it.**" in readme
+    assert folder in (EXAMPLES / "README.md").read_text()
+    with centre.applied(manifests_of(folder, "queues")):
+        SHOWN[folder](centre)
+
+
+@example("bulk-submission")
+def _bulk(centre: PlayedCentre) -> None:
+    with centre.applied(manifests_of("bulk-submission", "ann")):
+        centre.settled({"lab-ann": 400})
+        centre.lined_up({"lab-ann": 36})
+        with centre.applied(manifests_of("bulk-submission", "bob")):
+            centre.lined_up({"lab-bob": 1})
+            end(centre, "lab-ann", 1)
+            centre.settled({"lab-ann": 300, "lab-bob": 100})
+
+
+@example("everything-urgent")
+def _urgent(centre: PlayedCentre) -> None:
+    with centre.applied(manifests_of("everything-urgent", "red")):
+        centre.settled({"team-red": 400})
+        centre.lined_up({"team-red": 4})
+        with centre.applied(manifests_of("everything-urgent", "blue")):
+            centre.lined_up({"team-blue": 8})
+            end(centre, "team-red", 2)
+            centre.settled({"team-red": 200, "team-blue": 200})
+            assert {pod["spec"]["priority"] for pod in centre.pods("team-red")} == {1_000_000}
+
+
+@example("being-there-first")
+def _first(centre: PlayedCentre) -> None:
+    with centre.applied(manifests_of("being-there-first", "red")):
+        centre.settled({"first-red": 400})
+        with centre.applied(manifests_of("being-there-first", "blue")):
+            centre.lined_up({"first-blue": 2, "first-red": 4})
+            waiting = next(pod for pod in centre.pods("first-red") if pod["spec"].get("schedulingGates"))
+            name = waiting["metadata"]["name"]
+            command = centre.command("explain", "-n", "first-red", name)
+            told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+            assert "200 of that is held back for guarantees (blue 200)" in told
+            end(centre, "first-red", 1)
+            centre.settled({"first-red": 300, "first-blue": 100})
+            end(centre, "first-red", 1)
+            centre.settled({"first-red": 200, "first-blue": 200})
+
+
+@example("hard-reservation")
+def _reserved(centre: PlayedCentre) -> None:
+    with centre.applied(manifests_of("hard-reservation", "research")):
+        centre.settled({"research": 300})
+        centre.lined_up({"research": 5})
+        with centre.applied(manifests_of("hard-reservation", "clinic")):
+            centre.settled({"clinic": 100, "research": 300})
+
+
+@example("never-to-be-evicted")
+def _firm(centre: PlayedCentre) -> None:
+    with centre.applied(manifests_of("never-to-be-evicted", "firm")):
+        centre.settled({"firm-red": 200})
+        centre.lined_up({"firm-red": 2})
+        with centre.applied(manifests_of("never-to-be-evicted", "loose")):
+            centre.settled({"firm-red": 400})
+
+
+@example("borrowing-without-end")
+def _borrowing(centre: PlayedCentre) -> None:
+    with centre.applied(manifests_of("borrowing-without-end", "night")):
+        centre.settled({"night": 200})
+        centre.lined_up({"night": 2})
+        with centre.applied(manifests_of("borrowing-without-end", "day")):
+            centre.settled({"night": 200, "day": 100})
+            centre.lined_up({"day": 3})
+
+
+@example("hogging-memory")
+def _memory(centre: PlayedCentre) -> None:
+    with centre.applied(manifests_of("hogging-memory", "red")):
+        centre.settled({"memory-red": 4})
+        centre.lined_up({"memory-red": 4})
+        with centre.applied(manifests_of("hogging-memory", "blue")):
+            centre.settled({"memory-red": 4, "memory-blue": 180})
+
+
+@example("small-before-large")
+def _small(centre: PlayedCentre) -> None:
+    with centre.applied(manifests_of("small-before-large", "swarm")):
+        centre.settled({"pool-swarm": 400})
+        with centre.applied(manifests_of("small-before-large", "whale")):
+            centre.lined_up({"pool-whale": 1})
+
+            def has_its_cards() -> bool:
+                end(centre, "pool-swarm", 1)
+                return centre.held("pool-whale") == 400
+
+            centre.cluster.wait_for("the large one to have its cards", has_its_cards, timeout=60)
+            assert centre.waiting("pool-swarm") > 0
+
+
+@example("endless-line")
+def _endless(centre: PlayedCentre) -> None:
+    with centre.applied(manifests_of("endless-line", "loop")):
+        centre.settled({"endless": 400})
+        centre.lined_up({"endless": 6})
+        assert len(centre.pods("endless")) == 10
+        events = centre.api.items("/api/v1/namespaces/endless/events")
+        assert any("exceeded quota: line" in event["message"] for event in events)
+
+
+@example("half-started-groups")
+def _groups(centre: PlayedCentre) -> None:
+    def of(run: str) -> list[Any]:
+        return [pod for pod in centre.holding("runs") if pod["metadata"]["labels"][NAMES.group] == run]
+
+    with centre.applied(manifests_of("half-started-groups", "one", "two")):
+        centre.settled({"runs": 300})
+        centre.lined_up({"runs": 3})
+        first, second = sorted(("one", "two"), key=lambda run: -len(of(run)))
+        assert (len(of(first)), len(of(second))) == (3, 0)
+        end(centre, "runs", 3)
+        centre.cluster.wait_for("the other run to start as a whole", lambda: len(of(second)) == 3)
+
+
+@example("many-namespaces")
+def _names(centre: PlayedCentre) -> None:
+    policies = list(yaml.safe_load_all((ROOT / "daemonset" / "users.yaml").read_text()))
+
+    def hers() -> int:
+        return sum(centre.held(f"ann-{number}") for number in (1, 2, 3))
+
+    with centre.applied(policies), _by(centre, "ann@example.com", "ann"):
+        centre.cluster.wait_for("Ann's pods to run", lambda: hers() == 400)
+        with _by(centre, "bob@example.com", "bob"):
+            centre.lined_up({"bob-1": 4})
+            for _ in range(2):
+                end(centre, next(name for name in ("ann-1", "ann-2", "ann-3") if centre.held(name)), 1)
+            centre.settled({"bob-1": 200})
+            centre.cluster.wait_for("Ann to keep the others", lambda: hers() == 200)
+
+
+@contextmanager
+def _by(centre: PlayedCentre, user: str, file: str) -> Iterator[None]:
+    """Applied by somebody, once the policies stamp what they make."""
+    api = centre.cluster.api_as(user)
+    objects = manifests_of("many-namespaces", file)
+    label = NAMES.of("user")
+
+    def stamps() -> bool:
+        made = api.request("POST", api.collection_of(objects[0]), body=objects[0], query={"dryRun": "All"})
+        return label in made["spec"]["template"]["metadata"]["labels"]
+
+    centre.cluster.wait_for("the label to be stamped", stamps)
+    with centre.applied(objects, by=api):
+        yield
+
+
+def test_every_example_is_shown() -> None:
+    """No folder without a function, no function without a folder, nothing in a folder that is not used."""
+    assert sorted(SHOWN) == FOLDERS
+    text = Path(__file__).read_text()
+    for folder in FOLDERS:
+        for file in (EXAMPLES / folder).glob("*.yaml"):
+            assert f'"{file.stem}"' in text, file
