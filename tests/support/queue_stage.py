@@ -97,13 +97,17 @@ class Stage:
         self.desk.pod_seen(pod)
         self.queues.pod_seen(pod)
 
-    def round(self, *, after: float = 0.0) -> list[str]:
-        """Time passes, then turns are given out; whose they are."""
-        self.now += after
+    def beat(self) -> None:
+        """All agents show that they live."""
         renewed = datetime.fromtimestamp(WALL + self.now, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         for known in self.picture.nodes:
             self.picture.tell_time(self.now)
             self.picture.lease_seen(make_lease(known, renewed=renewed), wall=WALL + self.now)
+
+    def round(self, *, after: float = 0.0) -> list[str]:
+        """Time passes, then turns are given out; whose they are."""
+        self.now += after
+        self.beat()
         self.desk.tell_time(self.now)
         found = list(self.queues.turns(self.desk, now=self.now))
         self.turns |= {turn.pod.metadata.uid: turn for turn in found}

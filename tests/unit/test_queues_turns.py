@@ -278,18 +278,21 @@ def test_the_head_of_a_line_is_passed_only_for_so_long() -> None:
     assert stage.run() == ["t2"]
 
 
-def test_an_impatient_head_yields_to_a_smaller_share() -> None:
-    """Another queue that has less still comes before it, up to the same share."""
-    stage = Stage(TWO, nodes=(4,), settings=QueueSettings(patience=10.0))
+@pytest.mark.parametrize(("guaranteed", "let_in"), [(None, []), (100, ["b0", "b1"])])
+def test_an_impatient_head_yields_to_guarantees_alone(guaranteed: int | None, let_in: list[str]) -> None:
+    """What is kept for it others get only if it is guaranteed to them, however small their share."""
+    specs = {"a": queue(), "b": queue(guarantee=guaranteed)}
+    stage = Stage(specs, nodes=(4,), settings=QueueSettings(patience=10.0))
     stage.submit("s", 100, queue="a")
     stage.submit("t", 100, queue="a")
     stage.run()
     stage.submit("large", 400, queue="a")
     stage.submit("small", 100, queue="a")
     assert stage.run() == ["small"]
+    assert stage.run(after=20.0) == []
     for number in range(4):
         stage.submit(f"b{number}", 50, queue="b", user=f"v{number}")
-    assert stage.run(after=20.0) == ["b0", "b1"]
+    assert stage.run() == let_in
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from itertools import groupby
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from aliquot_core.claims import Claim
 from aliquot_core.objects import Pod
@@ -102,6 +103,10 @@ class Cards:
     # --- whether it fits ---------------------------------------------------------------------------------------------
     def could_fit(self, demand: Demand) -> bool:
         """Whether some node could take the pod if it were empty."""
+        return bool(self.able(demand).any())
+
+    def able(self, demand: Demand) -> npt.NDArray[np.bool_]:
+        """Which nodes, by their rows, could take the pod if they were empty."""
         grid, allowed = self._grid, allowed_places(demand.request, grid=self._grid)
         able = np.ones(grid.rows, dtype=np.bool_)
         for pieces in [demand.pieces] if demand.pieces else map(pieces_of, demand.request.containers):
@@ -109,7 +114,7 @@ class Cards:
             for piece, same in groupby(pieces):
                 so_far += len(list(same))
                 able &= (allowed & (grid.usable >= needed_memory(piece, grid=grid))).sum(axis=1) >= so_far
-        return bool(able.any())
+        return able
 
     def may_fit(self, demand: Demand) -> bool:
         """Whether a card with room for the first piece may be there; what is taken since was not taken off."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from aliquot_core.membership import Topology
+from aliquot_core.quantities import WHOLE
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import Rooms
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.fit.links import islands
 from aliquot_scheduler.picture.picture import KnownNode, Picture
+from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.line import Candidate, GangKey
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY
 
@@ -29,6 +31,7 @@ class Placing:
         self,
         *,
         picture: Picture,
+        cards: Cards,
         rooms: Rooms,
         let_in: Mapping[GangKey, Iterable[str]],
         bounds: dict[str, Bounds],
@@ -36,6 +39,7 @@ class Placing:
     ) -> None:
         """`let_in` is who of each gang is in, `bounds` where alone those may lie: new ones are added."""
         self._picture = picture
+        self._cards = cards
         self._rooms = rooms
         self._now = now
         self._let_in = let_in
@@ -43,24 +47,24 @@ class Placing:
         # Searches that found nothing.
         self.in_vain = 0
 
-    def place(self, candidate: Candidate) -> list[Promise]:
-        """Room for all of them, or for none."""
-        topology = candidate.topology
-        places = self._places(candidate) if topology in {Topology.NODE, Topology.NVLINK} else [ANYWHERE]
+    def place(self, candidate: Candidate, *, but: frozenset[str]) -> list[Promise]:
+        """Room for all of them, or for none; not on nodes that are kept for others."""
+        together = candidate.topology in {Topology.NODE, Topology.NVLINK}
+        places = self._places(candidate, but) if together else [Bounds(but=but) if but else ANYWHERE]
         for place in places:
             if promises := self._all_in(candidate, place):
-                if topology:
-                    self._bind_to(promises, place)
+                self._bind_to(promises, place, apart=candidate.topology is Topology.SPREAD)
                 return promises
         if not places:
             self.in_vain += 1
         return []
 
     def _all_in(self, candidate: Candidate, place: Bounds) -> list[Promise]:
-        taken = self._taken(candidate) if candidate.topology is Topology.SPREAD else frozenset()
+        apart = candidate.topology is Topology.SPREAD
+        taken = place.but | (self._taken(candidate) if apart else frozenset())
         promises: list[Promise] = []
         for member in candidate.members:
-            bounds = Bounds(but=taken) if taken else place
+            bounds = Bounds(but=taken) if apart else place
             promise = self._rooms.promise_best(member.pod, member.demand, bounds, now=self._now)
             if promise is None:
                 self.in_vain += 1
@@ -68,13 +72,15 @@ class Placing:
                     self._rooms.take_back(made.pod.metadata.uid)
                 return []
             promises.append(promise)
-            if candidate.topology is Topology.SPREAD:
-                taken |= {promise.node}
+            taken |= {promise.node} if apart else frozenset()
         return promises
 
-    def _bind_to(self, promises: Sequence[Promise], place: Bounds) -> None:
+    def _bind_to(self, promises: Sequence[Promise], place: Bounds, *, apart: bool) -> None:
+        """kube-scheduler may choose another node for each only within the same bounds."""
+        if place == ANYWHERE and not apart:
+            return
         for promise in promises:
-            self._bounds[promise.pod.metadata.uid] = Bounds(node=promise.node, gpus=place.gpus)
+            self._bounds[promise.pod.metadata.uid] = Bounds(node=promise.node) if apart else place
 
     def _mates(self, candidate: Candidate) -> list[str]:
         gang = candidate.first.gang
@@ -84,13 +90,35 @@ class Placing:
         """The nodes of those of its group who are in."""
         return frozenset(node for uid in self._mates(candidate) for node, _ in self._picture.holdings.of(uid))
 
+    # --- room to come ------------------------------------------------------------------------------------------------
+    def nodes(self) -> set[str]:
+        """Those that pods may be bound to."""
+        return {name for name, known in self._picture.nodes.items() if not known.out}
+
+    def best_kept(self, candidate: Candidate, *, among: Iterable[str]) -> tuple[str, ...]:
+        """Where it would have room soonest: nodes that could take it if they were empty, the emptiest first."""
+        grid, asked = self._picture.grid, candidate.amounts
+        able = self._cards.able(candidate.first.demand)
+        held = grid.open.sum(axis=1) * WHOLE.value - (grid.compute * (grid.open & ~grid.closed)).sum(axis=1)
+        rows = {name: self._picture.nodes[name].row for name in among}
+        nodes: list[str] = []
+        compute = memory = 0
+        for name in sorted((name for name in rows if able[rows[name]]), key=lambda name: (held[rows[name]], name)):
+            nodes.append(name)
+            compute += int(grid.open[rows[name]].sum()) * WHOLE.value
+            memory += int((grid.usable * grid.open)[rows[name]].sum())
+            apart = candidate.topology is Topology.SPREAD and len(nodes) < len(candidate.members)
+            if compute >= asked[COMPUTE] and memory >= asked[MEMORY] and not apart:
+                break
+        return tuple(nodes)
+
     # --- one place for all -------------------------------------------------------------------------------------------
-    def _places(self, candidate: Candidate) -> list[Bounds]:
+    def _places(self, candidate: Candidate, but: frozenset[str]) -> list[Bounds]:
         """Where all may have room, the fullest first; only where its group is, if some are in."""
         mine = {gpu for uid in self._mates(candidate) for gpu in self._picture.holdings.of(uid)}
         whole = candidate.topology is Topology.NODE
         found: list[tuple[int, str, Bounds]] = []
-        for known in self._roomy(candidate, only={node for node, _ in mine}):
+        for known in self._roomy(candidate, only={node for node, _ in mine}, but=but):
             for gpus in [()] if whole else islands(known.inventory.gpus):
                 if mine and gpus and not {gpu for _, gpu in mine} <= set(gpus):
                     continue
@@ -99,12 +127,12 @@ class Placing:
                     found.append((compute, known.name, Bounds(node=known.name, gpus=tuple(gpus))))
         return [place for _, _, place in sorted(found, key=lambda one: (*one[:2], one[2].gpus))[:_MOST_PLACES]]
 
-    def _roomy(self, candidate: Candidate, *, only: set[str]) -> list[KnownNode]:
+    def _roomy(self, candidate: Candidate, *, only: set[str], but: frozenset[str]) -> list[KnownNode]:
         """Nodes with as much compute free as is asked; few of 1,000 are looked at closely."""
         grid = self._picture.grid
         free = (grid.compute * (grid.open & ~grid.closed)).sum(axis=1)
         names = sorted(only or self._picture.nodes)
-        known = [self._picture.nodes[name] for name in names if name in self._picture.nodes]
+        known = [self._picture.nodes[name] for name in names if name in self._picture.nodes and name not in but]
         asked = candidate.amounts[COMPUTE]
         return [one for one in known if not one.out and free[one.row] >= asked]
 

@@ -89,6 +89,10 @@ class Hall:
         """All who wait of one namespace."""
         return [waiter for waiter in self if waiter.pod.metadata.namespace == name]
 
+    def stands(self, uid: str) -> bool:
+        """Whether a pod stands in a line."""
+        return uid in self._in_line
+
     def why_nowhere(self, uid: str) -> str:
         """Why a pod can't wait in any line; empty if that is not so."""
         found = self._nowhere.get(uid)

@@ -55,7 +55,8 @@ class Ledger:
         self._cards = tree.dimensions.cards
         self.accounts = {name: Account(node, width=self.width) for name, node in tree.nodes.items()}
         self._charges: dict[str, Charge] = {}
-        for account in self.accounts.values():
+        # From below: what is held back of a queue counts what is held back of those below it.
+        for account in sorted(self.accounts.values(), key=lambda account: -len(account.node.path)):
             for dimension in range(self._cards):
                 self._hold(account, dimension)
 

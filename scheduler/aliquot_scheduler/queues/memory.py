@@ -24,6 +24,7 @@ class Memory:
         self._broken_off = False
         # Since when the head of a line is refused, by the UID of its first pod.
         self._since: dict[str, float] = {}
+        self._kept: dict[str, tuple[str, ...]] = {}
         # Of this sweep, and of the one before it: those to whom this one has not come yet.
         self._said: dict[tuple[str, Mark], Refusal] = {}
         self._said_before: dict[tuple[str, Mark], Refusal] = {}
@@ -71,10 +72,27 @@ class Memory:
     def forget(self, uid: str) -> None:
         """It is a head no more."""
         self._since.pop(uid, None)
+        if uid in self._kept:
+            self.keep(uid, ())
+            del self._kept[uid]
 
     def is_impatient(self, candidate: Candidate, *, now: float) -> bool:
-        """Whether it was passed long enough, and has not held others up for too long since."""
-        since = self._since.get(candidate.first.uid)
-        if since is None or not self.somebody_is_impatient:
+        """Whether it was passed long enough, and heads have not held others up for too long."""
+        return self._is_impatient(candidate.first.uid, now=now)
+
+    def _is_impatient(self, uid: str, *, now: float) -> bool:
+        since = self._since.get(uid)
+        if since is None or not self._hold or not self.somebody_is_impatient:
             return False
-        return (now - since) % (self._patience + self._hold) >= self._patience if self._hold else False
+        return now - since >= self._patience and now % (self._patience + self._hold) >= self._patience
+
+    def kept(self, *, now: float) -> dict[str, tuple[str, ...]]:
+        """The nodes that are kept for heads at this moment, by their UIDs."""
+        return {uid: nodes for uid, nodes in self._kept.items() if self._is_impatient(uid, now=now)}
+
+    def keep(self, uid: str, nodes: tuple[str, ...]) -> None:
+        """Keep these nodes for a head, and no others, as long as it is one."""
+        if self._kept.get(uid, ()) != nodes:
+            self._kept[uid] = nodes
+            # Others may fit where they did not.
+            self._refused.clear()

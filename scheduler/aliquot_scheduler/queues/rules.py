@@ -1,11 +1,15 @@
 """Whether a candidate may be let in, by the numbers; and who has to stand back for one that has waited too long.
 
 Back-filling lets those behind pass a head of a line that does not fit. It ends when the head has been refused for the
-time of patience: from then on nobody who comes after it in order gets what it waits for (room on the cards that it may
-lie on, or quota of the queue that has none for it). So what it waits for only grows free: a head waits at most its
-patience, then for those who were let in before, and for those who have a smaller share than its queue. If they stay for
-longer than it may hold others up, those are let pass again for the time of patience, and so on in turns: what waits
-for pods that never end must not stop a cluster.
+time of patience. If quota is missing, nobody who comes after it in order gets any of the queue that has none for it.
+If room is missing, the emptiest node where it would fit is kept for it, for a gang as many as it needs, against all but
+those who take what is guaranteed to them: an order by shares alone would let others in for ever, as its queue's own
+small pods keep its share up.
+
+So what it waits for only grows free: a head waits at most twice its patience, then for those who were let in before, if
+they end within the time for which others may be held up. After that all may pass again for the time of patience, and so
+on in turns: what waits for pods that never end must not stop a cluster. These times are the same for all heads, else
+some head would always hold others up.
 """
 
 from __future__ import annotations
@@ -48,7 +52,6 @@ class Rules:
         self._closed_queues: set[str] = set()
         self._closed_firm: set[str] = set()
         self._closed_dimensions: set[int] = set()
-        self._closed_kinds: set[int] = set()
 
     def let_in(self) -> None:
         """Somebody was let in: what is free is counted anew."""
@@ -63,8 +66,8 @@ class Rules:
             return Refusal(cause=Cause.FIRM, queue=queue, dimension=beyond)
         return self._taken_from_others(candidate) or self._stands_back(candidate)
 
-    def refuses_for(self, candidate: Candidate, refusal: Refusal) -> None:
-        """It has lost patience: who comes after it stands back."""
+    def refuses_for(self, refusal: Refusal) -> None:
+        """Somebody has lost patience who waits for quota: who comes after stands back."""
         match refusal.cause:
             case Cause.QUOTA:
                 self._closed_queues.add(refusal.queue)
@@ -72,9 +75,7 @@ class Rules:
                 self._closed_firm.add(refusal.queue)
             case Cause.HELD_BACK:
                 self._closed_dimensions.add(refusal.dimension)
-            case Cause.CARDS:
-                self._closed_kinds |= self._kinds(candidate)
-            case Cause.BEHIND:
+            case Cause.BEHIND | Cause.CARDS:
                 pass
 
     def _taken_from_others(self, candidate: Candidate) -> Refusal | None:
@@ -100,9 +101,4 @@ class Rules:
             closed = next((name for name in path[:1] if name in self._closed_firm), None)
         if closed is not None:
             return Refusal(cause=Cause.BEHIND, queue=closed)
-        if self._closed_kinds and self._kinds(candidate) & self._closed_kinds:
-            return Refusal(cause=Cause.BEHIND, queue=candidate.first.queue)
         return None
-
-    def _kinds(self, candidate: Candidate) -> set[int]:
-        return {kind for shape in {one.shape for one in candidate.members} for kind in self._cards.kinds(shape.request)}

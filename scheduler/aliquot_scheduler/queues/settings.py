@@ -14,7 +14,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     # How long those behind may pass the head of a line that does not fit.
     patience: Annotated[float, msgspec.Meta(ge=0, le=7 * _DAY)] = 300.0
-    # How long a head that was passed so long may hold others up; then they may pass again for the time of patience.
+    # How long heads that were passed so long may hold others up; then all may pass again for the time of patience.
     hold: Annotated[float, msgspec.Meta(ge=0, le=7 * _DAY)] = 3600.0
     # After so long usage counts half.
     half_life: Annotated[float, msgspec.Meta(gt=0, le=366 * _DAY)] = _DAY

@@ -19,7 +19,7 @@ from aliquot_scheduler.queues.gangs import Placing
 from aliquot_scheduler.queues.hall import Hall
 from aliquot_scheduler.queues.line import Candidate, Waiter
 from aliquot_scheduler.queues.memory import Mark, Memory
-from aliquot_scheduler.queues.order import Order
+from aliquot_scheduler.queues.order import Order, within_guarantee
 from aliquot_scheduler.queues.rules import Cause, Refusal, Rules
 
 
@@ -95,10 +95,21 @@ class Sweep:
                 self._reached[queue, user] = heads, number
                 if (user, candidate.shape) in self._passed[queue]:
                     continue
-                if asked or self._may_fit(candidate) or self._memory.is_impatient(candidate, now=self._now):
+                if never := self._never(candidate):
+                    self._memory.said(queue, (user, candidate.shape), never)
+                elif asked or self._may_fit(candidate) or self._memory.is_impatient(candidate, now=self._now):
                     return candidate
-                self._remember(candidate, Refusal(cause=Cause.CARDS))
+                else:
+                    self._remember(candidate, Refusal(cause=Cause.CARDS))
         return None
+
+    def _never(self, candidate: Candidate) -> Refusal | None:
+        """Why a gang can't be let in whatever others do: it stands in line, but is no head of it."""
+        if len(candidate.members) == 1:
+            return None
+        ledger, queue = self._books.ledger, candidate.first.queue
+        never = ledger.never(queue, candidate.amounts, firm=candidate.firm)
+        return never and Refusal(cause=Cause.QUOTA, queue=never[0].node.name, dimension=never[1])
 
     def _grows(self, queue: str) -> bool:
         """Whether its pods are shown to a cluster autoscaler."""
@@ -111,7 +122,8 @@ class Sweep:
         """Room for all of them, or for none."""
         if not self._may_fit(candidate):
             return []
-        promises = self._placing.place(candidate)
+        but = frozenset[str]() if within_guarantee(self._books.ledger, candidate) else self._kept_from(candidate)
+        promises = self._placing.place(candidate, but=but)
         if not promises:
             self._memory.refuse(candidate)
         return promises
@@ -120,7 +132,19 @@ class Sweep:
         refusal = refusal or Refusal(cause=Cause.CARDS)
         self._remember(candidate, refusal)
         if self._memory.is_impatient(candidate, now=self._now):
-            self._rules.refuses_for(candidate, refusal)
+            self._rules.refuses_for(refusal)
+            self._memory.keep(candidate.first.uid, self._kept_for(candidate) if refusal.cause is Cause.CARDS else ())
+
+    def _kept_for(self, candidate: Candidate) -> tuple[str, ...]:
+        """The same nodes from sweep to sweep, unless one of them is out by now."""
+        free = self._placing.nodes() - self._kept_from(candidate)
+        nodes = self._memory.kept(now=self._now).get(candidate.first.uid, ())
+        return nodes if nodes and free.issuperset(nodes) else self._placing.best_kept(candidate, among=free)
+
+    def _kept_from(self, candidate: Candidate) -> frozenset[str]:
+        """The nodes that are kept for others."""
+        kept = self._memory.kept(now=self._now)
+        return frozenset(node for uid, nodes in kept.items() if uid != candidate.first.uid for node in nodes)
 
     def _remember(self, candidate: Candidate, refusal: Refusal) -> None:
         """Not in this sweep any more; the first of a line that is passed over is its head."""

@@ -31,7 +31,7 @@ from aliquot_scheduler.deciding.turns import FOUND, MOST_AT_ONCE, Rooms, Turn
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.books import Books
-from aliquot_scheduler.queues.cards import Cards
+from aliquot_scheduler.queues.cards import Cards, Stock
 from aliquot_scheduler.queues.enrolment import Enrolment
 from aliquot_scheduler.queues.gangs import Placing
 from aliquot_scheduler.queues.hall import Hall
@@ -103,6 +103,14 @@ class Queues:
         """All who wait, wherever, and those of whom it is not judged yet whether they do."""
         found = (self._enrolment.waiter(pod) for pod in self._found.values())
         return [*self._hall, *(waiter for waiter in found if waiter)]
+
+    def is_in_line(self, uid: str) -> bool:
+        """Whether a pod stands in a line, and so asks."""
+        return self._hall.stands(uid)
+
+    def stock(self) -> Stock:
+        """What there is, and what of it is free."""
+        return self._cards.stock()
 
     def under_way(self) -> list[Waiter]:
         """All who are let in and not bound yet."""
@@ -251,7 +259,12 @@ class Queues:
 
     def _sweep(self, rooms: Rooms, *, now: float) -> Sweep:
         placing = Placing(
-            picture=self._picture, rooms=rooms, let_in=self.books.let_in, bounds=self._inside.bounds, now=now
+            picture=self._picture,
+            cards=self._cards,
+            rooms=rooms,
+            let_in=self.books.let_in,
+            bounds=self._inside.bounds,
+            now=now,
         )
         return Sweep(
             books=self.books, hall=self._hall, cards=self._cards, memory=self._memory, placing=placing, now=now

@@ -1,0 +1,312 @@
+"""Users, operators, nodes and time before a tree of queues: each does what it likes, and all is checked after each step.
+
+What is checked is worked out anew from pods and specs, not read from the books that decisions are made by.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from aliquot_core.claims import NOTHING, Claim, overdrawn
+from aliquot_core.quantities import MiB
+from aliquot_scheduler.queues.ledger import Charge
+from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.spec import HostLimits, QueueSpec, Quota
+from aliquot_scheduler.queues.tree import ROOT, Tree
+from support.centre import NAMES, gpus, make_node, sick
+from support.queue_stage import Stage, queue
+
+MEMORY = 80_000
+NODES = (2, 1, 4)
+ASKED = (10, 30, 50, 60, 90, 100, 150, 200)
+SETTINGS = QueueSettings(patience=100.0, hold=200.0)
+replace = msgspec.structs.replace
+Amounts = dict[str, list[int]]
+
+
+class QueueWorld(Stage):
+    """One centre's queues among all of them; `chance` decides whatever a step leaves open."""
+
+    def __init__(self) -> None:
+        self.chance = random.Random(0)  # noqa: S311 - repeats itself, guards nothing
+        self.specs: dict[str, QueueSpec] = {}
+        self._made = 0
+        super().__init__({}, nodes=NODES, memory=MEMORY, settings=SETTINGS)
+        self.plant()
+
+    # --- operators ---------------------------------------------------------------------------------------------------
+    def plant(self) -> None:
+        """Another tree: queues are made, deleted, moved, and their quotas changed; it may contradict itself."""
+        names = ["o", "p", "a", "b", "c"]
+        self.specs = {name: self._spec(name) for name in names if self.chance.random() < 0.85}
+        self.queues.queues_seen(self.specs)
+
+    def _spec(self, name: str) -> QueueSpec:
+        parents = ["", "", "o", "p"] if name in "abc" else [""]
+        if self.chance.random() < 0.05:
+            parents = ["a", "gone"]
+        return queue(
+            self.chance.choice(parents),
+            guarantee=self.chance.choice((None, None, 100, 200)),
+            limit=self.chance.choice((None, None, 150, 300)),
+            memory=Quota(limit=self.chance.choice((None, 120_000))),
+            lend=self.chance.choice((None, None, None, 0)),
+            weight=self.chance.choice((1, 1, 2, 0)),
+            priority=self.chance.choice((0, 0, 1)),
+            stop=self.chance.choice(("", "", "", "", "hold")),
+            hosts=HostLimits(cpu=self.chance.choice((None, None, "3"))),
+        )
+
+    def home(self) -> None:
+        """A namespace's label is changed."""
+        self.queues.namespace_seen(self.chance.choice("uv"), queue=self.chance.choice(("", "a", "b", "gone")))
+
+    # --- users -------------------------------------------------------------------------------------------------------
+    def create(self) -> None:
+        """One pod, of some queue or none."""
+        self._made += 1
+        self._create(f"x{self._made}")
+
+    def create_gang(self) -> None:
+        """Some pods of a group, maybe not all of them yet."""
+        self._made += 1
+        size = self.chance.choice((2, 3, 4))
+        least = self.chance.choice((size, size - 1))
+        notes = {"group-size": str(size), "group-min": str(least)}
+        if topology := self.chance.choice(("", "", "node", "spread", "nvlink")):
+            notes["group-topology"] = topology
+        where, user = self.chance.choice(("a", "b", "")), self.chance.choice("uv")
+        for number in range(self.chance.choice((size, size, least, 1))):
+            self._create(f"g{self._made}.{number}", notes=notes, group=f"g{self._made}", where=where, user=user)
+
+    def _create(
+        self, uid: str, *, notes: Mapping[str, str] | None = None, group: str = "", where: str = "?", user: str = ""
+    ) -> None:
+        firm = {"preemptible": "false"} if self.chance.random() < 0.2 else {}
+        self.submit(
+            uid,
+            self.chance.choice(ASKED),
+            self.chance.choice((1_000, 40_000, None)),
+            queue=self.chance.choice(("a", "b", "c", "o", "")) if where == "?" else where,
+            user=user or self.chance.choice("uv"),
+            priority=self.chance.choice((0, 0, 1_000)),
+            notes={**firm, **(notes or {})},
+            group=group,
+        )
+
+    def delete(self) -> None:
+        """A pod goes for good."""
+        if uid := self.somebody():
+            self.gone(uid)
+
+    def finish(self) -> None:
+        """A bound pod succeeds or fails."""
+        if running := [uid for uid in sorted(self.pods) if self.pods[uid].spec.node_name]:
+            uid = self.chance.choice(running)
+            phase = self.chance.choice(("Succeeded", "Failed"))
+            pod = self.pods[uid]
+            self.see(replace(pod, status=replace(pod.status, phase=phase)))
+            self.gone(uid)
+
+    def delete_namespace(self) -> None:
+        """All pods of a namespace go, and its label with it."""
+        name = self.chance.choice("uv")
+        for uid in sorted(self.pods):
+            if self.pods[uid].metadata.namespace == name:
+                self.gone(uid)
+        self.queues.namespace_seen(name, queue="")
+
+    # --- nodes and time ----------------------------------------------------------------------------------------------
+    def node(self) -> None:
+        """A card falls sick or recovers, a node is cordoned or opened."""
+        at = self.chance.randrange(len(NODES))
+        cards = list(gpus(f"n{at}", NODES[at], memory=MEMORY))
+        if self.chance.random() < 0.3:
+            cards[0] = sick(cards[0])
+        self.picture.node_seen(make_node(f"n{at}", cards, cordoned=self.chance.random() < 0.2))
+
+    def wait(self) -> None:
+        """Time passes, and may leap: whoever was let in and is not bound loses the turn."""
+        self.now += self.chance.choice((0.5, 5.0, 31.0, 150.0, 1e6))
+        self.desk.tell_time(self.now)
+
+    def clock_back(self) -> None:
+        """A clock that jumps back: nobody's usage grows by it."""
+        self.now = max(0.0, self.now - 50.0)
+
+    # --- the centre --------------------------------------------------------------------------------------------------
+    def let_in(self) -> None:
+        """A round of turns, each checked as it is given; most are bound."""
+        self.beat()
+        before = Count(self)
+        told: set[str] = set()
+        for turn in self.queues.turns(self.desk, now=self.now):
+            uid = turn.pod.metadata.uid
+            self.turns[uid] = turn
+            told.add(uid)
+            after = Count(self)
+            before.check_next(after, self.queues.books.ledger.charges())
+            before = after
+        self.check_gangs(told)
+        for uid in [uid for uid in self.turns if uid in self.pods and self.is_coming(uid)]:
+            if self.chance.random() < 0.8:
+                self.bind(uid)
+
+    def restart(self) -> None:
+        """Another leader begins, with nothing but what the API server has."""
+        pods = list(self.pods.values())
+        lifted = {uid for uid in self.pods if self.is_coming(uid)}
+        now, specs = self.now, self.specs
+        Stage.__init__(self, {}, nodes=NODES, memory=MEMORY, settings=SETTINGS)
+        self.now = now
+        self.desk.tell_time(now)
+        self.specs = specs
+        self.queues.queues_seen(specs)
+        self.chance.shuffle(pods)
+        for pod in pods:
+            uid = pod.metadata.uid
+            self.see(replace(pod, spec=replace(pod.spec, scheduling_gates=[])) if uid in lifted else pod)
+
+    def is_coming(self, uid: str) -> bool:
+        """Whether a pod is let in and not bound."""
+        return any(waiter.uid == uid for waiter in self.queues.under_way())
+
+    def somebody(self) -> str:
+        """Any pod that there is."""
+        return self.chance.choice(sorted(self.pods)) if self.pods else ""
+
+    # --- what must hold ----------------------------------------------------------------------------------------------
+    def check(self) -> None:
+        """After each step."""
+        self._check_cards()
+        self._check_books()
+
+    def _check_cards(self) -> None:
+        on: dict[tuple[str, str], list[Claim]] = defaultdict(list)
+        for held in self.picture.holdings.everything().values():
+            for gpu, claim in held.items():
+                on[gpu].append(claim)
+        for gpu, parts in on.items():
+            total = NOTHING
+            for part in parts:
+                total = total.beside(part)
+            assert overdrawn(total, memory=MiB(MEMORY), holders=len(parts)) is None, gpu
+
+    def _check_books(self) -> None:
+        ledger, waiting = self.queues.books.ledger, self.queues.waiting()
+        inside = {uid for uid, pod in self.pods.items() if pod.spec.node_name and not pod.ended}
+        inside |= {waiter.uid for waiter in self.queues.under_way()}
+        assert ledger.charges().keys() == inside
+        assert not inside & {waiter.uid for waiter in waiting}
+        counted = Count(self)
+        for name, account in ledger.accounts.items():
+            assert account.used == counted.used[name], name
+            assert account.asked == counted.asked[name], name
+        for dimension in range(ledger.tree.dimensions.cards):
+            assert ledger.held_back(dimension) == counted.held_below(ROOT, dimension)
+
+    def check_gangs(self, told: set[str]) -> None:
+        """A gang of which somebody was let in has its minimum now."""
+        for gang, uids in self.queues.books.let_in.items():
+            if uids & told:
+                group = next(pod for pod in self.pods.values() if pod.metadata.uid in uids)
+                least = int(group.metadata.annotations[NAMES.group_min])
+                assert len(uids) >= least, gang
+
+    def go_on(self) -> None:
+        """Whoever may ever be let in is, once those before have ended."""
+        for at in range(len(NODES)):
+            self.picture.node_seen(make_node(f"n{at}", list(gpus(f"n{at}", NODES[at], memory=MEMORY))))
+        for _ in range(4 * len(self.pods) + 10):
+            self.now += self.chance.uniform(301.0, 601.0)
+            self.desk.tell_time(self.now)
+            self.round()
+            self.bind(*[waiter.uid for waiter in self.queues.under_way() if waiter.uid in self.turns])
+            self.end(*[uid for uid in sorted(self.pods) if self.pods[uid].spec.node_name])
+        tree = self.queues.books.ledger.tree
+        for waiter in self.queues.waiting():
+            assert self._waits_rightly(waiter, tree), (waiter, self.queues.notice(waiter))
+
+    def _waits_rightly(self, waiter: Waiter, tree: Tree) -> bool:
+        if self.queues.notice(waiter).reason == "NeverFits" or tree.nodes[waiter.queue].stop:
+            return True
+        # A gang that is not there, or is too large to be in together.
+        return waiter.group is not None
+
+
+class Count:
+    """Everything that is charged and asked for, counted anew."""
+
+    def __init__(self, world: QueueWorld) -> None:
+        ledger = world.queues.books.ledger
+        self.tree = ledger.tree
+        self._width = len(self.tree.dimensions)
+        self.free = world.queues.stock().free
+        self.used = self._nothing()
+        self.asked = self._nothing()
+        self.firm = self._nothing()
+        for charge in ledger.charges().values():
+            self._add(self.used, charge.queue, charge.amounts)
+            if charge.firm:
+                self._add(self.firm, charge.queue, charge.amounts)
+        for waiter in world.queues.waiting():
+            if world.queues.is_in_line(waiter.uid) and not self.tree.nodes[waiter.queue].stop:
+                self._add(self.asked, waiter.queue, waiter.amounts)
+        self.holders = set(ledger.charges())
+
+    def _nothing(self) -> Amounts:
+        return {name: [0] * self._width for name in self.tree.nodes}
+
+    def _add(self, counts: Amounts, queue: str, amounts: tuple[int, ...]) -> None:
+        for name in self.tree.path(queue):
+            for dimension, amount in enumerate(amounts):
+                counts[name][dimension] += amount
+
+    def held(self, name: str, dimension: int) -> int:
+        """What of what is guaranteed to a queue is asked for and not used, or kept idle."""
+        node, used = self.tree.nodes[name], self.used[name][dimension]
+        due = max(min(node.guarantee[dimension], used + self.asked[name][dimension]), node.kept[dimension])
+        missing = max(due - used, self.held_below(name, dimension), 0)
+        return min(missing, max(0, node.ceiling[dimension] - used))
+
+    def held_below(self, name: str, dimension: int) -> int:
+        """The same of all below."""
+        return sum(self.held(child, dimension) for child in self.tree.nodes[name].children)
+
+    def check_next(self, after: Count, charges: Mapping[str, Charge]) -> None:
+        """Those who were let in since took nobody over a limit, and nothing that is others'."""
+        for uid in after.holders - self.holders:
+            charge = charges[uid]
+            for name in after.tree.path(charge.queue):
+                node = after.tree.nodes[name]
+                for dimension, amount in enumerate(charge.amounts):
+                    assert not amount or after.used[name][dimension] <= node.ceiling[dimension], (uid, name, dimension)
+            if charge.firm:
+                node = after.tree.nodes[charge.queue]
+                for dimension in node.promised:
+                    assert after.firm[charge.queue][dimension] <= node.guarantee[dimension], (uid, dimension)
+        for dimension in range(after.tree.dimensions.cards):
+            taken = self.free[dimension] - after.free[dimension]
+            was, now = self.held_below(ROOT, dimension), after.held_below(ROOT, dimension)
+            assert after.free[dimension] >= now or was - now >= taken, dimension
+
+
+STEPS: dict[Callable[[QueueWorld], None], int] = {
+    QueueWorld.create: 8,
+    QueueWorld.create_gang: 3,
+    QueueWorld.let_in: 9,
+    QueueWorld.finish: 5,
+    QueueWorld.wait: 4,
+    QueueWorld.delete: 2,
+    QueueWorld.plant: 1,
+    QueueWorld.home: 1,
+    QueueWorld.node: 1,
+    QueueWorld.restart: 1,
+    QueueWorld.clock_back: 1,
+    QueueWorld.delete_namespace: 1,
+}

@@ -1,0 +1,105 @@
+"""Queues under every order of events: limits, guarantees, cards, gangs and books, worked out anew after each step."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aliquot_scheduler.queues.settings import QueueSettings
+from support.queue_stage import Stage, queue
+from support.queue_world import MEMORY, NODES, SETTINGS, STEPS, QueueWorld
+
+ALL = [step.__name__ for step, times in STEPS.items() for _ in range(times)]
+
+
+@given(st.lists(st.tuples(st.sampled_from(ALL), st.integers(0, 2**16)), min_size=30, max_size=60))
+@settings(max_examples=40, deadline=None)
+def test_no_order_of_events_breaks_a_limit_a_guarantee_or_the_books(steps: list[tuple[str, int]]) -> None:
+    """Trees that change under load, lost turns, restarts, sick cards, leaping clocks, namespaces that go."""
+    world = QueueWorld()
+    for name, seed in steps:
+        world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        getattr(world, name)()
+        world.check()
+    world.go_on()
+
+
+@pytest.mark.parametrize("first", range(0, 120, 40))
+def test_long_walks_do_not_either(first: int) -> None:
+    """What a shrinking search is too slow for: walks of 80 steps, each by its seed."""
+    for seed in range(first, first + 40):
+        world = QueueWorld()
+        world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        for name in world.chance.choices(ALL, k=80):
+            getattr(world, name)()
+            world.check()
+        world.go_on()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_same_snapshot_makes_the_same_decisions(seed: int) -> None:
+    """Whatever order pods and queues are told in, and whoever leads."""
+    world = QueueWorld()
+    world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    for name in world.chance.choices(["create", "create", "create_gang", "let_in", "finish"], k=60):
+        getattr(world, name)()
+    pods, specs = list(world.pods.values()), list(world.specs.items())
+    decisions = []
+    for _ in range(3):
+        world.chance.shuffle(pods)
+        world.chance.shuffle(specs)
+        stage = Stage({}, nodes=NODES, memory=MEMORY, settings=SETTINGS)
+        stage.queues.queues_seen(dict(specs))
+        for pod in pods:
+            stage.see(pod)
+        rounds = [stage.round(after=60.0) for _ in range(6)]
+        decisions.append([(uid, stage.turns[uid].promise) for told in rounds for uid in told])
+    assert decisions[0] == decisions[1] == decisions[2]
+
+
+@pytest.mark.parametrize("rivals", ["a", "ab"])
+@pytest.mark.parametrize("seed", range(8))
+def test_no_head_is_passed_for_longer_than_is_said(seed: int, rivals: str) -> None:
+    """A stream of small pods that never ends: the large one is in within twice its patience and the longest run."""
+    chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    patience, runs = 100.0, 150.0
+    stage = Stage({"a": queue(), "b": queue()}, nodes=(4, 4), settings=QueueSettings(patience=patience, hold=3 * runs))
+    ends: dict[str, float] = {}
+    large, made = "", 0
+    while "large" not in ends:
+        stage.end(*[uid for uid, end in ends.items() if end <= stage.now and uid in stage.pods])
+        for _ in range(3):
+            made += 1
+            stage.submit(f"s{made}", chance.choice((30, 60, 100)), queue=chance.choice(rivals))
+        if stage.now >= 50.0 and not large:
+            # It is the first in line: those before it would be in before it.
+            for waiter in stage.queues.waiting():
+                stage.gone(waiter.uid)
+            large, since = "large", stage.now
+            stage.submit(large, 400, queue="a")
+        for uid in stage.run(after=chance.uniform(5.0, 15.0)):
+            ends[uid] = stage.now + chance.uniform(0.2, 1.0) * runs
+        assert not large or stage.now - since <= 2 * patience + runs + 15.0, "it waits too long"
+
+
+def test_a_head_that_can_not_come_in_does_not_stop_the_cluster() -> None:
+    """Pods that never end keep every node: one is kept for the head, the others take whoever comes."""
+    stage = Stage({"a": queue(), "b": queue()}, nodes=(2, 2, 2), settings=QueueSettings(patience=10.0, hold=100.0))
+    for number in range(3):
+        stage.submit(f"ever{number}", 110, queue="b", notes={"gpus": "2"})
+    assert len(stage.run()) == 3
+    stage.submit("large", 200, queue="a", notes={"gpus": "2"})
+    stage.run()
+    stage.now = 20.0
+    for number in range(9):
+        stage.submit(f"small{number}", 10, queue="b")
+    assert len(stage.run()) == 9
+    nodes = {node for number in range(9) for node, _ in stage.picture.holdings.of(f"small{number}")}
+    assert len(nodes) <= 2
+    stage.submit("late", 30, queue="b")
+    stage.desk.pod_gone(stage.pods["large"])
+    stage.queues.pod_gone("large")
+    assert stage.run() == ["late"]
