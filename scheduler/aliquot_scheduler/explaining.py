@@ -119,19 +119,18 @@ def _in_its_queue(told: Explanation, pod: Pod, *, standing: Standing) -> Explana
         return told
     why, quota = why_it_waits(waiter, standing), quota_of_path(waiter, standing)
     usual, waiting = standing.usual_wait(waiter.queue), len(standing.waiting(waiter.queue))
-    order = standing.order()
-    before = next((at for at, one in enumerate(order) if one.uid == waiter.uid), None)
+    before = standing.before(waiter)
     place = QueuePlace(
         queue=waiter.queue,
         user=waiter.user,
-        place=0 if before is None else before + 1,
+        place=0 if before is None else len(before) + 1,
         waiting=waiting,
-        before=[one.pod.key for one in order[max(0, (before or 0) - _NAMED) : before or 0]],
+        before=[one.pod.key for one in (before or [])[-_NAMED:]],
         why=why,
         quota=quota,
         usual_wait=usual,
     )
-    ahead = f"{before} pods have their turn before it" if before else ""
+    ahead = f"{len(before)} pods have their turn before it" if before else ""
     summary = why or "; ".join(part for part in (told.summary, ahead) if part)
     return msgspec.structs.replace(told, summary=summary, queue=place)
 

@@ -168,27 +168,38 @@ class Standing:
         candidate = Candidate(members=(waiter,), amounts=waiter.amounts)
         return Rules(ledger=self.books.ledger, cards=self._cards).refusal(candidate)
 
-    def order(self) -> list[Waiter]:
+    def order(self) -> Iterator[Waiter]:
         """Everybody in a line, in the order in which they would be let in if there were quota and room for all.
 
-        Whoever is let in counts at once, so equals take turns. Nothing of this standing may be asked afterwards.
+        Whoever is let in counts at once, so equals take turns. Who has heard enough may stop; afterwards nothing of
+        this standing may be asked.
         """
-        return list(self._let_in_all())
-
-    def _let_in_all(self) -> Iterator[Waiter]:
         by_shares, ledger = self._shares(), self.books.ledger
         open_lines = [name for name in self._hall.lines if not self.plan.tree.nodes[name].stop]
-        heads = {name: partial(self._head, name, by_shares) for name in open_lines}
-        for candidate in Order(ledger=ledger, shares=by_shares, candidates=heads):
+        # A line's first is another one only once somebody of it was let in.
+        firsts = {name: self._first(name, by_shares) for name in open_lines}
+        candidates = {name: partial(firsts.get, name) for name in open_lines}
+        for candidate in Order(ledger=ledger, shares=by_shares, candidates=candidates):
+            queue = candidate.first.queue
             for member in candidate.members:
                 self._hall.leave(member.uid, ledger=ledger)
                 self.books.admit(member, self._enrolment.charge(member), now=_NOW)
                 yield member
-            by_shares.changed(candidate.first.queue)
-            if candidate.first.queue in self._hall.lines:
-                self._hall.lines[candidate.first.queue].changed(candidate.first)
+            by_shares.changed(queue)
+            if queue in self._hall.lines:
+                self._hall.lines[queue].changed(candidate.first)
+            firsts[queue] = self._first(queue, by_shares)
 
-    def _head(self, queue: str, by_shares: Shares) -> Candidate | None:
+    def before(self, waiter: Waiter) -> list[Waiter] | None:
+        """Whose turns come before a pod's; None if it is in no line. Nothing may be asked afterwards."""
+        found: list[Waiter] = []
+        for one in self.order():
+            if one.uid == waiter.uid:
+                return found
+            found.append(one)
+        return None
+
+    def _first(self, queue: str, by_shares: Shares) -> Candidate | None:
         line = self._hall.lines.get(queue)
         users = line.users() if line else []
         for user in sorted(users, key=lambda user: (by_shares.of_user(queue, user), user)):

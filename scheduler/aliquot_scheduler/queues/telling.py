@@ -117,7 +117,14 @@ def waiting_pods(name: str, standing: Standing) -> list[WaitingPod]:
     """Who waits in a queue and below it, in the order of their places; those in no line last."""
     waiting = sorted(standing.waiting(name), key=lambda waiter: waiter.place)
     reasons = {waiter.uid: why_it_waits(waiter, standing) for waiter in waiting}
-    places = {waiter.uid: place for place, waiter in enumerate(standing.order(), start=1)}
+    places: dict[str, int] = {}
+    missing = set(reasons)
+    for place, waiter in enumerate(standing.order(), start=1):
+        if waiter.uid in missing:
+            missing.remove(waiter.uid)
+            places[waiter.uid] = place
+        if not missing:
+            break
     found = [_pod(waiter, place=places.get(waiter.uid, 0), why=reasons[waiter.uid]) for waiter in waiting]
     return sorted(found, key=lambda one: (one.place == 0, one.place))
 
