@@ -63,11 +63,10 @@ async def _told(
         everything = await read_everything(client, names=names)
     standing = None
     if everything is not None:
-        picture = picture_of(
-            nodes=everything.nodes, leases=everything.leases, pods=everything.pods, names=names, wall=time.time()
-        )
+        wall, pods = time.time(), everything.pods
+        picture = picture_of(nodes=everything.nodes, leases=everything.leases, pods=pods, names=names, wall=wall)
         standing = Standing(
-            picture=picture, plan=plan, pods=everything.pods, names=names, statuses=statuses, settings=settings
+            picture=picture, plan=plan, pods=pods, names=names, wall=wall, told=statuses, settings=settings
         )
     if name is None:
         return rows(plan, statuses=statuses, standing=standing)

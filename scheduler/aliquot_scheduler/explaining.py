@@ -108,7 +108,7 @@ def explain(
     told = _waiting(pod, request, picture=picture, asked=asked, names=names)
     if plan is None or not plan.specs or names.gate not in {gate.name for gate in pod.spec.scheduling_gates}:
         return told
-    standing = Standing(picture=picture, plan=plan, pods=pods, names=names, statuses=statuses, settings=settings)
+    standing = Standing(picture=picture, plan=plan, pods=pods, names=names, wall=wall, told=statuses, settings=settings)
     return _in_its_queue(told, pod, standing=standing)
 
 

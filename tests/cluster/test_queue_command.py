@@ -14,7 +14,7 @@ from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness, Options
 from cluster.installed import NAMES
 from cluster.played_centre import PlayedCentre
-from cluster.queueing import queue
+from cluster.queueing import QUEUES, queue
 
 NOT_FOUND, NO_SUCH = 3, "no-such"
 
@@ -61,6 +61,12 @@ TREE = [
     namespace("red-1", "red"),
     namespace("blue-1", "blue"),
 ]
+
+
+def used_by(found: Json) -> int | None:
+    """What a queue's status says of compute."""
+    used: int | None = found.get("status", {}).get("used", {}).get("compute")
+    return used
 
 
 def test_people_are_told_what_happens(cluster: ClusterHarness, centre: PlayedCentre) -> None:
@@ -111,7 +117,11 @@ def test_a_tenant_sees_what_the_role_allows(cluster: ClusterHarness, centre: Pla
                 "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "red-1"}],
             }
         )
+        cluster.create_pod(asking("r0", "red-1", {"compute": "70", "memory": "1001"}))
+        path = f"{QUEUES}/red"
+        cluster.wait_for("the leader to tell", lambda: used_by(cluster.api.get(path)) == 70)
         rows = {row["name"]: row for row in told(centre, "queue", token=token)}
+        assert rows["org"]["compute"]["used"] == 70
         assert {row["toldBy"] for row in rows.values()} == {"status"}
         assert rows["red"]["compute"]["guarantee"] == 100
         refusal = asked(centre, "explain", "-n", "red-1", "x", token=token, code=4)

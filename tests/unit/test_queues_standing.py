@@ -59,7 +59,7 @@ def stand(*pods: Pod, of: Plan | None = None, statuses: Mapping[str, QueueStatus
     picture = picture_with(*NODES)
     for pod in pods:
         picture.pod_seen(pod)
-    return Standing(picture=picture, plan=of or plan(), pods=pods, names=NAMES, statuses=statuses)
+    return Standing(picture=picture, plan=of or plan(), pods=pods, names=NAMES, wall=WALL, told=statuses)
 
 
 def explained(pod: Pod, *others: Pod) -> Explanation:
@@ -127,6 +127,16 @@ def test_what_was_used_lately_counts() -> None:
     lately = {"a": QueueStatus(lately=Amounts(compute=50))}
     assert [waiter.uid for waiter in stand(*pods, of=flat, statuses=lately).order()] == ["in-b", "in-a"]
     assert [one.name for one in stand(*pods, of=flat, statuses=lately).siblings("a")] == ["b", "default", "a"]
+
+
+def test_what_users_have_used_lately_counts_too() -> None:
+    """Half of it after a half-life, as the leader goes on counting."""
+    pods = [waits("of-ann", "b", 10, namespace="ann"), waits("of-bob", "b", 10, at=1, namespace="bob")]
+    assert [waiter.uid for waiter in stand(*pods).order()] == ["of-ann", "of-bob"]
+    used = {"b": QueueStatus(users={"ann": Amounts(compute=50)}, at="2026-11-20T10:00:00Z")}
+    standing = stand(*pods, statuses=used)
+    assert [(one.user, one.share) for one in standing.users("b")] == [("bob", 0.0), ("ann", 25 / 400)]
+    assert [waiter.uid for waiter in standing.order()] == ["of-bob", "of-ann"]
 
 
 def gang(uid: str, at: int) -> Pod:

@@ -1,8 +1,8 @@
 """Where everybody stands at one instant, worked out from what the API server has, by the code that decides.
 
 The same books, lines and order that the leader keeps are made anew of pods, nodes and queues. What only it knows is
-taken from the queues' status (decayed usage) or left out: who rests after a turn that led to nothing, who has lost
-patience, and what users have used lately. Who may read everything gets all of it, without asking the leader.
+taken from the queues' status (decayed usage) or left out: who rests after a turn that led to nothing, and who has lost
+patience. Who may read everything gets all of it, without asking the leader.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from aliquot_scheduler.queues.enrolment import Enrolment
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.hall import Hall
 from aliquot_scheduler.queues.line import Candidate, Waiter
-from aliquot_scheduler.queues.order import Order, Shares, borrowed
+from aliquot_scheduler.queues.order import Order, Shares
+from aliquot_scheduler.queues.report import recall, statuses
 from aliquot_scheduler.queues.rules import Refusal, Rules
 from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.shares import shares
 from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT
 from aliquot_scheduler.queues.usage import Forgetting
 from aliquot_scheduler.queues.waits import UsualWait, usual_wait
 
-# What was used lately is as old as the status; so a moment of our own is as good as any.
+# Everything is of one instant, and only what lies between two would count.
 _NOW = 0.0
 
 
@@ -61,9 +61,11 @@ class Standing:
         plan: Plan,
         pods: Iterable[Pod],
         names: Names,
-        statuses: Mapping[str, QueueStatus] | None = None,
+        wall: float,
+        told: Mapping[str, QueueStatus] | None = None,
         settings: QueueSettings = QueueSettings(),  # noqa: B008 - frozen
     ) -> None:
+        """`told` is what the leader wrote last, and `wall` the time by which that has aged."""
         self.plan = plan
         self._names = names
         self._cards = Cards(picture=picture, dimensions=plan.tree.dimensions)
@@ -84,9 +86,8 @@ class Standing:
         self._running: dict[str, int] = {}
         self._members: dict[str, list[Pod]] = {}
         self._take_in(pods)
-        for name, status in (statuses or {}).items():
-            if name in plan.tree.nodes:
-                self.books.usage.restore(name, (status.lately.compute, status.lately.memory), now=_NOW)
+        known = {name: status for name, status in (told or {}).items() if name in plan.tree.nodes}
+        recall(self.books, known, forgetting=forgetting, wall=wall, now=_NOW)
         self.books.settle(_NOW)
 
     def _take_in(self, pods: Iterable[Pod]) -> None:
@@ -122,16 +123,9 @@ class Standing:
         """How long the last pods of a queue waited."""
         return usual_wait(self._members.get(queue, ()))
 
-    def borrowed(self, queue: str) -> tuple[int, int]:
-        """What a queue uses beyond its guarantee, in compute and memory."""
-        return borrowed(self.books.ledger.accounts[queue], capacity=self.books.capacity)
-
-    def fair_shares(self, dimension: int) -> dict[str, int]:
-        """What each queue is due of all there is, by what its pods use and ask now."""
-        accounts = self.books.ledger.accounts
-        demand = {name: accounts[name].used[dimension] + accounts[name].asked[dimension] for name in accounts}
-        leaves = {name: asked for name, asked in demand.items() if self.plan.tree.leaf(name)}
-        return shares(self.plan.tree, dimension=dimension, capacity=self.stock.capacity[dimension], demand=leaves)
+    def statuses(self) -> dict[str, QueueStatus]:
+        """Of every queue what its leader would write now."""
+        return statuses(self.books, waiting=self.waiting(ROOT), at="", now=_NOW)
 
     def siblings(self, queue: str) -> list[SiblingStanding]:
         """The queues that hang where this one does, who goes first first."""

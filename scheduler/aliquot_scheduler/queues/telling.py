@@ -15,7 +15,7 @@ from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.reasons import why_it_waits
 from aliquot_scheduler.queues.standing import SiblingStanding, Standing, UserStanding, amounts_of
-from aliquot_scheduler.queues.status import Amounts, QueueStatus
+from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.tree import ROOT, UNLIMITED, Node
 
 
@@ -82,10 +82,7 @@ class QueueAnswer(_Told, frozen=True, kw_only=True):
 def rows(plan: Plan, *, statuses: Mapping[str, QueueStatus], standing: Standing | None) -> list[QueueRow]:
     """Every queue, each parent before its children."""
     if standing is not None:
-        compute, memory = standing.fair_shares(0), standing.fair_shares(1)
-        statuses = {
-            name: _computed(name, standing, Amounts(compute=compute[name], memory=memory[name])) for name in compute
-        }
+        statuses = standing.statuses()
     found: list[QueueRow] = []
     pending = [(name, 0) for name in reversed(plan.tree.nodes[ROOT].children)]
     while pending:
@@ -141,17 +138,6 @@ def _pod(waiter: Waiter, *, place: int, why: str) -> WaitingPod:
         compute=compute,
         memory=memory,
         why=why,
-    )
-
-
-def _computed(name: str, standing: Standing, fair: Amounts) -> QueueStatus:
-    account, (compute, memory) = standing.books.ledger.accounts[name], standing.borrowed(name)
-    return QueueStatus(
-        used=Amounts(compute=account.used[0], memory=account.used[1]),
-        borrowed=Amounts(compute=compute, memory=memory),
-        asked=Amounts(compute=account.asked[0], memory=account.asked[1]),
-        fair_share=fair,
-        waiting=len(standing.waiting(name)),
     )
 
 
