@@ -27,6 +27,7 @@ from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.centre.settings import CentreSettings
+from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.picture.picture import Picture
@@ -64,7 +65,10 @@ class Reign:
         self._leads = leads
         self.picture = Picture(names=names)
         self.turns = Queues(names=names, random=random, picture=self.picture, settings=queues)
-        self.desk = Desk(picture=self.picture, names=names, turns=self.turns, promise=settings.promise)
+        self.appraiser = Appraiser(picture=self.picture, names=names)
+        self.desk = Desk(
+            picture=self.picture, names=names, turns=self.turns, promise=settings.promise, look=self.appraiser.look
+        )
         client = KubeClient(transport=transport, timeouts=WRITES)
         self.binder = Binder(desk=self.desk, client=client, clock=clock, names=names, why_not=self.why_not)
         self.gatekeeper = Gatekeeper(
@@ -147,8 +151,10 @@ class Reign:
         match change:
             case Added(new=node) | Modified(new=node):
                 self.picture.node_seen(node)
+                self.appraiser.node_seen(node)
             case Deleted(old=node):
                 self.picture.node_gone(node.metadata.name)
+                self.appraiser.node_gone(node.metadata.name)
         self.gatekeeper.look()
 
     def _queue_changed(self, change: Change[Queue]) -> None:
@@ -190,6 +196,7 @@ class Reign:
                 self._pod_gone(pod)
 
     def _pod_seen(self, pod: Pod) -> None:
+        self.appraiser.pod_seen(pod)
         if not asks(pod, names=self._names):
             return
         self.desk.pod_seen(pod)
@@ -199,6 +206,7 @@ class Reign:
             self.gatekeeper.look()
 
     def _pod_gone(self, pod: Pod) -> None:
+        self.appraiser.pod_gone(pod)
         self.desk.pod_gone(pod)
         self.turns.pod_gone(pod.metadata.uid)
         self.gatekeeper.look()

@@ -29,7 +29,7 @@ from aliquot_scheduler.extender.decisions import BEST_GRADE, Filtered
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.fit.cost import WORST, grade
 from aliquot_scheduler.fit.demand import Demand, demand_of
-from aliquot_scheduler.fit.finder import Finder
+from aliquot_scheduler.fit.finder import Finder, Look
 from aliquot_scheduler.fit.refusals import Refusal
 from aliquot_scheduler.fit.survey import Survey
 from aliquot_scheduler.picture.picture import Picture, Rows
@@ -75,13 +75,15 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 class Desk:
     """All decisions about places."""
 
-    def __init__(self, *, picture: Picture, names: Names, turns: Turns, promise: float = PROMISE) -> None:
-        """`promise` is how many seconds room is kept for a pod that is not bound yet."""
+    def __init__(
+        self, *, picture: Picture, names: Names, turns: Turns, promise: float = PROMISE, look: Look | None = None
+    ) -> None:
+        """`promise` is how many seconds room is kept for a pod that is not bound yet; `look` values places."""
         self._for_so_long = promise
         self._picture = picture
         self._names = names
         self._turns = turns
-        self.finder = Finder(picture=picture, names=names)
+        self.finder = Finder(picture=picture, names=names, look=look)
         self.promises = Promises(picture=picture)
         self._offers: dict[str, Offer] = {}
         self._pods: dict[str, Pod] = {}

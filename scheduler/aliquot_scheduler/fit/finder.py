@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
+from aliquot_core.request import Placement
+from aliquot_scheduler.fit.appraisal import Appraisal
 from aliquot_scheduler.fit.demand import Demand, suits
 from aliquot_scheduler.fit.layout import Card, Plan, lay_out
 from aliquot_scheduler.fit.refusals import Refusal, Refusals
 from aliquot_scheduler.fit.survey import Survey, survey
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 
+Look = Callable[[Pod], Appraisal]
+
 
 class Finder:
     """Finds room in a picture; what the pod itself holds does not count against it."""
 
-    def __init__(self, *, picture: Picture, names: Names) -> None:
+    def __init__(self, *, picture: Picture, names: Names, look: Look | None = None) -> None:
+        """`look` says what places are worth to a pod; without it they are chosen by best fit."""
+        self._look = look
         self._picture = picture
         self._names = names
 
@@ -28,7 +35,7 @@ class Finder:
             plan = self._plan(pod, demand, known=by_row[row])
             return plan.cost if plan else None
 
-        return survey(demand, grid=self._picture.grid, trial=trial)
+        return survey(demand, grid=self._picture.grid, trial=trial, appraisal=self._appraisal(pod, demand))
 
     def plan(self, pod: Pod, demand: Demand, *, node: str) -> Plan | None:
         """The pod on that node, if pods may be bound there and it fits."""
@@ -44,12 +51,21 @@ class Finder:
             return out
         return out | Refusals(demand.request, grid=self._picture.grid, names=self._names).of(rows)
 
+    def _appraisal(self, pod: Pod, demand: Demand) -> Appraisal | None:
+        """Not for a pod that says itself how it wants to lie."""
+        return self._look(pod) if self._look and demand.request.placement is Placement.BEST else None
+
     @staticmethod
     def _tries(demand: Demand) -> bool:
         return demand.pieces is None or bool(demand.request.uuids.allowed or demand.request.uuids.forbidden)
 
     def _plan(self, pod: Pod, demand: Demand, *, known: KnownNode) -> Plan | None:
-        return lay_out(pod, demand, node=known.name, cards=self._cards(demand, known=known, but=pod.metadata.uid))
+        cards = self._cards(demand, known=known, but=pod.metadata.uid)
+        if (appraisal := self._appraisal(pod, demand)) is not None:
+            for card in cards:
+                column = known.columns[card.gpu.uuid]
+                card.lost = partial(appraisal.of_gpu, row=known.row, column=column)
+        return lay_out(pod, demand, node=known.name, cards=cards)
 
     def _cards(self, demand: Demand, *, known: KnownNode, but: str) -> list[Card]:
         """The node's GPUs that the pod allows."""

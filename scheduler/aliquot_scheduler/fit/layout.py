@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, takewhile
+from typing import Protocol
 
 import msgspec
 
@@ -23,7 +24,7 @@ from aliquot_core.objects import Pod
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import ContainerRequest, Kind, Placement, PodRequest
 from aliquot_core.shares import memory_of
-from aliquot_scheduler.fit.cost import DEGRADED
+from aliquot_scheduler.fit.cost import DEGRADED, WORST
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
 from aliquot_scheduler.fit.links import closeness
 
@@ -34,6 +35,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     grant: Grant
     claims: dict[str, Claim]
     cost: float
+
+
+class Lost(Protocol):
+    """What taking so much (percent, MiB) of a GPU loses that has so much free."""
+
+    def __call__(self, *, compute: int, memory: int, taken: tuple[int, int]) -> float:
+        """In GPUs."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -47,10 +55,12 @@ class Card:
     memory: int = 0
     parts: int = 0
     whole: bool = False
+    # What taking so much of it loses, if that is how the pod is placed.
+    lost: Lost | None = None
 
     def untouched(self) -> Card:
         """The same GPU before anything of this pod lay there."""
-        return Card(gpu=self.gpu, held=self.held, holders=self.holders)
+        return Card(gpu=self.gpu, held=self.held, holders=self.holders, lost=self.lost)
 
     def takes(self, piece: Piece) -> bool:
         """Whether a piece has room here beside all that is held."""
@@ -66,8 +76,12 @@ class Card:
         self.whole |= piece.whole
 
     def cost(self, piece: Piece, placement: Placement) -> float:
-        """As `cost.leftover` and `cost.wanted` say it of all GPUs at once."""
+        """As `worth.loss` says it of all GPUs at once, or `cost.leftover` and `cost.wanted`."""
         compute, memory = self._left(piece)
+        if self.lost is not None:
+            taken = piece.compute, piece.memory_on(self.gpu.usable.value)
+            lost = self.lost(compute=compute + taken[0], memory=memory + taken[1], taken=taken)
+            return lost + WORST * (self.gpu.health is Health.DEGRADED)
         left = max(compute / WHOLE.value, memory / max(1, self.gpu.usable.value))
         wanted = 1.0 - left if placement is Placement.SPREAD else left
         return wanted + DEGRADED * (self.gpu.health is Health.DEGRADED)
@@ -102,8 +116,11 @@ def _hands(request: PodRequest, *, cards: Sequence[Card]) -> Iterator[Sequence[C
     Laid one by one, an app container takes the GPU that suits itself, and there its init container may find no room.
     """
     yield [card.untouched() for card in cards]
-    if all(len(one.shares) == 1 for one in request.containers):
-        for card in sorted(cards, key=lambda card: (-card.held.memory.value, card.gpu.index)):
+    init = any(one.kind is Kind.INIT for one in request.containers)
+    if init and all(len(one.shares) == 1 for one in request.containers):
+        pieces = [piece for one in request.containers for piece in pieces_of(one)]
+        able = [card for card in cards if all(card.takes(piece) for piece in pieces)]
+        for card in sorted(able, key=lambda card: (-card.held.memory.value, card.gpu.index)):
             yield [card.untouched()]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import PodRequest
+from aliquot_scheduler.fit.appraisal import Appraisal, distinct
 from aliquot_scheduler.fit.cost import DEGRADED, Reals, leftover, wanted
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
 from aliquot_scheduler.picture.grid import Bools, Grid, Ints
@@ -32,8 +33,18 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 Trial = Callable[[int], float | None]
 
 
-def survey(demand: Demand, *, grid: Grid, trial: Trial) -> Survey:
-    """Ask all nodes."""
+def survey(demand: Demand, *, grid: Grid, trial: Trial, appraisal: Appraisal | None = None) -> Survey:
+    """Ask all nodes; what they cost is what they lose of their value, where that is asked."""
+    found = _survey(demand, grid=grid, trial=trial)
+    if appraisal is None or not found.fits.any():
+        return found
+    allowed = allowed_places(demand.request, grid=grid)
+    places = [takes(piece, grid=grid, allowed=allowed) for piece, _ in distinct(demand)]
+    cost = appraisal.of_nodes(demand, takes=places, fits=found.fits)
+    return Survey(fits=found.fits, cost=cost, version=found.version)
+
+
+def _survey(demand: Demand, *, grid: Grid, trial: Trial) -> Survey:
     allowed = allowed_places(demand.request, grid=grid)
     if demand.pieces is None:
         return _by_trial(demand.request, grid=grid, allowed=allowed, trial=trial)

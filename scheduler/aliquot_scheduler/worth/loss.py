@@ -44,6 +44,8 @@ _FULL = WHOLE.value
 # Entries of a table by percent, 0 among them.
 _STEPS = _FULL + 1
 
+# Compute and memory free, of many GPUs or of one.
+Free = tuple[Ints, Ints] | tuple[int, int]
 _Value = TypeVar("_Value", np.float64, np.int64, np.bool_)
 
 
@@ -54,6 +56,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     memory: Ints
     fits: Bools
     count: int = 1
+    # What else is the matter with a GPU, in GPUs.
+    penalty: Reals | None = None
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,15 +100,32 @@ def _on_gpus(room: Room, part: Part, *, level: Ints, tables: Tables, scarcity: S
     whole = part.compute == _FULL
     compute = np.maximum(0, room.compute - part.compute)
     memory = np.zeros_like(room.memory) if whole else np.maximum(0, room.memory - part.memory)
+    lost = gpu_loss(
+        before=(room.compute, room.memory),
+        after=(compute, memory),
+        kinds=room.kinds,
+        level=level,
+        tables=tables,
+        scarcity=scarcity,
+    )
+    if part.penalty is not None:
+        lost += part.penalty
     rest: Ints = np.minimum(compute, memory)
-    lost: Reals = tables.slots.take(room.compute * _STEPS + room.memory) - tables.slots.take(compute * _STEPS + memory)
+    return np.where(part.fits, lost, np.inf), rest
+
+
+def gpu_loss(
+    *, before: Free, after: Free, kinds: Ints | int, level: Ints | int, tables: Tables, scarcity: Scarcity
+) -> Reals:
+    """The parts that are of one GPU: of all of them at once, or of a single one. Free are compute and memory."""
+    was, rest = np.minimum(*before), np.minimum(*after)
+    lost: Reals = tables.slots.take(before[0] * _STEPS + before[1]) - tables.slots.take(after[0] * _STEPS + after[1])
     lost += TIGHT_GPU / _FULL * rest
     # One line of the table of rests for each GPU: its kind's, with the cores that are left.
-    line = (room.kinds * tables.rests.shape[1] + level) * _STEPS
-    lost += RESTS * (tables.rests.take(line + rest) - tables.rests.take(line + room.free))
-    size = _FULL if whole else np.maximum(part.compute, part.memory)
-    lost += CROWDING / _FULL * scarcity.crowding.take(room.kinds) * size
-    return np.where(part.fits, lost, np.inf), rest
+    line = (kinds * tables.rests.shape[1] + level) * _STEPS
+    lost += RESTS * (tables.rests.take(line + rest) - tables.rests.take(line + was))
+    size = np.maximum(before[0] - after[0], before[1] - after[1])
+    return lost + CROWDING / _FULL * scarcity.crowding.take(kinds) * size
 
 
 def _least(on_gpus: Reals, part: Part) -> Bools:

@@ -1,0 +1,158 @@
+"""What the centre knows of requests and of cores, for the value of a place: followed event by event like the picture.
+
+Theory of operation. Each request counts in the mix once. Tables are worked out of the mix when they are next asked for
+and enough has come since (20 to 60 ms, some 40 times in the first 20,000 requests and every 1,000 after that); prices
+of what is scarce every 200 requests. A pod that is bound takes its cores from its node, also one without GPUs.
+
+What must always hold: the same events give the same answers; a pod that is gone or has ended takes no cores.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aliquot_core.errors import AliquotError
+from aliquot_core.names import Names
+from aliquot_core.objects import Node, Pod
+from aliquot_core.request import parse_request
+from aliquot_scheduler.fit.appraisal import Appraisal, room_of, shape_of
+from aliquot_scheduler.fit.demand import demand_of
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.enrolment import hosts
+from aliquot_scheduler.queues.spec import QueueError, quantity
+from aliquot_scheduler.worth.learning import MixBook, Page, expected_mix, next_look
+from aliquot_scheduler.worth.room import Reals, Room
+from aliquot_scheduler.worth.scarcity import Scarcity, scarcity
+from aliquot_scheduler.worth.tables import Tables, tables
+
+# After so many requests prices are renewed; every 50: the same, every 1,000: 0.06 points less (facts of openb).
+RENEWED = 200
+_MILLI = 1000
+_USUAL_CARD = 16_384
+
+
+class Appraiser:
+    """Says what a place is worth, as far as is known now."""
+
+    def __init__(self, *, picture: Picture, names: Names, page: Page | None = None) -> None:
+        """`page` is what an earlier centre has learnt."""
+        self._names = names
+        self._counted: set[str] = set()
+        self._picture = picture
+        self.book = MixBook(page)
+        self._allocatable: dict[str, float] = {}
+        self._taken: dict[str, tuple[str, float]] = {}
+        self._by_node: dict[str, float] = {}
+        self._card = _USUAL_CARD
+        self._tables: tuple[tuple[object, ...], int, Tables] | None = None
+        self._scarcity: tuple[int, Tables, Scarcity] | None = None
+        self._room: tuple[int, int, Room] | None = None
+        # Changes with every number of cores.
+        self._version = 0
+
+    # --- what the watches tell ---------------------------------------------------------------------------------------
+    def node_seen(self, node: Node) -> None:
+        """A node is there, or is changed."""
+        self._allocatable[node.metadata.name] = _cores(node)
+        self._version += 1
+
+    def node_gone(self, name: str) -> None:
+        """A node's object is deleted."""
+        self._allocatable.pop(name, None)
+        self._version += 1
+
+    def pod_seen(self, pod: Pod) -> None:
+        """Any pod is there, or is changed: its cores are taken from when it is bound until it ends.
+
+        What it asks for of GPUs counts in the mix, once.
+        """
+        if pod.metadata.uid not in self._counted:
+            self._counted.add(pod.metadata.uid)
+            self._count(pod)
+        node = pod.spec.node_name
+        if pod.ended:
+            self._release(pod.metadata.uid)
+        elif node and pod.metadata.uid not in self._taken:
+            self._take(pod.metadata.uid, node=node, cores=hosts(pod)[0] / _MILLI)
+
+    def pod_gone(self, pod: Pod) -> None:
+        """A pod is gone."""
+        self._release(pod.metadata.uid)
+        self._counted.discard(pod.metadata.uid)
+        self.book.gone(pod.metadata.uid)
+
+    # --- what is asked -----------------------------------------------------------------------------------------------
+    def look(self, pod: Pod) -> Appraisal:
+        """All that is known now, for this pod."""
+        known, room = self._tables_now(), self._room_now()
+        return Appraisal(
+            grid=self._picture.grid,
+            room=room,
+            tables=known,
+            scarcity=self._scarcity_now(known, room),
+            cores=hosts(pod)[0] / _MILLI,
+        )
+
+    # --- how it is kept ----------------------------------------------------------------------------------------------
+    def _count(self, pod: Pod) -> None:
+        try:
+            request = parse_request(pod, names=self._names)
+        except AliquotError:
+            # Whoever has to refuse it says why; nothing can be learnt of it.
+            return
+        if request.containers:
+            shape = shape_of(demand_of(request), cores=hosts(pod)[0] / _MILLI, card=self._card)
+            self.book.seen(shape, uid=pod.metadata.uid, created=pod.metadata.creation_timestamp or "")
+
+    def _take(self, uid: str, *, node: str, cores: float) -> None:
+        self._taken[uid] = node, cores
+        self._by_node[node] = self._by_node.get(node, 0.0) + cores
+        self._version += 1
+
+    def _release(self, uid: str) -> None:
+        if (taken := self._taken.pop(uid, None)) is not None:
+            node, cores = taken
+            self._by_node[node] -= cores
+            self._version += 1
+
+    def _tables_now(self) -> Tables:
+        grid = self._picture.grid
+        most = max(self._allocatable.values(), default=0.0)
+        hardware = len(grid.kinds), grid.open.shape[1], most
+        if self._tables is None or self._tables[0] != hardware or self.book.requests >= self._tables[1]:
+            gpus = int(grid.open.sum())
+            self._card = int(np.median(grid.usable[grid.open])) if gpus else _USUAL_CARD
+            per_gpu = sum(self._allocatable.values()) / max(1, gpus)
+            made = tables(
+                self.book.mix(expected=expected_mix(cores_per_gpu=per_gpu)),
+                kinds=[kind.models for kind in grid.kinds] or [()],
+                gpus=grid.open.shape[1],
+                cores=most,
+            )
+            self._tables = hardware, next_look(self.book.requests), made
+        return self._tables[2]
+
+    def _scarcity_now(self, known: Tables, room: Room) -> Scarcity:
+        if self._scarcity is None or self._scarcity[1] is not known or self.book.requests >= self._scarcity[0]:
+            self._scarcity = self.book.requests + RENEWED, known, scarcity(room, known)
+        return self._scarcity[2]
+
+    def _room_now(self) -> Room:
+        grid = self._picture.grid
+        if self._room is None or self._room[:2] != (grid.version, self._version):
+            self._room = grid.version, self._version, room_of(grid, cores=self._free_cores())
+        return self._room[2]
+
+    def _free_cores(self) -> Reals:
+        free: Reals = np.zeros(self._picture.grid.rows)
+        for name, known in self._picture.nodes.items():
+            free[known.row] = self._allocatable.get(name, 0.0) - self._by_node.get(name, 0.0)
+        return free
+
+
+def _cores(node: Node) -> float:
+    """What pods may request of the node; one that says nothing of it has none to value."""
+    try:
+        return float(quantity(node.status.allocatable.get("cpu", "0"), where="cpu"))
+    except QueueError:
+        return 0.0
