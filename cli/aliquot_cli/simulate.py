@@ -66,7 +66,7 @@ def simulate(
     plot: str | None,
     form: str,
 ) -> None:
-    r"""Replay a recorded workload: which part of the GPUs a placement policy can give away.
+    """Replay a recorded workload: which part of the GPUs a placement policy can give away.
 
     Pods arrive one by one; each is placed at once where the policy likes it best, or has failed for good. Files may be
     compressed with gzip. Ctrl-C ends the run; what has come of it so far is printed, and said to be partial.

@@ -15,7 +15,7 @@ from aliquot_core.errors import UserError
 from aliquot_core.logs import LogSettings, configure_logging
 from aliquot_core.names import Names
 from aliquot_kube.clock import SystemClock
-from aliquot_standalone.demo import Demo
+from aliquot_standalone.demo import GPUS_NEEDED, Demo
 from aliquot_standalone.one_node import OneNode, one_node
 
 NODE = "this-machine"
@@ -33,8 +33,12 @@ def up(gpus: str, demo: bool, stay: bool | None) -> None:  # noqa: FBT001 - clic
       aliquot up --demo
       aliquot up --simulate 4xL40S
     """
-    if len(models_by_node(parse_gpu_spec(gpus))) > 1:
+    models, *others = models_by_node(parse_gpu_spec(gpus))
+    if others:
         raise UserError("more than one node", where="--simulate", remedy="this version runs one: write 8xA100-80GB")
+    if demo and len(models) < GPUS_NEEDED:
+        remedy = f"write {GPUS_NEEDED} or more, or leave --demo out"
+        raise UserError(f"the demonstration needs {GPUS_NEEDED} GPUs", where="--simulate", remedy=remedy)
     configure_logging(LogSettings(level="error"))
     remain = stay if stay is not None else (not demo or sys.stdin.isatty())
     run_until_stopped(lambda stop: _serve(stop, gpus=gpus, demo=demo, remain=remain))

@@ -1,6 +1,6 @@
 """The demonstration of `aliquot up --demo`: slices are given, held back, and survive the agent's death.
 
-There is no scheduler yet, so the story places its pods itself; all that happens on the node is real.
+The story is the node's alone, so it places its pods itself; all that happens on the node is real.
 """
 
 from __future__ import annotations
@@ -26,6 +26,13 @@ PRINT_SLICE = 'echo "$ALIQUOT_GPUS, $ALIQUOT_COMPUTE % of compute, $ALIQUOT_MEMO
 _STAY = f"{PRINT_SLICE}; trap 'exit 0' TERM; sleep 1000 & wait"
 
 
+# The story's GPUs, and the memory of the smallest card on which it is told as it is written here.
+GPUS_NEEDED = 6
+_CARD = MiB(80_000)
+# Less than this of memory no container would start with.
+_LEAST = 300
+
+
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """A pod of the story: where its slices lie, as (GPU's index, percent, MiB)."""
 
@@ -41,6 +48,16 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     def memory(self) -> int:
         """MiB in all."""
         return sum(mib for _, _, mib in self.slices)
+
+    def on(self, card: MiB) -> Wish:
+        """The same wish, as much smaller as the card is."""
+        if card.value >= _CARD.value:
+            return self
+        # All parts by the same step, for memory is divided as compute is.
+        step = min(mib for _, _, mib in self.slices)
+        smaller = max(_LEAST, step * card.value // _CARD.value)
+        parts = ((gpu, percent, mib // step * smaller) for gpu, percent, mib in self.slices)
+        return Wish(name=self.name, slices=tuple(parts))
 
 
 WISHES = (
@@ -69,7 +86,7 @@ class Demo:
         """From a node that offers GPUs to one that has outlived its agent."""
         await self._offer()
         for wish in WISHES:
-            await self._give(wish)
+            await self._give(self._fitting(wish))
         self._say(f"\n{self._picture()}\n")
         await self._hold_back()
         await self._outlive()
@@ -98,7 +115,7 @@ class Demo:
     async def _hold_back(self) -> None:
         """The node has the last word, whatever a grant says."""
         self._say(f"A grant of {GREEDY.compute} % more on GPU 4, where 50 % are taken, must not start:")
-        pod = await self._place(GREEDY)
+        pod = await self._place(self._fitting(GREEDY))
         reason = await self._waiting_reason(pod)
         self._say(f"  {GREEDY.name:<14} is held: {reason}\n")
 
@@ -107,7 +124,7 @@ class Demo:
         self._say("The agent is killed (SIGKILL). A pod arrives all the same; two seconds later a new agent starts:")
         await self._node.stop("agent", number=signal.SIGKILL)
         began = self._clock.monotonic()
-        wish = Wish(name="late", slices=((5, 25, 4_000),))
+        wish = self._fitting(Wish(name="late", slices=((5, 25, 4_000),)))
         pod = await self._place(wish)
         await self._clock.sleep(2.0)
         await self._node.start("agent", environment=self._node.environment(gpus=self._gpus))
@@ -116,6 +133,9 @@ class Demo:
         self._running.append((wish, pod))
         self._say(f"  {wish.name:<14} runs {took:.1f} s after it arrived: {await self._printed(pod)}")
         self._say(f"\n{self._picture()}\n")
+
+    def _fitting(self, wish: Wish) -> Wish:
+        return wish.on(MiB(self._inventory.gpus[0].memory))
 
     async def _place(self, wish: Wish) -> Pod:
         pod = await self._node.create(_pod(wish, names=self._names))

@@ -48,6 +48,23 @@ def test_the_demonstration_gives_slices_and_leaves_nothing_behind(environment: d
     assert list(Path(environment["TMPDIR"]).iterdir()) == []
 
 
+def test_the_demonstration_is_told_on_smaller_cards_too(environment: dict[str, str]) -> None:
+    """With as much smaller wishes: a model of 16 GB is as good for the story as one of 80."""
+    done = subprocess.run(
+        [*UP, "--demo", "--leave", "--simulate", "6xT4"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"greedy +is held: .*over-granted", done.stdout)
+    assert re.search(r"late +runs \d+\.\d s after it arrived", done.stdout)
+
+
+def test_too_few_gpus_for_the_demonstration_are_refused_at_once() -> None:
+    """Not after half a minute, with a pod that is pending for no reason that is told."""
+    done = subprocess.run([*UP, "--demo", "--simulate", "2xL4"], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr == "aliquot: --simulate: the demonstration needs 6 GPUs; write 6 or more, or leave --demo out\n"
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_everything(environment: dict[str, str], number: signal.Signals) -> None:
