@@ -74,7 +74,7 @@ def simulate(
     \b
     Example:
       cd benchmarks/placement/openb
-      aliquot simulate --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv \
+      aliquot simulate --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv \\
         --order order_default.csv --seed 42
     """
     workload = _workload(nodes=nodes, pods=pods, order=order, seed=seed)
