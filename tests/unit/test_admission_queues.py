@@ -119,6 +119,12 @@ TAKEN: dict[str, tuple[str, Any, list[str]]] = {
     "another parent": ("b", {"compute": {"guarantee": 300}}, []),
     "a leaf goes": ("b", None, []),
     "what is not there goes": ("gone", None, []),
+    "all numbers just as far as they go": (
+        "c",
+        {"parent": "org", "compute": {"guarantee": 100, "limit": 100, "lendingLimit": 100, "borrowingLimit": 0}},
+        [],
+    ),
+    "the limit of its parent": ("c", {"parent": "org", "compute": {"limit": 800}}, []),
     "lending of nothing": (
         "c",
         {"compute": {"lendingLimit": 5}},
@@ -356,6 +362,10 @@ async def test_a_change_of_something_else_is_no_question_of_queues() -> None:
     assert (await of_pod(review(noted, old=gone), told))["allowed"] is True
     assert (await of_pod(review(asking("a", compute="30"), old=gone), told))["allowed"] is True
     assert (await of_pod(review(asking("b", compute="30"), old=gone), told))["allowed"] is False
+    bound = written(container(compute="30"), labels={"queue": "b"}, nodeName="n1")
+    answer = await of_pod(review(bound, old={**bound, "metadata": {**bound["metadata"], "labels": {}}}), told)
+    assert "can't change any more" in answer["status"]["message"]
+    assert "does not take" not in answer["status"]["message"]
     plain = written(container(), labels={"queue": "gone"})
     assert (await of_pod(review(plain), told))["allowed"] is True
 

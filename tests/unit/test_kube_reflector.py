@@ -415,5 +415,6 @@ def test_resource_that_is_taken_away_is_empty_and_looked_for_again(reflector: Re
     assert isinstance(reflector.intent, Rest)
     assert reflector.intent.seconds == Tuning().absent_seconds
     reflector.rested()
+    assert in_kind(reflector) is FetchPage
     body = PodStore().page(items=[pod_json(name="a", uid="2", version=90)], version=100)
     assert [type(change) for change in reflector.page(body, asked_at=30.0, now=30.0)] == [Added, Synced]

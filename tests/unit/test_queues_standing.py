@@ -119,6 +119,53 @@ def test_equals_take_turns() -> None:
     assert order[2:] == ["m1", "m2", "m3", "m4"]
 
 
+def test_queues_take_turns_too() -> None:
+    """Whoever is let in counts at once, for its queue and for its user."""
+    pods = [waits(f"{queue}{at}", queue, 10, at=at) for queue in ("b", "default") for at in range(3)]
+    flat = plan({name: {"namespaces": ["*"]} for name in ("b", "default")})
+    assert [waiter.uid for waiter in stand(*pods, of=flat).order()] == [
+        "b0",
+        "default0",
+        "b1",
+        "default1",
+        "b2",
+        "default2",
+    ]
+    users = [waits(f"{user}{at}", "b", 10, at=at, namespace=user) for user in ("ann", "bob") for at in range(2)]
+    assert [waiter.uid for waiter in stand(*users).order()] == ["ann0", "bob0", "ann1", "bob1"]
+
+
+def test_who_holds_and_who_waits_is_told_apart() -> None:
+    """A pod without a gate was let in, wherever it is; one that has ended is neither."""
+    on_its_way = asks("u1", 30, 1000, labels={NAMES.queue: "b"})
+    standing = stand(on_its_way, runs("u2", "b", 100, phase="Succeeded"), waits("u3", "b", 5))
+    assert standing.statuses()["b"].used == Amounts(compute=30, memory=1000)
+    assert (standing.running("b"), len(standing.waiting("b"))) == (1, 1)
+
+
+def test_those_in_no_line_come_last() -> None:
+    """Whoever is told first has a place."""
+    pods = waiting_pods("b", stand(waits("never", "b", 400), waits("w", "b", 10, at=5)))
+    assert [(one.pod, one.place) for one in pods] == [("team/pod-w", 1), ("team/pod-never", 0)]
+
+
+def placed(number: int, waited: int) -> Pod:
+    """A pod that was created on a minute and placed so many seconds later."""
+    at = f"2026-11-21T09:{number:02}:{waited:02}Z"
+    pod = runs(f"p{number}", "b", 1, creationTimestamp=f"2026-11-21T09:{number:02}:00Z")
+    told = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]}
+    return msgspec.structs.replace(pod, status=msgspec.convert(told, type(pod.status)))
+
+
+def test_the_last_twenty_tell_how_long_to_wait() -> None:
+    """What was long ago tells nothing; half of them waited no longer."""
+    pods = [placed(number, 50 if number < 20 else 10 + number % 2) for number in range(40)]
+    found = stand(*pods).usual_wait("b")
+    assert found is not None
+    assert (found.pods, found.seconds) == (20, 10.5)
+    assert stand(*pods).usual_wait("a") is None
+
+
 def test_what_was_used_lately_counts() -> None:
     """As the leader has written it down."""
     pods = [waits("in-a", "a", 10), waits("in-b", "b", 10)]
@@ -165,6 +212,7 @@ WHY: dict[str, tuple[Sequence[Pod], str]] = {
     "no such queue": ([waits("w", "gone", 10)], "there is no queue gone"),
     "an inner queue": ([waits("w", "org", 10)], "queue org has queues below it, and pods wait only in those"),
     "a gang that is not whole": ([gang("w", 0), gang("v", 1)], "group g starts with 3 pods, and 2 are there"),
+    "a gang that is whole": ([gang("w", 0), gang("v", 1), gang("u", 2)], ""),
     "nothing": ([waits("w", "b", 10)], ""),
 }
 

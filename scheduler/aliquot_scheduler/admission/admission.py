@@ -90,8 +90,7 @@ class Admission:
         """Where it waits is judged when it comes, and when it is to wait elsewhere."""
         queue = review.pod.metadata.labels.get(self._names.queue)
         moves = review.old is None or queue != review.old.metadata.labels.get(self._names.queue)
-        waits = not review.pod.spec.node_name and asks(review.pod, names=self._names)
-        if self._plans is None or not (moves and waits):
+        if self._plans is None or not moves or review.pod.spec.node_name:
             return Verdict()
         judge = partial(judge_place, review.pod, namespace=review.namespace, names=self._names)
         plan = self._plans.known()

@@ -88,7 +88,6 @@ class Standing:
         self._take_in(pods)
         known = {name: status for name, status in (told or {}).items() if name in plan.tree.nodes}
         recall(self.books, known, forgetting=forgetting, wall=wall, now=_NOW)
-        self.books.settle(_NOW)
 
     def _take_in(self, pods: Iterable[Pod]) -> None:
         waiting: list[Waiter] = []
