@@ -12,6 +12,7 @@ import msgspec
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.admission.mutation import mutate
+from aliquot_scheduler.admission.review import decoded as read_part
 from aliquot_standalone.apiserver.patches import json_patch
 
 NAMES = Names()
@@ -47,9 +48,12 @@ def written(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**lists, **spec}}
 
 
+_PODS = msgspec.json.Decoder(Pod)
+
+
 def decoded(document: Json) -> Pod:
     """The pod as our code reads it."""
-    return msgspec.json.decode(json.dumps(document), type=Pod)
+    return read_part(_PODS, json.dumps(document).encode(), what="object")
 
 
 def mutated(document: Json) -> Json:
