@@ -7,9 +7,10 @@ from collections.abc import Iterable
 import pytest
 
 from simulation.universe.planted import PLANTED, expect_nobody
+from simulation.universe.run import SimulationError
 from simulation.universe.stories import NEVER, Stage, a_pod_is_gone_while_it_starts
 from simulation.universe.workload import Habits
-from simulation.universe.world import Scale, SimulationError, World
+from simulation.universe.world import Scale, World
 
 # Each is found by one seed in eight or more: that none of these shows it is luck of one in ten thousand.
 MOST_SEEDS = 80

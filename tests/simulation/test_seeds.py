@@ -5,32 +5,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-
 import pytest
 
+from simulation.seeds import SOAK, chosen
 from simulation.universe.world import Scale, World
 
 SHARES = 4
-SEEDS_OF_A_SHARE = 10
-SEEDS_OF_A_LONG_SHARE = 2_500
 
 
-def chosen(share: int) -> Iterator[int]:
-    """The seeds of one share; a seed that was asked for is the first share's."""
-    if asked := os.environ.get("ALIQUOT_SEED"):
-        yield from [int(asked)] if share == 0 else []
-        return
-    each = SEEDS_OF_A_LONG_SHARE if os.environ.get("ALIQUOT_SOAK") else SEEDS_OF_A_SHARE
-    yield from range(1 + share * each, 1 + (share + 1) * each)
-
-
-@pytest.mark.timeout(6 * 3600 if os.environ.get("ALIQUOT_SOAK") else 240)
+@pytest.mark.timeout(6 * 3600 if SOAK else 240)
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_node_survives_whatever_the_seed_brings(share: int) -> None:
     """No GPU is ever over-granted, no bad grant ever runs, and when the faults end all is well within minutes."""
-    for seed in chosen(share):
+    for seed in chosen(share, each=10, soak=2_500):
         world = World(seed, Scale())
         world.run()
         assert world.judge.starts > 0, f"seed {seed} showed nothing: no container started"

@@ -17,6 +17,7 @@ from aliquot_kube.clock import SystemClock
 from simulation.universe import guard
 from simulation.universe.life import Killed, Life, make_task
 from simulation.universe.loop import OutsideError, Pipe, StuckError, VirtualLoop
+from simulation.universe.town import Town, TownScale
 from simulation.universe.world import Scale, World
 
 SHORT = Scale(seconds=60.0)
@@ -25,10 +26,11 @@ _DIGEST = """
 import logging, sys
 logging.disable(logging.CRITICAL)
 sys.path.insert(0, sys.argv[1])
+from simulation.universe.town import Town, TownScale
 from simulation.universe.world import Scale, World
-world = World(3, Scale(seconds=60.0))
-world.run()
-print(world.digest)
+for run in (World(3, Scale(seconds=60.0)), Town(3, TownScale(seconds=60.0))):
+    run.run()
+    print(run.digest)
 """
 
 
@@ -42,9 +44,11 @@ def digest_in_another_process(hash_seed: str) -> str:
 @pytest.mark.timeout(120)
 def test_a_seed_repeats_its_run_to_the_last_step() -> None:
     """Also in a process whose sets have another order: or a seed would be no bug report."""
-    world = World(3, SHORT)
-    world.run()
-    assert {digest_in_another_process("1"), digest_in_another_process("2")} == {world.digest}
+    runs: tuple[World, Town] = (World(3, SHORT), Town(3, TownScale(seconds=60.0)))
+    runs[0].run()
+    runs[1].run()
+    told = "\n".join(run.digest for run in runs)
+    assert {digest_in_another_process("1"), digest_in_another_process("2")} == {told}
 
 
 def test_seeds_differ() -> None:

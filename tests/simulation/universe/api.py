@@ -29,6 +29,8 @@ from simulation.universe.loop import EPOCH, LoopClock, VirtualLoop
 
 # How many changes the server remembers: few, so that a watcher that was away too long is told 410.
 REMEMBERED = 64
+# A server gives a request up after a minute.
+LANDS_WITHIN = 55.0
 GONE = msgspec.json.encode(
     {"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "reason": "Expired", "code": 410}}
 )
@@ -51,6 +53,9 @@ class Weather(msgspec.Struct, kw_only=True):
     doubled_line: float = 0.0
     gone_line: float = 0.0
     late_line: float = 0.0
+    # Of bindings alone: those that land up to a minute later, and those of which no word comes back.
+    slow_binding: float = 0.0
+    lost_binding: float = 0.0
 
 
 STORM = Weather(
@@ -68,17 +73,16 @@ STORM = Weather(
 
 
 class _Network:
-    """What happens to a question, its answer, and the lines of a watch."""
+    """What happens to a question and its answer."""
 
     def __init__(self, chance: Chance) -> None:
-        self._chance = chance
-        self._last_line = b""
+        self.chance = chance
         self.weather = Weather()
         self.away = False
 
     async def on_question(self, question: Question) -> None:
         """Before the server sees it."""
-        chance, weather = self._chance, self.weather
+        chance, weather = self.chance, self.weather
         await asyncio.sleep(chance.about(weather.lag))
         if self.away or chance.happens(weather.refused):
             raise UnreachableError("connection refused", where=question.where)
@@ -91,19 +95,32 @@ class _Network:
         if chance.happens(weather.slow):
             # Also longer than a beat may take: the write is done when its writer no longer waits for it.
             await asyncio.sleep(chance.uniform(0.5, 8.0))
+        if is_binding(question) and chance.happens(weather.slow_binding):
+            await asyncio.sleep(chance.uniform(0.5, LANDS_WITHIN))
 
     async def on_answer(self, question: Question) -> None:
         """After the server has acted."""
-        await asyncio.sleep(self._chance.about(self.weather.lag))
-        if self._chance.happens(self.weather.lost_answer):
+        await asyncio.sleep(self.chance.about(self.weather.lag))
+        lost = self.weather.lost_binding if is_binding(question) else 0.0
+        if self.chance.happens(max(lost, self.weather.lost_answer)):
             await asyncio.sleep(3600.0)
         if self.away:
             raise UnreachableError("the connection broke", where=question.where)
 
+
+class _Way:
+    """The network as one process has it: what happens to the lines of its watches."""
+
+    def __init__(self, network: _Network) -> None:
+        self._network = network
+        self._last: dict[str, bytes] = {}
+        self.on_question = network.on_question
+        self.on_answer = network.on_answer
+
     async def on_line(self, question: Question, line: bytes) -> Sequence[bytes]:
-        """A line of a watch on its way."""
-        chance, weather = self._chance, self.weather
-        last, self._last_line = self._last_line, line
+        """A line of a watch on its way; one that comes twice may come after what came before it."""
+        chance, weather = self._network.chance, self._network.weather
+        last, self._last[question.path] = self._last.get(question.path), line
         if chance.happens(weather.late_line):
             await asyncio.sleep(chance.about(1.0))
         if chance.happens(weather.cut_line):
@@ -111,12 +128,13 @@ class _Network:
         if chance.happens(weather.gone_line):
             return (GONE,)
         if chance.happens(weather.doubled_line):
-            return (last, line, line) if last and _same_kind(last, line) else (line, line)
+            return (last, line, line) if last else (line, line)
         return (line,)
 
 
-def _same_kind(one: bytes, other: bytes) -> bool:
-    return (b'"kind":"Pod"' in one) == (b'"kind":"Pod"' in other)
+def is_binding(question: Question) -> bool:
+    """Whether a pod is to be bound by it."""
+    return question.path.endswith("/binding")
 
 
 class ApiServer:
@@ -128,9 +146,7 @@ class ApiServer:
         self._network = _Network(Chance(seed, "network"))
         self._store = Store(keep=REMEMBERED)
         self._frontend = Frontend(fresh=seeded_fresh(Chance(seed, "identities")), now=EPOCH, store=self._store)
-        self._direct = DirectTransport(
-            frontend=self._frontend, clock=clock, faults=self._network, timing=Timing(bookmark=bookmark)
-        )
+        self._timing = Timing(bookmark=bookmark)
         self._calm = DirectTransport(frontend=self._frontend, clock=clock)
         self._belts: dict[_Belt, None] = {}
         # The way of those who are not under test.
@@ -140,6 +156,10 @@ class ApiServer:
     def weather(self, weather: Weather) -> None:
         """Let the network be as bad as that from now on."""
         self._network.weather = weather
+
+    def trouble_bindings(self, *, slow: float, lost: float) -> None:
+        """Let so many of them land late, or no word of them come back."""
+        self._network.weather = msgspec.structs.replace(self._network.weather, slow_binding=slow, lost_binding=lost)
 
     def go_away(self) -> None:
         """Let every connection break, and no new one come about."""
@@ -174,6 +194,10 @@ class ApiServer:
         found = [_decode(one.raw, Pod) for one in self._store.snapshot("pods")]
         return [pod for pod in found if not node or pod.spec.node_name == node]
 
+    def raw(self, table: str) -> list[bytes]:
+        """All objects of a table as they are on the wire."""
+        return [one.raw for one in self._store.snapshot(table)]
+
     def pod(self, key: str) -> Pod | None:
         """One pod as it is now."""
         found = self._store.get("pods", key)
@@ -192,7 +216,9 @@ class ApiServer:
     # --- ways to it --------------------------------------------------------------------------------------------------
     def wire(self, life: Life) -> Transport:
         """The way of a process to the server, which ends with it."""
-        return _Wire(life=life, loop=self._loop, direct=self._direct, belts=self._belts)
+        way = _Way(self._network)
+        direct = DirectTransport(frontend=self._frontend, clock=self._clock, faults=way, timing=self._timing)
+        return _Wire(life=life, loop=self._loop, direct=direct, belts=self._belts)
 
     async def create(self, resource: Any, thing: dict[str, Any], *, namespace: str = "") -> Any:
         """Create an object from what a user would write."""

@@ -19,14 +19,14 @@ from aliquot_standalone.kubelet.errors import PluginError
 from simulation.universe.chance import Chance
 from simulation.universe.loop import VirtualLoop
 
-DOOR = "/run/door.sock"
 _SETTINGS = EndpointSettings()
 
 
 class SimEndpoint:
     """What the kubelet's calls reach; it survives the agent, and forgets only what its state file does not keep."""
 
-    def __init__(self, *, loop: VirtualLoop, clock: Clock, names: Names, chance: Chance) -> None:
+    def __init__(self, *, door_path: str, loop: VirtualLoop, clock: Clock, names: Names, chance: Chance) -> None:
+        self._path = door_path
         self._loop = loop
         self._clock = clock
         self._names = names
@@ -52,7 +52,7 @@ class SimEndpoint:
             return
         self._calls = AgentCalls(clock=self._clock)
         server = DoorServer(
-            path=Path(DOOR),
+            path=Path(self._path),
             endpoint="simulated",
             clock=self._clock,
             on_agent=self._agent_came,
@@ -65,12 +65,12 @@ class SimEndpoint:
             reader = asyncio.StreamReader(loop=self._loop)
             return asyncio.StreamReaderProtocol(reader, server._visit, loop=self._loop)
 
-        self._loop.listeners[DOOR] = accept
+        self._loop.listeners[self._path] = accept
 
     def crash(self) -> None:
         """Die: calls under way come to nothing."""
         server, self._server = self._server, None
-        self._loop.listeners.pop(DOOR, None)
+        self._loop.listeners.pop(self._path, None)
         self._calls.close()
         self.listened(())
         if server is not None:

@@ -42,13 +42,15 @@ class Judge:
         runtime: SimRuntime,
         now: Callable[[], float],
         trace: Callable[[str], None],
+        deeds: dict[str, Deed] | None = None,
     ) -> None:
+        """`deeds` is shared by the judges of several nodes."""
         self._hardware = hardware
         self._runtime = runtime
         self._now = now
         self._trace = trace
         self._bearers: dict[str, tuple[str, str]] = {}
-        self.deeds: dict[str, Deed] = {}
+        self.deeds: dict[str, Deed] = {} if deeds is None else deeds
         self.starts = 0
         self.broken: BrokenError | None = None
         runtime.on_start = self._started

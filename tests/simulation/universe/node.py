@@ -51,7 +51,9 @@ class SimNode:
         self.eyes = Eyes()
         self.health = SimHealthFile()
         self.runtime = SimRuntime(loop=loop, disk=self.disk, chance=Chance(seed, f"{name} runtime"))
-        self.endpoint = SimEndpoint(loop=loop, clock=clock, names=names, chance=Chance(seed, f"{name} endpoint"))
+        self.endpoint = SimEndpoint(
+            door_path=settings.door, loop=loop, clock=clock, names=names, chance=Chance(seed, f"{name} endpoint")
+        )
         self.kubelet = SimKubelet(
             node=name,
             names=names,

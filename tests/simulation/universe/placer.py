@@ -14,12 +14,13 @@ from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB, Percent
-from aliquot_core.request import Kind, PodRequest, kinds, parse_request
+from aliquot_core.request import PodRequest, parse_request
 from aliquot_core.shares import memory_of
 from simulation.universe.api import ApiServer
 from simulation.universe.chance import Chance
 from simulation.universe.hardware import Hardware
-from simulation.universe.judge import WHOLE, Deed
+from simulation.universe.holders import Holder, Parts, asked_in_all, overfull
+from simulation.universe.judge import Deed
 from simulation.universe.runtime import Part
 
 BAD = (
@@ -34,7 +35,6 @@ BAD = (
     "a container forgotten",
     "a stranger named",
 )
-Parts = dict[str, tuple[Part, ...]]
 
 
 class Placer:
@@ -83,6 +83,11 @@ class Placer:
         return True
 
     # --- what is free ------------------------------------------------------------------------------------------------
+    def has_room(self, pod: Pod) -> bool:
+        """Whether it would be placed now."""
+        request = parse_request(pod, names=self._names)
+        return self._counts_fit(pod) and self._choose(pod, request, overcommit=False, hasty=False) is not None
+
     def _counts_fit(self, pod: Pod) -> bool:
         """Whether kube-scheduler would bind it: it counts what all pods ask, whatever their grants are worth."""
         node = self._api.node(self._node)
@@ -90,7 +95,7 @@ class Placer:
             return False
         others = [other for other in self._api.pods(self._node) if not other.ended]
         return all(
-            sum(_asks_in_all(one, name) for one in (*others, pod)) <= int(node.status.allocatable.get(name, "0"))
+            sum(asked_in_all(one, name) for one in (*others, pod)) <= int(node.status.allocatable.get(name, "0"))
             for name in (self._names.compute, self._names.best_effort)
         )
 
@@ -102,7 +107,8 @@ class Placer:
         taken = [] if overcommit else self._taken(hasty=hasty)
         for first in range(len(gpus) - most + 1):
             parts = self._lay(request, gpus[first : first + most])
-            if overcommit or all(self._fits(gpu, [*taken, (pod, parts)]) for gpu in gpus):
+            holders = [*taken, (pod, parts)]
+            if overcommit or not any(overfull(gpu, holders, memory=self._hardware.memory) for gpu in gpus):
                 return parts
         return None
 
@@ -118,7 +124,7 @@ class Placer:
             for asked in request.containers
         }
 
-    def _taken(self, *, hasty: bool) -> list[tuple[Pod, Parts]]:
+    def _taken(self, *, hasty: bool) -> list[Holder]:
         """What pods hold by the API server's word; those with bad grants never run."""
         return [
             (pod, self._deeds[pod.metadata.uid].parts)
@@ -126,17 +132,6 @@ class Placer:
             if not pod.ended and pod.metadata.uid in self._deeds and not self._deeds[pod.metadata.uid].bad
             if not (hasty and pod.metadata.deletion_timestamp)
         ]
-
-    def _fits(self, gpu: str, holders: list[tuple[Pod, Parts]]) -> bool:
-        claims = [claim for pod, parts in holders if (claim := _claim(pod, parts, gpu)) is not None]
-        closed = any(whole for _, _, whole in claims)
-        return (
-            sum(compute for compute, _, _ in claims) <= WHOLE
-            and sum(memory for _, memory, _ in claims) <= self._hardware.memory
-            and not (closed and len(claims) > 1)
-            and all(compute <= WHOLE for compute, _, _ in claims)
-            and not any(_shares_whole(pod, parts, gpu) for pod, parts in holders)
-        )
 
     # --- what is wrong -----------------------------------------------------------------------------------------------
     def _spoil(self, grant: Grant, bad: str) -> str:
@@ -164,17 +159,6 @@ class Placer:
         return {"no grant": "", "not readable": text[:-2], "of a later version": text.replace('"v":1', '"v":2')}[bad]
 
 
-def _asks_in_all(pod: Pod, resource: str) -> int:
-    """What a pod counts for: the most that its containers ask at one time."""
-    most = steady = 0
-    for kind, container in kinds(pod):
-        own = int(container.resources.limits.get(resource, 0))
-        most = max(most, steady + own)
-        if kind is not Kind.INIT:
-            steady += own
-    return most
-
-
 def _containers(parts: Parts, request: PodRequest) -> dict[str, ContainerGrant]:
     granted = {}
     for asked in request.containers:
@@ -186,33 +170,3 @@ def _containers(parts: Parts, request: PodRequest) -> dict[str, ContainerGrant]:
             )
         )
     return granted
-
-
-def _claim(pod: Pod, parts: Parts, gpu: str) -> tuple[int, int, bool] | None:
-    """The most that a pod holds of a GPU at one time; None if it never holds any."""
-    sums = _held_together(pod, parts, gpu)
-    if not any(sums):
-        return None
-    return (
-        max(sum(part.compute for part in held) for held in sums),
-        max(sum(part.memory for part in held) for held in sums),
-        any(part.compute == WHOLE for held in sums for part in held),
-    )
-
-
-def _shares_whole(pod: Pod, parts: Parts, gpu: str) -> bool:
-    """Whether one of the pod's containers has the GPU whole while another of them is there too."""
-    together = _held_together(pod, parts, gpu)
-    return any(len(held) > 1 and any(part.compute == WHOLE for part in held) for held in together)
-
-
-def _held_together(pod: Pod, parts: Parts, gpu: str) -> list[list[Part]]:
-    """What a pod's containers hold of a GPU at one time, step by step of its life."""
-    steps: list[list[Part]] = []
-    steady: list[Part] = []
-    for kind, container in kinds(pod):
-        own = [part for part in parts.get(container.name, ()) if part.gpu == gpu]
-        steps.append(steady + own)
-        if kind is not Kind.INIT:
-            steady = steady + own
-    return steps

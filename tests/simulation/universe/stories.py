@@ -43,7 +43,7 @@ class Stage:
         await world.furnish()
         keeping = world.loop.spawn(self._keep_agent(world.node.start_agent()))
         await self._story(self)
-        await world.until_well(keeping)
+        await world.until_well(keeping, within=QUIET.settle)
         keeping.cancel()
 
     async def _keep_agent(self, first: Life) -> None:

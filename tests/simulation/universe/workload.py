@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,7 +16,7 @@ from aliquot_kube.resources import PODS
 from simulation.universe.api import ApiServer
 from simulation.universe.chance import Chance
 from simulation.universe.judge import Deed
-from simulation.universe.placer import BAD, Placer
+from simulation.universe.placer import BAD
 from simulation.universe.runtime import Plan
 
 Container = dict[str, Any]
@@ -42,6 +42,14 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     lingering: float = 0.25
 
 
+class Places(Protocol):
+    """Who finds places for pods."""
+
+    async def place(self, pod: Pod, *, bad: str, overcommit: bool, hasty: bool) -> bool:
+        """Grant and bind, now or soon; False where nothing is free."""
+        ...
+
+
 class Workload:
     """Creates pods, has them placed, and takes them away again."""
 
@@ -50,12 +58,15 @@ class Workload:
         *,
         names: Names,
         api: ApiServer,
-        placer: Placer,
+        placer: Places,
         chance: Chance,
         habits: Habits,
         deeds: dict[str, Deed],
         trace: Callable[[str], None],
+        gate: str = "",
     ) -> None:
+        """`gate` is what pods come in behind, as the webhook would have it."""
+        self._gates = [{"name": gate}] if gate else []
         self._names = names
         self._api = api
         self._placer = placer
@@ -196,6 +207,7 @@ class Workload:
             "meta": meta,
             "containers": [{"name": f"app-{number}", **app} for number, app in enumerate(apps)],
             "initContainers": [{"name": f"init-{number}", **init} for number, init in enumerate(inits)],
+            "schedulingGates": self._gates,
             "restartPolicy": chance.choice(("Always", "Always", "Never", "OnFailure")),
             "terminationGracePeriodSeconds": chance.choice((1, 5, 30)),
         }
