@@ -115,9 +115,12 @@ def bindings_seen(cluster: ClusterHarness, namespace: str) -> Iterator[BindingsS
     plane = cluster.control_plane
     context = ssl.create_default_context(cafile=str(plane.credentials.certificate))
     connection = http.client.HTTPSConnection(LOOPBACK, plane.port, context=context)
-    query = "watch=1&timeoutSeconds=3600&fieldSelector=spec.nodeName%21%3D"
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    # From now on: a watch from anywhere begins with what its cache holds, be it deleted by now.
+    now = cluster.api.get(path, limit="1")["metadata"]["resourceVersion"]
+    query = f"watch=1&timeoutSeconds=3600&fieldSelector=spec.nodeName%21%3D&resourceVersion={now}"
     headers = {"Authorization": f"Bearer {plane.credentials.tokens[ADMIN]}"}
-    connection.request("GET", f"/api/v1/namespaces/{namespace}/pods?{query}", headers=headers)
+    connection.request("GET", f"{path}?{query}", headers=headers)
     seen = BindingsSeen(connection.getresponse())
     reading = threading.Thread(target=seen.read)
     reading.start()
