@@ -1,4 +1,4 @@
-"""Users, operators, nodes and time before a tree of queues: each does what it likes, and all is checked after each step.
+"""Users, operators, nodes and time before a tree of queues, each doing as it likes; after each step all is checked.
 
 What is checked is worked out anew from pods and specs, not read from the books that decisions are made by.
 """

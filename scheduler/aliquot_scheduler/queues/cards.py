@@ -2,7 +2,7 @@
 
 Everything is worked out of the picture's arrays once for each version of them; in between, the answers are at hand.
 
-`may_fit` is quick and never wrongly says no: a cluster that is full answers thousands of waiting pods from one table,
+`fitting` is quick and never wrongly says no: a cluster that is full answers thousands of waiting pods from one table,
 and only who may fit is laid out on real cards (0.3 ms for 8,000 GPUs).
 """
 
@@ -36,6 +36,26 @@ class Stock(msgspec.Struct, frozen=True, kw_only=True):
     free: tuple[int, ...]
 
 
+class _Firsts:
+    """Of those that allow the same cards: their numbers, and how much of one card the first piece of each needs."""
+
+    def __init__(self, *, request: PodRequest) -> None:
+        self.request = request
+        self._rows: list[tuple[int, int, int]] = []
+        self._columns: npt.NDArray[np.int64] = np.zeros((3, 0), dtype=np.int64)
+
+    def add(self, row: tuple[int, int, int]) -> None:
+        """One more; to make arrays of thousands takes milliseconds, so that is done when they are asked for."""
+        self._rows.append(row)
+
+    def columns(self) -> npt.NDArray[np.int64]:
+        """Numbers, compute, memory."""
+        if self._rows:
+            self._columns = np.concatenate([self._columns, np.array(self._rows, dtype=np.int64).T], axis=1)
+            self._rows.clear()
+        return self._columns
+
+
 class Cards:
     """The cards of a picture, as queues count them."""
 
@@ -44,6 +64,10 @@ class Cards:
         self._grid = picture.grid
         self._models = [Patterns(allowed=(model.casefold(),)) for model in dimensions.models]
         self._suitable: dict[tuple[Patterns, str], tuple[int, frozenset[int]]] = {}
+        self._firsts: dict[tuple[Patterns, str], _Firsts] = {}
+        # How many shapes have a number.
+        self.registered = 0
+        self._fitting: tuple[int, list[bool]] = (_NONE, [])
         self._table: tuple[int, list[list[int]]] = (_NONE, [])
         self._largest: tuple[int, list[int]] = (_NONE, [])
 
@@ -116,12 +140,26 @@ class Cards:
                 able &= (allowed & (grid.usable >= needed_memory(piece, grid=grid))).sum(axis=1) >= so_far
         return able
 
-    def may_fit(self, demand: Demand) -> bool:
-        """Whether a card with room for the first piece may be there; what is taken since was not taken off."""
+    def register(self, demand: Demand) -> int:
+        """A number for those that ask so, by which `fitting` answers."""
         pieces = demand.pieces or pieces_of(demand.request.containers[0])
-        least = max(1, pieces[0].memory)
-        frontier = self._frontier()
-        return any(frontier[kind][pieces[0].compute] >= least for kind in self.kinds(demand.request))
+        allowed = demand.request.models, demand.request.isolation
+        first = (self.registered, pieces[0].compute, max(1, pieces[0].memory))
+        self._firsts.setdefault(allowed, _Firsts(request=demand.request)).add(first)
+        self.registered += 1
+        self._fitting = _NONE, []
+        return self.registered - 1
+
+    def fitting(self) -> list[bool]:
+        """By number, whether a card with room for the first piece may be there."""
+        if self._fitting[0] != self._grid.version:
+            frontier, fits = np.array(self._frontier()), np.zeros(self.registered, dtype=np.bool_)
+            for firsts in self._firsts.values():
+                if kinds := sorted(self.kinds(firsts.request)):
+                    numbers, compute, least = firsts.columns()
+                    fits[numbers] = frontier[kinds].max(axis=0)[compute] >= least
+            self._fitting = self._grid.version, fits.tolist()
+        return self._fitting[1]
 
     def kinds(self, request: PodRequest) -> frozenset[int]:
         """The kinds of cards that the pod allows."""

@@ -82,7 +82,7 @@ class Enrolment:
             pod=pod,
             demand=known.demand,
             shape=shape,
-            number=self._numbers.setdefault(shape, len(self._numbers)),
+            number=self._number(shape, known.demand),
             amounts=known.amounts,
             queue=("" if self._plain else request.queue) or self._home(pod),
             user=self._user(pod),
@@ -120,6 +120,11 @@ class Enrolment:
             return ""
         by_label = pod.metadata.labels.get(self._user_label) if self._user_label else None
         return by_label or pod.metadata.namespace
+
+    def _number(self, shape: Shape, demand: Demand) -> int:
+        if shape not in self._numbers:
+            self._numbers[shape] = self._cards.register(demand)
+        return self._numbers[shape]
 
     def _of_shape(self, shape: Shape) -> _Known:
         if shape not in self._known:

@@ -81,10 +81,20 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     members: tuple[Waiter, ...]
     amounts: Vector
 
-    @property
+    @cached_property
     def first(self) -> Waiter:
         """Who stands for all."""
         return self.members[0]
+
+    @cached_property
+    def uid(self) -> str:
+        """Of the first."""
+        return self.first.uid
+
+    @cached_property
+    def number(self) -> int:
+        """Of the first one's shape."""
+        return self.first.number
 
     @cached_property
     def shape(self) -> Any:

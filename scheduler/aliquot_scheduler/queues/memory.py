@@ -19,7 +19,8 @@ class Memory:
         self._hold = hold
         # Without queues nobody ever is.
         self.somebody_is_impatient = True
-        self._refused: set[Any] = set()
+        # Shapes that no card was found for.
+        self.refused: set[Any] = set()
         self._refused_at = -1
         self._broken_off = False
         # Since when the head of a line is refused, by the UID of its first pod.
@@ -35,7 +36,7 @@ class Memory:
             return
         self._said, self._said_before = {}, self._said
         if version != self._refused_at:
-            self._refused.clear()
+            self.refused.clear()
 
     def end(self, *, version: int, broken_off: bool) -> None:
         """What was refused is so for these cards, unless some of it was for others before."""
@@ -44,18 +45,14 @@ class Memory:
 
     def everything_changed(self) -> None:
         """Nothing that was refused need be so any more."""
-        self._refused.clear()
+        self.refused.clear()
         self._said.clear()
         self._said_before.clear()
         self._broken_off = False
 
     def refuse(self, candidate: Candidate) -> None:
         """No card was found."""
-        self._refused.add(candidate.shape)
-
-    def is_refused(self, candidate: Candidate) -> bool:
-        """Whether no card was found for its like."""
-        return candidate.shape in self._refused
+        self.refused.add(candidate.shape)
 
     def said(self, queue: str, mark: Mark, refusal: Refusal) -> None:
         """Why a candidate was passed over."""
@@ -76,9 +73,9 @@ class Memory:
             self.keep(uid, ())
             del self._kept[uid]
 
-    def is_impatient(self, candidate: Candidate, *, now: float) -> bool:
-        """Whether it was passed long enough, and heads have not held others up for too long."""
-        return self._is_impatient(candidate.first.uid, now=now)
+    def impatient(self, *, now: float) -> set[str]:
+        """The heads that were passed long enough, unless heads have held others up for too long."""
+        return {uid for uid in self._since if self._is_impatient(uid, now=now)}
 
     def _is_impatient(self, uid: str, *, now: float) -> bool:
         since = self._since.get(uid)
@@ -95,4 +92,4 @@ class Memory:
         if self._kept.get(uid, ()) != nodes:
             self._kept[uid] = nodes
             # Others may fit where they did not.
-            self._refused.clear()
+            self.refused.clear()

@@ -49,11 +49,14 @@ class Shares:
         self._capacity = [max(1, capacity[dimension]) for dimension in (COMPUTE, MEMORY)]
         self._now = now
         self._standings: dict[str, Standing] = {}
+        self._of_users: dict[Whose, float] = {}
 
     def changed(self, queue: str) -> None:
         """Something was let in there."""
         for name in self._ledger.tree.path(queue):
             self._standings.pop(name, None)
+        for who in [who for who in self._of_users if who[0] == queue]:
+            del self._of_users[who]
 
     def path(self, queue: str) -> tuple[Standing, ...]:
         """The queue's standing among its siblings and that of those above it, from the top."""
@@ -63,6 +66,11 @@ class Shares:
     def of_user(self, queue: str, user: str) -> float:
         """A user's share of all there is: held in this queue now, and lately."""
         who = (queue, user)
+        if who not in self._of_users:
+            self._of_users[who] = self._of_user(who)
+        return self._of_users[who]
+
+    def _of_user(self, who: Whose) -> float:
         holds, lately = self._holds.get(who, (0, 0)), self._users.of(who, now=self._now)
         return round(max((holds[dim] + lately[dim]) / self._capacity[dim] for dim in (COMPUTE, MEMORY)), _DIGITS)
 

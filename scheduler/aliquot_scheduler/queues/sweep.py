@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import MOST_IN_VAIN
@@ -17,7 +16,7 @@ from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.gangs import Placing
 from aliquot_scheduler.queues.hall import Hall
-from aliquot_scheduler.queues.line import Candidate, Waiter
+from aliquot_scheduler.queues.line import Candidate, Line, Waiter
 from aliquot_scheduler.queues.memory import Mark, Memory
 from aliquot_scheduler.queues.order import Order, within_guarantee
 from aliquot_scheduler.queues.rules import Cause, Refusal, Rules
@@ -44,6 +43,9 @@ class Sweep:
         self._now = now
         self._rules = Rules(ledger=books.ledger, cards=cards)
         self._shares = books.shares(now=now)
+        self._headed: set[str] = set()
+        self._may = cards.fitting()
+        self._impatient = memory.impatient(now=now)
         self._reached: dict[tuple[str, str], tuple[list[Candidate], int]] = {}
         nodes = books.ledger.tree.nodes
         self._passed: dict[str, set[Mark]] = {queue: set() for queue in hall.lines if not nodes[queue].stop}
@@ -84,29 +86,53 @@ class Sweep:
     def _next(self, queue: str) -> Candidate | None:
         """The first of a line that was not passed over; who finds no card is so at once, if it has patience."""
         line = self._hall.lines.get(queue)
-        users = line.users() if line else []
-        asked = self._grows(queue)
-        for user in sorted(users, key=lambda user: (self._shares.of_user(queue, user), user)):
-            heads = line.heads(user, let_in=self._books.let_in) if line else []
+        if line is None:
+            return None
+        for user in self._users(queue, line):
+            heads = line.heads(user, let_in=self._books.let_in)
             before, start = self._reached.get((queue, user), (heads, 0))
-            start = start if before is heads else 0
-            for number, candidate in enumerate(islice(heads, start, None), start):
-                # All before this one were passed over, as long as it is the same list.
-                self._reached[queue, user] = heads, number
-                if (user, candidate.shape) in self._passed[queue]:
-                    continue
-                if never := self._never(candidate):
-                    self._memory.said(queue, (user, candidate.shape), never)
-                elif asked or self._may_fit(candidate) or self._memory.is_impatient(candidate, now=self._now):
-                    return candidate
-                else:
-                    self._remember(candidate, Refusal(cause=Cause.CARDS))
+            number = self._first_able(queue, user, heads, start if before is heads else 0)
+            # All before this one were passed over, as long as it is the same list.
+            self._reached[queue, user] = heads, number
+            if number < len(heads):
+                return heads[number]
         return None
 
-    def _never(self, candidate: Candidate) -> Refusal | None:
-        """Why a gang can't be let in whatever others do: it stands in line, but is no head of it."""
+    def _users(self, queue: str, line: Line) -> list[str]:
+        users = line.users()
+        if len(users) > 1:
+            users.sort(key=lambda user: (self._shares.of_user(queue, user), user))
+        return users
+
+    def _first_able(self, queue: str, user: str, heads: list[Candidate], number: int) -> int:
+        """The place of the next candidate that may come in; thousands may not, so little is done for each."""
+        asked, passed, impatient = self._grows(queue), self._passed[queue], self._impatient
+        may, refused = self._may, self._memory.refused
+        while number < len(heads):
+            candidate = heads[number]
+            able = asked or candidate.uid in impatient or (may[candidate.number] and candidate.shape not in refused)
+            if able and (user, candidate.shape) not in passed and not self._is_never(candidate):
+                break
+            if queue not in self._headed and not self._is_never(candidate):
+                self._head_of(queue, candidate)
+            number += 1
+        return number
+
+    def _head_of(self, queue: str, candidate: Candidate) -> None:
+        """The first of a line that is passed over is its head."""
+        self._headed.add(queue)
+        self._memory.head_refused(candidate.first.uid, now=self._now)
+
+    def _is_never(self, candidate: Candidate) -> bool:
+        """A gang that can't be let in whatever others do stands in line, but is no head of it."""
         if len(candidate.members) == 1:
-            return None
+            return False
+        never = self._never(candidate)
+        if never:
+            self._memory.said(candidate.first.queue, (candidate.first.user, candidate.shape), never)
+        return never is not None
+
+    def _never(self, candidate: Candidate) -> Refusal | None:
         ledger, queue = self._books.ledger, candidate.first.queue
         never = ledger.never(queue, candidate.amounts, firm=candidate.firm)
         return never and Refusal(cause=Cause.QUOTA, queue=never[0].node.name, dimension=never[1])
@@ -116,7 +142,8 @@ class Sweep:
         return self._books.ledger.tree.nodes[queue].spec.autoscale
 
     def _may_fit(self, candidate: Candidate) -> bool:
-        return not self._memory.is_refused(candidate) and self._cards.may_fit(candidate.first.demand)
+        """Whether a card may be there: what is taken in this sweep changes nothing of what was found not to be."""
+        return self._may[candidate.number] and candidate.shape not in self._memory.refused
 
     def _promised(self, candidate: Candidate) -> list[Promise]:
         """Room for all of them, or for none."""
@@ -131,7 +158,7 @@ class Sweep:
     def _pass_over(self, candidate: Candidate, refusal: Refusal | None) -> None:
         refusal = refusal or Refusal(cause=Cause.CARDS)
         self._remember(candidate, refusal)
-        if self._memory.is_impatient(candidate, now=self._now):
+        if candidate.first.uid in self._impatient:
             self._rules.refuses_for(refusal)
             self._memory.keep(candidate.first.uid, self._kept_for(candidate) if refusal.cause is Cause.CARDS else ())
 
@@ -147,10 +174,9 @@ class Sweep:
         return frozenset(node for uid, nodes in kept.items() if uid != candidate.first.uid for node in nodes)
 
     def _remember(self, candidate: Candidate, refusal: Refusal) -> None:
-        """Not in this sweep any more; the first of a line that is passed over is its head."""
+        """Not in this sweep any more."""
         queue, mark = candidate.first.queue, (candidate.first.user, candidate.shape)
-        passed = self._passed[queue]
-        if not passed:
-            self._memory.head_refused(candidate.first.uid, now=self._now)
-        passed.add(mark)
+        if queue not in self._headed:
+            self._head_of(queue, candidate)
+        self._passed[queue].add(mark)
         self._memory.said(queue, mark, refusal)

@@ -40,6 +40,7 @@ from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.memory import Memory
 from aliquot_scheduler.queues.notices import Notice, notice_of
 from aliquot_scheduler.queues.report import recall, statuses
+from aliquot_scheduler.queues.rules import Cause, Refusal
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.stale import StaleGangs
@@ -53,6 +54,8 @@ _TELL_AGAIN = Backoff(first=1.0, longest=60.0)
 # A longer number on a pod is not ours.
 _LONGEST_COUNT = 10
 _MINUTE = 60.0
+# Shapes that nobody has any more are forgotten when there are so many.
+_MANY_SHAPES = 20_000
 
 
 class Queues:
@@ -220,6 +223,8 @@ class Queues:
         if why := self._hall.why_nowhere(uid):
             return Notice(reason="NeverFits", message=why)
         said = self._memory.why(waiter.queue, (waiter.user, waiter.number))
+        if said is None and not self._cards.fitting()[waiter.number]:
+            said = Refusal(cause=Cause.CARDS)
         return notice_of(waiter, said, ledger=self.books.ledger)
 
     def statuses(self, *, now: float, at: str) -> dict[str, QueueStatus]:
@@ -392,7 +397,7 @@ class Queues:
     # --- time, and what changes everything ---------------------------------------------------------------------------
     def _tell_time(self, now: float) -> None:
         self._now = now
-        if self._enrolment.outdated():
+        if self._enrolment.outdated() or self._cards.registered > _MANY_SHAPES + 4 * len(self._hall):
             self._replant()
         self._judge_found()
         for waiter in self._hall.rested(now):
