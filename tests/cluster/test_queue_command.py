@@ -58,8 +58,6 @@ TREE = [
     queue("org", compute={"limit": 300}),
     queue("red", parent="org", compute={"guarantee": 100}),
     queue("blue", parent="org"),
-    namespace("red-1", "red"),
-    namespace("blue-1", "blue"),
 ]
 
 
@@ -71,7 +69,7 @@ def used_by(found: Json) -> int | None:
 
 def test_people_are_told_what_happens(cluster: ClusterHarness, centre: PlayedCentre) -> None:
     """Used, borrowed and due as the grants have it; who waits, at which place, and why with numbers."""
-    with centre.applied(TREE):
+    with centre.applied([*TREE, namespace("red-1", "red"), namespace("blue-1", "blue")]):
         cluster.create_pod(asking("r0", "red-1", {"compute": "100", "memory": "1001"}))
         centre.settled({"red-1": 100})
         for number in range(4):
@@ -94,7 +92,7 @@ def test_people_are_told_what_happens(cluster: ClusterHarness, centre: PlayedCen
 
 def test_scripts_can_use_it(centre: PlayedCentre) -> None:
     """Names one a line, and exit codes that say whose fault it is."""
-    with centre.applied([each for each in TREE if each["kind"] == "Queue"]):
+    with centre.applied(TREE):
         names = asked(centre, "queue", "-o", "name").split()
         assert names == [f"queue.{NAMES.domain}/{name}" for name in ("default", "org", "blue", "red")]
         assert "did you mean blue?" in asked(centre, "queue", "blu", code=NOT_FOUND)
@@ -103,8 +101,8 @@ def test_scripts_can_use_it(centre: PlayedCentre) -> None:
 
 def test_a_tenant_sees_what_the_role_allows(cluster: ClusterHarness, centre: PlayedCentre) -> None:
     """Without it nothing, and is told what to ask for; with it the queues, by what the leader wrote."""
-    with centre.applied(TREE):
-        token = cluster.service_account_token("red-1", "default")
+    with centre.applied([*TREE, namespace("red-2", "red")]):
+        token = cluster.service_account_token("red-2", "default")
         refusal = asked(centre, "queue", token=token, code=NOT_FOUND)
         assert "ask an operator for the ClusterRole aliquot-queue-viewer" in refusal
         group = "rbac.authorization.k8s.io"
@@ -114,15 +112,15 @@ def test_a_tenant_sees_what_the_role_allows(cluster: ClusterHarness, centre: Pla
                 "kind": "ClusterRoleBinding",
                 "metadata": {"name": "tenants-see-queues"},
                 "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "aliquot-queue-viewer"},
-                "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "red-1"}],
+                "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "red-2"}],
             }
         )
-        cluster.create_pod(asking("r0", "red-1", {"compute": "70", "memory": "1001"}))
+        cluster.create_pod(asking("r0", "red-2", {"compute": "70", "memory": "1001"}))
         path = f"{QUEUES}/red"
         cluster.wait_for("the leader to tell", lambda: used_by(cluster.api.get(path)) == 70)
         rows = {row["name"]: row for row in told(centre, "queue", token=token)}
         assert rows["org"]["compute"]["used"] == 70
         assert {row["toldBy"] for row in rows.values()} == {"status"}
         assert rows["red"]["compute"]["guarantee"] == 100
-        refusal = asked(centre, "explain", "-n", "red-1", "x", token=token, code=4)
+        refusal = asked(centre, "explain", "-n", "red-2", "x", token=token, code=4)
         assert "forbidden" in refusal
