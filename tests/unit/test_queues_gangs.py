@@ -1,0 +1,168 @@
+"""Gangs on cards: one node, one NVLink island, apart; those that can't run; and pods shown to a cluster autoscaler."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from aliquot_core.inventory import Gpu
+from aliquot_scheduler.fit.links import islands
+from aliquot_scheduler.queues.settings import QueueSettings
+from support.centre import gpus, make_node
+from support.queue_stage import Stage, queue
+
+ONE = {"a": queue()}
+replace = msgspec.structs.replace
+
+
+def linked(node: str, count: int, *, pairs: int = 2) -> list[Gpu]:
+    """GPUs of which each `pairs` neighbours are an NVLink island."""
+    made = gpus(node, count)
+    return [
+        replace(gpu, links={other.uuid: "NV4" for other in made if other.index // pairs == gpu.index // pairs})
+        for gpu in made
+    ]
+
+
+def gang(stage: Stage, name: str, *, pods: int, compute: int, topology: str, **more: str) -> None:
+    """Submit one."""
+    notes = {"group-size": str(pods), "group-topology": topology, **more}
+    for number in range(pods):
+        stage.submit(f"{name}{number}", compute, queue="a", group=name, notes=notes)
+
+
+def nodes_of(stage: Stage, *uids: str) -> list[str]:
+    """Where pods hold cards."""
+    return sorted({node for uid in uids for node, _ in stage.picture.holdings.of(uid)})
+
+
+def test_a_gang_of_one_node_lies_on_one_node() -> None:
+    """It waits though there is room on two nodes, and goes where all of it has room; the others see no other node."""
+    stage = Stage(ONE, nodes=(2, 4))
+    stage.submit("x", 100, queue="a")
+    stage.submit("y", 250, queue="a")
+    assert stage.run() == ["x", "y"]
+    gang(stage, "g", pods=2, compute=100, topology="node")
+    assert stage.run() == []
+    stage.end("x")
+    assert stage.round() == ["g0", "g1"]
+    assert nodes_of(stage, "g0", "g1") == ["n0"]
+    open_pod = replace(stage.pods["g0"], spec=replace(stage.pods["g0"].spec, scheduling_gates=[]))
+    asked = stage.desk.filter(open_pod, ["n0", "n1"], now=stage.now)
+    assert asked.nodes == ["n0"]
+    assert "group lies elsewhere" in asked.unresolvable["n1"]
+
+
+def test_a_gang_of_one_island_lies_on_linked_gpus() -> None:
+    """Three free cards of two islands are not enough for two; later members join the same island."""
+    stage = Stage(ONE, nodes=(4,))
+    stage.picture.node_seen(make_node("n0", linked("n0", 4)))
+    for name, gpu in (("x", 0), ("y", 3)):
+        stage.submit(name, 100, queue="a", notes={"gpu-uuid": f"GPU-n0-{gpu}"})
+    assert stage.run() == ["x", "y"]
+    gang(stage, "g", pods=2, compute=100, topology="nvlink")
+    assert stage.run() == []
+    stage.end("x")
+    assert stage.run() == ["g0", "g1"]
+    held = {gpu for uid in ("g0", "g1") for _, gpu in stage.picture.holdings.of(uid)}
+    assert held == {"GPU-n0-0", "GPU-n0-1"}
+
+
+def test_later_members_of_an_island_join_it() -> None:
+    """An elastic gang has its minimum on one island; the next member waits for a card of it, whatever else is free."""
+    stage = Stage(ONE, nodes=(4,))
+    stage.picture.node_seen(make_node("n0", linked("n0", 4)))
+    gang(stage, "g", pods=4, compute=60, topology="nvlink", **{"group-min": "2"})
+    assert stage.run() == ["g0", "g1"]
+    assert stage.run() == []
+    (island,) = {gpu[-1] in "01" for uid in ("g0", "g1") for _, gpu in stage.picture.holdings.of(uid)}
+    stage.end("g0")
+    assert stage.run() == ["g2"]
+    ((_, gpu),) = stage.picture.holdings.of("g2")
+    assert (gpu[-1] in "01") is island
+
+
+def test_a_gang_that_lies_apart_has_a_node_each() -> None:
+    """Two nodes do for two pods and not for three, however many cards they have."""
+    stage = Stage(ONE, nodes=(4, 4))
+    gang(stage, "g", pods=3, compute=10, topology="spread")
+    assert stage.run() == []
+    gang(stage, "h", pods=2, compute=10, topology="spread")
+    assert stage.run() == ["h0", "h1"]
+    assert nodes_of(stage, "h0", "h1") == ["n0", "n1"]
+
+
+def test_islands_are_what_nvlinks_reach() -> None:
+    """Also by way of another; who has none is alone."""
+    made = linked("n", 4, pairs=3)
+    assert islands(made) == [("GPU-n-0", "GPU-n-1", "GPU-n-2"), ("GPU-n-3",)]
+    assert islands([]) == []
+
+
+@pytest.mark.parametrize("how", ["fails", "loses its turn"])
+def test_a_gang_that_can_not_run_is_sent_back(how: str) -> None:
+    """After a minute with too few members, while others of it wait or have failed; not before, and nobody else."""
+    stage = Stage(ONE, nodes=(4,), settings=QueueSettings(stale_gang=60.0))
+    gang(stage, "g", pods=2, compute=100, topology="")
+    stage.submit("x", 100, queue="a")
+    assert stage.round() == ["g0", "g1", "x"]
+    stage.bind("g0", "x")
+    if how == "fails":
+        stage.bind("g1")
+        pod = stage.pods["g1"]
+        stage.see(replace(pod, status=replace(pod.status, phase="Failed")))
+    else:
+        assert stage.round(after=31.0) == []
+        # Its room was taken by another meanwhile.
+        stage.submit("y", 250, queue="a", notes={"gpus": "3"})
+    assert stage.queues.stale_gangs(now=stage.now) == []
+    assert stage.queues.stale_gangs(now=stage.now + 59.0) == []
+    assert [pod.metadata.uid for pod in stage.queues.stale_gangs(now=stage.now + 60.0)] == ["g0"]
+    stage.gone("g0")
+    assert stage.queues.stale_gangs(now=stage.now + 60.0) == []
+
+
+def test_a_gang_that_has_begun_to_finish_is_left_alone() -> None:
+    """A member that has succeeded counts as one that is there."""
+    stage = Stage(ONE, nodes=(4,))
+    gang(stage, "g", pods=2, compute=100, topology="")
+    assert stage.run() == ["g0", "g1"]
+    stage.end("g0")
+    assert stage.queues.stale_gangs(now=stage.now) == []
+    assert stage.queues.stale_gangs(now=stage.now + 1_000.0) == []
+
+
+def test_with_autoscale_a_pod_without_room_is_shown() -> None:
+    """It is charged, and comes in when a node has joined; in another queue it waits behind its gate."""
+    stage = Stage({"a": queue(limit=200, autoscale=True, autoscale_minutes=2), "b": queue()}, nodes=(1,))
+    stage.submit("x", 100, queue="a")
+    for uid, where in (("p", "a"), ("q", "a"), ("r", "b")):
+        stage.submit(uid, 100, queue=where)
+    assert stage.round() == ["x", "p"]
+    stage.bind("x")
+    assert stage.turns["p"].promise is None
+    assert stage.used("a")[0] == 200
+    assert "waits for room" in stage.queues.why_not(stage.pods["p"])
+    lifted = replace(stage.pods["p"], spec=replace(stage.pods["p"].spec, scheduling_gates=[]))
+    stage.see(lifted)
+    assert stage.round(after=60.0) == []
+    stage.picture.node_seen(make_node("n1", gpus("n1", 1)))
+    assert stage.round() == ["p"]
+    turn = stage.turns["p"]
+    assert turn.promise is not None
+    assert (turn.promise.node, turn.pod.spec.scheduling_gates) == ("n1", [])
+    assert stage.used("a")[0] == 200
+
+
+def test_a_pod_is_not_shown_for_ever() -> None:
+    """When no node has come in its time, it loses its turn and its quota."""
+    stage = Stage({"a": queue(limit=100, autoscale=True, autoscale_minutes=1), "b": queue()}, nodes=(1,))
+    stage.submit("x", 100, queue="b")
+    assert stage.run() == ["x"]
+    stage.submit("p", 100, queue="a")
+    assert stage.round() == ["p"]
+    assert stage.round(after=59.0) == []
+    assert stage.used("a")[0] == 100
+    assert stage.round(after=1.0) == []
+    assert stage.used("a")[0] == 0
+    assert "led to no binding" in stage.queues.why_not(stage.pods["p"])
