@@ -46,20 +46,20 @@ class Appraiser:
         self._card = _USUAL_CARD
         self._tables: tuple[tuple[object, ...], int, Tables] | None = None
         self._scarcity: tuple[int, Tables, Scarcity] | None = None
-        self._room: tuple[int, int, Room] | None = None
-        # Changes with every number of cores.
-        self._version = 0
+        self._room: tuple[int, Reals, Room] | None = None
+        # Free cores by row of the grid; a new array for each change, or none until it is asked for again.
+        self._free: Reals | None = None
 
     # --- what the watches tell ---------------------------------------------------------------------------------------
     def node_seen(self, node: Node) -> None:
         """A node is there, or is changed."""
         self._allocatable[node.metadata.name] = _cores(node)
-        self._version += 1
+        self._free = None
 
     def node_gone(self, name: str) -> None:
         """A node's object is deleted."""
         self._allocatable.pop(name, None)
-        self._version += 1
+        self._free = None
 
     def pod_seen(self, pod: Pod) -> None:
         """Any pod is there, or is changed: its cores are taken from when it is bound until it ends.
@@ -106,14 +106,18 @@ class Appraiser:
 
     def _take(self, uid: str, *, node: str, cores: float) -> None:
         self._taken[uid] = node, cores
-        self._by_node[node] = self._by_node.get(node, 0.0) + cores
-        self._version += 1
+        self._change(node, cores)
 
     def _release(self, uid: str) -> None:
         if (taken := self._taken.pop(uid, None)) is not None:
             node, cores = taken
-            self._by_node[node] -= cores
-            self._version += 1
+            self._change(node, -cores)
+
+    def _change(self, node: str, cores: float) -> None:
+        self._by_node[node] = self._by_node.get(node, 0.0) + cores
+        if self._free is not None and (known := self._picture.nodes.get(node)) is not None:
+            self._free = self._free.copy()
+            self._free[known.row] -= cores
 
     def _tables_now(self) -> Tables:
         grid = self._picture.grid
@@ -138,16 +142,17 @@ class Appraiser:
         return self._scarcity[2]
 
     def _room_now(self) -> Room:
-        grid = self._picture.grid
-        if self._room is None or self._room[:2] != (grid.version, self._version):
-            self._room = grid.version, self._version, room_of(grid, cores=self._free_cores())
+        grid, cores = self._picture.grid, self._free_cores()
+        if self._room is None or self._room[0] != grid.version or self._room[1] is not cores:
+            self._room = grid.version, cores, room_of(grid, cores=cores)
         return self._room[2]
 
     def _free_cores(self) -> Reals:
-        free: Reals = np.zeros(self._picture.grid.rows)
-        for name, known in self._picture.nodes.items():
-            free[known.row] = self._allocatable.get(name, 0.0) - self._by_node.get(name, 0.0)
-        return free
+        if self._free is None or self._free.size != self._picture.grid.rows:
+            self._free = np.zeros(self._picture.grid.rows)
+            for name, known in self._picture.nodes.items():
+                self._free[known.row] = self._allocatable.get(name, 0.0) - self._by_node.get(name, 0.0)
+        return self._free
 
 
 def _cores(node: Node) -> float:

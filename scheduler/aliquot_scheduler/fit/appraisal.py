@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import Protocol
 
 import numpy as np
 
@@ -12,15 +13,25 @@ from aliquot_core.request import Kind
 from aliquot_scheduler.fit.cost import WORST
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
 from aliquot_scheduler.picture.grid import Bools, Grid
-from aliquot_scheduler.worth.loss import Part, gpu_loss, loss
+from aliquot_scheduler.worth.loss import CROWDING, Part, gpu_loss, loss
 from aliquot_scheduler.worth.mix import Shape
-from aliquot_scheduler.worth.room import Ints, Reals, Room
+from aliquot_scheduler.worth.room import STEPS, Ints, Reals, Room
 from aliquot_scheduler.worth.scarcity import Scarcity
 from aliquot_scheduler.worth.tables import Tables
 
 # Many times what placing a pod on a good GPU can lose.
 _DEGRADED = 100.0
 _FULL = WHOLE.value
+
+# A piece, how often it is asked for, and the GPUs that take it.
+Placed = tuple[Piece, int, Bools]
+
+
+class Lost(Protocol):
+    """What taking so much (percent, MiB) of a GPU loses that has so much free."""
+
+    def __call__(self, *, compute: int, memory: int, taken: tuple[int, int]) -> float:
+        """In GPUs."""
 
 
 def room_of(grid: Grid, *, cores: Reals) -> Room:
@@ -42,9 +53,10 @@ class Appraisal:
         self._scarcity = scarcity
         self._cores = cores
 
-    def of_nodes(self, demand: Demand, *, takes: Sequence[Bools], fits: Bools) -> Reals:
-        """By row what the pod loses there beyond the best place for it, from 0 to WORST; `takes` by distinct piece."""
-        penalty: Reals = np.where(self._grid.degraded.T, _DEGRADED, 0.0)
+    def of_nodes(self, asked: Sequence[Placed], *, fits: Bools) -> Reals:
+        """By row what the pod loses there beyond the best place for it, from 0 to WORST."""
+        degraded = self._grid.degraded.T
+        penalty: Reals | None = np.where(degraded, _DEGRADED, 0.0) if degraded.any() else None
         parts = [
             Part(
                 compute=piece.compute,
@@ -53,30 +65,44 @@ class Appraisal:
                 count=count,
                 penalty=penalty,
             )
-            for (piece, count), places in zip(distinct(demand), takes, strict=True)
+            for piece, count, places in asked
         ]
         found = loss(self._room, cores=self._cores, parts=parts, tables=self._tables, scarcity=self._scarcity)
         best = found.nodes.min(initial=np.inf, where=fits)
         cost: Reals = np.clip(np.where(fits, found.nodes - best if np.isfinite(best) else 0.0, 0.0), 0.0, WORST)
         return cost
 
-    def of_gpu(self, *, row: int, column: int, compute: int, memory: int, taken: tuple[int, int]) -> float:
-        """What taking so much (percent, MiB) of one GPU loses that has so much free."""
-        usable = max(1, int(self._grid.usable[row, column]))
-        before = compute, memory * _FULL // usable
-        after = compute - taken[0], 0 if taken[0] == _FULL else (memory - taken[1]) * _FULL // usable
+    def on_node(self, row: int) -> Callable[[int], Lost]:
+        """What taking a part of a GPU of this node loses, by the GPU's column."""
         level = int(self._tables.level(self._room.cores[row : row + 1] - self._cores)[0])
-        kind = int(self._grid.kind[row, column])
-        return float(
-            gpu_loss(before=before, after=after, kinds=kind, level=level, tables=self._tables, scarcity=self._scarcity)
-        )
 
-    def _percent(self, piece: Piece) -> Ints:
-        """Of each card's memory, begun percents as whole ones."""
-        if piece.memory == 0:
-            return np.full(self._room.memory.shape, piece.portion, dtype=np.int64)
+        def on_gpu(column: int) -> Lost:
+            usable, kind = max(1, int(self._grid.usable[row, column])), int(self._grid.kind[row, column])
+            line = (kind * self._tables.rests.shape[1] + level) * STEPS
+            crowding = CROWDING * float(self._scarcity.crowding[kind]) / _FULL
+
+            def lost(*, compute: int, memory: int, taken: tuple[int, int]) -> float:
+                before = compute, memory * _FULL // usable
+                after = compute - taken[0], 0 if taken[0] == _FULL else (memory - taken[1]) * _FULL // usable
+                size = max(before[0] - after[0], before[1] - after[1])
+                found = gpu_loss(before=_state(before), after=_state(after), line=line, tables=self._tables)
+                return float(found) + crowding * size
+
+            return lost
+
+        return on_gpu
+
+    def _percent(self, piece: Piece) -> Ints | int:
+        """Of each card's memory, begun percents as whole ones; a whole slice closes the card."""
+        if piece.whole or piece.memory == 0:
+            return _FULL if piece.whole else piece.portion
         needed: Ints = np.ceil(piece.memory * (_FULL / np.maximum(1, self._grid.usable.T))).astype(np.int64)
         return needed
+
+
+def _state(free: tuple[int, int]) -> tuple[int, int]:
+    compute, memory = free
+    return compute * STEPS + memory, min(free)
 
 
 def distinct(demand: Demand) -> list[tuple[Piece, int]]:

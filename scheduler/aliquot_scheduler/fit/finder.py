@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
@@ -62,9 +61,9 @@ class Finder:
     def _plan(self, pod: Pod, demand: Demand, *, known: KnownNode) -> Plan | None:
         cards = self._cards(demand, known=known, but=pod.metadata.uid)
         if (appraisal := self._appraisal(pod, demand)) is not None:
+            on_gpu = appraisal.on_node(known.row)
             for card in cards:
-                column = known.columns[card.gpu.uuid]
-                card.lost = partial(appraisal.of_gpu, row=known.row, column=column)
+                card.lost = on_gpu(known.columns[card.gpu.uuid])
         return lay_out(pod, demand, node=known.name, cards=cards)
 
     def _cards(self, demand: Demand, *, known: KnownNode, but: str) -> list[Card]:

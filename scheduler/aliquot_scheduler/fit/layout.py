@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, takewhile
-from typing import Protocol
 
 import msgspec
 
@@ -24,6 +23,7 @@ from aliquot_core.objects import Pod
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import ContainerRequest, Kind, Placement, PodRequest
 from aliquot_core.shares import memory_of
+from aliquot_scheduler.fit.appraisal import Lost
 from aliquot_scheduler.fit.cost import DEGRADED, WORST
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
 from aliquot_scheduler.fit.links import closeness
@@ -35,13 +35,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     grant: Grant
     claims: dict[str, Claim]
     cost: float
-
-
-class Lost(Protocol):
-    """What taking so much (percent, MiB) of a GPU loses that has so much free."""
-
-    def __call__(self, *, compute: int, memory: int, taken: tuple[int, int]) -> float:
-        """In GPUs."""
 
 
 @dataclass(kw_only=True, eq=False)

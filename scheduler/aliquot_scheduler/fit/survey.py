@@ -15,7 +15,7 @@ import numpy as np
 
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import PodRequest
-from aliquot_scheduler.fit.appraisal import Appraisal, distinct
+from aliquot_scheduler.fit.appraisal import Appraisal, Placed, distinct
 from aliquot_scheduler.fit.cost import DEGRADED, Reals, leftover, wanted
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
 from aliquot_scheduler.picture.grid import Bools, Grid, Ints
@@ -35,24 +35,21 @@ Trial = Callable[[int], float | None]
 
 def survey(demand: Demand, *, grid: Grid, trial: Trial, appraisal: Appraisal | None = None) -> Survey:
     """Ask all nodes; what they cost is what they lose of their value, where that is asked."""
-    found = _survey(demand, grid=grid, trial=trial)
-    if appraisal is None or not found.fits.any():
-        return found
     allowed = allowed_places(demand.request, grid=grid)
-    places = [takes(piece, grid=grid, allowed=allowed) for piece, _ in distinct(demand)]
-    cost = appraisal.of_nodes(demand, takes=places, fits=found.fits)
-    return Survey(fits=found.fits, cost=cost, version=found.version)
-
-
-def _survey(demand: Demand, *, grid: Grid, trial: Trial) -> Survey:
-    allowed = allowed_places(demand.request, grid=grid)
+    parts = [(piece, count, takes(piece, grid=grid, allowed=allowed)) for piece, count in distinct(demand)]
     if demand.pieces is None:
-        return _by_trial(demand.request, grid=grid, allowed=allowed, trial=trial)
-    fits = _room_for(demand.pieces, grid=grid, allowed=allowed) & grid.bindable
-    if demand.request.uuids.allowed or demand.request.uuids.forbidden:
-        # What matters of a node's GPUs is then more than numbers.
-        return _tried(fits, grid=grid, trial=trial)
-    return Survey(fits=fits, cost=_cost(demand, grid=grid, allowed=allowed), version=grid.version)
+        found = _by_trial(demand.request, grid=grid, allowed=allowed, trial=trial)
+    else:
+        fits = _room_for(parts, grid=grid) & grid.bindable
+        if demand.request.uuids.allowed or demand.request.uuids.forbidden:
+            # What matters of a node's GPUs is then more than numbers.
+            found = _tried(fits, grid=grid, trial=trial)
+        else:
+            cost = np.zeros(grid.rows) if appraisal else _cost(demand, parts, grid=grid)
+            found = Survey(fits=fits, cost=cost, version=grid.version)
+    if appraisal is None:
+        return found
+    return msgspec.structs.replace(found, cost=appraisal.of_nodes(parts, fits=found.fits))
 
 
 def allowed_places(request: PodRequest, *, grid: Grid) -> Bools:
@@ -71,28 +68,32 @@ def takes(piece: Piece, *, grid: Grid, allowed: Bools) -> Bools:
 
 def needed_memory(piece: Piece, *, grid: Grid) -> Ints:
     """MiB of each GPU that the piece needs there."""
-    portion = np.maximum(1, grid.usable * np.int64(piece.portion) // WHOLE.value) if piece.portion else 0
+    if not piece.portion:
+        return np.broadcast_to(np.int32(piece.memory), grid.usable.shape)
+    if piece.portion == WHOLE.value:
+        return np.maximum(max(1, piece.memory), grid.usable)
+    portion = np.maximum(1, grid.usable * np.int64(piece.portion) // WHOLE.value)
     memory: Ints = np.maximum(piece.memory, portion).astype(np.int32)
     return memory
 
 
-def _room_for(pieces: Sequence[Piece], *, grid: Grid, allowed: Bools) -> Bools:
+def _room_for(parts: Sequence[Placed], *, grid: Grid) -> Bools:
     fits = np.ones(grid.rows, dtype=np.bool_)
     so_far = 0
-    for piece, same in groupby(pieces):
-        so_far += len(list(same))
-        fits &= takes(piece, grid=grid, allowed=allowed).sum(axis=1) >= so_far
+    for _, count, places in parts:
+        so_far += count
+        fits &= places.sum(axis=1) >= so_far
     return fits
 
 
-def _cost(demand: Demand, *, grid: Grid, allowed: Bools) -> Reals:
+def _cost(demand: Demand, parts: Sequence[Placed], *, grid: Grid) -> Reals:
     """One piece: the best GPU's cost. Several: what is left idle of the node beside them."""
-    pieces = demand.pieces or ()
-    if len(pieces) == 1:
-        on_gpus = gpu_costs(pieces[0], demand.request, grid=grid)
-        best: Reals = np.where(takes(pieces[0], grid=grid, allowed=allowed), on_gpus, np.inf).min(axis=1)
+    (piece, count, places), *more = parts
+    if count == 1 and not more:
+        on_gpus = gpu_costs(piece, demand.request, grid=grid)
+        best: Reals = np.where(places, on_gpus, np.inf).min(axis=1)
         return best
-    idle = (grid.open & (grid.holders == 0)).sum(axis=1) - len(pieces)
+    idle = (grid.open & (grid.holders == 0)).sum(axis=1) - sum(count for _, count, _ in parts)
     cost = np.clip(idle / np.maximum(1, grid.open.shape[1]), 0.0, 1.0)
     costs: Reals = wanted(cost, demand.request.placement) + DEGRADED * grid.degraded.any(axis=1)
     return costs
@@ -108,7 +109,11 @@ def gpu_costs(piece: Piece, request: PodRequest, *, grid: Grid) -> Reals:
 def _by_trial(request: PodRequest, *, grid: Grid, allowed: Bools, trial: Trial) -> Survey:
     possible = grid.bindable.copy()
     for container in request.containers:
-        possible &= _room_for(pieces_of(container), grid=grid, allowed=allowed)
+        parts = [
+            (piece, len(list(same)), takes(piece, grid=grid, allowed=allowed))
+            for piece, same in groupby(pieces_of(container))
+        ]
+        possible &= _room_for(parts, grid=grid)
     return _tried(possible, grid=grid, trial=trial)
 
 

@@ -106,6 +106,7 @@ class Valued:
         )
 
     def _part(self, need: Need, some: Some, *, compute: int, takes: Bools) -> Part:
-        memory = self._fleet.card_need(need, some) * WHOLE.value
-        percent = -(-memory // np.maximum(1, self._fleet.card[:, some]))
-        return Part(compute=compute, memory=percent, fits=takes, count=need.gpus)
+        if not need.card or compute == WHOLE.value:
+            return Part(compute=compute, memory=compute, fits=takes, count=need.gpus)
+        card = np.maximum(1, self._fleet.card[:, some])
+        return Part(compute=compute, memory=-(-need.card * WHOLE.value // card), fits=takes, count=need.gpus)

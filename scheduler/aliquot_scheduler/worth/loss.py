@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aliquot_core.quantities import WHOLE
-from aliquot_scheduler.worth.room import Bools, Ints, Reals, Room
+from aliquot_scheduler.worth.room import STEPS, Bools, Ints, Reals, Room
 from aliquot_scheduler.worth.scarcity import Scarcity
 from aliquot_scheduler.worth.tables import Tables
 
@@ -36,16 +36,12 @@ CROWDING = 0.1
 LARGE = 0.03
 RESTS = 0.05
 TIGHTNESS = 0.001
-# Of two GPUs of a node that are equal in all else, the fuller.
-TIGHT_GPU = 0.0001
 _MOST_CORES = 128.0
 _MOST_GPUS = 8.0
 _FULL = WHOLE.value
-# Entries of a table by percent, 0 among them.
-_STEPS = _FULL + 1
 
-# Compute and memory free, of many GPUs or of one.
-Free = tuple[Ints, Ints] | tuple[int, int]
+# Where many GPUs or one are in the table of slots, and percent free on both axes.
+State = tuple[Ints, Ints] | tuple[int, int]
 _Value = TypeVar("_Value", np.float64, np.int64, np.bool_)
 
 
@@ -53,11 +49,22 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod asks of one GPU, `count` times: percent of compute and of each card's memory, and where it fits."""
 
     compute: int
-    memory: Ints
+    # Percent of memory: of every card the same, or of each its own.
+    memory: Ints | int
     fits: Bools
     count: int = 1
     # What else is the matter with a GPU, in GPUs.
     penalty: Reals | None = None
+
+    @property
+    def even(self) -> bool:
+        """Whether it takes as much of memory as of compute, on every card."""
+        return isinstance(self.memory, int) and self.memory == self.compute
+
+    @property
+    def size(self) -> Ints | int:
+        """What of a GPU nobody else can have."""
+        return max(self.compute, self.memory) if isinstance(self.memory, int) else np.maximum(self.compute, self.memory)
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,35 +104,34 @@ def loss(room: Room, *, cores: float, parts: Sequence[Part], tables: Tables, sca
 
 def _on_gpus(room: Room, part: Part, *, level: Ints, tables: Tables, scarcity: Scarcity) -> tuple[Reals, Ints]:
     """What each GPU alone loses, infinite where the part does not fit; and what would be free of it afterwards."""
-    whole = part.compute == _FULL
-    compute = np.maximum(0, room.compute - part.compute)
-    memory = np.zeros_like(room.memory) if whole else np.maximum(0, room.memory - part.memory)
-    lost = gpu_loss(
-        before=(room.compute, room.memory),
-        after=(compute, memory),
-        kinds=room.kinds,
-        level=level,
-        tables=tables,
-        scarcity=scarcity,
-    )
+    place, rest = _after(room, part)
+    # The kind of each GPU, or of each node where all its GPUs are of one: half the steps, and the usual case.
+    kinds = room.kinds if room.mixed else room.node_kinds
+    line = (kinds * tables.rests.shape[1] + level) * STEPS
+    lost = gpu_loss(before=(room.place, room.free), after=(place, rest), line=line, tables=tables)
+    lost += CROWDING * scarcity.crowding.take(kinds) * (part.size / _FULL)
     if part.penalty is not None:
         lost += part.penalty
-    rest: Ints = np.minimum(compute, memory)
     return np.where(part.fits, lost, np.inf), rest
 
 
-def gpu_loss(
-    *, before: Free, after: Free, kinds: Ints | int, level: Ints | int, tables: Tables, scarcity: Scarcity
-) -> Reals:
-    """The parts that are of one GPU: of all of them at once, or of a single one. Free are compute and memory."""
-    was, rest = np.minimum(*before), np.minimum(*after)
-    lost: Reals = tables.slots.take(before[0] * _STEPS + before[1]) - tables.slots.take(after[0] * _STEPS + after[1])
-    lost += TIGHT_GPU / _FULL * rest
-    # One line of the table of rests for each GPU: its kind's, with the cores that are left.
-    line = (kinds * tables.rests.shape[1] + level) * _STEPS
-    lost += RESTS * (tables.rests.take(line + rest) - tables.rests.take(line + was))
-    size = np.maximum(before[0] - after[0], before[1] - after[1])
-    return lost + CROWDING / _FULL * scarcity.crowding.take(kinds) * size
+def gpu_loss(*, before: State, after: State, line: Ints | int, tables: Tables) -> Reals:
+    """The parts that are of one GPU, of all of them at once or of a single one.
+
+    `line` is where the table of rests begins for its kind, with the cores that are left beside it.
+    """
+    # Where the pod does not fit places may lie outside: what is read there is not looked at.
+    lost: Reals = tables.slots.take(before[0], mode="clip") - tables.slots_after.take(after[0], mode="clip")
+    grown = tables.rests.take(line + after[1], mode="clip") - tables.rests.take(line + before[1], mode="clip")
+    return lost + RESTS * grown
+
+
+def _after(room: Room, part: Part) -> tuple[Ints, Ints]:
+    """Where in the table of slots each GPU would be, and what of it would be free on both axes."""
+    if part.even:
+        return room.place - part.compute * (STEPS + 1), room.free - part.compute
+    compute, memory = room.compute - part.compute, room.memory - part.memory
+    return compute * STEPS + memory, np.minimum(compute, memory)
 
 
 def _least(on_gpus: Reals, part: Part) -> Bools:
@@ -145,7 +151,7 @@ def _growth(room: Room, before: Ints, after: Ints, tables: Tables) -> Reals:
     nodes = np.flatnonzero(before != after)
     if nodes.size:
         kinds, free = room.kinds[:, nodes] * tables.rests.shape[1], room.free[:, nodes]
-        now = tables.rests.take((kinds + after[nodes]) * _STEPS + free)
-        was = tables.rests.take((kinds + before[nodes]) * _STEPS + free)
+        now = tables.rests.take((kinds + after[nodes]) * STEPS + free)
+        was = tables.rests.take((kinds + before[nodes]) * STEPS + free)
         grown[nodes] = RESTS * (now - was).sum(axis=0)
     return grown

@@ -18,6 +18,8 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _FULL = WHOLE.value
+# Entries of a table by percent, 0 among them.
+STEPS = _FULL + 1
 
 
 class Room:
@@ -39,6 +41,17 @@ class Room:
         """Percent of each GPU that can be given away on both axes."""
         free: Ints = np.minimum(self.compute, self.memory)
         return free
+
+    @cached_property
+    def place(self) -> Ints:
+        """Where each GPU is in a flat table by percent of compute and of memory free."""
+        place: Ints = self.compute * STEPS + self.memory
+        return place
+
+    @cached_property
+    def mixed(self) -> bool:
+        """Whether some node has GPUs of several kinds."""
+        return bool(np.any((self.kinds != self.kinds[0]) & (self.free > 0)))
 
     @cached_property
     def total(self) -> Ints:

@@ -36,7 +36,7 @@ class Stranding(msgspec.Struct, frozen=True, kw_only=True):
 
     def of(self, percent: Longs, cores: Reals) -> Reals:
         """Of nodes with so much free, between two columns by the straight line."""
-        rows = np.minimum((percent + PERCENT // 2) // PERCENT, len(self.table) - 1)
+        rows = np.clip((percent + PERCENT // 2) // PERCENT, 0, len(self.table) - 1)
         place = np.clip(cores / self.step, 0.0, self.table.shape[1] - 1.0)
         left = place.astype(np.intp)
         right = np.minimum(left + 1, self.table.shape[1] - 1)

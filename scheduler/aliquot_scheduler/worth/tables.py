@@ -16,6 +16,8 @@ from aliquot_scheduler.worth.stranding import Stranding, stranding
 # The names that one kind of GPU goes by.
 Kind = tuple[str, ...]
 _LEAST = 1e-9
+# In GPUs: less than any other part of the loss differs by.
+_TIGHT_GPU = 0.0001
 
 
 class Large(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,8 +35,9 @@ class Large(msgspec.Struct, frozen=True, kw_only=True):
 class Tables(msgspec.Struct, frozen=True, kw_only=True):
     """What the parts of the loss are looked up in."""
 
-    # By percent of compute and of memory free: what one GPU is worth.
+    # By percent of compute and of memory free: what one GPU is worth; and as it is left, of equals the fuller more.
     slots: Reals
+    slots_after: Reals
     stranding: Stranding
     # What pods with GPUs ask of cores, in rising order: between two of them a core more changes nothing.
     core_levels: Reals
@@ -60,9 +63,11 @@ def tables(mix: Mix, *, kinds: Sequence[Kind], gpus: int, cores: float) -> Table
     demand = np.array([share * one.gpus * one.size / WHOLE.value for one, share in asking])
     levels = np.unique([one.cores for one, _ in asking])
     mean = float(demand.sum())
+    slots = slot_values(sizes_of(mix))
     sharing = sum(share for one, share in zip(mix.shapes, mix.shares, strict=True) if one.gpus)
     return Tables(
-        slots=slot_values(sizes_of(mix)),
+        slots=slots,
+        slots_after=slots - _TIGHT_GPU / WHOLE.value * np.minimum(*np.indices(slots.shape)),
         stranding=stranding(mix, gpus=gpus, cores=cores),
         core_levels=levels,
         rests=_rests(mix, kinds=kinds, levels=levels),
