@@ -1,0 +1,203 @@
+"""What the leader writes about queues: statuses that the next leader takes up, conditions, and evictions of gangs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from aliquot_core.objects import PodCondition
+from aliquot_kube.client import KubeClient
+from aliquot_kube.transport import Question, Response
+from aliquot_scheduler.centre.gatekeeper import status_of
+from aliquot_scheduler.centre.notice_writer import NoticeWriter
+from aliquot_scheduler.centre.queue_writer import QueueWriter
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.status import read_status
+from support.centre import NAMES
+from support.clocks import VirtualClock
+from support.queue_stage import Stage, queue
+
+replace = msgspec.structs.replace
+TWO = {"a": queue(guarantee=100), "b": queue()}
+
+
+class Sink:
+    """A transport that takes every write and remembers it."""
+
+    def __init__(self) -> None:
+        self.asked: list[Question] = []
+
+    async def request(self, question: Question) -> Response:
+        """Say yes."""
+        self.asked.append(question)
+        return Response(status=200, headers={}, body=b"{}")
+
+    def stream(self, question: Question) -> Any:
+        """Nobody watches here."""
+        raise NotImplementedError(question.path)
+
+    def bodies(self, word: str) -> list[Any]:
+        """What was written to paths that hold this word."""
+        return [json.loads(one.body or b"null") for one in self.asked if word in one.path]
+
+
+class Desk:
+    """A stage, and the writers over it."""
+
+    def __init__(self, specs: Mapping[str, Any] | None = None, **more: Any) -> None:
+        self.stage = Stage(TWO if specs is None else specs, **more)
+        self.clock, self.sink = VirtualClock(), Sink()
+        client = KubeClient(transport=self.sink)
+        self.silent = ""
+        self.queues = QueueWriter(
+            turns=self.stage.queues,
+            client=client,
+            clock=self.clock,
+            names=NAMES,
+            there=lambda: dict.fromkeys(TWO),
+            why_not=lambda: self.silent,
+        )
+        self.notices = NoticeWriter(
+            turns=self.stage.queues, client=client, clock=self.clock, names=NAMES, why_not=lambda: self.silent
+        )
+
+    async def lives(self, writer: QueueWriter | NoticeWriter, *, seconds: float) -> None:
+        """Let a writer run for so long."""
+        running = asyncio.ensure_future(writer.run())
+        for _ in range(int(seconds)):
+            await self.clock.advance(1.0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_status_is_written_whole_and_only_when_it_changes() -> None:
+    """Every queue's once, then that of the one that changed, and usage alone once a minute."""
+    desk = Desk()
+    desk.stage.submit("p", 150, queue="a")
+    desk.stage.run()
+    await desk.lives(desk.queues, seconds=30)
+    (first, second) = desk.sink.bodies("/status")
+    assert [one["path"] for one in first] == ["/status"]
+    told = first[0]["value"]
+    assert (told["used"]["compute"], told["borrowed"]["compute"], told["fairShare"]["compute"]) == (150, 50, 150)
+    assert second[0]["value"]["used"] == {"compute": 0, "memory": 0}
+    desk.stage.end("p")
+    await desk.lives(desk.queues, seconds=20)
+    assert len(desk.sink.bodies("/status")) == 3
+    assert {one.path.split("/")[-2] for one in desk.sink.asked} == {"a", "b"}
+    await desk.lives(desk.queues, seconds=120)
+    assert len(desk.sink.bodies("/status")) <= 3 + 4
+
+
+async def test_nothing_is_written_while_nothing_may_be_decided() -> None:
+    """What is known may be old, or another one leads."""
+    desk = Desk()
+    desk.silent = "another leads"
+    desk.stage.submit("p", 150, queue="a")
+    await desk.lives(desk.queues, seconds=20)
+    await desk.lives(desk.notices, seconds=20)
+    assert desk.sink.asked == []
+
+
+@pytest.mark.parametrize("away", [0.0, 86_400.0, -3_600.0])
+async def test_usage_survives_a_change_of_leaders(away: float) -> None:
+    """What was used counts on, decayed by the time between; a clock that was wrong makes nothing of it grow."""
+    settings = QueueSettings(half_life=86_400.0)
+    old = Desk(settings=settings)
+    old.stage.submit("p", 300, queue="b", user="u")
+    old.stage.run()
+    old.stage.now = 86_400.0
+    statuses = old.stage.queues.statuses(now=old.stage.now, at="2026-11-21T10:00:00Z")
+    raw = json.loads(msgspec.json.encode(statuses["b"]))
+    assert raw["lately"]["compute"] == pytest.approx(150, abs=2)
+    new = Stage(TWO, settings=settings)
+    status = read_status(raw)
+    assert status is not None
+    new.queues.recall({"b": status, "gone": status}, wall=1_795_255_200.0 + away, now=0.0)
+    kept = 0.5 ** (max(0.0, away) / 86_400.0)
+    assert new.queues.books.usage.of("b", now=0.0)[0] == pytest.approx(150 * kept, abs=2)
+    assert new.queues.books.users.of(("b", "u"), now=0.0)[0] == pytest.approx(150 * kept, abs=2)
+
+
+async def test_a_condition_is_written_when_its_reason_changes_and_not_before() -> None:
+    """Once for the first reason, again for another one, whatever else is told of the pod meanwhile."""
+    desk = Desk({"a": queue(limit=100), "b": queue()}, nodes=(1,))
+    desk.stage.submit("x", 100, queue="b")
+    desk.stage.run()
+    desk.stage.submit("p", 100, queue="a")
+    desk.stage.run()
+    await desk.lives(desk.notices, seconds=10)
+    (said,) = desk.sink.bodies("/status")
+    (condition,) = said["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == (NAMES.admitted, "False", "NoRoom")
+    assert said["metadata"]["uid"] == "p"
+    desk.stage.see(desk.stage.pods["p"])
+    await desk.lives(desk.notices, seconds=10)
+    assert len(desk.sink.bodies("/status")) == 1
+    desk.stage.queues.queues_seen({"a": queue(limit=100, stop="hold"), "b": queue()})
+    desk.stage.run()
+    await desk.lives(desk.notices, seconds=10)
+    assert [one["status"]["conditions"][0]["reason"] for one in desk.sink.bodies("/status")] == ["NoRoom", "QueueHeld"]
+
+
+async def test_a_pod_whose_turn_comes_at_once_is_told_nothing() -> None:
+    """A reason that lasts for a moment is nobody's business; nor is one that the pod has from the leader before."""
+    desk = Desk(nodes=(1,))
+    desk.stage.submit("x", 100, queue="b")
+    desk.stage.run()
+    pod = desk.stage.submit("p", 100, queue="a")
+    said = PodCondition(type=NAMES.admitted, status="False", reason="NoRoom")
+    desk.stage.see(replace(pod, status=replace(pod.status, conditions=[said])))
+    desk.stage.run()
+    await desk.lives(desk.notices, seconds=20)
+    assert desk.sink.asked == []
+
+
+async def test_conditions_of_thousands_are_written_at_a_bounded_pace() -> None:
+    """No more than 20 a second."""
+    desk = Desk(nodes=(1,))
+    desk.stage.submit("x", 100, queue="b")
+    for number in range(300):
+        desk.stage.submit(f"p{number:03}", 100, queue="a")
+    desk.stage.run()
+    await desk.lives(desk.notices, seconds=9)
+    assert 60 <= len(desk.sink.asked) <= 180
+    await desk.lives(desk.notices, seconds=40)
+    assert len(desk.sink.asked) == len({one.path for one in desk.sink.asked}) == 300
+
+
+async def test_what_is_left_of_a_gang_that_can_not_run_is_evicted_once() -> None:
+    """By its UID; again only after a while, if it is still there."""
+    desk = Desk(settings=QueueSettings(stale_gang=5.0))
+    for number in range(2):
+        desk.stage.submit(f"g{number}", 100, queue="a", group="g", notes={"group-size": "2"})
+    assert len(desk.stage.run()) == 2
+    pod = desk.stage.pods["g1"]
+    desk.stage.see(replace(pod, status=replace(pod.status, phase="Failed")))
+    await desk.lives(desk.notices, seconds=25)
+    (eviction,) = desk.sink.bodies("/eviction")
+    assert eviction["deleteOptions"]["preconditions"] == {"uid": "g0"}
+    await desk.lives(desk.notices, seconds=25)
+    assert len(desk.sink.bodies("/eviction")) == 2
+
+
+@pytest.mark.parametrize(("told", "type_"), [(False, "merge-patch"), (True, "strategic-merge-patch")])
+def test_whoever_was_told_to_wait_is_told_that_it_waits_no_more(told: bool, type_: str) -> None:  # noqa: FBT001
+    """In the same write as its nomination; a pod that has no condition gets none."""
+    stage = Stage(TWO)
+    pod = stage.submit("p", 100, queue="a")
+    if told:
+        said = PodCondition(type=NAMES.admitted, status="False", reason="NoRoom")
+        stage.see(replace(pod, status=replace(pod.status, conditions=[said])))
+    stage.round()
+    patch = status_of(stage.turns["p"], names=NAMES, at="2026-11-21T10:00:00Z")
+    assert patch is not None
+    body = json.loads(patch.body)
+    assert type_ in patch.content_type
+    assert body["status"]["nominatedNodeName"] == "n0"
+    assert [one["status"] for one in body["status"].get("conditions", [])] == (["True"] if told else [])
