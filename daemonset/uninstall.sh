@@ -32,14 +32,23 @@ lift() {
     done
 }
 
-# With the agent's own rights: nobody else may remove what it wrote.
+serving() {
+    kubectl --namespace "$namespace" get pods --output name --selector \
+        'app.kubernetes.io/name in (aliquot-agent, aliquot-endpoint)'
+}
+
+# All nodes at once, and with the agent's own rights: nobody else may remove what it wrote.
 withdraw() {
-    kubectl label node "$1" "$joins-"
-    kubectl --namespace "$namespace" wait --for delete pod --timeout 5m --field-selector "spec.nodeName=$1" \
-        --selector 'app.kubernetes.io/name in (aliquot-agent, aliquot-endpoint)'
-    made=$(kubectl --namespace "$namespace" get configmap aliquot-withdraw --output 'jsonpath={.data.pod\.yaml}' |
-        sed "s/NODE/$1/" | kubectl create --output name --filename -)
-    kubectl --namespace "$namespace" wait --for 'jsonpath={.status.phase}=Succeeded' --timeout 5m "$made"
+    kubectl label nodes --selector "$joins" "$joins-"
+    for pod in $(serving); do
+        kubectl --namespace "$namespace" wait --for delete --timeout 5m "$pod"
+    done
+    pod=$(kubectl --namespace "$namespace" get configmap aliquot-withdraw --output 'jsonpath={.data.pod\.yaml}')
+    for node; do
+        echo "$pod" | sed "s/NODE/$node/" | kubectl create --filename -
+    done
+    kubectl --namespace "$namespace" wait --for 'jsonpath={.status.phase}=Succeeded' --timeout 5m pods \
+        --selector app.kubernetes.io/name=aliquot-withdraw
 }
 
 if [ "$(holders)" -gt 0 ] && [ "${1:-}" != --force ]; then
@@ -60,9 +69,9 @@ while lift && [ -n "$(gated)" ]; do
     sleep 1
 done
 
-for node in $(kubectl get nodes --selector "$joins" --output 'jsonpath={.items[*].metadata.name}'); do
-    withdraw "$node"
-done
+nodes=$(kubectl get nodes --selector "$joins" --output 'jsonpath={.items[*].metadata.name}')
+# shellcheck disable=SC2086 # names of nodes have no blanks
+[ -z "$nodes" ] || withdraw $nodes
 
 kubectl --namespace kube-system delete --ignore-not-found lease/aliquot-kube-scheduler
 kubectl --namespace kube-system delete --selector "$ours" rolebindings,roles

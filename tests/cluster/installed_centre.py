@@ -23,7 +23,7 @@ from cluster.harness.controlplane import LOOPBACK
 from cluster.harness.images import Image
 from cluster.harness.ports import free_port
 from cluster.installed import MANIFESTS, SYSTEM, Installed, set_variables
-from cluster.product_image import HOME, ROOT, centre_image
+from cluster.product_image import CENTRE_IMAGE, HOME, ROOT, centre_image
 from cluster.service_door import ServiceDoor
 
 UNINSTALL = ROOT / "daemonset" / "uninstall.sh"
@@ -45,7 +45,8 @@ class InstalledCentre(Installed):
 
     def __init__(self, cluster: ClusterHarness) -> None:
         super().__init__(cluster)
-        self.values: dict[str, Any] = {"makeNamespace": True}
+        # One image for all, since each takes a node 5 s: the centre's holds what nodes need too.
+        self.values: dict[str, Any] = {"makeNamespace": True, "images": {"node": CENTRE_IMAGE}}
         self._port, self._status_port, self._scheduler_port = free_port(), free_port(), free_port()
         self._addresses = {node: f"127.0.1.{number}" for number, node in enumerate(cluster.nodes, start=1)}
         self.door = ServiceDoor(slices=self._endpoint_slices, address=lambda node: (self._addresses[node], self._port))
@@ -66,7 +67,7 @@ class InstalledCentre(Installed):
 
     def images(self) -> list[Image]:
         """What a registry would have."""
-        return [*super().images(), centre_image(), _kube_scheduler_image()]
+        return [centre_image(), _kube_scheduler_image()]
 
     def has_rolled_out(self, name: str) -> bool:
         """Whether all pods of a Deployment are of the newest template, and ready."""

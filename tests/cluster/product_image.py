@@ -35,9 +35,18 @@ ENTRY = f"#!{HOME}/bin/python\nfrom aliquot_cli.main import main\n\nmain()\n"
 
 def product_image() -> Image:
     """Endpoint and agent."""
-    content = {str(path): path for path in _interpreter()} | _packages(_locked("run")) | _ours()
+    return _image(PRODUCT_IMAGE, lock="run")
+
+
+def centre_image() -> Image:
+    """The centre, which needs more."""
+    return _image(CENTRE_IMAGE, lock="centre")
+
+
+def _image(reference: str, *, lock: str) -> Image:
+    content = {str(path): path for path in _interpreter()} | _requirements(lock) | _ours()
     return Image(
-        reference=PRODUCT_IMAGE,
+        reference=reference,
         content={
             **content,
             **_shared_libraries(content.values()),
@@ -47,19 +56,6 @@ def product_image() -> Image:
         links={f"{HOME}/bin/python": str(_executable())},
         entrypoint=[f"{HOME}/bin/aliquot"],
         env={"PYTHONDONTWRITEBYTECODE": "1"},
-    )
-
-
-def centre_image() -> Image:
-    """The centre, which needs more; built on the other, so that nodes unpack the interpreter once."""
-    base = product_image()
-    content = _packages(_locked("centre") - _locked("run"))
-    return Image(
-        reference=CENTRE_IMAGE,
-        content=content | _shared_libraries(content.values()),
-        base=base,
-        entrypoint=base.entrypoint,
-        env=base.env,
     )
 
 
@@ -75,17 +71,12 @@ def _interpreter() -> Iterator[Path]:
         yield from (Path(folder) / name for name in files if not (name.startswith("_tkinter") or ".opt-" in name))
 
 
-def _locked(name: str) -> frozenset[str]:
-    """The distributions of a lock file."""
-    text = (ROOT / "requirements" / f"{name}.lock").read_text()
-    return frozenset(re.findall(r"^([a-z][-a-z0-9]*)==", text, re.MULTILINE))
-
-
-def _packages(locked: Iterable[str]) -> dict[str, bytes | Path]:
-    """The files of these distributions."""
+def _requirements(lock: str) -> dict[str, bytes | Path]:
+    """The files of the locked distributions."""
+    locked = re.findall(r"^([a-z][-a-z0-9]*)==", (ROOT / "requirements" / f"{lock}.lock").read_text(), re.MULTILINE)
     return {
         f"{PACKAGES}/{file}": Path(str(file.locate()))
-        for name in sorted(locked)
+        for name in locked
         for file in distribution(name).files or ()
         if _is_wanted(str(file)) and Path(str(file.locate())).is_file()
     }

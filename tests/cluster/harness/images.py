@@ -9,7 +9,7 @@ import platform
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,34 +22,24 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """What goes into an image: each path inside is a file's bytes, or a file or folder of this machine.
-
-    What lies below it (`base`) a node unpacks once, for whatever images stand on it.
-    """
+    """What goes into an image: each path inside is a file's bytes, or a file or folder of this machine."""
 
     reference: str
     content: Mapping[str, bytes | Path]
-    base: Image | None = None
     links: Mapping[str, str] = field(default_factory=dict)
     entrypoint: Sequence[str] = ()
     command: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, archive: Path) -> None:
-        """Write the image as a docker-archive."""
-        layers = {f"layer-{number}.tar": layer for number, layer in enumerate(self._layers())}
-        config = json.dumps(self._config(layers.values())).encode()
-        manifest = [{"Config": "config.json", "RepoTags": [self.reference], "Layers": list(layers)}]
+        """Write the image as a docker-archive with one layer."""
+        layer = self._layer()
+        config = json.dumps(self._config(layer)).encode()
+        manifest = [{"Config": "config.json", "RepoTags": [self.reference], "Layers": ["layer.tar"]}]
         with tarfile.open(archive, "w") as tar:
             _add(tar, "config.json", config)
-            for name, layer in layers.items():
-                _add(tar, name, layer)
+            _add(tar, "layer.tar", layer)
             _add(tar, "manifest.json", json.dumps(manifest).encode())
-
-    def _layers(self) -> Iterator[bytes]:
-        if self.base is not None:
-            yield from self.base._layers()
-        yield self._layer()
 
     def _layer(self) -> bytes:
         layer = io.BytesIO()
@@ -69,7 +59,7 @@ class Image:
                 tar.addfile(link)
         return layer.getvalue()
 
-    def _config(self, layers: Iterable[bytes]) -> dict[str, object]:
+    def _config(self, layer: bytes) -> dict[str, object]:
         environment = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", **self.env}
         return {
             "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
@@ -79,10 +69,7 @@ class Image:
                 "Cmd": list(self.command),
                 "Env": [f"{name}={value}" for name, value in environment.items()],
             },
-            "rootfs": {
-                "type": "layers",
-                "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers],
-            },
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
         }
 
 
