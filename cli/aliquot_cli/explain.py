@@ -16,7 +16,7 @@ from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, NotFoundError
 from aliquot_kube.resources import PODS
-from aliquot_scheduler.explaining import Explanation, HeldSlice, QueuePlace
+from aliquot_scheduler.explaining import Explanation, HeldSlice, QueuePlace, by_its_condition
 from aliquot_scheduler.explaining import explain as explain_pod
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.settings import QueueSettings
@@ -25,10 +25,6 @@ from aliquot_scheduler.queues.status import QueueStatus
 
 class NoPodError(UserError):
     """A pod that is not there."""
-
-
-class NoRightsError(UserError):
-    """Somebody who sees too little of the cluster."""
 
 
 @click.command()
@@ -62,11 +58,7 @@ async def _explained(
             ) from None
         everything = await read_everything(client, names=names)
         if everything is None:
-            raise NoRightsError(
-                "you may not read the nodes and pods by which it is worked out",
-                where=f"{namespace}/{pod}",
-                remedy=f"see the pod's condition {names.of('admitted')}, and `aliquot queue`",
-            )
+            return by_its_condition(wanted, names=names)
         plan, statuses = await _queues(client, names=names)
     return explain_pod(
         wanted,

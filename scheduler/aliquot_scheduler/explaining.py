@@ -112,6 +112,20 @@ def explain(
     return _in_its_queue(told, pod, standing=standing)
 
 
+def by_its_condition(pod: Pod, *, names: Names) -> Explanation:
+    """What is written on the pod itself, for who may read the pod and not the cluster."""
+    if pod.spec.node_name:
+        return Explanation(
+            pod=pod.key, state="placed", summary=f"it is bound to node {pod.spec.node_name}", node=pod.spec.node_name
+        )
+    said = next((one for one in pod.status.conditions if one.type == names.admitted), None)
+    if said is None or said.status == "True":
+        return Explanation(
+            pod=pod.key, state="waiting", summary=f"its queue has not held it up: {_scheduler_s_word(pod)}"
+        )
+    return Explanation(pod=pod.key, state="waiting", summary=f"{said.message or said.reason}, as the leader wrote last")
+
+
 def _in_its_queue(told: Explanation, pod: Pod, *, standing: Standing) -> Explanation:
     """The same, with the pod's place; what a queue says against it comes before what nodes say."""
     waiter = standing.waiter(pod)

@@ -67,6 +67,12 @@ def used_by(found: Json) -> int | None:
     return used
 
 
+def condition_of(cluster: ClusterHarness, namespace: str, name: str) -> str | None:
+    """What the leader has written on a pod."""
+    found = cluster.api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")["status"].get("conditions", [])
+    return next((str(one["message"]) for one in found if one["type"] == NAMES.admitted), None)
+
+
 def test_people_are_told_what_happens(cluster: ClusterHarness, centre: PlayedCentre) -> None:
     """Used, borrowed and due as the grants have it; who waits, at which place, and why with numbers."""
     with centre.applied([*TREE, namespace("red-1", "red"), namespace("blue-1", "blue")]):
@@ -124,3 +130,15 @@ def test_a_tenant_sees_what_the_role_allows(cluster: ClusterHarness, centre: Pla
         assert rows["red"]["compute"]["guarantee"] == 100
         refusal = asked(centre, "explain", "-n", "red-2", "x", token=token, code=4)
         assert "forbidden" in refusal
+        cluster.apply(
+            {
+                "apiVersion": f"{group}/v1",
+                "kind": "RoleBinding",
+                "metadata": {"name": "tenants-view", "namespace": "red-2"},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "view"},
+                "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "red-2"}],
+            }
+        )
+        cluster.create_pod(asking("r1", "red-2", {"compute": "400", "memory": "4004"}))
+        said = cluster.wait_for("the leader to say why", lambda: condition_of(cluster, "red-2", "r1"))
+        assert told(centre, "explain", "-n", "red-2", "r1", token=token)["summary"].startswith(said)

@@ -136,7 +136,7 @@ def test_only_the_centre_says_how_a_queue_stands(cluster: ClusterHarness, guarde
 
 
 def test_who_may_view_the_cluster_sees_queues(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
-    """With `view` for the whole cluster, or our own role; `view` in a namespace alone shows none."""
+    """With `view` for the whole cluster, or our own role; `view` in a namespace alone shows none, a name shows one."""
     cluster.api.create(queue("a"))
 
     def bind(kind: str, role: str, user: str, **where: str) -> None:
@@ -151,6 +151,11 @@ def test_who_may_view_the_cluster_sees_queues(cluster: ClusterHarness, guarded: 
             }
         )
 
+    cluster.api.create(queue("b"))
+    own = {"apiGroups": [NAMES.domain], "resources": ["queues"], "resourceNames": ["a"], "verbs": ["get"]}
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "sees-a"}}
+    cluster.apply({**role, "rules": [own]})
+    bind("ClusterRoleBinding", "sees-a", "tenant")
     bind("ClusterRoleBinding", "view", "everywhere")
     bind("ClusterRoleBinding", "aliquot-queue-viewer", "ours")
     bind("RoleBinding", "view", "here", namespace=namespace)
@@ -159,6 +164,9 @@ def test_who_may_view_the_cluster_sees_queues(cluster: ClusterHarness, guarded: 
         cluster.wait_for(f"the rights of {user}", lambda api=api: can_list(api))  # type: ignore[misc]
         refused(lambda api=api: api.delete(f"{QUEUES}/a"), by="forbidden")  # type: ignore[misc]
     assert not can_list(cluster.api_as("here"))
+    tenant = cluster.api_as("tenant")
+    assert tenant.get(f"{QUEUES}/a")["kind"] == "Queue"
+    refused(lambda: tenant.get(f"{QUEUES}/b"), by="forbidden")
     assert guarded.webhook.running
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from aliquot_core.objects import Node, Pod
-from aliquot_scheduler.explaining import Explanation, explain
+from aliquot_scheduler.explaining import Explanation, by_its_condition, explain
 from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node, make_pod
 
 NODES = (make_node("n1", gpus("n1", 2)), make_node("n2", gpus("n2", 2), cordoned=True))
@@ -70,3 +70,20 @@ def test_kube_scheduler_s_own_word_is_handed_on() -> None:
     pod = asks("u1", 30, 8_000)
     with_word = type(pod)(metadata=pod.metadata, spec=pod.spec, status=msgspec.convert(status, type(pod.status)))
     assert "Insufficient cpu" in explained(with_word).summary
+
+
+def test_who_sees_the_pod_alone_is_told_what_stands_on_it() -> None:
+    """The leader's condition while it waits, kube-scheduler's word after that, and its node."""
+
+    def said(*conditions: Any, **more: Any) -> str:
+        pod = asks("u1", 30, 8_000, **more)
+        status = msgspec.convert({"conditions": list(conditions)}, type(pod.status))
+        return by_its_condition(msgspec.structs.replace(pod, status=status), names=NAMES).summary
+
+    waits = {"type": NAMES.admitted, "status": "False", "reason": "OverLimit", "message": "it asks 30; queue a"}
+    let_in = {"type": NAMES.admitted, "status": "True"}
+    scheduler = {"type": "PodScheduled", "status": "False", "message": "0/2: 2 Insufficient cpu"}
+    assert said(waits) == "it asks 30; queue a, as the leader wrote last"
+    assert said(let_in, scheduler) == "its queue has not held it up: 0/2: 2 Insufficient cpu"
+    assert said() == "its queue has not held it up: kube-scheduler has not said what"
+    assert said(waits, node="n1") == "it is bound to node n1"
