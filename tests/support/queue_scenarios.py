@@ -1,0 +1,106 @@
+"""Scenarios of queues as tables: what is submitted and ended, and what each queue then holds and lets wait.
+
+They are run against the pure core, and against the real centre in a real cluster with played cards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+Spec = Mapping[str, Any]
+
+
+class Pods(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods of one queue, named by it and counted on."""
+
+    queue: str
+    count: int
+    compute: int
+    gang: str = ""
+    notes: Mapping[str, str] = {}
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is submitted, how many of a queue's running pods end, and what is so at last: percent held, pods waiting."""
+
+    submit: Sequence[Pods] = ()
+    end: Mapping[str, int] = {}
+    held: Mapping[str, int]
+    waiting: Mapping[str, int] = {}
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """On four cards."""
+
+    name: str
+    queues: Mapping[str, Spec]
+    steps: Sequence[Step]
+
+
+def _each(**counts: int) -> list[Pods]:
+    return [Pods(queue=queue, count=count, compute=100) for queue, count in counts.items()]
+
+
+SCENARIOS = (
+    Scenario(
+        name="idle cards are lent, and given out again by share",
+        queues={"red": {}, "blue": {}},
+        steps=[
+            Step(submit=_each(red=6), held={"red": 400}, waiting={"red": 2}),
+            Step(submit=_each(blue=3), held={"red": 400, "blue": 0}, waiting={"red": 2, "blue": 3}),
+            Step(end={"red": 2}, held={"red": 200, "blue": 200}, waiting={"red": 2, "blue": 1}),
+        ],
+    ),
+    Scenario(
+        name="a limit holds for all below it",
+        queues={
+            "org": {"compute": {"limit": 250}},
+            "red": {"parent": "org", "compute": {"limit": 200}},
+            "blue": {"parent": "org"},
+        },
+        steps=[
+            Step(submit=_each(red=3), held={"red": 200}, waiting={"red": 1}),
+            Step(
+                submit=[Pods(queue="blue", count=2, compute=50)],
+                held={"red": 200, "blue": 50},
+                waiting={"red": 1, "blue": 1},
+            ),
+        ],
+    ),
+    Scenario(
+        name="a hard reservation stays free",
+        queues={"red": {"compute": {"guarantee": 100, "lendingLimit": 0}}, "blue": {}},
+        steps=[
+            Step(submit=_each(blue=5), held={"blue": 300}, waiting={"blue": 2}),
+            Step(submit=_each(red=1), held={"red": 100, "blue": 300}, waiting={"blue": 2}),
+        ],
+    ),
+    Scenario(
+        name="pods that are never evicted stay inside the guarantee",
+        queues={"red": {"compute": {"guarantee": 200}}, "blue": {}},
+        steps=[
+            Step(
+                submit=[Pods(queue="red", count=3, compute=100, notes={"preemptible": "false"})],
+                held={"red": 200},
+                waiting={"red": 1},
+            ),
+            Step(submit=_each(blue=3), held={"red": 200, "blue": 200}, waiting={"red": 1, "blue": 1}),
+        ],
+    ),
+    Scenario(
+        name="a gang comes in whole",
+        queues={"red": {}, "blue": {}},
+        steps=[
+            Step(submit=_each(blue=2), held={"blue": 200}),
+            Step(
+                submit=[Pods(queue="red", count=3, compute=100, gang="job", notes={"group-size": "3"})],
+                held={"red": 0, "blue": 200},
+                waiting={"red": 3},
+            ),
+            Step(end={"blue": 1}, held={"red": 300, "blue": 100}),
+        ],
+    ),
+)
