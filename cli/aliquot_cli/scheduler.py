@@ -35,7 +35,7 @@ from aliquot_scheduler.centre.centre import Centre, Reign
 from aliquot_scheduler.centre.metrics import CentreCollector
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.certificates.keeper import CertificateKeeper
-from aliquot_scheduler.certificates.settings import CertificateSettings
+from aliquot_scheduler.certificates.settings import CENTRE, CertificateSettings
 from aliquot_scheduler.extender.forwarding import Forwarder
 from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.routes import ExtenderRoutes
@@ -43,7 +43,7 @@ from aliquot_scheduler.pace import PaceSetter
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.web.pages import StatusPages
 from aliquot_scheduler.web.server import CentreServer, strangers
-from aliquot_scheduler.web.settings import CENTRE, WebSettings
+from aliquot_scheduler.web.settings import WebSettings
 from aliquot_scheduler.web.tls import Tls, TlsFiles
 
 AGENT = "aliquot-scheduler"

@@ -13,7 +13,7 @@ import yaml
 
 from aliquot_core.names import Names
 from aliquot_scheduler.certificates.issuing import Use, issue, make_authority
-from aliquot_scheduler.web.settings import CENTRE
+from aliquot_scheduler.certificates.settings import CENTRE
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.component import Component, answers

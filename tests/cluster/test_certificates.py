@@ -18,7 +18,7 @@ from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.transport import HttpTransport
 from aliquot_scheduler.certificates.keeper import CertificateKeeper
 from aliquot_scheduler.certificates.keeping import Plan
-from aliquot_scheduler.web.settings import CENTRE
+from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.web.tls import TlsFiles
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness

@@ -12,7 +12,7 @@ import yaml
 
 from aliquot_cli.sources import SECTIONS
 from aliquot_core.settings import Sources
-from aliquot_scheduler.web.settings import CENTRE, KUBE_SCHEDULER
+from aliquot_scheduler.certificates.settings import CENTRE, KUBE_SCHEDULER
 from cluster.charts import CHART, helm, stale_manifests, template
 from cluster.harness import binaries
 from cluster.harness.api import Json

@@ -22,13 +22,14 @@ from aliquot_core.clock import Clock
 from aliquot_core.objects import Pod
 from aliquot_kube.clock import SystemClock
 from aliquot_scheduler.certificates.issuing import DAY, Pair, Use, issue, make_authority
+from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.extender.decisions import Decisions, Filtered
 from aliquot_scheduler.extender.forwarding import Forwarder
 from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.routes import ExtenderRoutes
 from aliquot_scheduler.web.pages import StatusPages
 from aliquot_scheduler.web.server import CentreServer, strangers
-from aliquot_scheduler.web.settings import CENTRE, WebSettings
+from aliquot_scheduler.web.settings import WebSettings
 from aliquot_scheduler.web.tls import Tls, TlsFiles
 
 SCHEDULER = "system:kube-scheduler"

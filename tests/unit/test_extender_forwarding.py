@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from aliquot_scheduler.certificates.issuing import Use
+from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.extender import forwarding
 from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.extender.forwarding import AGAIN_AFTER, HOP
 from aliquot_scheduler.extender.verbs import Verb
-from aliquot_scheduler.web.settings import CENTRE
 from aliquot_scheduler.web.tls import Tls, TlsFiles
 from support.centre_http import BINDING, SCHEDULER, Authority, Caller, Replica, args, caller, replica, write_pair
 from support.clocks import LeapingClock

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from aliquot_core.errors import ClusterError
 from aliquot_scheduler.certificates.issuing import DAY, Use
+from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.extender.routes import LARGEST_BODY
 from aliquot_scheduler.extender.verbs import Outcome, Verb
-from aliquot_scheduler.web.settings import CENTRE
 from support.centre_http import BINDING, POD, SCHEDULER, Authority, Caller, Json, Replica, args, caller, replica
 
 BODIES: dict[Verb, Json] = {

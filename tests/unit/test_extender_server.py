@@ -16,9 +16,10 @@ from prometheus_client.registry import Collector
 
 from aliquot_core.settings import Sources
 from aliquot_kube.clock import SystemClock
+from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.web.pages import StatusPages
 from aliquot_scheduler.web.server import CentreServer, ListenError
-from aliquot_scheduler.web.settings import CENTRE, WebSettings
+from aliquot_scheduler.web.settings import WebSettings
 from aliquot_scheduler.web.tls import Tls
 from support.centre_http import BINDING, SCHEDULER, Authority, args, caller, replica
 

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives import serialization
 from prometheus_client import CollectorRegistry
 
 from aliquot_scheduler.certificates.issuing import DAY, Pair, Use, read_facts
+from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.web.peers import why_stranger
-from aliquot_scheduler.web.settings import CENTRE
 from aliquot_scheduler.web.tls import Tls, TlsError, TlsFiles
 from support.centre_http import SCHEDULER, Authority, Caller, Replica, args, caller, replica, write, write_pair
 from support.clocks import VirtualClock

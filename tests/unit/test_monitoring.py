@@ -23,10 +23,10 @@ from aliquot_core.inventory import Health
 from aliquot_kube.reflector import Freshness
 from aliquot_scheduler.centre.metrics import CentreCollector
 from aliquot_scheduler.certificates.issuing import Use, issue, make_authority
+from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.verbs import Outcome, Verb
 from aliquot_scheduler.queues.status import QueueStatus
-from aliquot_scheduler.web.settings import CENTRE
 from aliquot_scheduler.web.tls import Tls, TlsFiles
 from support.clocks import VirtualClock
 from support.node_figures import FULL

@@ -8,12 +8,16 @@ import msgspec
 
 from aliquot_core.names import Names
 from aliquot_core.settings import FilePath
-from aliquot_scheduler.web.settings import CENTRE, KUBE_SCHEDULER
 
 if TYPE_CHECKING:
     from aliquot_scheduler.certificates.keeping import Plan
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+
+# The name in the certificate that each replica serves with and calls the leader with.
+CENTRE = "aliquot-centre"
+# And in kube-scheduler's, as Kubernetes itself names it.
+KUBE_SCHEDULER = "system:kube-scheduler"
 
 
 class CertificateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,14 +7,10 @@ from typing import Annotated
 import msgspec
 
 from aliquot_core.settings import FilePath, Seconds
+from aliquot_scheduler.certificates.settings import CENTRE, KUBE_SCHEDULER
 
 Address = Annotated[str, msgspec.Meta(min_length=1)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
-
-# The name in the certificate that each replica serves with and calls the leader with.
-CENTRE = "aliquot-centre"
-# And in kube-scheduler's, as Kubernetes itself names it.
-KUBE_SCHEDULER = "system:kube-scheduler"
 
 
 class WebSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
