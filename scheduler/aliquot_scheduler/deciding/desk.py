@@ -278,7 +278,7 @@ class Desk:
     def _grades(found: Survey, rows: Rows) -> list[int]:
         """Of the nodes in these rows. One that has come since may stand beyond those that were looked at."""
         costs = np.append(np.where(found.fits, found.cost, WORST), WORST)[np.minimum(rows, found.fits.size)]
-        grades: list[int] = np.minimum(grade(costs), BEST_GRADE - 1).tolist()
+        grades: list[int] = np.minimum(grade(costs, best=BEST_GRADE), BEST_GRADE - 1).tolist()
         return grades
 
     def _why_no_bind(self, promise: Promise, *, node: str) -> str:

@@ -18,8 +18,6 @@ Reals = npt.NDArray[np.float64]
 # A degraded GPU is better than waiting, and worse than any other.
 DEGRADED = 1.0
 WORST = 1.0 + DEGRADED
-# Grades as kube-scheduler gets them. Its preferred affinity weighs up to 10,000 points in our profile, a grade ten.
-BEST_GRADE = 900
 
 
 def leftover(compute_left: npt.ArrayLike, memory_left: npt.ArrayLike, usable: npt.ArrayLike) -> Reals:
@@ -33,6 +31,6 @@ def wanted(cost: Reals, placement: Placement) -> Reals:
     return 1.0 - cost if placement is Placement.SPREAD else cost
 
 
-def grade(cost: Reals) -> npt.NDArray[np.int64]:
-    """Whole numbers, the cheaper the higher; `cost` is from 0 to WORST."""
-    return np.rint((WORST - cost) / WORST * BEST_GRADE).astype(np.int64)
+def grade(cost: Reals, *, best: int) -> npt.NDArray[np.int64]:
+    """Whole numbers from 0 to `best`, the cheaper the higher; `cost` is from 0 to WORST."""
+    return np.rint((WORST - cost) / WORST * best).astype(np.int64)
