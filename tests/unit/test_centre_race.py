@@ -70,3 +70,21 @@ async def test_no_second_one_gets_it_when_answers_get_lost() -> None:
             assert len(trial.api.bound) <= 1, seed
             assert list(trial.picture.holdings.everything()) == trial.api.bound, seed
     assert in_doubt, "some must have ended so"
+
+
+async def test_a_pod_made_again_under_its_name_inherits_no_binding() -> None:
+    """What was asked for the one that is gone binds nobody, and its successor is placed by itself."""
+    gone, successor = asks("old", 60, 1_000, name="one"), asks("new", 60, 1_000, name="one")
+    current, trial = CurrentTrial(), Trial([gone], api=SlowApi([successor], chance=random.Random(1)))  # noqa: S311
+    current.trial = trial
+    async with crowd(current, connections=1) as who:
+        assert await who.filter(gone) == ["n1"]
+        assert await who.bind(gone, "n1")
+        assert not trial.api.bound
+        trial.desk.pod_gone(gone)
+        trial.desk.pod_seen(successor)
+        assert await who.bind(successor, "n1"), "it was not filtered yet"
+        assert await who.filter(successor) == ["n1"]
+        assert await who.bind(successor, "n1") == ""
+    assert trial.api.bound == ["new"]
+    assert list(trial.picture.holdings.everything()) == ["new"]
