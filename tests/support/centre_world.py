@@ -122,6 +122,15 @@ class World:
         for pod in self.api.pods.values():
             self.tell(pod)
 
+    def read_anew(self) -> Picture:
+        """The picture of somebody who begins now, and knows only what the API server has."""
+        picture = Picture(names=NAMES)
+        for known in self.picture.nodes.values():
+            picture.node_seen(known.node)
+        for pod in self.api.pods.values():
+            picture.pod_seen(pod)
+        return picture
+
     def tell(self, pod: Pod) -> None:
         """Hand a word of the watch on, as the reign does."""
         self.known[pod.metadata.uid] = pod

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from aliquot_core.claims import NOTHING, Claim, overdrawn
 from aliquot_core.quantities import MiB
+from aliquot_scheduler.picture.picture import Picture
 from support.centre import MEMORY, NAMES
 from support.centre_world import STEPS, Held, World, wants_a_place
 
@@ -35,6 +36,16 @@ def held_by(world: World) -> Held:
     return {uid: dict(held) for uid, held in world.picture.holdings.everything().items()}
 
 
+def free_places(picture: Picture) -> dict[str, list[tuple[int, ...]]]:
+    """What the grid has of each GPU; which nodes are in, heart-beats decide anew."""
+    grid, found = picture.grid, {}
+    for name, known in picture.nodes.items():
+        columns = (grid.open, grid.compute, grid.memory, grid.holders, grid.closed)
+        gpus = [tuple(int(numbers[known.row, column]) for numbers in columns) for column in known.columns.values()]
+        found[name] = gpus
+    return found
+
+
 def check_now(world: World) -> None:
     """What holds after each step."""
     check_nothing_is_over_granted(world.api.granted())
@@ -48,6 +59,7 @@ def check_when_calm(world: World) -> None:
     """What holds when every write and word has arrived and every promise is old."""
     world.calm()
     assert held_by(world) == world.api.granted()
+    assert free_places(world.picture) == free_places(world.read_anew())
     assert len(world.desk.promises) == 0
     assert not world.desk._offers
     assert not world.turns.under_way()
