@@ -99,7 +99,7 @@ def _pods(pods: Sequence[WaitingPod], *, now: float) -> str:
             str(one.priority),
             f"{one.compute} %, {one.memory} MiB",
             _ago(one.since, now=now),
-            one.why or "its turn comes when there is room",
+            one.why or "its turn comes",
         )
         for one in pods
     ]

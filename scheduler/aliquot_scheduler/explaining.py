@@ -112,6 +112,13 @@ def explain(
     return _in_its_queue(told, pod, standing=standing)
 
 
+def _behind(told: Explanation, before: int) -> str:
+    """Where others come first, room alone is not enough."""
+    able = sum(answer.fits for answer in told.nodes)
+    room = f"{able} of {len(told.nodes)} nodes have room" if able else told.summary
+    return f"{room}; {before} pods have their turn before it"
+
+
 def by_its_condition(pod: Pod, *, names: Names) -> Explanation:
     """What is written on the pod itself, for who may read the pod and not the cluster."""
     if pod.spec.node_name:
@@ -144,8 +151,7 @@ def _in_its_queue(told: Explanation, pod: Pod, *, standing: Standing) -> Explana
         quota=quota,
         usual_wait=usual,
     )
-    ahead = f"{len(before)} pods have their turn before it" if before else ""
-    summary = why or "; ".join(part for part in (told.summary, ahead) if part)
+    summary = why or (_behind(told, len(before)) if before else told.summary)
     return msgspec.structs.replace(told, summary=summary, queue=place)
 
 

@@ -241,7 +241,19 @@ def test_explain_tells_the_place_and_who_comes_before() -> None:
     assert (told.queue.usual_wait.pods, told.queue.usual_wait.seconds) == (1, 90.0)
     assert told.queue.quota[0] == "queue b: 100 of compute in use, 0 guaranteed, no limit"
     assert told.queue.quota[2] == "queue org: 100 of compute in use, 100 guaranteed, at most 300"
-    assert "1 pods have their turn before it" in told.summary
+    assert told.summary == "1 of 1 nodes have room; 1 pods have their turn before it"
+    first = explained(waits("w1", "a", 50), ran)
+    assert "its turn comes next" in first.summary
+
+
+def test_who_finds_no_card_is_told_so() -> None:
+    """In a queue's list in a word; with each node's reason when that pod is asked about."""
+    full = [runs(f"r{at}", "default", 60, gpu=at) for at in range(4)]
+    (waiting,) = waiting_pods("b", stand(*full, waits("w", "b", 50)))
+    assert waiting.why == "no GPU has room for it now"
+    behind = explained(waits("v", "b", 50, at=5), waits("w", "b", 50), *full)
+    assert behind.summary.startswith("none of 1 nodes has room: 0 of 4 GPUs have 50 % free")
+    assert behind.summary.endswith("; 1 pods have their turn before it")
 
 
 def test_without_queues_nothing_is_said_of_them() -> None:

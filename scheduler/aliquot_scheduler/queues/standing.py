@@ -156,6 +156,10 @@ class Standing:
         """Why a pod can't be let in, whatever others do; empty if it could."""
         return self._enrolment.why_never(waiter, ledger=self.books.ledger)
 
+    def may_fit(self, waiter: Waiter) -> bool:
+        """Whether some card may have room for a pod; never wrongly no."""
+        return self._cards.fitting()[waiter.number]
+
     def refusal(self, waiter: Waiter) -> Refusal | None:
         """What the numbers say against letting a pod in, were it the first of all."""
         candidate = Candidate(members=(waiter,), amounts=waiter.amounts)

@@ -113,7 +113,7 @@ def answer(name: str, plan: Plan, *, statuses: Mapping[str, QueueStatus], standi
 def waiting_pods(name: str, standing: Standing) -> list[WaitingPod]:
     """Who waits in a queue and below it, in the order of their places; those in no line last."""
     waiting = sorted(standing.waiting(name), key=lambda waiter: waiter.place)
-    reasons = {waiter.uid: why_it_waits(waiter, standing) for waiter in waiting}
+    reasons = {waiter.uid: why_it_waits(waiter, standing) or _cards(waiter, standing) for waiter in waiting}
     places: dict[str, int] = {}
     missing = set(reasons)
     for place, waiter in enumerate(standing.order(), start=1):
@@ -124,6 +124,10 @@ def waiting_pods(name: str, standing: Standing) -> list[WaitingPod]:
             break
     found = [_pod(waiter, place=places.get(waiter.uid, 0), why=reasons[waiter.uid]) for waiter in waiting]
     return sorted(found, key=lambda one: (one.place == 0, one.place))
+
+
+def _cards(waiter: Waiter, standing: Standing) -> str:
+    return "" if standing.may_fit(waiter) else "no GPU has room for it now"
 
 
 def _pod(waiter: Waiter, *, place: int, why: str) -> WaitingPod:
