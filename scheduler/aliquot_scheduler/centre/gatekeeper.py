@@ -17,8 +17,9 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.pacing import second_time, sleep_unless
-from aliquot_kube.patches import Patch, expect, json_patch, merge_patch, pointer, remove, strategic_patch
+from aliquot_kube.patches import Patch, expect, json_patch, merge_patch, pointer, remove
 from aliquot_kube.resources import PODS
+from aliquot_scheduler.centre.conditions import LET_IN, said_of, saying
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.turns import Queues
@@ -57,11 +58,10 @@ def status_of(turn: Turn, *, names: Names, at: str) -> Patch | None:
     """Where there is room for it; and that it waits no more, if it was told that it does. None if there is nothing."""
     pod = turn.pod
     node = turn.promise.node if turn.promise and may_be_nominated(pod) else ""
-    if not any(one.type == names.admitted and one.status == "False" for one in pod.status.conditions):
-        return nominated(pod, node) if node else None
-    said = {"type": names.admitted, "status": "True", "reason": "LetIn", "message": "", "lastTransitionTime": at}
-    where = {"nominatedNodeName": node} if node else {}
-    return strategic_patch({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [said]} | where})
+    said = said_of(pod, names=names)
+    if said is not None and said.status == "False":
+        return saying(pod, LET_IN, admitted=True, names=names, at=at, node=node)
+    return nominated(pod, node) if node else None
 
 
 def woken(turn: Turn, *, names: Names) -> Patch:

@@ -16,8 +16,8 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.pacing import second_time
-from aliquot_kube.patches import Patch, strategic_patch
 from aliquot_kube.resources import PODS
+from aliquot_scheduler.centre.conditions import said_of, saying
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.notices import Notice
 from aliquot_scheduler.queues.turns import Queues
@@ -28,18 +28,6 @@ _LOOK = 2.0
 _BETWEEN = 0.05
 # A pod that was asked to go may take its time, or a disruption budget may forbid it.
 _ASK_AGAIN = 30.0
-
-
-def condition(pod: Pod, notice: Notice, *, admitted: bool, names: Names, at: str) -> Patch:
-    """Of this very pod, and of its conditions only ours."""
-    said = {
-        "type": names.admitted,
-        "status": str(admitted),
-        "reason": notice.reason,
-        "message": notice.message,
-        "lastTransitionTime": at,
-    }
-    return strategic_patch({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [said]}})
 
 
 class NoticeWriter:
@@ -81,13 +69,14 @@ class NoticeWriter:
         return due[: int(_LOOK / _BETWEEN)]
 
     def _said(self, pod: Pod) -> str:
-        written = self._written.get(pod.metadata.uid)
-        found = (one.reason for one in pod.status.conditions if one.type == self._names.admitted)
-        return written if written is not None else next(found, "")
+        if (written := self._written.get(pod.metadata.uid)) is not None:
+            return written
+        said = said_of(pod, names=self._names)
+        return said.reason if said else ""
 
     async def _tell(self, waiter: Waiter, notice: Notice) -> None:
         meta = waiter.pod.metadata
-        patch = condition(waiter.pod, notice, admitted=False, names=self._names, at=second_time(self._clock.wall()))
+        patch = saying(waiter.pod, notice, admitted=False, names=self._names, at=second_time(self._clock.wall()))
         try:
             await self._client.patch(PODS, name=meta.name, namespace=meta.namespace, patch=patch, subresource="status")
         except (ApiError, NotLeadingError) as error:
