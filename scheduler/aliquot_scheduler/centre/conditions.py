@@ -1,4 +1,4 @@
-"""The condition by which a pod says whether its queue has let it in: as the leader reads it there, and as it writes it."""
+"""The condition by which a pod says whether its queue has let it in: how the leader reads it, and how it writes it."""
 
 from __future__ import annotations
 
