@@ -62,10 +62,13 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 class ApiError(AliquotError):
     """Root of this package's errors; `status` is 0 when no HTTP answer came."""
 
+    # What to do about it, unless whoever raises it knows better.
+    usual_remedy = ""
+
     def __init__(
         self, what: str, *, where: str = "", remedy: str = "", status: int = 0, retry_after: float | None = None
     ) -> None:
-        super().__init__(what, where=where, remedy=remedy)
+        super().__init__(what, where=where, remedy=remedy or self.usual_remedy)
         self.status = status
         self.retry_after = retry_after
 
@@ -73,17 +76,25 @@ class ApiError(AliquotError):
 class UnreachableError(ApiError, ClusterError):
     """No answer, or not a whole one: refused, timed out, cut, closed."""
 
+    usual_remedy = "is the API server up and reachable?"
+
 
 class GarbledError(ApiError, ClusterError):
     """Bytes came that are no answer of an API server: a proxy's page, a broken line."""
+
+    usual_remedy = "check that the address is an API server's and that no proxy answers in its place"
 
 
 class UnauthorizedError(ApiError, ClusterError):
     """401: the API server does not know us."""
 
+    usual_remedy = "check the service account's token or the kubeconfig's user"
+
 
 class ForbiddenError(ApiError, ClusterError):
     """403: it knows us and says no; its own words name the missing right or the policy."""
+
+    usual_remedy = "give Aliquot's service account the right that is named"
 
 
 class NotFoundError(ApiError, ClusterError):
@@ -135,11 +146,6 @@ _CLOSER: Mapping[tuple[int, str], type[ApiError]] = {
     (HTTPStatus.CONFLICT, "AlreadyExists"): AlreadyExistsError,
     (HTTPStatus.TOO_MANY_REQUESTS, "DisruptionBudget"): DisruptionBlockedError,
 }
-_REMEDIES: Mapping[type[ApiError], str] = {
-    UnauthorizedError: "check the service account's token or the kubeconfig's user",
-    ForbiddenError: "give Aliquot's service account the right that is named",
-    GarbledError: "check that the address is an API server's and that no proxy answers in its place",
-}
 
 
 def error_from_status(status: Status, *, where: str, retry_after: float | None = None) -> ApiError:
@@ -147,7 +153,6 @@ def error_from_status(status: Status, *, where: str, retry_after: float | None =
     return _kind(status)(
         status.message or status.reason or f"HTTP status {status.code}",
         where=where,
-        remedy=_REMEDIES.get(_kind(status), ""),
         status=status.code,
         retry_after=retry_after if retry_after is not None else status.retry_after,
     )

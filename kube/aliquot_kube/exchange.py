@@ -90,9 +90,7 @@ class Exchange:
         try:
             yield
         except (HTTPError, OSError) as error:
-            raise UnreachableError(
-                f"no whole answer: {error}", where=self._question.where, remedy="is the API server up and reachable?"
-            ) from error
+            raise UnreachableError(f"no whole answer: {error}", where=self._question.where) from error
 
     @contextlib.contextmanager
     def _answer(self) -> Iterator[urllib3.BaseHTTPResponse]:

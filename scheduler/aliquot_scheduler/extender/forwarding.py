@@ -92,7 +92,7 @@ class Forwarder:
     async def _send(self, path: str, body: bytes) -> LeadersAnswer:
         address = self._leader_address()
         if not address:
-            raise NotSentError("no replica of the centre leads just now", where=path, remedy="it is tried again")
+            raise NotSentError("no replica of the centre leads just now", where=path)
         if not address.startswith("https://"):
             raise LeaderUnheardError(
                 f"the leader's address {address!r} has no https:// before it",

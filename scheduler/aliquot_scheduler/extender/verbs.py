@@ -28,6 +28,9 @@ from aliquot_scheduler.extender.wire import (
 class LeaderUnheardError(ClusterError):
     """The call was not answered by a leader."""
 
+    def __init__(self, what: str, *, where: str, remedy: str = "kube-scheduler asks again by itself") -> None:
+        super().__init__(what, where=where, remedy=remedy)
+
 
 class Verb(StrEnum):
     """What may be asked, as the last part of the address."""
