@@ -13,14 +13,8 @@ from aliquot_core.objects import Pod
 from aliquot_core.quantities import NO_COMPUTE, MiB, Percent
 from aliquot_core.request import ContainerRequest, Kind
 from aliquot_scheduler.admission.settings import AdmissionSettings
-from aliquot_scheduler.admission.validation import (
-    MODELS_NAMED,
-    Models,
-    judge,
-    judge_change,
-    judge_entry,
-    least_memory,
-)
+from aliquot_scheduler.admission.validation import Models, judge, judge_change, judge_entry, least_memory
+from aliquot_scheduler.admission.verdict import NAMED
 from support.admitting import NAMES, Json, container, decoded, mutated, written
 
 A100 = ("NVIDIA A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB", "A100-SXM4-80GB")
@@ -216,7 +210,7 @@ def test_a_model_that_nobody_has_is_told_with_those_there_are() -> None:
 
 def test_a_long_list_of_models_is_cut() -> None:
     """A warning may have 256 characters."""
-    models = [(f"M{number:02}",) for number in range(MODELS_NAMED + 3)]
+    models = [(f"M{number:02}",) for number in range(NAMED + 3)]
     (warning,) = warnings(written(container(compute="30"), notes={"gpu-model": "X"}), models=models)
     assert warning.endswith("M06, M07 and 3 more")
 

@@ -24,7 +24,8 @@ from aliquot_scheduler.admission.queue_review import decode_queue_review
 from aliquot_scheduler.admission.queues import judge_queue
 from aliquot_scheduler.admission.review import Review, decode_review, encode_allowed, encode_refused
 from aliquot_scheduler.admission.settings import AdmissionSettings
-from aliquot_scheduler.admission.validation import Models, Verdict, judge, judge_change, judge_entry
+from aliquot_scheduler.admission.validation import Models, judge, judge_change, judge_entry
+from aliquot_scheduler.admission.verdict import Verdict
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,7 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.problems import Problems
 from aliquot_core.request import Kind, PodRequest, read_request
-from aliquot_scheduler.admission.queues import listed
-from aliquot_scheduler.admission.validation import AdmissionError, Verdict
+from aliquot_scheduler.admission.verdict import AdmissionError, Verdict, listed
 from aliquot_scheduler.queues.entry import Plan, open_to, why_barred
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, Node
 

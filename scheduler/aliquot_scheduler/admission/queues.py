@@ -10,15 +10,12 @@ from collections.abc import Iterator, Mapping
 
 from aliquot_core.problems import Problems
 from aliquot_scheduler.admission.queue_review import QueueReview
-from aliquot_scheduler.admission.validation import AdmissionError, Verdict
+from aliquot_scheduler.admission.verdict import AdmissionError, Verdict, listed
 from aliquot_scheduler.queues.contradictions import problems_of
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.oddities import oddities_of
 from aliquot_scheduler.queues.spec import QueueSpec, read_queue
 from aliquot_scheduler.queues.status import QueueStatus, read_status
-
-# How many names a sentence lists.
-NAMED = 8
 
 
 def judge_queue(review: QueueReview, *, plan: Plan) -> Verdict:
@@ -40,12 +37,6 @@ def judge_queue(review: QueueReview, *, plan: Plan) -> Verdict:
             *_pods_left_behind(spec, plan=plan),
         ),
     )
-
-
-def listed(names: list[str]) -> str:
-    """Some names of many, as people read them."""
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _judge_deletion(review: QueueReview, *, plan: Plan) -> Verdict:

@@ -6,11 +6,9 @@ tell: what a CUDA context needs, which models there are, and what may no longer 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
-import msgspec
-
-from aliquot_core.errors import AliquotError, UserError
+from aliquot_core.errors import AliquotError
 from aliquot_core.impostors import names_our_device, sets_our_variables
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
@@ -18,23 +16,10 @@ from aliquot_core.problems import Problems
 from aliquot_core.request import ContainerRequest, PodRequest, read_request
 from aliquot_scheduler.admission.mutation import DEFAULT_SCHEDULER, asks
 from aliquot_scheduler.admission.settings import AdmissionSettings
-
-# How many models a warning names.
-MODELS_NAMED = 8
+from aliquot_scheduler.admission.verdict import AdmissionError, Verdict, listed
 
 # Each model by all its names (Gpu.model_names).
 Models = Collection[tuple[str, ...]]
-
-
-class AdmissionError(UserError):
-    """A pod that can't be taken in as written."""
-
-
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What forbids a pod, and what its author should know."""
-
-    problems: tuple[AliquotError, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 def judge(pod: Pod, *, names: Names, settings: AdmissionSettings, models: Models = ()) -> Verdict:
@@ -140,13 +125,11 @@ def _warnings(
     for variable in sets_our_variables(pod):
         yield f"container {variable} is set in vain: what the slice says wins"
     if models and not any(request.models.admits(*aliases) for aliases in models):
-        yield f"annotation {names.gpu_model}: no GPU of this cluster will do; there are {_listed(models)}"
+        yield f"annotation {names.gpu_model}: no GPU of this cluster will do; there are {_known(models)}"
     if (scheduler := pod.spec.scheduler_name) not in {"", DEFAULT_SCHEDULER, settings.scheduler_name}:
         yield f"scheduler {scheduler} must ask Aliquot's extender, or this pod never starts"
 
 
-def _listed(models: Models) -> str:
+def _known(models: Models) -> str:
     # The last is the shortest: without the maker's name and without spaces, as an annotation writes it.
-    known: Sequence[str] = sorted({aliases[-1] for aliases in models if aliases})
-    more = len(known) - MODELS_NAMED
-    return ", ".join(known[:MODELS_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return listed(sorted({aliases[-1] for aliases in models if aliases}))
