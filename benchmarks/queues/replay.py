@@ -111,11 +111,22 @@ class Replay:
         """Whose time is over."""
         while self._ends and self._ends[0][0] <= self.now:
             _, name = heapq.heappop(self._ends)
-            job, pods = self.running.pop(name)
-            job.ended = self.now
-            for pod in pods:
-                self.desk.pod_gone(pod)
-                self.queues.pod_gone(pod.metadata.uid)
+            self.end(name)
+
+    def end(self, name: str) -> None:
+        """A job that runs is over."""
+        job, pods = self.running.pop(name)
+        job.ended = self.now
+        for pod in pods:
+            self.desk.pod_gone(pod)
+            self.queues.pod_gone(pod.metadata.uid)
+
+    def give_up(self, name: str) -> None:
+        """A job of one pod that waits is deleted."""
+        job, pod = self._waiting.pop(f"{name}-0")
+        job.admitted = float("inf")
+        self.desk.pod_gone(pod)
+        self.queues.pod_gone(pod.metadata.uid)
 
     def next_end(self) -> float | None:
         """When the next job ends."""

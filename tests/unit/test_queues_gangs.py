@@ -125,9 +125,12 @@ def test_a_gang_that_can_not_run_is_sent_back(how: str) -> None:
 def test_a_gang_that_has_begun_to_finish_is_left_alone() -> None:
     """A member that has succeeded counts as one that is there."""
     stage = Stage(ONE, nodes=(4,))
-    gang(stage, "g", pods=2, compute=100, topology="")
-    assert stage.run() == ["g0", "g1"]
+    gang(stage, "g", pods=3, compute=100, topology="", **{"group-min": "2"})
+    assert stage.run() == ["g0", "g1", "g2"]
     stage.end("g0")
+    failed = replace(stage.pods["g1"], status=replace(stage.pods["g1"].status, phase="Failed"))
+    stage.see(failed)
+    stage.gone("g1")
     assert stage.queues.stale_gangs(now=stage.now) == []
     assert stage.queues.stale_gangs(now=stage.now + 1_000.0) == []
 

@@ -85,6 +85,18 @@ def test_no_head_is_passed_for_longer_than_is_said(seed: int, rivals: str) -> No
         assert not large or stage.now - since <= 2 * patience + runs + 15.0, "it waits too long"
 
 
+def test_what_is_kept_for_a_head_is_not_refused_to_it() -> None:
+    """Another pod of the same shape that comes before it by its share gets no room there; the head does."""
+    stage = Stage({"a": queue()}, nodes=(2,), settings=QueueSettings(patience=10.0, hold=100.0))
+    for number in range(6):
+        stage.submit(f"m{number}", 100, queue="a", user="many")
+    assert stage.run() == ["m0", "m1"]
+    stage.submit("f", 100, queue="a", user="few")
+    assert stage.run(after=20.0) == []
+    stage.end("m0", "m1")
+    assert stage.run() == ["m2", "f"]
+
+
 def test_a_head_that_can_not_come_in_does_not_stop_the_cluster() -> None:
     """Pods that never end keep every node: one is kept for the head, the others take whoever comes."""
     stage = Stage({"a": queue(), "b": queue()}, nodes=(2, 2, 2), settings=QueueSettings(patience=10.0, hold=100.0))

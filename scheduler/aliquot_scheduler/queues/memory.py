@@ -21,6 +21,7 @@ class Memory:
         self.somebody_is_impatient = True
         # Shapes that no card was found for.
         self.refused: set[Any] = set()
+        self.refused_beside: set[Any] = set()
         self._refused_at = -1
         self._broken_off = False
         # Since when the head of a line is refused, by the UID of its first pod.
@@ -36,7 +37,7 @@ class Memory:
             return
         self._said, self._said_before = {}, self._said
         if version != self._refused_at:
-            self.refused.clear()
+            self._forget_refused()
 
     def end(self, *, version: int, broken_off: bool) -> None:
         """What was refused is so for these cards, unless some of it was for others before."""
@@ -45,14 +46,18 @@ class Memory:
 
     def everything_changed(self) -> None:
         """Nothing that was refused need be so any more."""
-        self.refused.clear()
+        self._forget_refused()
         self._said.clear()
         self._said_before.clear()
         self._broken_off = False
 
-    def refuse(self, candidate: Candidate) -> None:
-        """No card was found."""
-        self.refused.add(candidate.shape)
+    def refuse(self, candidate: Candidate, *, beside: bool) -> None:
+        """No card was found; or none beside those that are kept for others, which the others may still have."""
+        (self.refused_beside if beside else self.refused).add(candidate.shape)
+
+    def _forget_refused(self) -> None:
+        self.refused.clear()
+        self.refused_beside.clear()
 
     def said(self, queue: str, mark: Mark, refusal: Refusal) -> None:
         """Why a candidate was passed over."""
@@ -92,4 +97,4 @@ class Memory:
         if self._kept.get(uid, ()) != nodes:
             self._kept[uid] = nodes
             # Others may fit where they did not.
-            self.refused.clear()
+            self._forget_refused()

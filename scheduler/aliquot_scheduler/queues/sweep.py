@@ -43,6 +43,8 @@ class Sweep:
         self._now = now
         self._rules = Rules(ledger=books.ledger, cards=cards)
         self._shares = books.shares(now=now)
+        # Whether somebody was let in for whom nodes were kept: those who were passed over for that come anew.
+        self.again = False
         self._headed: set[str] = set()
         self._may = cards.fitting()
         self._impatient = memory.impatient(now=now)
@@ -62,9 +64,12 @@ class Sweep:
                 refusal = self._rules.refusal(candidate)
                 promises = self._promised(candidate) if refusal is None else []
                 if promises or (refusal is None and self._grows(candidate.first.queue)):
+                    self.again = candidate.uid in self._memory.kept(now=self._now)
                     yield candidate, promises
                     self._shares.changed(candidate.first.queue)
                     self._rules.let_in()
+                    if self.again:
+                        return
                 else:
                     self._pass_over(candidate, refusal)
                 if self._placing.in_vain >= MOST_IN_VAIN:
@@ -150,9 +155,11 @@ class Sweep:
         if not self._may_fit(candidate):
             return []
         but = frozenset[str]() if within_guarantee(self._books.ledger, candidate) else self._kept_from(candidate)
+        if but and candidate.shape in self._memory.refused_beside:
+            return []
         promises = self._placing.place(candidate, but=but)
         if not promises:
-            self._memory.refuse(candidate)
+            self._memory.refuse(candidate, beside=bool(but))
         return promises
 
     def _pass_over(self, candidate: Candidate, refusal: Refusal | None) -> None:

@@ -254,6 +254,12 @@ class Queues:
         sweep = self._sweep(rooms, now=now)
         self._bring_in_shown(sweep, now=now)
         yield from self._untold_turns()
+        yield from self._swept(sweep, now=now)
+        while sweep.again and self._inside.under_way < MOST_AT_ONCE:
+            sweep = self._sweep(rooms, now=now)
+            yield from self._swept(sweep, now=now)
+
+    def _swept(self, sweep: Sweep, *, now: float) -> Iterator[Turn]:
         for candidate, promises in sweep.let_in():
             for number, member in enumerate(candidate.members):
                 self._let_in(member, promises[number] if promises else None, now=now)
