@@ -16,7 +16,7 @@ from aliquot_cli.sources import gather
 from aliquot_core.errors import UserError
 from aliquot_core.names import Names
 from aliquot_kube.errors import ForbiddenError
-from aliquot_scheduler.explaining import picture_of
+from aliquot_scheduler.picture.picture import picture_of
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.standing import Standing

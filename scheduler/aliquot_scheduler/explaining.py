@@ -18,7 +18,7 @@ from aliquot_core.objects import Lease, Node, Pod
 from aliquot_core.request import PodRequest, parse_request
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.fit.finder import Finder
-from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.picture.picture import Picture, picture_of
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.reasons import quota_of_path, why_it_waits
 from aliquot_scheduler.queues.settings import QueueSettings
@@ -153,20 +153,6 @@ def _in_its_queue(told: Explanation, pod: Pod, *, standing: Standing) -> Explana
     )
     summary = why or (_behind(told, len(before)) if before else told.summary)
     return msgspec.structs.replace(told, summary=summary, queue=place)
-
-
-def picture_of(
-    *, nodes: Iterable[Node], leases: Iterable[Lease], pods: Iterable[Pod], names: Names, wall: float
-) -> Picture:
-    """What the leader would know, of all that is on the cluster."""
-    picture = Picture(names=names)
-    for lease in leases:
-        picture.lease_seen(lease, wall=wall)
-    for node in nodes:
-        picture.node_seen(node)
-    for pod in pods:
-        picture.pod_seen(pod)
-    return picture
 
 
 def _asked(request: PodRequest) -> list[str]:

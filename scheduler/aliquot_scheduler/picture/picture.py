@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -209,3 +209,17 @@ class Picture:
             self.grid.allow(known.row, bindable=not out)
         known.out = out
         return turned
+
+
+def picture_of(
+    *, nodes: Iterable[Node], leases: Iterable[Lease], pods: Iterable[Pod], names: Names, wall: float
+) -> Picture:
+    """What the leader would know, of all that is on the cluster."""
+    picture = Picture(names=names)
+    for lease in leases:
+        picture.lease_seen(lease, wall=wall)
+    for node in nodes:
+        picture.node_seen(node)
+    for pod in pods:
+        picture.pod_seen(pod)
+    return picture
