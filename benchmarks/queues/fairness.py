@@ -68,7 +68,7 @@ def small_requests() -> None:
 
 
 def bulk() -> None:
-    """Two users of one queue on eight GPUs, equal jobs of one GPU: one submits 1,000 at once, the other one a minute."""
+    """Two users of one queue on eight GPUs, equal jobs: one submits 1,000 at once, the other one a minute."""
     for runs in (60.0, 180.0):
         many = [Job(name=f"m{n:04}", queue="q", user="many", kind="many", at=0.0, runs=runs) for n in range(1_000)]
         few = [
@@ -79,7 +79,7 @@ def bulk() -> None:
         waits = [job.admitted - job.at for job in few if job.admitted is not None and job.at < 1_000 * runs / 8]
         print(
             f"1,000 jobs of {runs:.0f} s at once beside one a minute: its mean wait {mean(waits):.0f} s = "
-            f"{mean(waits) / runs:.2f} job lengths, at most {max(waits) / runs:.2f} (n={len(waits)}, while both have jobs)"
+            f"{mean(waits) / runs:.2f} job lengths, at most {max(waits) / runs:.2f} (n={len(waits)})"
         )
 
 

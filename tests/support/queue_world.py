@@ -160,7 +160,8 @@ class QueueWorld(Stage):
     def restart(self) -> None:
         """Another leader begins, with nothing but what the API server has."""
         pods = list(self.pods.values())
-        lifted = {uid for uid in self.pods if self.is_coming(uid)}
+        # The one before may have died between deciding and lifting the gate.
+        lifted = {uid for uid in sorted(self.pods) if self.is_coming(uid) and self.chance.random() < 0.7}
         now, specs = self.now, self.specs
         Stage.__init__(self, {}, nodes=NODES, memory=MEMORY, settings=SETTINGS)
         self.now = now

@@ -128,6 +128,20 @@ def test_users_of_a_queue_share_it() -> None:
     assert sorted(stage.run()) == ["u0", "u1", "v0", "v1"]
 
 
+def test_what_a_user_holds_no_more_does_not_count() -> None:
+    """Whose pods have ended comes before the one whose pods run on, though both were let in the same."""
+    stage = Stage({"a": queue()}, nodes=(4,))
+    for number in range(2):
+        stage.submit(f"u{number}", 100, queue="a", user="u")
+        stage.submit(f"v{number}", 100, queue="a", user="v")
+    assert len(stage.run()) == 4
+    for number in range(2, 4):
+        stage.submit(f"v{number}", 100, queue="a", user="v")
+        stage.submit(f"u{number}", 100, queue="a", user="u")
+    stage.end("u0", "u1")
+    assert stage.run() == ["u2", "u3"]
+
+
 def test_the_higher_sibling_comes_first_beyond_guarantees() -> None:
     """A queue of higher priority is given of what is left first, but not of what others are guaranteed."""
     stage = Stage({"a": queue(priority=1), "b": queue(guarantee=100)}, nodes=(3,))
@@ -255,6 +269,23 @@ def test_a_pod_that_could_not_be_told_waits_on() -> None:
     assert stage.round() == []
     assert stage.round(after=1.0) == ["p"]
     assert stage.turns["p"].number == 1
+
+
+def test_a_pod_that_rests_while_all_is_put_down_anew_rests_on_and_is_told_why_it_waits() -> None:
+    """Shapes are counted anew then, so what was noted of the pod before would point at another one, or at none."""
+    stage = Stage(TWO, nodes=(1,))
+    for asked in (10, 20, 30):
+        stage.submit(f"gone{asked}", asked, queue="a")
+        stage.queues.pod_gone(f"gone{asked}")
+    pod = stage.submit("p", 100, queue="a")
+    assert stage.round() == ["p"]
+    stage.desk.take_back("p")
+    stage.queues.not_told(pod, now=stage.now)
+    stage.queues.queues_seen(TWO | {"c": queue()})
+    (waiter,) = stage.queues.waiting()
+    assert stage.queues.notice(waiter).reason
+    assert stage.round() == []
+    assert stage.round(after=1.0) == ["p"]
 
 
 def test_the_head_of_a_line_is_passed_only_for_so_long() -> None:
