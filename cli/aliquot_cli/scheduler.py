@@ -31,15 +31,16 @@ from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.landscape import Landscape
 from aliquot_scheduler.admission.routes import admission_routes
 from aliquot_scheduler.admission.settings import AdmissionSettings
-from aliquot_scheduler.centre.centre import Centre, Reign
+from aliquot_scheduler.centre.centre import Centre
 from aliquot_scheduler.centre.metrics import CentreCollector
+from aliquot_scheduler.centre.pace_setter import PaceSetter
+from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.certificates.keeper import CertificateKeeper
 from aliquot_scheduler.certificates.settings import CENTRE, CertificateSettings
 from aliquot_scheduler.extender.forwarding import Forwarder
 from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.routes import ExtenderRoutes
-from aliquot_scheduler.pace import PaceSetter
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.web.pages import StatusPages
 from aliquot_scheduler.web.server import CentreServer, strangers

@@ -14,7 +14,7 @@ import msgspec
 from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.resources import PODS
-from aliquot_scheduler.centre.centre import Reign
+from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_standalone.apiserver.direct import DirectTransport

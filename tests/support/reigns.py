@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from aliquot_kube.transport import Transport
-from aliquot_scheduler.centre.centre import Reign
+from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.queues.settings import QueueSettings
 from support.centre import MEMORY, NAMES, WALL, asks, bound, gpus, make_lease, make_node

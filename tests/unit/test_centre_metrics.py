@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from aliquot_scheduler.centre.centre import Reign
 from aliquot_scheduler.centre.metrics import CentreCollector
+from aliquot_scheduler.centre.reign import Reign
 from support.centre import MEMORY
 from support.reigns import known_reign
 

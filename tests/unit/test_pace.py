@@ -19,7 +19,7 @@ from aliquot_kube.leadership import Leadership
 from aliquot_kube.lease import LeaseKeeper
 from aliquot_kube.resources import LEASES
 from aliquot_kube.transport import Question
-from aliquot_scheduler.pace import PaceSetter
+from aliquot_scheduler.centre.pace_setter import PaceSetter
 from support.clocks import VirtualClock
 from support.fake_api import FakeApi
 

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric, SummaryMet
 from prometheus_client.registry import Collector
 
 from aliquot_core.quantities import WHOLE
-from aliquot_scheduler.centre.centre import Reign
+from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.deciding.promises import Stage
 
 _MIB = 1024 * 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from aliquot_scheduler.centre.centre import Reign
+from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.deciding.promises import Stage
 from simulation.universe.api import ApiServer
 from simulation.universe.books import Books, Held

@@ -18,10 +18,11 @@ from aliquot_kube.fencing import FencedTransport
 from aliquot_kube.leadership import Leadership
 from aliquot_kube.lease import LeaseKeeper
 from aliquot_kube.transport import Question, Response, Timeouts, Transport
-from aliquot_scheduler.centre.centre import Centre, Reign
+from aliquot_scheduler.centre.centre import Centre
+from aliquot_scheduler.centre.pace_setter import PaceSetter
+from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.extender.verbs import LeaderUnheardError, Verb, answer, refused
-from aliquot_scheduler.pace import PaceSetter
 from aliquot_scheduler.queues.settings import QueueSettings
 from simulation.universe.api import ApiServer, is_binding
 from simulation.universe.books import Books

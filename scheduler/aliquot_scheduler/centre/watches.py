@@ -1,0 +1,45 @@
+"""Live copies of all that the leader has to know, and whether they can be trusted at this instant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aliquot_core.backoff import Random
+from aliquot_core.clock import Clock
+from aliquot_core.names import Names
+from aliquot_core.objects import Lease, Namespace, Node, Pod, Queue
+from aliquot_kube.mirror import Mirror
+from aliquot_kube.reflector import Freshness
+from aliquot_kube.resources import LEASES, NAMESPACES, NODES, PODS, queues_of
+from aliquot_kube.transport import Transport
+
+
+class Watches:
+    """One mirror for each kind of objects; whoever made this runs them, in the order that it needs."""
+
+    def __init__(self, *, transport: Transport, clock: Clock, random: Random, names: Names) -> None:
+        following: dict[str, Any] = {"transport": transport, "clock": clock, "random": random}
+        self.nodes = Mirror[Node](**following, resource=NODES)
+        self.pods = Mirror[Pod](**following, resource=PODS)
+        self.leases = Mirror[Lease](**following, resource=LEASES, namespace=names.namespace)
+        self.queues = Mirror[Queue](**following, resource=queues_of(names), may_be_absent=True)
+        self.namespaces = Mirror[Namespace](**following, resource=NAMESPACES)
+
+    def freshness(self) -> dict[str, Freshness]:
+        """How old our knowledge is, by what it is of."""
+        return {
+            "nodes": self.nodes.freshness(),
+            "pods": self.pods.freshness(),
+            "heart-beats": self.leases.freshness(),
+            "queues": self.queues.freshness(),
+            "namespaces": self.namespaces.freshness(),
+        }
+
+    def why_blind(self, *, stale: float) -> str:
+        """Why nothing may be decided by them, if anything was silent for more than `stale` seconds; empty if it may."""
+        for what, freshness in self.freshness().items():
+            if not freshness.synced:
+                return f"not all {what} are known yet"
+            if freshness.contact_age is not None and freshness.contact_age > stale:
+                return f"nothing was heard of {what} for {freshness.contact_age:.0f} s"
+        return ""
