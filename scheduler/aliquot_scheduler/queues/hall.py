@@ -99,10 +99,9 @@ class Hall:
         return found[1] if found else ""
 
     def clear(self) -> list[Waiter]:
-        """Send everybody away; who rests goes on resting."""
-        standing = [waiter for line in self.lines.values() for waiter in line]
-        standing += [waiter for waiter, _ in self._nowhere.values()]
+        """Send everybody away, to be put down anew; until when somebody rests is still known."""
+        everybody = list(self)
         self.lines.clear()
         self._in_line.clear()
         self._nowhere.clear()
-        return standing
+        return everybody

@@ -427,14 +427,14 @@ class Queues:
         tree = plant(self._specs)
         self._cards = Cards(picture=self._picture, dimensions=tree.dimensions)
         self._enrolment = self._enrolling(tree)
-        standing = self._hall.clear()
+        waiting = self._hall.clear()
         self.books.replant(tree)
         for states in (self._inside.coming, self._inside.bound):
             for uid, was in states.items():
                 now = self._enrolment.waiter(was.pod) or was
                 states[uid] = now.moved(was.queue)
                 self.books.put(states[uid], self._enrolment.charge(states[uid]))
-        for waiter in standing:
+        for waiter in waiting:
             self._take_as_waiting(waiter.pod)
         self._memory.somebody_is_impatient = bool(self._specs)
         self._memory.everything_changed()
