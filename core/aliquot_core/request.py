@@ -108,6 +108,14 @@ def kinds(pod: Pod) -> Iterator[tuple[Kind, Container]]:
         yield Kind.APP, container
 
 
+def asks(pod: Pod, *, names: Names) -> bool:
+    """Whether any container names one of our resources, well or badly."""
+    ours = set(names.resources())
+    return any(
+        not ours.isdisjoint((*container.resources.limits, *container.resources.requests)) for _, container in kinds(pod)
+    )
+
+
 def declines(pod: Pod, *, names: Names) -> bool:
     """Whether the author wants no slice, so that what a LimitRange put on the containers is to be taken off."""
     use = pod.metadata.labels.get(names.use)

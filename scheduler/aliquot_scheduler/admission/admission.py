@@ -15,10 +15,10 @@ from functools import partial
 
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
-from aliquot_core.request import NO_USE
+from aliquot_core.request import NO_USE, asks
 from aliquot_kube.errors import ApiError
 from aliquot_scheduler.admission.landscape import Plans
-from aliquot_scheduler.admission.mutation import asks, mutate
+from aliquot_scheduler.admission.mutation import mutate
 from aliquot_scheduler.admission.places import judge_place
 from aliquot_scheduler.admission.queue_review import decode_queue_review
 from aliquot_scheduler.admission.queues import judge_queue

@@ -19,7 +19,7 @@ import msgspec
 
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
-from aliquot_core.request import NO_USE, kinds
+from aliquot_core.request import NO_USE, asks
 from aliquot_scheduler.admission.review import MalformedReviewError, Operation
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -27,14 +27,6 @@ DEFAULT_SCHEDULER = "default-scheduler"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _LISTS = ("containers", "initContainers")
 _SECTIONS = ("limits", "requests")
-
-
-def asks(pod: Pod, *, names: Names) -> bool:
-    """Whether any container names one of our resources, well or badly."""
-    ours = set(names.resources())
-    return any(
-        not ours.isdisjoint((*container.resources.limits, *container.resources.requests)) for _, container in kinds(pod)
-    )
 
 
 def mutate(pod: Pod, document: Mapping[str, Any], *, names: Names, scheduler_name: str) -> list[Operation]:

@@ -13,8 +13,8 @@ from aliquot_core.impostors import names_our_device, sets_our_variables
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.problems import Problems
-from aliquot_core.request import ContainerRequest, PodRequest, read_request
-from aliquot_scheduler.admission.mutation import DEFAULT_SCHEDULER, asks
+from aliquot_core.request import ContainerRequest, PodRequest, asks, read_request
+from aliquot_scheduler.admission.mutation import DEFAULT_SCHEDULER
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.verdict import AdmissionError, Verdict, listed
 

@@ -14,11 +14,11 @@ from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Namespace, Node, Pod, Queue
+from aliquot_core.request import asks
 from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
 from aliquot_kube.client import KubeClient
 from aliquot_kube.reflector import Freshness
 from aliquot_kube.transport import Timeouts, Transport
-from aliquot_scheduler.admission.mutation import asks
 from aliquot_scheduler.centre.binder import Binder
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
