@@ -31,6 +31,7 @@ _GZIP = b"\x1f\x8b"
 _STEP = 50
 _SHOWN = ("60", "80", "90", "95", "100", "110", "120", "130")
 
+_POLICIES = [str(one) for one in PolicyName]
 _Read = TypeVar("_Read")
 
 
@@ -44,11 +45,11 @@ _Read = TypeVar("_Read")
 @click.option(
     "--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Column, or seed of what is drawn."
 )
-@click.option("--policy", type=click.Choice(list(PolicyName)), default=PolicyName.ALIQUOT, show_default=True)
+@click.option("--policy", type=click.Choice(_POLICIES), default=_POLICIES[0], show_default=True)
 @click.option(
     "--mix",
-    type=click.Choice(list(MixSource)),
-    default=MixSource.GIVEN,
+    type=click.Choice([str(one) for one in MixSource]),
+    default=str(MixSource.GIVEN),
     show_default=True,
     help="Whether the policy knows the pod list's mix beforehand, as FGD does, or learns it as pods arrive.",
 )
@@ -61,8 +62,8 @@ def simulate(
     order: str | None,
     noderank: str | None,
     seed: int,
-    policy: PolicyName,
-    mix: MixSource,
+    policy: str,
+    mix: str,
     plot: str | None,
     form: str,
 ) -> None:
@@ -146,7 +147,8 @@ def _read(path: str, reader: Callable[[Iterable[str]], _Read]) -> _Read:
         with Path(path).open("rb") as raw:
             packed = raw.peek(len(_GZIP))[: len(_GZIP)] == _GZIP
             content = gzip.GzipFile(fileobj=raw) if packed else raw
-            return reader(io.TextIOWrapper(content, encoding="utf-8", newline=""))
+            with io.TextIOWrapper(content, encoding="utf-8", newline="") as lines:
+                return reader(lines)
     except OSError as error:
         raise TraceError(f"can't be read: {error.strerror or error}", where=path) from None
 

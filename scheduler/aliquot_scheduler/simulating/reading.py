@@ -159,8 +159,8 @@ def _clean(lines: Iterable[str], *, name: str) -> Iterator[str]:
 def _number(text: str, *, column: str, most: int, where: str) -> int:
     """A whole number that can be meant; a table program may have written 8 as 8.0."""
     try:
-        number = float(text)
-        whole = int(text) if text.isdecimal() else int(number)
+        number: float = int(text) if text.isdecimal() else float(text)
+        whole = int(number)
     except (ValueError, OverflowError):
         number, whole = 0.5, 0
     if number != whole:

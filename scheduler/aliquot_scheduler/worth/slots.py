@@ -27,6 +27,8 @@ Reals = npt.NDArray[np.float64]
 
 _FULL = WHOLE.value
 _SMALL = 1e-9
+# Where all fits exactly nothing is scarce and all room would be worth nothing; 0.95 to 1.05 place openb alike.
+_CROWDED = 1.02
 # The optimum of 25 sizes takes some 60 patterns.
 _MOST_PATTERNS = 400
 _MOST_PIVOTS = 4000
@@ -46,12 +48,12 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sizes_of(mix: Mix) -> list[Size]:
-    """The sizes asked for, scaled so that together they would fill all GPUs."""
+    """The sizes asked for, scaled so that together they are a little more than all GPUs have, on one axis at least."""
     demand: dict[tuple[int, int], float] = {}
     for shape, share in mix.with_gpus:
         memory = _FULL if shape.whole else shape.memory
         demand[shape.compute, memory] = demand.get((shape.compute, memory), 0.0) + share * shape.gpus
-    total = sum(max(size) / _FULL * count for size, count in demand.items())
+    total = max(sum(size[axis] / _FULL * count for size, count in demand.items()) for axis in (0, 1)) / _CROWDED
     return [Size(compute=c, memory=m, demand=count / total) for (c, m), count in sorted(demand.items())]
 
 

@@ -1,0 +1,124 @@
+"""The centre chooses by the value that `simulate` chooses by, and learns what that needs from what it is told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aliquot_core.objects import Pod
+from aliquot_core.request import parse_request
+from aliquot_scheduler.deciding.appraiser import Appraiser
+from aliquot_scheduler.fit.appraisal import Appraisal, room_of
+from aliquot_scheduler.fit.demand import Demand, demand_of
+from aliquot_scheduler.fit.finder import Finder
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.simulating.fleet import ALL, Fleet
+from aliquot_scheduler.simulating.valued import Valued
+from aliquot_scheduler.simulating.workload import Machine, Need
+from aliquot_scheduler.worth.mix import Mix, Shape
+from support.centre import NAMES, asks, bound, gpus, make_node, picture_with
+
+SEEN = Mix.of(
+    {
+        Shape(compute=100, memory=100, gpus=1): 4,
+        Shape(compute=46, memory=46, gpus=1): 3,
+        Shape(compute=54, memory=54, gpus=1): 3,
+        Shape(compute=100, memory=100, gpus=2): 1,
+    }
+)
+NODES = ("n1", "n2", "n3")
+
+
+def demand(pod: Pod) -> Demand:
+    """What the pod asks, made ready."""
+    return demand_of(parse_request(pod, names=NAMES))
+
+
+@given(st.lists(st.sampled_from([20, 46, 54, 81, 100, 200]), min_size=1, max_size=10))
+@settings(max_examples=40, deadline=None)
+def test_the_centre_rates_nodes_and_takes_gpus_as_simulate_does(sizes: list[int]) -> None:
+    """Pod after pod, on the same nodes, with the same mix."""
+    fleet = Fleet([Machine(name=name, cores=0, memory=0, gpus=2, model="NVIDIA A100-SXM4-80GB") for name in NODES])
+    valued = Valued(fleet, mix=SEEN)
+    picture = picture_with(*(make_node(name, gpus(name, 2)) for name in NODES))
+    rows = np.array([picture.nodes[name].row for name in NODES])
+
+    def look(_: Pod) -> Appraisal:
+        cores = np.zeros(picture.grid.rows)
+        room = room_of(picture.grid, cores=cores)
+        return Appraisal(grid=picture.grid, room=room, tables=valued._tables, scarcity=valued._scarcity, cores=0.0)
+
+    finder = Finder(picture=picture, names=NAMES, look=look)
+    for number, size in enumerate(sizes):
+        need = Need(cores=0, memory=0, gpus=max(1, size // 100), milli=10 * min(size, 100))
+        pod = asks(f"u{number}", size, None)
+        rating, found = valued.rate(need, ALL), finder.survey(pod, demand(pod))
+        able = np.isfinite(rating.cost)
+        assert found.fits[rows].tolist() == able.tolist()
+        if not able.any():
+            continue
+        beyond = rating.cost[able] - rating.cost.min()
+        assert found.cost[rows][able] == pytest.approx(np.minimum(beyond, 2.0), abs=1e-9)
+        best = int(rating.cost.argmin())
+        plan = finder.plan(pod, demand(pod), node=NODES[best])
+        assert plan is not None
+        taken = sorted(int(uuid.rsplit("-", 1)[1]) for uuid in plan.claims)
+        assert taken == ([int(rating.gpu[best])] if need.shared else taken)
+        fleet.put(need, row=best, gpus=taken)
+        picture.hold(pod.metadata.uid, {(NODES[best], uuid): claim for uuid, claim in plan.claims.items()})
+
+
+def make_appraiser(*, cpu: str = "8") -> tuple[Picture, Appraiser]:
+    """Two nodes of two GPUs, with so many cores."""
+    nodes = [make_node(name, gpus(name, 2)) for name in NODES[:2]]
+    for node in nodes:
+        node.status.allocatable["cpu"] = cpu
+    picture = picture_with(*nodes)
+    appraiser = Appraiser(picture=picture, names=NAMES)
+    for node in nodes:
+        appraiser.node_seen(node)
+    return picture, appraiser
+
+
+def with_cpu(pod: Pod, cpu: str) -> Pod:
+    """The same pod, which requests cores too."""
+    pod.spec.containers[0].resources.requests["cpu"] = cpu
+    return pod
+
+
+def test_cores_are_taken_from_binding_to_end_and_by_every_pod() -> None:
+    """Whoever bound it, and whether or not it asks for GPUs."""
+    picture, appraiser = make_appraiser()
+    row = picture.nodes["n1"].row
+    free = [appraiser._free_cores()[row]]
+    pod = bound(with_cpu(asks("u", 30, 1_000), "2500m"), node="n1", held={})
+    for seen in (appraiser.pod_seen, appraiser.pod_seen, appraiser.pod_gone, appraiser.pod_gone):
+        seen(pod)
+        free.append(appraiser._free_cores()[row])
+    assert free == [8.0, 5.5, 5.5, 8.0, 8.0]
+
+
+def test_what_pods_ask_is_learnt_once_each() -> None:
+    """However often a pod is told of."""
+    _, appraiser = make_appraiser()
+    for number in range(30):
+        for _ in range(3):
+            appraiser.pod_seen(with_cpu(asks(f"u{number}", 46, None), "4"))
+    assert appraiser.book.requests == 30
+    (shape, count), *more = appraiser.book.page().counts
+    assert not more
+    assert (shape.cores, shape.compute, shape.memory, shape.gpus) == (4.0, 46, 46, 1)
+    assert count > 29
+
+
+def test_a_pod_that_says_how_it_wants_to_lie_is_taken_at_its_word() -> None:
+    """`pack` and `spread` are its author's."""
+    picture, appraiser = make_appraiser()
+    finder = Finder(picture=picture, names=NAMES, look=appraiser.look)
+    plain = Finder(picture=picture, names=NAMES)
+    picture.pod_seen(bound(asks("old", 46, 30_000), node="n1", held={"GPU-n1-0": (46, 30_000)}))
+    for wish in ("pack", "spread"):
+        pod = asks("u", 46, 30_000, annotations={NAMES.placement: wish})
+        assert finder.survey(pod, demand(pod)).cost.tolist() == plain.survey(pod, demand(pod)).cost.tolist()
