@@ -98,6 +98,13 @@ def parse_count(text: str | float, *, where: str, unit: str) -> int:
     return int(number)
 
 
+def factor_of(suffix: str) -> Fraction | None:
+    """What a suffix of Kubernetes multiplies by; None if there is none such."""
+    if suffix in _BINARY_SUFFIXES:
+        return Fraction(1024) ** _BINARY_SUFFIXES[suffix]
+    return _SUFFIXES.get(suffix)
+
+
 def _exact(text: str, *, where: str, unit: str) -> Fraction:
     if len(text) <= _PLAIN and text.isascii() and text.isdigit():
         # Nearly all are so, and the centre reads each pod several times: a third of the time.

@@ -6,9 +6,11 @@ Nothing is guessed: what can't be meant is refused with the container, the value
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from fractions import Fraction
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -34,6 +36,8 @@ from aliquot_core.shares import Share, divide
 NO_USE = "none"
 
 _MODE = re.compile(r"[a-z][a-z0-9-]{0,39}")
+
+N = TypeVar("N", int, Fraction)
 
 
 class Kind(StrEnum):
@@ -106,6 +110,17 @@ def kinds(pod: Pod) -> Iterator[tuple[Kind, Container]]:
         yield (Kind.SIDECAR if container.restart_policy == "Always" else Kind.INIT), container
     for container in pod.spec.containers:
         yield Kind.APP, container
+
+
+def most_at_once(amounts: Iterable[tuple[Kind, N]], *, nothing: N) -> N:
+    """The most that containers in their order hold at one time: beside each init container, and at the end."""
+    steady = most = nothing
+    for kind, amount in amounts:
+        if kind is Kind.INIT:
+            most = max(most, steady + amount)
+        else:
+            steady += amount
+    return max(most, steady)
 
 
 def asks(pod: Pod, *, names: Names) -> bool:

@@ -13,7 +13,7 @@ from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.problems import Problems
-from aliquot_core.request import Kind, PodRequest, read_request
+from aliquot_core.request import ContainerRequest, PodRequest, most_at_once, read_request
 from aliquot_scheduler.admission.verdict import AdmissionError, Verdict, listed
 from aliquot_scheduler.queues.entry import Plan, open_to, why_barred
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, Node
@@ -94,11 +94,11 @@ def _unsure(leaf: Node, dimension: int, asked: int) -> bool:
 def _asked(request: PodRequest) -> Iterator[tuple[int, str, int]]:
     """The least that the pod comes to: memory left out is known only with the card."""
     for dimension, thing in ((COMPUTE, "compute"), (MEMORY, "memory")):
-        steady = most = 0
-        for one in request.containers:
-            amount = one.compute.value if dimension == COMPUTE else one.memory.value if one.memory else 0
-            if one.kind is Kind.INIT:
-                most = max(most, steady + amount)
-            else:
-                steady += amount
-        yield dimension, thing, max(most, steady)
+        amounts = ((one.kind, _amount(one, dimension)) for one in request.containers)
+        yield dimension, thing, most_at_once(amounts, nothing=0)
+
+
+def _amount(asked: ContainerRequest, dimension: int) -> int:
+    if dimension == COMPUTE:
+        return asked.compute.value
+    return asked.memory.value if asked.memory else 0

@@ -12,14 +12,14 @@ from __future__ import annotations
 import numpy as np
 
 from aliquot_core.errors import AliquotError
+from aliquot_core.hosts import host_request, quantity
 from aliquot_core.names import Names
 from aliquot_core.objects import Node, Pod
+from aliquot_core.quantities import QuantityError
 from aliquot_core.request import parse_request
 from aliquot_scheduler.fit.appraisal import Appraisal, room_of, shape_of
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.enrolment import hosts
-from aliquot_scheduler.queues.spec import QueueError, quantity
 from aliquot_scheduler.worth.learning import MixBook, Page, expected_mix, next_look
 from aliquot_scheduler.worth.room import Reals, Room
 from aliquot_scheduler.worth.scarcity import Scarcity, scarcity
@@ -73,7 +73,7 @@ class Appraiser:
         if pod.ended:
             self._release(pod.metadata.uid)
         elif node and pod.metadata.uid not in self._taken:
-            self._take(pod.metadata.uid, node=node, cores=hosts(pod)[0] / _MILLI)
+            self._take(pod.metadata.uid, node=node, cores=host_request(pod)[0] / _MILLI)
 
     def pod_gone(self, pod: Pod) -> None:
         """A pod is gone."""
@@ -90,7 +90,7 @@ class Appraiser:
             room=room,
             tables=known,
             scarcity=self._scarcity_now(known, room),
-            cores=hosts(pod)[0] / _MILLI,
+            cores=host_request(pod)[0] / _MILLI,
         )
 
     # --- how it is kept ----------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class Appraiser:
             # Whoever has to refuse it says why; nothing can be learnt of it.
             return
         if request.containers:
-            shape = shape_of(demand_of(request), cores=hosts(pod)[0] / _MILLI, card=self._card)
+            shape = shape_of(demand_of(request), cores=host_request(pod)[0] / _MILLI, card=self._card)
             self.book.seen(shape, uid=pod.metadata.uid, created=pod.metadata.creation_timestamp or "")
 
     def _take(self, uid: str, *, node: str, cores: float) -> None:
@@ -159,5 +159,5 @@ def _cores(node: Node) -> float:
     """What pods may request of the node; one that says nothing of it has none to value."""
     try:
         return float(quantity(node.status.allocatable.get("cpu", "0"), where="cpu"))
-    except QueueError:
+    except QuantityError:
         return 0.0

@@ -7,25 +7,20 @@ it would be the head of it for ever, and what is held back for it would never be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
-from functools import lru_cache
-from math import ceil
 
 import msgspec
 
 from aliquot_core.errors import AliquotError
+from aliquot_core.hosts import host_request
 from aliquot_core.names import Names
-from aliquot_core.objects import Container, Pod
-from aliquot_core.request import Kind, kinds, parse_request
+from aliquot_core.objects import Pod
+from aliquot_core.request import parse_request
 from aliquot_scheduler.fit.demand import Demand, demand_of
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.entry import why_barred
 from aliquot_scheduler.queues.ledger import Charge, Ledger
 from aliquot_scheduler.queues.line import Shape, Waiter
-from aliquot_scheduler.queues.spec import QueueError, quantity
 from aliquot_scheduler.queues.tree import DEFAULT_QUEUE, Tree, Vector
-
-_NOTHING = Fraction(0)
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +71,7 @@ class Enrolment:
         if not request.containers:
             return None
         plain = msgspec.structs.replace(request, queue="", group=None, preemptible=True)
-        shape = Shape(request=plain, hosts=hosts(pod), firm=not (request.preemptible or self._plain))
+        shape = Shape(request=plain, hosts=host_request(pod), firm=not (request.preemptible or self._plain))
         known = self._of_shape(shape)
         return Waiter(
             pod=pod,
@@ -132,34 +127,3 @@ class Enrolment:
             amounts = (*self._cards.amounts(demand), *shape.hosts)
             self._known[shape] = _Known(demand=demand, amounts=amounts, could_fit=self._cards.could_fit(demand))
         return self._known[shape]
-
-
-def hosts(pod: Pod) -> tuple[int, int]:
-    """CPU in thousandths and memory in bytes that the pod requests of its node, as kube-scheduler counts them."""
-    return _asked(pod, "cpu", scale=1000), _asked(pod, "memory", scale=1)
-
-
-def _asked(pod: Pod, name: str, *, scale: int) -> int:
-    steady = most = _NOTHING
-    for kind, container in kinds(pod):
-        asked = _of_container(container, name)
-        if kind is Kind.INIT:
-            most = max(most, steady + asked)
-        else:
-            steady += asked
-    return ceil(scale * max(most, steady))
-
-
-def _of_container(container: Container, name: str) -> Fraction:
-    resources = container.resources
-    text = resources.requests.get(name, resources.limits.get(name))
-    return _NOTHING if text is None else _read(str(text))
-
-
-@lru_cache(maxsize=4096)
-def _read(text: str) -> Fraction:
-    try:
-        return quantity(text, where="request")
-    except QueueError:
-        # The API server took it, so it is some way of writing that is not worth failing a pod for.
-        return _NOTHING

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -22,12 +21,13 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 
 from aliquot_core.errors import UserError
+from aliquot_core.hosts import quantity
 from aliquot_core.problems import Problems
+from aliquot_core.quantities import QUOTED
 
 # More than 10**10 GPUs: what lies above was meant in another unit.
 LARGEST_QUOTA = 10**12
 LARGEST_WEIGHT = 10**6
-_QUOTED = 40
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_QUOTA)]
 Weight = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_WEIGHT)]
@@ -37,10 +37,6 @@ Name = Annotated[
     str, msgspec.Meta(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
 ]
 Glob = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
-
-_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
-_DECIMAL = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
-_QUANTITY = re.compile(r"(?P<number>\d{1,30}(\.\d{0,30})?([eE][+-]?\d{1,2})?)(?P<suffix>[A-Za-z]{0,2})")
 
 
 class QueueError(UserError):
@@ -113,18 +109,6 @@ def _checked(text: str | int | None, *, where: str, problems: Problems) -> str |
     return text if len(problems.found) == before else None
 
 
-def quantity(text: str | float, *, where: str) -> Fraction:
-    """A quantity of CPU or host memory, exactly."""
-    match = _QUANTITY.fullmatch(str(text).strip())
-    suffix = match["suffix"] if match else "?"
-    if match is None or (suffix not in _BINARY and suffix not in _DECIMAL):
-        raise QueueError(
-            f"{str(text)[:_QUOTED]!r} is no quantity", where=where, remedy="write one such as 64, 500m or 512Gi"
-        )
-    factor = Fraction(1024) ** _BINARY[suffix] if suffix in _BINARY else Fraction(1000) ** _DECIMAL[suffix]
-    return Fraction(match["number"]) * factor
-
-
 def _read(kind: type[Any], raw: Any, *, where: str, problems: Problems) -> Any:
     """One struct, field by field, so that one bad field does not hide the next."""
     if not isinstance(raw, Mapping):
@@ -134,7 +118,7 @@ def _read(kind: type[Any], raw: Any, *, where: str, problems: Problems) -> Any:
     for stranger in sorted(str(key) for key in raw if key not in fields):
         close = difflib.get_close_matches(stranger, fields, n=1)
         remedy = f"did you mean {close[0]}?" if close else f"known are {', '.join(fields)}"
-        problems.found.append(QueueError(f"unknown field {stranger[:_QUOTED]!r}", where=where, remedy=remedy))
+        problems.found.append(QueueError(f"unknown field {stranger[:QUOTED]!r}", where=where, remedy=remedy))
     values = {
         field.name: _value(field.type, raw[key], where=f"{where}.{key}", problems=problems, otherwise=field.default)
         for key, field in fields.items()
@@ -149,7 +133,7 @@ def _value(kind: Any, raw: Any, *, where: str, problems: Problems, otherwise: An
     if get_origin(kind) is dict and isinstance(raw, Mapping):
         inner = get_args(kind)[1]
         return {
-            str(key): _value(inner, value, where=f"{where}[{str(key)[:_QUOTED]}]", problems=problems, otherwise=inner())
+            str(key): _value(inner, value, where=f"{where}[{str(key)[:QUOTED]}]", problems=problems, otherwise=inner())
             for key, value in raw.items()
         }
     return problems.reading(
@@ -162,5 +146,5 @@ def _converted(kind: Any, raw: Any, *, where: str) -> Any:
         return msgspec.convert(raw, kind, strict=True)
     except msgspec.ValidationError as error:
         raise QueueError(
-            f"{repr(raw)[:_QUOTED]} will not do: {error}", where=where, remedy="mend it, or leave it out"
+            f"{repr(raw)[:QUOTED]} will not do: {error}", where=where, remedy="mend it, or leave it out"
         ) from None

@@ -18,8 +18,9 @@ from math import floor
 
 import msgspec
 
+from aliquot_core.hosts import quantity
 from aliquot_scheduler.queues.contradictions import fault_of, quota_of
-from aliquot_scheduler.queues.spec import QueueSpec, Quota, quantity
+from aliquot_scheduler.queues.spec import QueueSpec, Quota
 
 # The root's name can't be a queue's.
 ROOT = ""

@@ -1,0 +1,51 @@
+"""CPU and memory of nodes: how Kubernetes writes them, and what a pod requests of them, as kube-scheduler counts it."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
+
+from aliquot_core.objects import Container, Pod
+from aliquot_core.quantities import QUOTED, QuantityError, factor_of
+from aliquot_core.request import kinds, most_at_once
+
+_QUANTITY = re.compile(r"(?P<number>\d{1,30}(\.\d{0,30})?([eE][+-]?\d{1,2})?)(?P<suffix>[A-Za-z]{0,2})")
+_NOTHING = Fraction(0)
+
+
+def quantity(text: str | float, *, where: str) -> Fraction:
+    """A quantity of CPU or host memory, exactly."""
+    match = _QUANTITY.fullmatch(str(text).strip())
+    factor = factor_of(match["suffix"]) if match else None
+    if match is None or factor is None:
+        raise QuantityError(
+            f"{str(text)[:QUOTED]!r} is no quantity", where=where, remedy="write one such as 64, 500m or 512Gi"
+        )
+    return Fraction(match["number"]) * factor
+
+
+def host_request(pod: Pod) -> tuple[int, int]:
+    """CPU in thousandths and memory in bytes that the pod requests of its node."""
+    return _asked(pod, "cpu", scale=1000), _asked(pod, "memory", scale=1)
+
+
+def _asked(pod: Pod, name: str, *, scale: int) -> int:
+    amounts = ((kind, _of_container(container, name)) for kind, container in kinds(pod))
+    return ceil(scale * most_at_once(amounts, nothing=_NOTHING))
+
+
+def _of_container(container: Container, name: str) -> Fraction:
+    resources = container.resources
+    text = resources.requests.get(name, resources.limits.get(name))
+    return _NOTHING if text is None else _read(str(text))
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> Fraction:
+    try:
+        return quantity(text, where="request")
+    except QuantityError:
+        # The API server took it, so it is some way of writing that is not worth failing a pod for.
+        return _NOTHING
