@@ -256,6 +256,14 @@ def why(picture: Picture, pod: Pod, node: str = "n1") -> tuple[str, bool]:
         ((100, None), {}, "0 of 3 GPUs have nobody on them, none has also 100 % of their memory", False),
         ((500, None), {}, "3 GPUs can be given, 5 are needed", True),
         ((30, 2_000), {NAMES.isolation: "mps"}, "none of 3 GPUs is what the pod allows", True),
+        (
+            (30, 2_000),
+            {NAMES.gpu_uuid: "GPU-x"},
+            f"none of 3 GPUs is what the pod allows (annotation {NAMES.gpu_uuid})",
+            True,
+        ),
+        ((30, 2_000), {NAMES.gpu_uuid: "GPU-n1-0"}, "0 of 3 GPUs have 30 % free, none has also 2000 MiB", False),
+        ((30, 6_000), {NAMES.gpu_uuid: "!GPU-n1-1"}, "1 of 3 GPUs have 30 % free, none has also 6000 MiB", False),
     ],
 )
 def test_a_refusal_has_numbers_and_says_whether_evicting_helps(

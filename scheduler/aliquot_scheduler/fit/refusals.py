@@ -16,7 +16,7 @@ from aliquot_core.quantities import WHOLE
 from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.demand import Piece, pieces_of
 from aliquot_scheduler.fit.survey import allowed_places, needed_memory
-from aliquot_scheduler.picture.grid import Grid
+from aliquot_scheduler.picture.grid import Bools, Grid
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,8 +32,10 @@ _Counts = tuple[int, ...]
 class Refusals:
     """Answers for one request and the grid as it is now."""
 
-    def __init__(self, request: PodRequest, *, grid: Grid, names: Names) -> None:
+    def __init__(self, request: PodRequest, *, grid: Grid, names: Names, named: Bools | None = None) -> None:
+        """`named`: the GPUs that the pod allows by their uuids, if it says any."""
         self._request = request
+        self._named = named
         self._names = names
         self._grid = grid
         self._pieces = sorted(
@@ -52,6 +54,8 @@ class Refusals:
         """Of each node's GPUs, how many are there, allowed, large enough, have the compute, and the memory too."""
         grid = self._grid
         allowed = allowed_places(self._request, grid=grid)
+        if self._named is not None:
+            allowed = allowed & self._named
         memory = needed_memory(piece, grid=grid)
         large = allowed & (grid.usable >= memory)
         free = allowed & ~grid.closed & (grid.compute >= piece.compute)
@@ -80,11 +84,21 @@ class Refusals:
         return Refusal(why=f"{free} of {total} GPUs have {self._compute()}, {also} has also {more}", final=False)
 
     def _not_allowed(self, total: int, allowed: int) -> str:
-        if allowed or not (self._request.models.allowed or self._request.models.forbidden or self._request.isolation):
+        said = self._what_says_so()
+        if allowed or not said:
             return f"{allowed} GPUs can be given, {self._most} are needed"
-        asked = f"annotation {self._names.isolation}" if self._request.isolation else ""
-        model = f"annotation {self._names.gpu_model}" if self._request.models != type(self._request.models)() else ""
-        return f"none of {total} GPUs is what the pod allows ({' and '.join(part for part in (model, asked) if part)})"
+        return f"none of {total} GPUs is what the pod allows ({' and '.join(said)})"
+
+    def _what_says_so(self) -> list[str]:
+        request, names = self._request, self._names
+        said = [
+            (request.models.allowed or request.models.forbidden, names.gpu_model),
+            (self._named is not None, names.gpu_uuid),
+            (request.isolation, names.isolation),
+        ]
+        whole = [f"annotation {name}" for is_said, name in said if is_said]
+        # A group's members are held to GPUs by their uuids too.
+        return [*whole, "where its group lies"] if self._named is not None and request.group else whole
 
     def _compute(self) -> str:
         piece = self._pieces[0]
