@@ -126,7 +126,8 @@ class Order:
         while self._heap:
             standings, candidate = heapq.heappop(self._heap)
             queue = candidate.first.queue
-            if self._standings(candidate) != standings:
+            # Most are dropped here once the room is gone that somebody left.
+            if self._candidates[queue]() is not candidate or self._standings(candidate) != standings:
                 self._push(queue)
                 continue
             yield candidate

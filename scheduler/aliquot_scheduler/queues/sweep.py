@@ -68,6 +68,7 @@ class Sweep:
                     yield candidate, promises
                     self._shares.changed(candidate.first.queue)
                     self._rules.let_in()
+                    self._may = self._cards.fitting()
                     if self.again:
                         return
                 else:
