@@ -10,14 +10,16 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import urllib3
 from kubernetes.client import Configuration
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import load_incluster_config, load_kube_config
+from kubernetes.config.kube_config import KubeConfigMerger
 
 from aliquot_kube.cutting import make_cuttable
 from aliquot_kube.errors import UnconfiguredError
@@ -28,12 +30,21 @@ _KEPT_CONNECTIONS = 40
 _GIVE = "name a kubeconfig (--kubeconfig, KUBECONFIG), or run in a pod with a service account"
 
 
+class FileConfiguration(Configuration):
+    """A configuration that also knows as whom a kubeconfig says to act.
+
+    The official client passes over `as`, and would act as the user beneath, who may do more.
+    """
+
+    acting_as: tuple[tuple[str, str], ...] = ()
+
+
 def load_configuration(*, kubeconfig: str = "", environ: Mapping[str, str] = os.environ) -> Configuration:
     """Find the API server: the kubeconfig given, else `KUBECONFIG`, else the service account of the pod we run in.
 
     Never `~/.kube/config`: a process started by mistake on a person's machine would act there as that person.
     """
-    configuration = Configuration()
+    configuration = FileConfiguration()
     configuration.connection_pool_maxsize = _KEPT_CONNECTIONS
     # Without TCP keep-alive a peer that vanished is noticed only when a watch's time is over.
     configuration.keep_alive = True
@@ -53,10 +64,11 @@ def load_configuration(*, kubeconfig: str = "", environ: Mapping[str, str] = os.
     return configuration
 
 
-def _load_file(path: str, *, into: Configuration) -> None:
+def _load_file(path: str, *, into: FileConfiguration) -> None:
     try:
         _look_for(path)
         load_kube_config(path, None, into, persist_config=False)  # type: ignore[no-untyped-call]  # theirs
+        into.acting_as = _acting_as(path)
     except OSError as error:
         raise UnconfiguredError(f"can't be read: {error.strerror}", where=path, remedy=_GIVE) from error
     except (TypeError, AttributeError, KeyError) as error:  # their loader takes for granted what kubeconfigs have
@@ -64,6 +76,18 @@ def _load_file(path: str, *, into: Configuration) -> None:
     except Exception as error:  # whatever its YAML parser and plugins raise
         words = " ".join(str(error).split())
         raise UnconfiguredError(f"is not a kubeconfig that can be used: {words}", where=path, remedy=_GIVE) from error
+
+
+def _acting_as(path: str) -> tuple[tuple[str, str], ...]:
+    """The headers by which the user of a kubeconfig acts as somebody else; none where it does not."""
+    config = KubeConfigMerger(path).config  # type: ignore[no-untyped-call]  # theirs
+    context = config["contexts"].get_with_name(config["current-context"])["context"]
+    user = config["users"].get_with_name(context["user"])["user"].value
+    extra = (user.get("as-user-extra") or {}).items()
+    headers = [("Impersonate-User", user.get("as")), ("Impersonate-Uid", user.get("as-uid"))]
+    headers += [("Impersonate-Group", group) for group in user.get("as-groups") or ()]
+    headers += [(f"Impersonate-Extra-{quote(key, safe='')}", value) for key, values in extra for value in values]
+    return tuple((name, value) for name, value in headers if value)
 
 
 def _look_for(path: str) -> None:
@@ -86,7 +110,8 @@ class Access:
     """What one request needs; `generation` counts how often all was loaded anew."""
 
     host: str
-    headers: Mapping[str, str]
+    # A name may come more than once.
+    headers: Sequence[tuple[str, str]]
     pools: urllib3.PoolManager
     generation: int
 
@@ -105,7 +130,7 @@ class Credentials:
         """What a request needs now; refreshes what expired, which may run an exec plugin: never on the event loop."""
         with self._lock:
             before = _identity(self._configuration)
-            headers = self._authorization()
+            headers = [*self._authorization(), *getattr(self._configuration, "acting_as", ())]
             if _identity(self._configuration) != before:
                 self._renew_pools()
             return Access(
@@ -124,13 +149,13 @@ class Credentials:
         """Close the idle connections."""
         self._pools.clear()
 
-    def _authorization(self) -> dict[str, str]:
+    def _authorization(self) -> list[tuple[str, str]]:
         try:
             value = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         except Exception as error:  # whatever an exec plugin or a token file raises
             raise UnconfiguredError(str(error), where="credentials", remedy="check the token or exec plugin") from error
         # Token files may end in a newline, which no header may.
-        return {"Authorization": value.strip()} if value else {}
+        return [("Authorization", value.strip())] if value else []
 
     def _renew_pools(self) -> None:
         self._pools.clear()

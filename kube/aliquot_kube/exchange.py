@@ -124,7 +124,8 @@ class Exchange:
     def _ask(self, access: Access) -> urllib3.BaseHTTPResponse:
         question = self._question
         query = f"?{urlencode(question.query)}" if question.query else ""
-        headers = {"Accept": "application/json", "User-Agent": self._user_agent, **access.headers}
+        headers = urllib3.HTTPHeaderDict({"Accept": "application/json", "User-Agent": self._user_agent})
+        headers.extend(access.headers)
         if question.content_type:
             headers["Content-Type"] = question.content_type
         return access.pools.urlopen(

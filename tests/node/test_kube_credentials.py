@@ -83,6 +83,22 @@ async def test_exec_plugin_runs_again_when_its_token_expired(tmp_path: Path, exp
         )
 
 
+async def test_a_kubeconfig_that_says_as_whom_to_act_is_followed(tmp_path: Path) -> None:
+    """`as` is passed on with all its groups: who may do little by a kubeconfig must not do what its token may."""
+    user = {"token": "abc", "as": "eve", "as-groups": ["a", "b"], "as-uid": "u1", "as-user-extra": {"x/y": ["1", "2"]}}
+    with ScriptedServer(lambda exchange: exchange.answer(200)) as server:
+        path = write_kubeconfig(tmp_path, server=server.url, user=user)
+        await tokens_sent(server, Credentials(lambda: load_configuration(kubeconfig=path)), requests=1)
+        (asked,) = server.requests
+    assert asked.headers["authorization"] == "Bearer abc"
+    assert {name: told for name, told in asked.headers.items() if name.startswith("impersonate-")} == {
+        "impersonate-user": "eve",
+        "impersonate-uid": "u1",
+        "impersonate-group": "a, b",
+        "impersonate-extra-x%2fy": "1, 2",
+    }
+
+
 async def test_environment_names_the_kubeconfig(tmp_path: Path) -> None:
     """`KUBECONFIG` is used where no file is given, also inside a pod."""
     with ScriptedServer(lambda exchange: exchange.answer(200)) as server:

@@ -198,7 +198,9 @@ def _read_request(reader: Any) -> Seen | None:
     if len(first) != 3:
         return None
     method, target, _ = (part.decode() for part in first)
-    headers = dict(_read_headers(reader))
+    headers: dict[str, str] = {}
+    for name, told in _read_headers(reader):
+        headers[name] = f"{headers[name]}, {told}" if name in headers else told
     url = urlsplit(target)
     body = reader.read(int(headers.get("content-length", "0")))
     return Seen(method=method, path=url.path, query=dict(parse_qsl(url.query)), headers=headers, body=body)
