@@ -148,6 +148,17 @@ def test_a_pod_that_names_a_slice_is_refused() -> None:
     ]
 
 
+@pytest.mark.parametrize("beside", [{}, {"compute": "30"}])
+def test_a_resource_that_no_node_has_is_refused(beside: dict[str, Any]) -> None:
+    """The pod would wait for it for ever; under requests too, and whatever else it asks."""
+    for strange in (container(**beside, memroy="8000"), container(**beside, requests={"memroy": "8000"})):
+        assert problems(written(strange))[-1] == (
+            "container main, aliquot.dev/memroy: no node has such a resource; did you mean aliquot.dev/memory?"
+        )
+    (said,) = problems(written(container(**beside, vram="1")))
+    assert said.endswith("there are aliquot.dev/compute, aliquot.dev/memory, aliquot.dev/best-effort")
+
+
 def test_everything_is_said_at_once() -> None:
     """Of every container, and beside what only the centre knows."""
     pod = written(
@@ -238,6 +249,30 @@ def test_what_is_said_without_asking_is_told() -> None:
     ]
 
 
+STRANGE = [
+    ("labels", "que", "label aliquot.dev/que does nothing: did you mean aliquot.dev/queue?"),
+    ("labels", "gpus", "label aliquot.dev/gpus does nothing: write it as annotation"),
+    ("labels", "zone", "label aliquot.dev/zone does nothing: no label of that name is read"),
+    ("annotations", "gpumodel", "annotation aliquot.dev/gpumodel does nothing: did you mean aliquot.dev/gpu-model?"),
+    ("annotations", "queue", "annotation aliquot.dev/queue does nothing: write it as label"),
+]
+
+
+@pytest.mark.parametrize(("section", "key", "told"), STRANGE)
+def test_what_nobody_reads_is_told(section: str, key: str, told: str) -> None:
+    """Whether the pod asks for a slice or not: most often it is a slip of the pen."""
+    for pod in (written(container(compute="30")), written(container())):
+        pod["metadata"][section] = {NAMES.of(key): "1"}
+        assert warnings(pod) == [told]
+
+
+def test_what_others_and_aliquot_itself_write_is_not_told_as_strange() -> None:
+    """Other domains, whose a pod is, and what the centre counts."""
+    pod = written(container(compute="30"), notes={"turn": "1"}, labels={"user": "ann"})
+    pod["metadata"]["annotations"] |= {"example.com/gpus": "1", "x.aliquot.dev/gpus": "1"}
+    assert warnings(pod) == []
+
+
 # --- what may no longer change, and how pods come in -----------------------------------------------------------------
 
 FROZEN = [
@@ -262,7 +297,10 @@ def test_what_a_grant_was_made_from_stands_once_the_pod_is_bound(section: str, k
     """Neither added nor changed nor removed; while it waits it may be mended."""
     problem = f"{section[:-1]} aliquot.dev/{key}: can't change any more: the pod has its place;"
     assert changed(section, key, node="n1") == [f"{problem} delete the pod, and create it anew"] * 3
-    assert changed(section, key, node="") == []
+    late = "label aliquot.dev/use: is read when a pod is created, and this one asks for a slice;"
+    assert changed(section, key, node="") == (
+        [f"{late} delete the pod, and create it anew"] * 3 if key == "use" else []
+    )
 
 
 def test_other_annotations_may_change_at_any_time() -> None:

@@ -16,6 +16,7 @@ from aliquot_core.problems import Problems
 from aliquot_core.request import ContainerRequest, PodRequest, asks, read_request
 from aliquot_scheduler.admission.mutation import DEFAULT_SCHEDULER
 from aliquot_scheduler.admission.settings import AdmissionSettings
+from aliquot_scheduler.admission.strangers import unknown_notes, unknown_resources
 from aliquot_scheduler.admission.verdict import AdmissionError, Verdict, listed
 
 # Each model by all its names (Gpu.model_names).
@@ -26,15 +27,18 @@ def judge(pod: Pod, *, names: Names, settings: AdmissionSettings, models: Models
     """Judge what a pod asks for, whoever fills in the rest."""
     problems = Problems()
     request = read_request(pod, names=names, problems=problems)
+    strange = tuple(unknown_resources(pod, names=names))
+    unread = unknown_notes(pod, names=names, labels=_labels(names), annotations=_annotations(names))
     if not asks(pod, names=names):
-        return Verdict(problems=tuple(problems.found), warnings=tuple(_said_in_vain(pod, names=names)))
+        return Verdict(problems=(*problems.found, *strange), warnings=(*_said_in_vain(pod, names=names), *unread))
     return Verdict(
         problems=(
             *problems.found,
+            *strange,
             *_too_little_memory(request, names=names, least=settings.least_memory),
             *_foreign_devices(pod, names=names),
         ),
-        warnings=tuple(_warnings(pod, request, names=names, settings=settings, models=models))
+        warnings=(*_warnings(pod, request, names=names, settings=settings, models=models), *unread)
         if request.containers
         else (),
     )
@@ -54,9 +58,10 @@ def judge_entry(pod: Pod, *, names: Names) -> Iterator[AliquotError]:
 def judge_change(pod: Pod, *, old: Pod, names: Names) -> Iterator[AliquotError]:
     """What decided a pod's place and price stands once it is bound: its grant was made from it."""
     if not old.spec.node_name:
+        yield from _declined_late(pod, old=old, names=names)
         return
     for kind, keys, before, after in (
-        ("label", (names.use, names.queue, names.group), old.metadata.labels, pod.metadata.labels),
+        ("label", _labels(names), old.metadata.labels, pod.metadata.labels),
         ("annotation", _annotations(names), old.metadata.annotations, pod.metadata.annotations),
     ):
         for key in keys:
@@ -66,6 +71,20 @@ def judge_change(pod: Pod, *, old: Pod, names: Names) -> Iterator[AliquotError]:
                     where=f"{kind} {key}",
                     remedy="delete the pod, and create it anew",
                 )
+
+
+def _declined_late(pod: Pod, *, old: Pod, names: Names) -> Iterator[AliquotError]:
+    """Its containers name our resources for good, so it would stand behind our gate with nobody to lift it."""
+    if asks(pod, names=names) and pod.metadata.labels.get(names.use) != old.metadata.labels.get(names.use):
+        yield AdmissionError(
+            "is read when a pod is created, and this one asks for a slice",
+            where=f"label {names.use}",
+            remedy="delete the pod, and create it anew",
+        )
+
+
+def _labels(names: Names) -> tuple[str, ...]:
+    return (names.use, names.queue, names.group)
 
 
 def _annotations(names: Names) -> tuple[str, ...]:
