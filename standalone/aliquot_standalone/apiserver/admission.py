@@ -1,4 +1,8 @@
-"""What a cluster's admission does to new objects, as far as it needs other objects: namespaces, priority classes."""
+"""Admission: what a new or changed object passes through before it is stored.
+
+In a cluster's order: what the server fills in by other objects (namespace, account, priority), mutating webhooks, and
+what the server fills in once more; then, of the finished object, validating webhooks.
+"""
 
 from __future__ import annotations
 
@@ -6,38 +10,65 @@ from typing import TYPE_CHECKING
 
 from .catalogue import NAMESPACES, PODS, PRIORITY_CLASSES
 from .failures import forbidden, not_found
+from .kinds import rules_of
 from .pod_rules import tolerate_dead_nodes
+from .shapes import check_shape
 
 if TYPE_CHECKING:
-    from .catalogue import Resource
+    from .acts import Act
+    from .consulting import Asking
     from .store import Json, Store
+    from .webhooks import Webhooks
 
 
 class Admission:
-    """Admits new objects, or says why not."""
+    """Admits writes, or says why not."""
 
-    def __init__(self, *, store: Store) -> None:
+    def __init__(self, *, store: Store, webhooks: Webhooks) -> None:
         self._store = store
+        self._webhooks = webhooks
 
-    def admit_new(self, obj: Json, *, resource: Resource) -> None:
-        """Check that the namespace takes new objects; give a pod its priority and account."""
-        if resource.namespaced:
-            self._check_namespace(obj, resource=resource)
-        if resource.table == PODS.table:
-            spec = obj["spec"]
+    def mutate(self, act: Act, *, now: float) -> Asking[None]:
+        """Fill in and change what is to be written: `act.obj` is another object afterwards."""
+        if act.operation == "CREATE":
+            self._fill_new(act)
+
+        def again(act: Act) -> None:
+            self._fill_again(act, now=now)
+
+        yield from self._webhooks.mutate(act, again=again)
+
+    def validate(self, act: Act) -> Asking[None]:
+        """Refuse what may not be written so."""
+        yield from self._webhooks.validate(act)
+
+    def _fill_again(self, act: Act, *, now: float) -> None:
+        """After a webhook: the defaults, and all that is filled in from other objects."""
+        obj, rules = act.fresh, rules_of(act.resource)
+        check_shape(obj, rules.shape, kind=act.resource.kind)
+        if act.operation == "CREATE":
+            rules.prepare_new(obj, now=now)
+            rules.tidy(obj)
+            self._fill_new(act)
+
+    def _fill_new(self, act: Act) -> None:
+        if act.resource.namespaced:
+            self._check_namespace(act)
+        if act.resource.table == PODS.table:
+            spec = act.fresh["spec"]
             account = spec.setdefault("serviceAccountName", "default")
             spec.setdefault("serviceAccount", account)
             tolerate_dead_nodes(spec)
-            self._set_priority(obj)
+            self._set_priority(act.fresh)
 
-    def _check_namespace(self, obj: Json, *, resource: Resource) -> None:
-        namespace = obj["metadata"]["namespace"]
+    def _check_namespace(self, act: Act) -> None:
+        namespace = act.target.namespace
         found = self._store.get(NAMESPACES.table, namespace)
         if found is None:
             raise not_found(NAMESPACES, namespace)
         if found.fields["status.phase"] == "Terminating":
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            raise forbidden(resource, obj["metadata"].get("name", ""), why)
+            raise forbidden(act.resource, act.name, why)
 
     def _set_priority(self, pod: Json) -> None:
         spec = pod["spec"]

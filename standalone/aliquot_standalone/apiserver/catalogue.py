@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+class PrinterColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A column of a custom kind's table, as its definition has it."""
+
+    name: str
+    type: str
+    json_path: str
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """What the definition of a custom kind says of its objects."""
+
+    # An OpenAPI schema, structural as a cluster wants it.
+    schema: dict[str, Any] = {}
+    columns: tuple[PrinterColumn, ...] = ()
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +50,10 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     returns_deleted: bool = False
     # Several addresses may show one table (events of both groups).
     stored_as: str = ""
+    # Only of a custom kind.
+    definition: Definition | None = None
+    # What makes such objects work is no part of this server: to create one is refused.
+    needs_cluster: bool = False
 
     @property
     def api_version(self) -> str:
@@ -110,32 +135,48 @@ RESOURCE_QUOTAS = Resource(
     returns_deleted=True,
 )
 LIMIT_RANGES = Resource(plural="limitranges", singular="limitrange", kind="LimitRange", short_names=("limits",))
-
-BUILT_IN = (
-    CONFIG_MAPS,
-    EVENTS,
-    LIMIT_RANGES,
-    NAMESPACES,
-    NODES,
-    PODS,
-    RESOURCE_QUOTAS,
-    SERVICE_ACCOUNTS,
-    LEASES,
-    NEW_EVENTS,
-    PRIORITY_CLASSES,
+DEFINITIONS = Resource(
+    group="apiextensions.k8s.io",
+    plural="customresourcedefinitions",
+    singular="customresourcedefinition",
+    kind="CustomResourceDefinition",
+    namespaced=False,
+    short_names=("crd", "crds"),
+    categories=("api-extensions",),
+    subresources=("status",),
+    generation=True,
+    returns_deleted=True,
 )
 
 
 class Catalogue:
-    """The kinds of one server, found by their address."""
+    """The kinds of one server, found by their address; custom ones come and go with their definitions."""
 
-    def __init__(self, resources: tuple[Resource, ...] = BUILT_IN) -> None:
-        self.resources = resources
+    def __init__(self, resources: tuple[Resource, ...]) -> None:
         self._by_address = {(one.group, one.version, one.plural): one for one in resources}
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """All kinds, in the order of registration."""
+        return tuple(self._by_address.values())
+
+    def add(self, resource: Resource) -> None:
+        """Serve one more kind, or one as it is defined now."""
+        self._by_address[resource.group, resource.version, resource.plural] = resource
+
+    def drop(self, *, group: str, plural: str) -> None:
+        """Serve a kind no more, in any version."""
+        gone = [address for address in self._by_address if (address[0], address[2]) == (group, plural)]
+        for address in gone:
+            del self._by_address[address]
 
     def find(self, *, group: str, version: str, plural: str) -> Resource | None:
         """Give the kind under an address."""
         return self._by_address.get((group, version, plural))
+
+    def namespaced(self) -> list[Resource]:
+        """Give the kinds that lie in namespaces, each table once, under the address it is stored by."""
+        return list({one.table: one for one in reversed(self.resources) if one.namespaced}.values())
 
     def groups(self) -> dict[str, list[str]]:
         """Give each named group with its versions, in the order of registration."""

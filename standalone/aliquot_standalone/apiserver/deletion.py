@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import metadata
-from .catalogue import NAMESPACES
+from .catalogue import DEFINITIONS, NAMESPACES
 from .failures import conflict, forbidden, not_found
 from .kinds import rules_of
 from .terms import DeleteOptions, Target, Write
@@ -23,8 +23,7 @@ class Deletion:
 
     def __init__(self, *, store: Store, catalogue: Catalogue) -> None:
         self._store = store
-        tables = {one.table: one for one in reversed(catalogue.resources) if one.namespaced}
-        self._namespaced = list(tables.values())
+        self._catalogue = catalogue
 
     def delete(self, target: Target, options: DeleteOptions, *, now: float) -> Write:
         """Let an object go: at once, or marked, to be ended by its kubelet or its finalizers."""
@@ -35,6 +34,8 @@ class Deletion:
         _check_preconditions(target, obj, options)
         if target.resource.table == NAMESPACES.table:
             return self._delete_namespace(target, stored, options=options, now=now)
+        if target.resource.table == DEFINITIONS.table and not options.dry_run:
+            self._remove_all_of(target.name, now=now)
         changed = metadata.mark_deleted(obj, grace=rules_of(target.resource).grace(obj, options.grace), now=now)
         if options.dry_run or not (changed or metadata.may_go(obj)):
             return Write(revision=stored, removed=metadata.may_go(obj))
@@ -56,6 +57,15 @@ class Deletion:
             self._remove_if_empty(target.namespace, now=now)
         return Write(revision=revision, removed=True)
 
+    def _remove_all_of(self, table: str, *, now: float) -> None:
+        """A kind that goes takes its objects along, whatever their finalizers wait for."""
+        for resource in self._catalogue.resources:
+            for one in self._store.snapshot(table) if resource.table == table else ():
+                meant = Target(
+                    resource=resource, namespace=one.fields["metadata.namespace"], name=one.fields["metadata.name"]
+                )
+                self.remove(meant, one.decode(), now=now)
+
     def _put(self, target: Target, obj: Json) -> Revision:
         fields = rules_of(target.resource).selectable(obj)
         return self._store.put(target.resource.table, target.key, obj, fields=fields)
@@ -69,7 +79,7 @@ class Deletion:
         obj["metadata"]["deletionTimestamp"] = metadata.timestamp(now)
         obj["status"]["phase"] = "Terminating"
         marked = self._put(target, obj)
-        for resource in self._namespaced:
+        for resource in self._catalogue.namespaced():
             for one in self._store.snapshot(resource.table, prefix=f"{target.name}/"):
                 self._delete_within(target.name, one, resource=resource, now=now)
         return self._remove_if_empty(target.name, now=now) or Write(revision=marked)
@@ -82,7 +92,7 @@ class Deletion:
         stored = self._store.get(NAMESPACES.table, namespace)
         if stored is None or stored.fields["status.phase"] != "Terminating":
             return None
-        if any(self._store.snapshot(one.table, prefix=f"{namespace}/") for one in self._namespaced):
+        if any(self._store.snapshot(one.table, prefix=f"{namespace}/") for one in self._catalogue.namespaced()):
             return None
         obj = stored.decode()
         if obj["metadata"].get("finalizers"):

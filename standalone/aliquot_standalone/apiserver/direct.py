@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from aliquot_kube.errors import UnreachableError, error_from_response
 from aliquot_kube.transport import Response
 
+from .consulting import Nobody, WebhookCaller, answered_by
 from .exchange import Request, Stream
 from .streaming import Timing, Watchers
 
@@ -71,8 +72,10 @@ class DirectTransport:
         faults: Faults | None = None,
         user: str = "system:admin",
         timing: Timing | None = None,
+        caller: WebhookCaller | None = None,
     ) -> None:
         self._frontend = frontend
+        self._caller = caller or Nobody()
         self._clock = clock
         self._faults = faults or NoFaults()
         self._user = user
@@ -116,7 +119,8 @@ class DirectTransport:
             body=question.body or b"",
             user=self._user,
         )
-        answer = self._frontend.handle(request, now=self._clock.wall())
+        conversation = self._frontend.converse(request, now=self._clock.wall())
+        answer = await answered_by(self._caller, conversation)
         await self._faults.on_answer(question)
         if isinstance(answer, Stream) or answer.code in _GOOD:
             return answer

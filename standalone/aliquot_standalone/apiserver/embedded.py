@@ -12,16 +12,18 @@ import uuid
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from .calling import Address, HttpWebhookCaller
 from .frontend import Frontend
 from .http import HttpServer
 from .metadata import Fresh
 from .streaming import Timing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from aliquot_core.clock import Clock
 
+    from .consulting import Service
     from .store import Json, Store
 
 
@@ -44,15 +46,18 @@ async def serving(
     tokens: Mapping[str, str] | None = None,
     timing: Timing | None = None,
     store: Store | None = None,
+    find: Callable[[Service], Address | None] | None = None,
 ) -> AsyncIterator[HttpServer]:
-    """Serve on loopback for as long as the block runs."""
+    """Serve on loopback for as long as the block runs; `find` says where a webhook's Service is."""
     frontend = Frontend(fresh=fresh or system_fresh(), now=clock.wall(), store=store)
-    server = HttpServer(frontend=frontend, clock=clock, tokens=tokens, timing=timing)
+    caller = HttpWebhookCaller(find=find)
+    server = HttpServer(frontend=frontend, clock=clock, tokens=tokens, timing=timing, caller=caller)
     await server.start(port=port)
     try:
         yield server
     finally:
         await server.close()
+        await caller.close()
 
 
 def kubeconfig(url: str, *, token: str = "") -> Json:

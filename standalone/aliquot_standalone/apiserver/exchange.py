@@ -31,6 +31,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     code: int = 200
     body: bytes
     content_type: str = "application/json"
+    # For the user, beside the answer.
+    warnings: tuple[str, ...] = ()
 
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True):

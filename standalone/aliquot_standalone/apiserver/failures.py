@@ -210,6 +210,18 @@ def internal(reference: str) -> ApiError:
     return ApiError(f"internal error, see the server's log: {reference}", code=500, reason="InternalError")
 
 
+def internal_because(why: str) -> ApiError:
+    """Something that the server needs does not work."""
+    details = {"causes": [{"message": why}]}
+    return ApiError(f"Internal error occurred: {why}", code=500, reason="InternalError", details=details)
+
+
+def needs_cluster(resource: Resource) -> ApiError:
+    """Nothing here makes such objects work."""
+    what = f"{resource.qualified} needs a cluster: this is one machine's API server, which runs pods, Jobs and CronJobs"
+    return ApiError(what, code=403, reason="Forbidden", details=_about(resource, ""))
+
+
 def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> ApiError:
     """Fields of the object are wrong; all of them are named at once."""
     listed = "; ".join(str(cause) for cause in causes) if len(causes) == 1 else f"[{', '.join(map(str, causes))}]"

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from .acts import Caller
 from .catalogue import NAMESPACES, PRIORITY_CLASSES, Catalogue
+from .consulting import answered_by_nobody
+from .definitions import follow_definitions
 from .discovery import VERSION, discover
 from .exchange import Answer, Request, Stream
 from .failures import ApiError, method_not_allowed, no_such_page
 from .openapi import openapi
 from .reading import Reader, check_accept
 from .routing import find_target
+from .served import SERVED
 from .store import Store
 from .terms import Target
 from .verbs import Api
@@ -24,6 +28,7 @@ from .writing import Writer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .consulting import Asking
     from .metadata import Fresh
 
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -53,7 +58,8 @@ class Frontend:
         guard: Callable[[Call], None] | None = None,
     ) -> None:
         self.store = store or Store()
-        self.catalogue = catalogue or Catalogue()
+        self.catalogue = catalogue or Catalogue(SERVED)
+        follow_definitions(self.store, self.catalogue)
         self.api = Api(store=self.store, catalogue=self.catalogue, fresh=fresh)
         self._reader = Reader(api=self.api)
         self._writer = Writer(api=self.api)
@@ -61,13 +67,17 @@ class Frontend:
         _furnish(self.api, now=now)
 
     def handle(self, request: Request, *, now: float) -> Answer | Stream:
-        """Answer a request; refusals are answers too."""
+        """Answer a request where nobody can call webhooks; refusals are answers too."""
+        return answered_by_nobody(self.converse(request, now=now))
+
+    def converse(self, request: Request, *, now: float) -> Asking[Answer | Stream]:
+        """Answer a request, after asking the webhooks that it concerns."""
         try:
-            return self._handle(request, now=now)
+            return (yield from self._handle(request, now=now))
         except ApiError as error:
             return Answer(code=error.code, body=msgspec.json.encode(error.status()))
 
-    def _handle(self, request: Request, *, now: float) -> Answer | Stream:
+    def _handle(self, request: Request, *, now: float) -> Asking[Answer | Stream]:
         path = request.path
         if not path or path[0] not in {"api", "apis"}:
             return _about_the_server(self.catalogue, path)
@@ -81,7 +91,9 @@ class Frontend:
             self._guard(Call(user=request.user, method=request.method, target=target))
         if request.method == "GET":
             return self._read(target, request, now=now)
-        return self._write(target, request, now=now)
+        caller = Caller(user=request.user)
+        answer = yield from self._write(target, request, caller=caller, now=now)
+        return msgspec.structs.replace(answer, warnings=tuple(caller.warnings)) if caller.warnings else answer
 
     def _read(self, target: Target, request: Request, *, now: float) -> Answer | Stream:
         if target.subresource in _PLACING:
@@ -92,24 +104,24 @@ class Frontend:
             return self._reader.get(target, request, now=now)
         return self._reader.list(target, request, now=now)
 
-    def _write(self, target: Target, request: Request, *, now: float) -> Answer:
+    def _write(self, target: Target, request: Request, *, caller: Caller, now: float) -> Asking[Answer]:
         writer, method = self._writer, request.method
         placing = target.subresource in _PLACING
         if method == "POST" and (placing or not target.name):
             if target.resource.namespaced and not target.namespace:
                 raise method_not_allowed()
-            return writer.create(target, request, now=now)
+            return (yield from writer.create(target, request, caller=caller, now=now))
         if placing:
             raise method_not_allowed()
         if target.name and method == "PUT":
-            return writer.update(target, request, now=now)
+            return (yield from writer.update(target, request, caller=caller, now=now))
         if target.name and method == "PATCH":
-            return writer.patch(target, request, now=now)
+            return (yield from writer.patch(target, request, caller=caller, now=now))
         if method == "DELETE" and target.name and not target.subresource:
-            return writer.delete(target, request, now=now)
+            return (yield from writer.delete(target, request, caller=caller, now=now))
         if method == "DELETE" and not target.name:
             selection = self._reader.selection(target, request)
-            return writer.delete_collection(target, request, selection=selection, now=now)
+            return (yield from writer.delete_collection(target, request, selection=selection, caller=caller, now=now))
         raise method_not_allowed()
 
 
@@ -134,4 +146,4 @@ def _furnish(api: Api, *, now: float) -> None:
 
 def _create_if_missing(api: Api, target: Target, body: dict[str, object], *, now: float) -> None:
     if api.store.get(target.resource.table, target.key) is None:
-        api.create(target, body, now=now)
+        api.add(target, body, now=now)

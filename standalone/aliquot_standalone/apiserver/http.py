@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import msgspec
 from aiohttp import web
 
+from .consulting import Nobody, WebhookCaller, answered_by
 from .exchange import Answer, Request, Stream
 from .failures import ApiError, internal, too_large, unauthorized
 from .streaming import Timing, Watchers
@@ -39,8 +40,10 @@ class HttpServer:
         clock: Clock,
         tokens: Mapping[str, str] | None = None,
         timing: Timing | None = None,
+        caller: WebhookCaller | None = None,
     ) -> None:
         self._frontend = frontend
+        self._caller = caller or Nobody()
         self._clock = clock
         self._tokens = tokens
         self._watchers = Watchers(store=frontend.store, clock=clock, timing=timing or Timing())
@@ -68,7 +71,8 @@ class HttpServer:
     async def _serve(self, http: web.Request) -> web.StreamResponse:
         try:
             request = await self._read(http)
-            answer = self._frontend.handle(request, now=self._clock.wall())
+            conversation = self._frontend.converse(request, now=self._clock.wall())
+            answer = await answered_by(self._caller, conversation)
             if isinstance(answer, Stream):
                 return await self._stream(http, answer)
         except ApiError as error:
@@ -81,7 +85,10 @@ class HttpServer:
             reference = f"{type(error).__name__} at {http.method} {http.path}"
             _log.exception("request failed by our own defect", extra={"request": reference})
             answer = _failed(internal(reference))
-        return web.Response(status=answer.code, body=answer.body, content_type=answer.content_type)
+        response = web.Response(status=answer.code, body=answer.body, content_type=answer.content_type)
+        for warning in answer.warnings:
+            response.headers.add("Warning", f"299 - {_quoted(warning)}")
+        return response
 
     async def _read(self, http: web.Request) -> Request:
         parts = http.rel_url.raw_path.strip("/").split("/")
@@ -116,6 +123,11 @@ class HttpServer:
         except ConnectionError:
             _log.debug("watcher went away", extra={"table": stream.watch.table})
         return response
+
+
+def _quoted(text: str) -> str:
+    plain = "".join(one if one.isprintable() else " " for one in text)
+    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _failed(error: ApiError) -> Answer:

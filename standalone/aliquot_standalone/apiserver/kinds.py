@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from .definitions import CustomRules, DefinitionRules
+from .hooks import WebhookRules
 from .pod_rules import PodRules
 from .rules import (
     ConfigMapRules,
@@ -24,17 +26,22 @@ _PLAIN = Rules()
 _RULES = MappingProxyType(
     {
         "configmaps": ConfigMapRules(),
+        "customresourcedefinitions.apiextensions.k8s.io": DefinitionRules(),
         "events": EventRules(),
         "leases.coordination.k8s.io": LeaseRules(),
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io": WebhookRules(),
         "namespaces": NamespaceRules(),
         "nodes": NodeRules(),
         "pods": PodRules(),
         "priorityclasses.scheduling.k8s.io": PriorityClassRules(),
         "resourcequotas": ResourceQuotaRules(),
+        "validatingwebhookconfigurations.admissionregistration.k8s.io": WebhookRules(),
     }
 )
 
 
 def rules_of(resource: Resource) -> Rules:
     """Give the rules of a kind."""
+    if resource.definition is not None:
+        return CustomRules(definition=resource.definition, has_status="status" in resource.subresources)
     return _RULES.get(resource.table, _PLAIN)

@@ -17,6 +17,8 @@ from .shapes import check_shape
 from .terms import DeleteOptions, Target, Write
 
 if TYPE_CHECKING:
+    from .acts import Caller
+    from .consulting import Asking
     from .store import Json
     from .verbs import Api
 
@@ -114,7 +116,9 @@ def _mark(pod: Json, *, kind: str, now: float, reason: str = "", message: str = 
     conditions.append(condition)
 
 
-def evict(api: Api, target: Target, body: Json, *, now: float, dry_run: bool = False) -> Write:
+def evict(
+    api: Api, target: Target, body: Json, *, now: float, caller: Caller | None = None, dry_run: bool = False
+) -> Asking[Write]:
     """Say that a pod is evicted, then delete it with its grace. Disruption budgets are not kept here."""
     check_shape(body, _Eviction, kind="Eviction")
     options = read_delete_options(body.get("deleteOptions", {}))
@@ -129,4 +133,5 @@ def evict(api: Api, target: Target, body: Json, *, now: float, dry_run: bool = F
     check_preconditions({"uid": options.uid, "resourceVersion": options.version}, old=pod, resource=target.resource)
     if pod["status"].get("phase") not in {"Succeeded", "Failed"} and "deletionTimestamp" not in pod["metadata"]:
         api.rewrite(target, disrupt, now=now, dry_run=options.dry_run)
-    return api.delete(target, msgspec.structs.replace(options, version=""), now=now)
+    without_version = msgspec.structs.replace(options, version="")
+    return (yield from api.delete(target, without_version, now=now, caller=caller))

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from .definitions import at_path
 from .pod_rows import pod_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .catalogue import Resource
+    from .catalogue import Definition, PrinterColumn, Resource
     from .store import Json, Revision
 
 TABLE_VERSIONS = ("v1", "v1beta1")
@@ -164,11 +165,39 @@ _LAYOUTS = MappingProxyType(
 )
 
 
+def _custom_layout(definition: Definition) -> Layout:
+    shown = definition.columns
+
+    def row(obj: Json, now: float) -> list[Any]:
+        return [obj["metadata"]["name"], *(_custom_cell(obj, column, now=now) for column in shown)]
+
+    columns = (Column(column.name, column.type, column.priority) for column in shown)
+    return Layout(columns=(Column("Name"), *columns), row=row)
+
+
+def _custom_cell(obj: Json, column: PrinterColumn, *, now: float) -> Any:
+    value = at_path(obj, column.json_path)
+    if column.type == "date":
+        return _age_of(value, now)
+    return msgspec.json.encode(value).decode() if isinstance(value, dict | list) else value
+
+
+def _age_of(value: object, now: float) -> str:
+    if not isinstance(value, str):
+        return "<unknown>"
+    try:
+        return age(value, now)
+    except ValueError:
+        return "<invalid>"
+
+
 def table(
     resource: Resource, revisions: Iterable[Revision], *, metadata: Json, now: float, version: str, whole: bool = False
 ) -> bytes:
     """Give objects as a table; beside each row travels its object, as far as the client wants it."""
     layout = _LAYOUTS.get(resource.table, _PLAIN)
+    if resource.definition is not None and resource.definition.columns:
+        layout = _custom_layout(resource.definition)
     body = {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",

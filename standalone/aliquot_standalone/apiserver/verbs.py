@@ -8,21 +8,25 @@ newest state or is refused. A write that changes nothing is not stored: it gives
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from . import metadata
+from .acts import Act, Caller
 from .admission import Admission
 from .catalogue import NAMESPACES, SERVICE_ACCOUNTS
+from .consulting import Asking, answered_by_nobody
 from .deletion import Deletion
-from .failures import already_exists, bad_request, invalid, not_found, wrong
+from .failures import already_exists, bad_request, invalid, needs_cluster, not_found, wrong
 from .kinds import rules_of
 from .selectors import parse_fields, parse_labels
 from .shapes import check_shape
 from .store import Json, Revision, Store, revise
 from .terms import DeleteOptions, Selection, Target, Write
 from .watching import Watch
+from .webhooks import Webhooks
 
 if TYPE_CHECKING:
     from .catalogue import Catalogue, Resource
@@ -39,7 +43,7 @@ class Api:
     def __init__(self, *, store: Store, catalogue: Catalogue, fresh: Fresh) -> None:
         self.store = store
         self._fresh = fresh
-        self._admission = Admission(store=store)
+        self._admission = Admission(store=store, webhooks=Webhooks(store=store, fresh=fresh))
         self._deletion = Deletion(store=store, catalogue=catalogue)
 
     def select(self, resource: Resource, *, labels: str = "", fields: str = "") -> Selection:
@@ -76,22 +80,41 @@ class Api:
             after=after,
         )
 
-    def create(self, target: Target, obj: Json, *, now: float, dry_run: bool = False) -> Write:
+    def create(
+        self, target: Target, obj: Json, *, now: float, caller: Caller | None = None, dry_run: bool = False
+    ) -> Asking[Write]:
         """Store a new object."""
         resource, rules = target.resource, rules_of(target.resource)
+        if resource.needs_cluster:
+            raise needs_cluster(resource)
         check_shape(obj, rules.shape, kind=resource.kind)
         metadata.check_address(obj, name=target.name, namespace=target.namespace)
-        metadata.prepare_new(obj, resource=resource, namespace=target.namespace, fresh=self._fresh, now=now)
+        if resource.namespaced:
+            obj["metadata"]["namespace"] = target.namespace
         rules.prepare_new(obj, now=now)
         rules.tidy(obj)
-        self._admission.admit_new(obj, resource=resource)
-        name = obj["metadata"].get("name", "")
+        act = Act(operation="CREATE", target=target, obj=obj, old=None, caller=caller, dry_run=dry_run)
+        yield from self._admission.mutate(act, now=now)
+        self._finish_new(act, now=now)
+        yield from self._admission.validate(act)
+        return self._store_new(act, now=now)
+
+    def _finish_new(self, act: Act, *, now: float) -> None:
+        obj, resource, rules = act.fresh, act.resource, rules_of(act.resource)
+        metadata.prepare_new(obj, resource=resource, namespace=act.target.namespace, fresh=self._fresh, now=now)
+        # What is set by the name that was generated just now.
+        rules.prepare_new(obj, now=now)
+        rules.tidy(obj)
         if causes := rules.causes(obj):
-            raise invalid(resource, name, causes)
-        key = f"{target.namespace}/{name}" if resource.namespaced else name
+            raise invalid(resource, act.name, causes)
+
+    def _store_new(self, act: Act, *, now: float) -> Write:
+        obj, resource, rules = act.fresh, act.resource, rules_of(act.resource)
+        name = obj["metadata"]["name"]
+        key = f"{act.target.namespace}/{name}" if resource.namespaced else name
         if self.store.get(resource.table, key) is not None:
             raise already_exists(resource, name)
-        if dry_run:
+        if act.dry_run:
             return Write(revision=_unstored(obj, key=key, rules=rules), created=True)
         revision = self.store.put(resource.table, key, obj, fields=rules.selectable(obj))
         if resource.table == NAMESPACES.table:
@@ -101,18 +124,24 @@ class Api:
     def _give_account(self, namespace: str, *, now: float) -> None:
         # On a cluster a controller does this; clients wait for it before they create pods.
         account = Target(resource=SERVICE_ACCOUNTS, namespace=namespace)
-        self.create(account, {"metadata": {"name": "default"}}, now=now)
+        self.add(account, {"metadata": {"name": "default"}}, now=now)
 
-    def update(self, target: Target, obj: Json, *, now: float, dry_run: bool = False) -> Write:
+    def add(self, target: Target, obj: Json, *, now: float) -> Write:
+        """Store a new object of the server's own, of which nobody is asked."""
+        return answered_by_nobody(self.create(target, obj, now=now))
+
+    def update(
+        self, target: Target, obj: Json, *, now: float, caller: Caller | None = None, dry_run: bool = False
+    ) -> Asking[Write]:
         """Replace an object, or its status."""
         resource = target.resource
         check_shape(obj, rules_of(resource).shape, kind=resource.kind)
         metadata.check_address(obj, name=target.name, namespace=target.namespace)
         if self.store.get(resource.table, target.key) is None and resource.create_on_update:
             obj["metadata"].pop("resourceVersion", None)
-            return self.create(target, obj, now=now, dry_run=dry_run)
+            return (yield from self.create(target, obj, now=now, caller=caller, dry_run=dry_run))
         self._check_version(target, obj["metadata"].get("resourceVersion", ""))
-        return self.edit(target, lambda _: obj, now=now, dry_run=dry_run)
+        return (yield from self.edit(target, lambda _: deepcopy(obj), now=now, caller=caller, dry_run=dry_run))
 
     def _check_version(self, target: Target, version: str) -> None:
         if not version and not target.resource.unconditional_update:
@@ -123,16 +152,31 @@ class Api:
                 target.resource, target.name, [wrong("metadata.resourceVersion", version, "not a version's number")]
             )
 
-    def edit(self, target: Target, change: Edit, *, now: float, dry_run: bool = False) -> Write:
+    def edit(
+        self, target: Target, change: Edit, *, now: float, caller: Caller | None = None, dry_run: bool = False
+    ) -> Asking[Write]:
         """Store what a change makes of an object's newest state."""
+        while True:
+            stored = self.get(target)
+            old = stored.decode()
+            new = change(stored.decode())
+            self._settle(new, old, target=target)
+            act = Act(operation="UPDATE", target=target, obj=new, old=old, caller=caller, dry_run=dry_run)
+            yield from self._admission.mutate(act, now=now)
+            new = act.fresh
+            self._settle(new, old, target=target)
+            yield from self._admission.validate(act)
+            if self.get(target) is stored:
+                return self._store_edited(target, new, stored=stored, old=old, now=now, dry_run=dry_run)
+            # Somebody wrote while webhooks were asked: the change is made once more, of what is there now.
+
+    def _store_edited(
+        self, target: Target, new: Json, *, stored: Revision, old: Json, now: float, dry_run: bool
+    ) -> Write:
         rules = rules_of(target.resource)
-        stored = self.get(target)
-        old = stored.decode()
-        new = change(stored.decode())
-        self._settle(new, old, target=target, rules=rules)
         if new == old:
             return Write(revision=stored)
-        if target.resource.generation and new.get("spec") != old.get("spec"):
+        if target.resource.generation and _wanted(new, target.resource) != _wanted(old, target.resource):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         return self._store(target, new, rules=rules, now=now, dry_run=dry_run)
 
@@ -147,8 +191,8 @@ class Api:
             return Write(revision=self.get(target))
         return self._store(target, new, rules=rules, now=now, dry_run=dry_run)
 
-    def _settle(self, new: Json, old: Json, *, target: Target, rules: Rules) -> None:
-        resource = target.resource
+    def _settle(self, new: Json, old: Json, *, target: Target) -> None:
+        resource, rules = target.resource, rules_of(target.resource)
         if not isinstance(new.get("metadata"), dict):
             raise bad_request("the object has no metadata")
         check_shape(new, rules.shape, kind=resource.kind)
@@ -168,9 +212,24 @@ class Api:
             return Write(revision=self.store.put(target.resource.table, target.key, new, fields=rules.selectable(new)))
         return self._deletion.remove(target, new, now=now)
 
-    def delete(self, target: Target, options: DeleteOptions, *, now: float) -> Write:
+    def delete(
+        self, target: Target, options: DeleteOptions, *, now: float, caller: Caller | None = None
+    ) -> Asking[Write]:
         """Let an object go: at once, or marked, to be ended by its kubelet or its finalizers."""
+        if caller is not None:
+            old = self.get(target).decode()
+            act = Act(operation="DELETE", target=target, obj=None, old=old, caller=caller, dry_run=options.dry_run)
+            yield from self._admission.mutate(act, now=now)
+            yield from self._admission.validate(act)
         return self._deletion.delete(target, options, now=now)
+
+
+def _wanted(obj: Json, resource: Resource) -> Json:
+    """What a new generation counts changes of: the spec; of a custom kind all but metadata and status."""
+    if resource.definition is None:
+        return {"spec": obj.get("spec")}
+    apart = {"metadata"} | ({"status"} if "status" in resource.subresources else set())
+    return {key: value for key, value in obj.items() if key not in apart}
 
 
 def _unstored(obj: Json, *, key: str, rules: Rules) -> Revision:

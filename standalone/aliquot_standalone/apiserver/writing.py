@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from . import event_forms, presenting
 from .bodies import media_type, read_json, read_object, read_resource
 from .catalogue import NEW_EVENTS, Resource
 from .exchange import Answer
-from .failures import bad_request, invalid, invalid_patch, success, unsupported, unsupported_media_type, wrong
+from .failures import ApiError, bad_request, invalid, invalid_patch, success, unsupported, unsupported_media_type, wrong
 from .kinds import rules_of
 from .listing import list_page
 from .patches import json_patch, merge_patch
@@ -23,6 +24,8 @@ from .terms import DeleteOptions, Target, Write
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .acts import Caller
+    from .consulting import Asking
     from .exchange import Request
     from .store import Json
     from .terms import Selection
@@ -44,16 +47,17 @@ class Writer:
     def __init__(self, *, api: Api) -> None:
         self._api = api
 
-    def create(self, target: Target, request: Request, *, now: float) -> Answer:
+    def create(self, target: Target, request: Request, *, caller: Caller, now: float) -> Asking[Answer]:
         """Store a new object, bind a pod or evict it."""
         if target.subresource == "binding":
             return self._bind(target, request, now=now)
         if target.subresource == "eviction":
             body = read_object(request, kind="Eviction", api_version="policy/v1")
-            evict(self._api, target, body, now=now, dry_run=_dry(request))
+            yield from evict(self._api, target, body, now=now, caller=caller, dry_run=_dry(request))
             return _status(success(code=_CREATED), code=_CREATED)
         obj = _taken_in(target, read_resource(request, target.resource))
-        return _answer(target, self._api.create(target, obj, now=now, dry_run=_dry(request)))
+        write = yield from self._api.create(target, obj, now=now, caller=caller, dry_run=_dry(request))
+        return _answer(target, write)
 
     def _bind(self, target: Target, request: Request, *, now: float) -> Answer:
         body = read_object(request, kind="Binding", api_version="v1")
@@ -65,12 +69,13 @@ class Writer:
         bind(self._api, target, body, now=now, dry_run=_dry(request))
         return _status(success(code=_CREATED), code=_CREATED)
 
-    def update(self, target: Target, request: Request, *, now: float) -> Answer:
+    def update(self, target: Target, request: Request, *, caller: Caller, now: float) -> Asking[Answer]:
         """Replace an object or its status."""
         obj = _taken_in(target, read_resource(request, target.resource))
-        return _answer(target, self._api.update(target, obj, now=now, dry_run=_dry(request)))
+        write = yield from self._api.update(target, obj, now=now, caller=caller, dry_run=_dry(request))
+        return _answer(target, write)
 
-    def patch(self, target: Target, request: Request, *, now: float) -> Answer:
+    def patch(self, target: Target, request: Request, *, caller: Caller, now: float) -> Asking[Answer]:
         """Change an object or its status by a patch of any of three kinds."""
         kind = media_type(request.content_type)
         if kind not in _PATCHES:
@@ -78,11 +83,12 @@ class Writer:
                 f"the body of the request was in an unknown format - accepted media types: {', '.join(_PATCHES)}"
             )
         edit = _edit_by(target, _PATCHES[kind], read_json(request.body))
-        return _answer(target, self._api.edit(target, edit, now=now, dry_run=_dry(request)))
+        write = yield from self._api.edit(target, edit, now=now, caller=caller, dry_run=_dry(request))
+        return _answer(target, write)
 
-    def delete(self, target: Target, request: Request, *, now: float) -> Answer:
+    def delete(self, target: Target, request: Request, *, caller: Caller, now: float) -> Asking[Answer]:
         """Let one object go."""
-        gone = self._api.delete(target, _delete_options(request), now=now)
+        gone = yield from self._api.delete(target, _delete_options(request), now=now, caller=caller)
         if not gone.removed or target.resource.returns_deleted:
             return _answer(target, gone)
         resource = target.resource
@@ -90,7 +96,9 @@ class Writer:
         details["uid"] = gone.revision.decode()["metadata"]["uid"]
         return _status(success(details={key: value for key, value in details.items() if value}))
 
-    def delete_collection(self, target: Target, request: Request, *, selection: Selection, now: float) -> Answer:
+    def delete_collection(
+        self, target: Target, request: Request, *, selection: Selection, caller: Caller, now: float
+    ) -> Asking[Answer]:
         """Let all objects go that are meant."""
         options = _delete_options(request)
         page = list_page(self._api, target, request, selection=selection)
@@ -100,8 +108,16 @@ class Writer:
                 namespace=one.fields["metadata.namespace"],
                 name=one.fields["metadata.name"],
             )
-            self._api.delete(within, options, now=now)
+            yield from self._delete_listed(within, options, caller=caller, now=now)
         return Answer(body=presenting.collection(target.resource, page.revisions, metadata=page.metadata))
+
+    def _delete_listed(self, target: Target, options: DeleteOptions, *, caller: Caller, now: float) -> Asking[None]:
+        try:
+            yield from self._api.delete(target, options, now=now, caller=caller)
+        except ApiError as error:
+            # Others may be faster while webhooks are asked.
+            if error.code != HTTPStatus.NOT_FOUND:
+                raise
 
 
 def _dry(request: Request) -> bool:

@@ -1,0 +1,134 @@
+"""The real centre on the embedded API server: it leads, is asked as webhook, lets pods in, and binds with a grant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from aliquot_core.grant import decode_grant
+from aliquot_core.names import Names
+from aliquot_standalone.installed import as_installed, webhooks_at, without_webhooks
+from support.centre_process import LOOPBACK, CentreProcess, until_decided
+from support.embedded_thread import embedded_server
+from support.http_api import HttpApi, Json, Reply
+from support.large_cluster import capacity, inventory_note, lease_manifest, node_names
+
+NAMES = Names()
+PODS = "/api/v1/namespaces/default/pods"
+QUEUES = "/apis/aliquot.dev/v1alpha1/queues"
+NODES = node_names(2)
+MANIFESTS = Path(__file__).parents[2] / "daemonset" / "manifests"
+KINDS = {"CustomResourceDefinition", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
+ADDRESSES = {
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+}
+
+
+def create_all(api: HttpApi, objects: list[Json]) -> None:
+    """Create what an installation brings along."""
+    for one in objects:
+        api.post(ADDRESSES[one["kind"]], one).ok()
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[HttpApi]:
+    """An embedded server with two nodes of eight GPUs that beat."""
+    with embedded_server() as url:
+        api = HttpApi(url=url)
+        create_all(api, without_webhooks())
+        api.post("/api/v1/namespaces", {"metadata": {"name": NAMES.namespace}}).ok()
+        for node in NODES:
+            amounts = {"cpu": "64", "memory": "512Gi", "pods": "250", **capacity(8)}
+            metadata = {"name": node, "annotations": inventory_note(node, cards=8)}
+            api.post("/api/v1/nodes", {"metadata": metadata, "status": {"capacity": amounts}}).ok()
+            leases = f"/apis/coordination.k8s.io/v1/namespaces/{NAMES.namespace}/leases"
+            api.post(leases, lease_manifest(node)).ok()
+        yield api
+
+
+@pytest.fixture(scope="module")
+def centre(api: HttpApi, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CentreProcess]:
+    """The centre as users start it, and the configurations by which it is asked."""
+    process = CentreProcess(folder=tmp_path_factory.mktemp("centre"), url=api.url, token="")
+    process.component.start()
+    try:
+        process.component.wait_ready()
+        url = f"https://{LOOPBACK}:{process.port}"
+        create_all(api, webhooks_at(url, authority=process.authority.pair.certificate))
+        yield process
+    finally:
+        process.component.stop()
+
+
+def asking(name: str, compute: str = "30", **metadata: Any) -> Json:
+    """A pod as a user writes it."""
+    container = {"name": "main", "image": "none:1", "resources": {"limits": {NAMES.compute: compute}}}
+    return {"metadata": {"name": name, **metadata}, "spec": {"containers": [container]}}
+
+
+def gate_lifted(api: HttpApi, name: str) -> Json:
+    """Wait until the queues have let a pod in."""
+    with api.watch(PODS, fieldSelector=f"metadata.name={name}") as watch:
+        while True:
+            pod: Json = watch.next()["object"]
+            if not pod["spec"].get("schedulingGates"):
+                return pod
+
+
+def test_what_is_installed_here_is_what_is_installed_on_a_cluster() -> None:
+    """The kind Queue and the webhooks are those of the manifests."""
+    files = (MANIFESTS / "05-queue.yaml", MANIFESTS / "60-webhook.yaml")
+    written = [one for file in files for one in yaml.safe_load_all(file.read_text()) if one["kind"] in KINDS]
+    assert as_installed() == written
+
+
+def test_a_pod_is_gated_let_in_and_bound_with_its_grant(api: HttpApi, centre: CentreProcess) -> None:
+    """The webhook gates it, the queues lift the gate, and the binding carries node and grant in one write."""
+    created = api.post(PODS, asking("one")).ok()
+    assert created["spec"]["schedulerName"] == "aliquot"
+    assert created["spec"]["schedulingGates"] == [{"name": NAMES.gate}]
+    pod = gate_lifted(api, "one")
+    asker = centre.asker()
+    nodes = until_decided(lambda: asker.filter(pod, NODES), seconds=10)
+    assert asker.bind(pod, nodes[0]) == ""
+    bound = api.get(f"{PODS}/one").ok()
+    asker.close()
+    grant = decode_grant(bound["metadata"]["annotations"][NAMES.grant])
+    assert (bound["spec"]["nodeName"], grant.node, grant.pod) == (nodes[0], nodes[0], bound["metadata"]["uid"])
+
+
+def test_what_the_webhook_refuses_is_refused(api: HttpApi, centre: CentreProcess) -> None:
+    """The centre's own words reach the user, under the name of the webhook."""
+    reply = api.post(PODS, asking("odd", annotations={"aliquot.dev/gpus": "none"}))
+    assert (reply.code, reply.reason) == (422, "Invalid")
+    assert 'admission webhook "mutate.aliquot.dev" denied the request' in reply.body["message"]
+    assert centre.component.running
+
+
+def test_pods_that_ask_nothing_are_not_asked_about(api: HttpApi, centre: CentreProcess) -> None:
+    """The match conditions of the real configurations hold here too."""
+    plain = {"metadata": {"name": "plain"}, "spec": {"containers": [{"name": "main", "image": "none:1"}]}}
+    assert "schedulingGates" not in api.post(PODS, plain).ok()["spec"]
+    assert centre.component.running
+
+
+def test_queues_are_judged_as_a_tree(api: HttpApi, centre: CentreProcess) -> None:
+    """A queue that hangs on none is refused by the centre, one that is right is kept and its status written."""
+
+    def queue(name: str, **spec: Any) -> Reply:
+        return api.post(QUEUES, {"metadata": {"name": name}, "spec": spec})
+
+    refused = queue("lost", parent="nowhere")
+    assert 'admission webhook "queues.aliquot.dev" denied the request' in refused.body["message"]
+    queue("team", compute={"guarantee": 400}).ok()
+    with api.watch(QUEUES, fieldSelector="metadata.name=team") as watch:
+        while "status" not in (found := watch.next()["object"]):
+            pass
+    assert found["spec"]["compute"] == {"guarantee": 400}
+    assert centre.component.running
