@@ -1,7 +1,7 @@
 # Everything a newcomer needs: `make run` and `make test` make their own environment and ask for nothing but Python
 # 3.11 or later and make. What else a part needs (gcc, Go, root) it says itself, and is skipped without.
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench bench-centre soak cluster stubs format clean
+.PHONY: help run test check bench bench-centre bench-placement soak cluster stubs format clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -31,6 +31,10 @@ bench: $(READY) ## Measure speed and memory; figures go to benchmarks/RESULTS.md
 bench-centre: $(READY) ## Measure the centre: its calls, and under a real kube-scheduler (needs `make cluster`; 15 minutes)
 	$(BIN)/python benchmarks/centre/calls.py
 	$(BIN)/python benchmarks/cluster/centre.py
+
+bench-placement: $(READY) ## Replay the openb trace by every policy (an hour; goes on where it was broken off), and time decisions
+	$(BIN)/python benchmarks/placement/quality.py --plots docs
+	$(BIN)/python benchmarks/placement/decision.py
 
 soak: $(READY) ## Long hunts: bounded, but not for every day
 	ALIQUOT_SOAK=1 $(BIN)/pytest tests/simulation tests/node
