@@ -18,15 +18,6 @@ class _Object(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=Fals
     """Common settings of all Kubernetes structs."""
 
 
-class OwnerReference(_Object, frozen=True, kw_only=True):
-    """Who created an object."""
-
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool = False
-
-
 class ObjectMeta(_Object, frozen=True, kw_only=True):
     """Identity, labels and annotations of any object."""
 
@@ -39,7 +30,6 @@ class ObjectMeta(_Object, frozen=True, kw_only=True):
     deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    owner_references: list[OwnerReference] = []
 
 
 class ResourceRequirements(_Object, frozen=True, kw_only=True):
@@ -88,7 +78,6 @@ class PodSpec(_Object, frozen=True, kw_only=True):
     topology_spread_constraints: list[Any] = []
     scheduling_gates: list[SchedulingGate] = []
     priority: int = 0
-    priority_class_name: str = ""
     restart_policy: str = "Always"
     termination_grace_period_seconds: int | None = None
 
@@ -108,7 +97,6 @@ class ContainerStatus(_Object, frozen=True, kw_only=True):
 
     name: str = ""
     container_id: str = msgspec.field(default="", name="containerID")
-    restart_count: int = 0
     ready: bool = False
     started: bool | None = None
     state: dict[str, Any] = {}
@@ -120,7 +108,6 @@ class PodStatus(_Object, frozen=True, kw_only=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
-    nominated_node_name: str = ""
     conditions: list[PodCondition] = []
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
@@ -144,19 +131,10 @@ class Pod(_Object, frozen=True, kw_only=True):
         return self.status.phase in {"Succeeded", "Failed"}
 
 
-class Taint(_Object, frozen=True, kw_only=True):
-    """What keeps pods away from a node."""
-
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-
-
 class NodeSpec(_Object, frozen=True, kw_only=True):
     """What a node is told."""
 
     unschedulable: bool = False
-    taints: list[Taint] = []
 
 
 class NodeCondition(_Object, frozen=True, kw_only=True):
@@ -207,14 +185,12 @@ class ObjectReference(_Object, frozen=True, kw_only=True):
     namespace: str = ""
     name: str = ""
     uid: str = ""
-    field_path: str = ""
 
 
 class EventSeries(_Object, frozen=True, kw_only=True):
-    """How often the same happened, and when last."""
+    """How often the same happened."""
 
     count: int = 0
-    last_observed_time: str = ""
 
 
 class Event(_Object, frozen=True, kw_only=True):

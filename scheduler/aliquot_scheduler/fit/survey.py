@@ -26,7 +26,6 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
     fits: Bools
     cost: Reals
-    version: int
 
 
 # Tries a pod on one row: the cost, or None if it does not fit.
@@ -46,7 +45,7 @@ def survey(demand: Demand, *, grid: Grid, trial: Trial, appraisal: Appraisal | N
             found = _tried(fits, grid=grid, trial=trial)
         else:
             cost = np.zeros(grid.rows) if appraisal else _cost(demand, parts, grid=grid)
-            found = Survey(fits=fits, cost=cost, version=grid.version)
+            found = Survey(fits=fits, cost=cost)
     if appraisal is None:
         return found
     return msgspec.structs.replace(found, cost=appraisal.of_nodes(parts, fits=found.fits))
@@ -123,4 +122,4 @@ def _tried(possible: Bools, *, grid: Grid, trial: Trial) -> Survey:
     for row in np.flatnonzero(possible):
         if (tried := trial(int(row))) is not None:
             fits[row], cost[row] = True, tried
-    return Survey(fits=fits, cost=cost, version=grid.version)
+    return Survey(fits=fits, cost=cost)
