@@ -75,10 +75,6 @@ class Hall:
                 over.append(self._resting[uid][0])
         return over
 
-    def next_alarm(self) -> float | None:
-        """When the next rest is over."""
-        return min((until for _, until in self._resting.values()), default=None)
-
     def __iter__(self) -> Iterator[Waiter]:
         """All who wait."""
         for line in self.lines.values():

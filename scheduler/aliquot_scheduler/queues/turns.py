@@ -240,10 +240,6 @@ class Queues:
         """Who is to be sent back, because its gang can't run."""
         return self._stale.due(let_in=self.books.let_in, bound=self._inside.bound, waiting=self._hall, now=now)
 
-    def next_chance(self) -> float | None:
-        """When the first pod that rests may have another turn."""
-        return self._hall.next_alarm()
-
     # --- turns -------------------------------------------------------------------------------------------------------
     def turns(self, rooms: Rooms, *, now: float) -> Iterator[Turn]:
         """Let through whoever can be; each turn is to be carried out by the caller, who may stop asking at any time."""
