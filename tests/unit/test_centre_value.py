@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aliquot_core.claims import Claim
 from aliquot_core.objects import Pod
+from aliquot_core.quantities import MiB, Percent
 from aliquot_core.request import parse_request
 from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.fit.appraisal import Appraisal, room_of
@@ -98,6 +101,30 @@ def test_cores_are_taken_from_binding_to_end_and_by_every_pod() -> None:
         seen(pod)
         free.append(appraiser._free_cores()[row])
     assert free == [8.0, 5.5, 5.5, 8.0, 8.0]
+
+
+def test_percents_of_memory_are_whole_where_the_mib_are() -> None:
+    """70 % of a card is not 69, whatever its size."""
+    for memory in range(100, 200_000, 9_100):
+        cards = tuple(msgspec.structs.replace(card, memory=memory) for card in gpus("n1", 1))
+        picture = picture_with(make_node("n1", cards))
+        usable, row = cards[0].usable.value, picture.nodes["n1"].row
+        picture.hold("a", {("n1", cards[0].uuid): Claim(compute=Percent(30), memory=MiB(usable * 30 // 100))})
+        assert room_of(picture.grid, cores=np.zeros(picture.grid.rows)).memory[0, row] == 70
+
+
+def test_on_a_node_of_two_models_the_one_is_taken_that_nobody_asks_for() -> None:
+    """Crowding counts on each GPU, not on nodes alone."""
+    mixed = (*gpus("scarce", 1, model="NVIDIA T4"), *gpus("n1", 1, model="NVIDIA L40S"))
+    picture = picture_with(make_node("n1", mixed))
+    appraiser = Appraiser(picture=picture, names=NAMES)
+    for number in range(200):
+        appraiser.pod_seen(asks(f"t{number}", 100, None, annotations={NAMES.gpu_model: "T4"}))
+        appraiser.pod_seen(asks(f"u{number}", 100, None))
+    pod = asks("u", 100, None)
+    plan = Finder(picture=picture, names=NAMES, look=appraiser.look).plan(pod, demand(pod), node="n1")
+    assert plan is not None
+    assert list(plan.claims) == ["GPU-n1-0"]
 
 
 def test_what_pods_ask_is_learnt_once_each() -> None:

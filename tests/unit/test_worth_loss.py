@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,11 +10,11 @@ from hypothesis import strategies as st
 
 from aliquot_core.patterns import Patterns
 from aliquot_scheduler.worth.learning import MixBook, decode_page, encode_page, expected_mix, next_look
-from aliquot_scheduler.worth.loss import Loss, Part, loss
+from aliquot_scheduler.worth.loss import LARGE, RESTS, TIGHTNESS, Loss, Part, loss
 from aliquot_scheduler.worth.mix import Mix, Shape
 from aliquot_scheduler.worth.room import Room
 from aliquot_scheduler.worth.scarcity import scarcity
-from aliquot_scheduler.worth.stranding import stranding
+from aliquot_scheduler.worth.stranding import Stranding, stranding
 from aliquot_scheduler.worth.tables import tables
 
 KINDS = [("t4",), ("g2",)]
@@ -120,10 +121,36 @@ def test_cores_are_left_to_the_gpus_beside_them() -> None:
 
 
 def test_a_node_for_large_pods_is_not_broken_up() -> None:
-    """One that can't take them anyway comes first."""
+    """At the price of its GPUs, where as many such pods are expected as there are places."""
+    often = Mix.of({Shape(compute=100, memory=100, gpus=1): 1, Shape(compute=100, memory=100, gpus=4): 1})
+    known = tables(often, kinds=KINDS, gpus=4, cores=64.0)
     some = room(EMPTY, (64.0, 1, [(100, 100), (100, 100), (100, 100), (0, 0)]))
-    at = lost(some, compute=100, memory=100).nodes
-    assert at[0] > at[1]
+    part = Part(compute=100, memory=100, fits=some.free == 100)
+    at = loss(some, cores=4.0, parts=[part], tables=known, scarcity=scarcity(some, known)).nodes
+    assert at[0] - at[1] == pytest.approx(LARGE * 4, abs=0.01)
+
+
+def test_room_that_most_can_use_is_left_for_them() -> None:
+    """Of rests that are worth the same now the one goes that fewer could use."""
+    some = room((64.0, 1, [(99, 99), (66, 66), (0, 0), (0, 0)]))
+    rests = TABLES.rests[1, int(TABLES.level(np.array([60.0]))[0])]
+    flat = msgspec.structs.replace(TABLES, slots=0 * TABLES.slots, slots_after=0 * TABLES.slots)
+    part = Part(compute=20, memory=20, fits=some.free >= 20)
+    found = loss(some, cores=4.0, parts=[part], tables=flat, scarcity=scarcity(some, flat))
+    grown = [rests[left] - rests[was] for was, left in ((99, 79), (66, 46))]
+    assert abs(grown[0] - grown[1]) > 0.05
+    assert found.gpu[0] == int(np.argmin(grown))
+
+
+def test_cores_that_go_take_the_room_beside_them_from_those_who_need_both() -> None:
+    """Also where nothing of a GPU is taken."""
+    some = room((9.0, 1, FULL), (18.0, 1, FULL))
+    bare = Stranding(table=np.zeros((1, 1)), step=1.0)
+    flat = msgspec.structs.replace(TABLES, stranding=bare, larges=())
+    at = loss(some, cores=6.0, parts=[], tables=flat, scarcity=scarcity(some, flat)).nodes
+    rests = TABLES.rests[1, :, 100]
+    before, after = (rests[TABLES.level(np.array([cores]))[0]] for cores in (9.0, 3.0))
+    assert at[0] - at[1] == pytest.approx(RESTS * 4 * (after - before) - TIGHTNESS * 9 / 128)
 
 
 def test_more_cores_never_strand_more() -> None:
