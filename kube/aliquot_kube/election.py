@@ -214,10 +214,6 @@ class Election:
         self._certain = False
         self._rest_until = now + rest
 
-    def nudged(self) -> None:
-        """The lease has changed, somebody says: a follower looks at once."""
-        self._looked_at = -math.inf
-
     def resign(self, *, now: float) -> None:
         """Lead no longer, and let go of the lease if that can be done soon."""
         if self._leave_by is None:

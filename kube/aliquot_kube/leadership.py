@@ -119,11 +119,6 @@ class Leadership:
         while self._told.leads is not leads:
             await self._changed.wait()
 
-    def nudge(self) -> None:
-        """Say that the lease may have changed: a follower looks at once."""
-        self._election.nudged()
-        self._wake.set()
-
     async def resign(self) -> None:
         """Lead no longer and let the next one take over at once; `run` ends with it."""
         self._election.resign(now=self._clock.monotonic())

@@ -259,18 +259,6 @@ def test_leader_that_leaves_costs_less_than_a_second() -> None:
     contest(story)
 
 
-def test_follower_that_is_nudged_takes_over_at_once() -> None:
-    """Whoever watches the lease anyhow can spare the wait for the next look."""
-
-    async def story(contest: Contest) -> None:
-        leader, follower = await two(contest)
-        await contest.stop(leader)
-        contest.candidates[follower].nudge()
-        await contest.until_led(within=0.05)
-
-    contest(story)
-
-
 def test_leader_that_can_not_let_go_ends_all_the_same() -> None:
     """A stop does not wait for an API server that is away."""
 
@@ -503,8 +491,6 @@ async def mischief(contest: Contest, chance: Chance) -> None:
         contest.kill(name)
     elif chance.happens(0.3):
         await contest.stop(name)
-    elif chance.happens(0.3):
-        contest.candidates[name].nudge()
     elif chance.happens(0.2):
         with suppress(ApiError):
             await contest.client.delete(LEASES, name=LEADER_LEASE, namespace=NAMESPACE)

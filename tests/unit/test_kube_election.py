@@ -210,22 +210,6 @@ def test_resigning_twice_gives_no_more_time() -> None:
     assert election.step(now=START + 3) == Leave()
 
 
-def test_nudge_makes_a_follower_look_at_once() -> None:
-    """Somebody who watches the lease need not wait for our next look."""
-    election = follower(HELD)
-    election.nudged()
-    assert election.step(now=START + 0.1) == Look()
-
-
-def test_nudge_does_not_disturb_a_leader_or_a_rest() -> None:
-    """Our own renewals are news too."""
-    election = leader()
-    election.nudged()
-    assert election.step(now=START + 1) == Rest(START + 3)
-    lost(election, after=2).nudged()
-    assert election.step(now=START + 2) == Rest(START + 2.5)
-
-
 def test_requests_of_a_leader_end_with_its_belief() -> None:
     """So its end is told in time; all others may take as long as the setting says."""
     assert leader().patience(now=START + 3) == 1.5

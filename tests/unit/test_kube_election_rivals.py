@@ -211,11 +211,6 @@ class Rivals(RuleBasedStateMachine):
         candidate = self.candidates[place]
         candidate.election.resign(now=candidate.now(self.time))
 
-    @rule(place=st.sampled_from(CANDIDATES))
-    def nudge(self, place: int) -> None:
-        """Somebody watches the lease."""
-        self.candidates[place].election.nudged()
-
     # --- what is around them -----------------------------------------------------------------------------------------
     @rule(pause=st.sampled_from(PAUSES))
     def pass_time(self, pause: float) -> None:
