@@ -116,8 +116,7 @@ class Ledger:
     def lessened(self, queue: str, amounts: Sequence[int]) -> list[int]:
         """By how much less would be held back of all, if a pod that asks so much were admitted here."""
         return [
-            self._lessened(queue, dimension, amounts[dimension]) if amounts[dimension] else 0
-            for dimension in range(self._cards)
+            self.lessened_in(dimension, queue, amounts) if amounts[dimension] else 0 for dimension in range(self._cards)
         ]
 
     def held_back(self, dimension: int) -> int:
@@ -159,9 +158,9 @@ class Ledger:
             self.accounts[account.node.path[1]].held_below[dimension] += now - account.held[dimension]
             account.held[dimension] = now
 
-    def _lessened(self, queue: str, dimension: int, amount: int) -> int:
-        """Follow the change upwards; it ends where it makes no difference."""
-        change = 0
+    def lessened_in(self, dimension: int, queue: str, amounts: Sequence[int]) -> int:
+        """The same of one dimension: the change is followed upwards."""
+        amount, change = amounts[dimension], 0
         for account in self._path(queue):
             if account.node.name == ROOT:
                 break

@@ -127,11 +127,13 @@ class Order:
             standings, candidate = heapq.heappop(self._heap)
             queue = candidate.first.queue
             # Most are dropped here once the room is gone that somebody left.
-            if self._candidates[queue]() is not candidate or self._standings(candidate) != standings:
+            if self._candidates[queue]() is not candidate:
                 self._push(queue)
-                continue
-            yield candidate
-            self._push(queue)
+            elif (now := self._standings(candidate)) != standings:
+                heapq.heappush(self._heap, (now, candidate))
+            else:
+                yield candidate
+                self._push(queue)
 
     def _push(self, queue: str) -> None:
         candidate = self._candidates[queue]()
@@ -150,5 +152,4 @@ def within_guarantee(ledger: Ledger, candidate: Candidate) -> bool:
     guaranteed = [dim for dim in range(len(amounts) - 2) if amounts[dim] and any(node.guarantee[dim] for node in path)]
     if not guaranteed:
         return False
-    lessened = ledger.lessened(queue, amounts)
-    return all(lessened[dim] >= amounts[dim] for dim in guaranteed)
+    return all(ledger.lessened_in(dim, queue, amounts) >= amounts[dim] for dim in guaranteed)

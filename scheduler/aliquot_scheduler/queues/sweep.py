@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import MOST_IN_VAIN
@@ -46,6 +47,7 @@ class Sweep:
         # Whether somebody was let in for whom nodes were kept: those who were passed over for that come anew.
         self.again = False
         self._headed: set[str] = set()
+        self._nevers: dict[tuple[str, Any], bool] = {}
         self._may = cards.fitting()
         self._impatient = memory.impatient(now=now)
         self._reached: dict[tuple[str, str], tuple[list[Candidate], int]] = {}
@@ -133,10 +135,13 @@ class Sweep:
         """A gang that can't be let in whatever others do stands in line, but is no head of it."""
         if len(candidate.members) == 1:
             return False
-        never = self._never(candidate)
-        if never:
-            self._memory.said(candidate.first.queue, (candidate.first.user, candidate.shape), never)
-        return never is not None
+        asked = candidate.first.queue, candidate.shape
+        if asked not in self._nevers:
+            never = self._never(candidate)
+            self._nevers[asked] = never is not None
+            if never:
+                self._memory.said(candidate.first.queue, (candidate.first.user, candidate.shape), never)
+        return self._nevers[asked]
 
     def _never(self, candidate: Candidate) -> Refusal | None:
         ledger, queue = self._books.ledger, candidate.first.queue
