@@ -200,7 +200,7 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> str:
-        """Lease annotation: where the leader is asked, such as `https://10.0.0.5:10950`."""
+        """Lease annotation: where the leader is asked, such as `https://10.0.0.5:10943`."""
         return self.of("address")
 
     @property

@@ -17,7 +17,7 @@ class CentreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] = msgspec.field(default_factory=socket.gethostname)
     # Empty: the service account that the pod has.
     kubeconfig: str = ""
-    # Where followers reach this replica when it leads, such as https://10.0.0.5:10950; empty: it has no followers.
+    # Where followers reach this replica when it leads, such as https://10.0.0.5:10943; empty: it has no followers.
     address: str = ""
     # Watches that were silent for longer may be dead: nothing is decided then. API servers say something each minute.
     stale: Seconds = 150.0

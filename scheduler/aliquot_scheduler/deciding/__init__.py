@@ -1,1 +1,1 @@
-"""What the centre decides: whose turn it is, where a pod may go, and which promise is kept until it is bound."""
+"""What the centre decides of places: where a pod may go, and which promise is kept until it is bound."""
