@@ -6,25 +6,30 @@ async with serving(clock=SystemClock(), fresh=system_fresh()) as server:
 
 from __future__ import annotations
 
+import asyncio
 import random
 import secrets
 import uuid
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from .calling import Address, HttpWebhookCaller
 from .frontend import Frontend
 from .http import HttpServer
+from .journal import Journal
 from .metadata import Fresh
+from .store import Store
 from .streaming import Timing
+from .upkeep import upkeep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
+    from pathlib import Path
 
     from aliquot_core.clock import Clock
 
     from .consulting import Service
-    from .store import Json, Store
+    from .store import Json
 
 
 def system_fresh() -> Fresh:
@@ -47,17 +52,33 @@ async def serving(
     timing: Timing | None = None,
     store: Store | None = None,
     find: Callable[[Service], Address | None] | None = None,
+    folder: Path | None = None,
 ) -> AsyncIterator[HttpServer]:
-    """Serve on loopback for as long as the block runs; `find` says where a webhook's Service is."""
-    frontend = Frontend(fresh=fresh or system_fresh(), now=clock.wall(), store=store)
-    caller = HttpWebhookCaller(find=find)
-    server = HttpServer(frontend=frontend, clock=clock, tokens=tokens, timing=timing, caller=caller)
-    await server.start(port=port)
-    try:
+    """Serve on loopback for as long as the block runs.
+
+    `find` says where a webhook's Service is; what is written goes to a journal in the folder, where one is given.
+    """
+    store = store or Store()
+    async with AsyncExitStack() as stack:
+        journal = None
+        if folder is not None:
+            journal = Journal(folder)
+            stack.callback(journal.close)
+            journal.recover(store)
+        frontend = Frontend(fresh=fresh or system_fresh(), now=clock.wall(), store=store)
+        caller = HttpWebhookCaller(find=find)
+        stack.push_async_callback(caller.close)
+        server = HttpServer(frontend=frontend, clock=clock, tokens=tokens, timing=timing, caller=caller)
+        stack.push_async_callback(server.close)
+        await server.start(port=port)
+        keeping = asyncio.create_task(upkeep(api=frontend.api, clock=clock, journal=journal))
+        stack.push_async_callback(_end, keeping)
         yield server
-    finally:
-        await server.close()
-        await caller.close()
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def kubeconfig(url: str, *, token: str = "") -> Json:

@@ -14,7 +14,7 @@ Readers pull changes by version: a slow reader costs nothing, and is told so onc
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -81,6 +81,17 @@ class Table:
         if len(self.changes) > 2 * keep:
             self.forget_through(self.changes[-keep - 1].version)
 
+    def restore(self, revision: Revision) -> None:
+        """Put a revision in without history."""
+        if revision.key not in self.current:
+            insort(self.order, revision.key)
+        self.current[revision.key] = revision
+
+    def drop(self, key: str) -> None:
+        """Take an object out without history."""
+        if self.current.pop(key, None) is not None:
+            del self.order[bisect_left(self.order, key)]
+
     def forget_through(self, version: int) -> None:
         """Drop changes up to a version, inclusive."""
         if version > self.compacted:
@@ -116,6 +127,7 @@ class Store:
         self._keep = keep
         self._compacted = 0
         self._listeners: list[Callable[[str, Change], None]] = []
+        self._journal: Callable[[str, Change], None] | None = None
         self.version = 0
 
     def table(self, name: str) -> Table:
@@ -145,10 +157,14 @@ class Store:
     ) -> Revision:
         here = self.table(table)
         previous = here.current.get(key)
-        self.version += 1
-        revision = revise(obj, key=key, version=self.version, fields=fields)
+        version = self.version + 1
+        revision = revise(obj, key=key, version=version, fields=fields)
         kind = kind or ("ADDED" if previous is None else "MODIFIED")
-        change = Change(version=self.version, type=kind, revision=revision, previous=previous)
+        change = Change(version=version, type=kind, revision=revision, previous=previous)
+        if self._journal:
+            # May raise; then nothing has happened.
+            self._journal(table, change)
+        self.version = version
         here.record(change, keep=self._keep)
         for listener in self._listeners:
             listener(table, change)
@@ -169,6 +185,37 @@ class Store:
         self._compacted = max(self._compacted, version)
         for table in self._tables.values():
             table.forget_through(version)
+
+    # --- what a journal brings back ----------------------------------------------------------------------------------
+    def restore_version(self, version: int) -> None:
+        """Go on behind this version."""
+        self.version = max(self.version, version)
+
+    def restore(self, table: str, revision: Revision) -> None:
+        """Take an object as it was; without history, so before anybody watches."""
+        self.table(table).restore(revision)
+        self.restore_version(revision.version)
+
+    def forget(self, table: str, key: str, *, version: int) -> None:
+        """Take an object out that was deleted."""
+        self.table(table).drop(key)
+        self.restore_version(version)
+
+    def begin(self, *, version: int, journal: Callable[[str, Change], None]) -> None:
+        """Go on from a version, with a journal that is told of each change before it is in force."""
+        self.version = version
+        self._journal = journal
+        self.compact(version)
+
+    def everything(self) -> Iterator[tuple[str, Revision]]:
+        """Give all objects with their tables."""
+        for name, table in self._tables.items():
+            for revision in table.current.values():
+                yield name, revision
+
+    def count(self) -> int:
+        """Give how many objects there are."""
+        return sum(len(table.current) for table in self._tables.values())
 
 
 def revise(obj: Json, *, key: str, version: int, fields: Mapping[str, str]) -> Revision:

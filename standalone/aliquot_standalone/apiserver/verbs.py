@@ -223,6 +223,10 @@ class Api:
             yield from self._admission.validate(act)
         return self._deletion.delete(target, options, now=now)
 
+    def remove(self, target: Target, options: DeleteOptions, *, now: float) -> Write:
+        """Let an object go that is the server's own to end, of which nobody is asked."""
+        return answered_by_nobody(self.delete(target, options, now=now))
+
 
 def _wanted(obj: Json, resource: Resource) -> Json:
     """What a new generation counts changes of: the spec; of a custom kind all but metadata and status."""

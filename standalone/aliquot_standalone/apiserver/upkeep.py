@@ -1,0 +1,76 @@
+"""What the server does by itself from time to time: old events go, and the journal is synced and kept short."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .catalogue import EVENTS
+from .failures import ApiError
+from .terms import DeleteOptions, Target
+
+if TYPE_CHECKING:
+    from aliquot_core.clock import Clock
+
+    from .journal import Journal
+    from .store import Change
+    from .verbs import Api
+
+_log = logging.getLogger(__name__)
+# As on a cluster: an hour after it was written last.
+EVENTS_LIVE = 3600.0
+SYNC_EVERY = 1.0
+
+
+class _Seen(msgspec.Struct, frozen=True, gc=False):
+    at: float
+    key: str
+    version: int
+
+
+class EventExpiry:
+    """Lets events go that nobody has written for an hour."""
+
+    def __init__(self, *, api: Api, clock: Clock) -> None:
+        self._api = api
+        self._clock = clock
+        now = clock.monotonic()
+        found = api.store.snapshot(EVENTS.table)
+        self._written = deque(_Seen(now, one.key, one.version) for one in found)
+        api.store.subscribe(self._note)
+
+    def _note(self, table: str, change: Change) -> None:
+        if table == EVENTS.table and change.type != "DELETED":
+            self._written.append(_Seen(self._clock.monotonic(), change.revision.key, change.version))
+
+    def sweep(self) -> None:
+        """Delete those whose time is over."""
+        due = self._clock.monotonic() - EVENTS_LIVE
+        while self._written and self._written[0].at <= due:
+            seen = self._written.popleft()
+            found = self._api.store.get(EVENTS.table, seen.key)
+            if found is None or found.version != seen.version:
+                continue
+            namespace, _, name = seen.key.partition("/")
+            target = Target(resource=EVENTS, namespace=namespace, name=name)
+            self._api.remove(target, DeleteOptions(), now=self._clock.wall())
+
+
+async def upkeep(*, api: Api, clock: Clock, journal: Journal | None) -> None:
+    """Look after it until cancelled."""
+    expiry = EventExpiry(api=api, clock=clock)
+    while True:
+        await clock.sleep(SYNC_EVERY)
+        try:
+            expiry.sweep()
+            if journal is not None:
+                if journal.wants_compaction:
+                    journal.compact(api.store)
+                # The disk may take its time; requests go on meanwhile.
+                await asyncio.to_thread(journal.sync)
+        except (OSError, ApiError) as error:
+            _log.warning("upkeep is put off", extra={"error": str(error)})
