@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 
 from aliquot_cli.tables import table
+from aliquot_core.instants import seconds_of
 from aliquot_scheduler.queues.telling import Part, QueueAnswer, QueueRow, WaitingPod
 
 _UNKNOWN = "-"
@@ -111,9 +111,9 @@ def _part_of(share: float) -> str:
 
 
 def _ago(since: str, *, now: float) -> str:
-    try:
-        seconds = max(0.0, now - datetime.fromisoformat(since).timestamp())
-    except ValueError:
+    began = seconds_of(since)
+    if began is None:
         return _UNKNOWN
+    seconds = max(0.0, now - began)
     size, unit = next((pair for pair in _UNITS if seconds >= pair[0]), _UNITS[-1])
     return f"{int(seconds // size)}{unit}"

@@ -6,11 +6,9 @@ start may be old already; its own time then decides, and a node whose clock is w
 
 from __future__ import annotations
 
-from calendar import timegm
-from time import strptime
-
 import msgspec
 
+from aliquot_core.instants import seconds_of
 from aliquot_core.life import State
 from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Node
@@ -35,16 +33,9 @@ def beat_seen(lease: Lease, *, before: Beat | None, names: Names, now: float, wa
     duration = lease.spec.lease_duration_seconds or _DURATION
     if before is not None and before.renewed == renewed:
         return msgspec.structs.replace(before, state=state)
-    old = before is None and wall - _seconds(renewed) > duration + _SKEW
+    # What is no time is as old as can be.
+    old = before is None and wall - (seconds_of(renewed) or 0.0) > duration + _SKEW
     return Beat(renewed=renewed, state=state, until=now if old else now + duration)
-
-
-def _seconds(stamp: str) -> float:
-    """A Kubernetes time as seconds since 1970; what is none is as old as can be."""
-    try:
-        return float(timegm(strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S")))
-    except ValueError:
-        return 0.0
 
 
 def why_out(node: Node, *, beat: Beat | None, problem: str, now: float) -> str:

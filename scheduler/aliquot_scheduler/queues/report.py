@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 
+from aliquot_core.instants import seconds_of
 from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.order import borrowed
@@ -46,7 +46,9 @@ def statuses(books: Books, *, waiting: Iterable[Waiter], at: str, now: float) ->
 def recall(books: Books, told: Mapping[str, QueueStatus], *, forgetting: Forgetting, wall: float, now: float) -> None:
     """Take up what the leader before us has put down; what was used since then is not known."""
     for name, status in told.items():
-        kept = forgetting.kept(wall - _instant(status.at, otherwise=wall))
+        # What says no time is taken as written now.
+        written = seconds_of(status.at)
+        kept = forgetting.kept(0.0 if written is None else wall - written)
         books.usage.restore(name, _decayed(status.lately, kept), now=now)
         for user, lately in status.users.items():
             books.users.restore((name, user), _decayed(lately, kept), now=now)
@@ -77,11 +79,3 @@ def _amounts(pair: Iterable[float]) -> Amounts:
 
 def _decayed(amounts: Amounts, kept: float) -> tuple[float, float]:
     return kept * amounts.compute, kept * amounts.memory
-
-
-def _instant(text: str, *, otherwise: float) -> float:
-    """A clock that was wrong when it was written must not make anything of it grow."""
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return otherwise

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from statistics import median
 
 import msgspec
 
+from aliquot_core.instants import seconds_of
 from aliquot_core.objects import Pod
 
 # Of so many pods, those that were placed last.
@@ -39,12 +39,5 @@ def _placed(pod: Pod) -> tuple[float, float] | None:
         ),
         None,
     )
-    placed, created = _instant(when), _instant(pod.metadata.creation_timestamp)
+    placed, created = seconds_of(when), seconds_of(pod.metadata.creation_timestamp)
     return None if placed is None or created is None else (placed, max(0.0, placed - created))
-
-
-def _instant(text: str | None) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp() if text else None
-    except ValueError:
-        return None
