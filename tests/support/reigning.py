@@ -30,7 +30,7 @@ CENTRE = "centre"
 class Reigning:
     """A cluster that a test makes, and the leader under test."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: CentreSettings) -> None:
         self._clock = SystemClock()
         chance = random.Random(7)  # noqa: S311 - the point is that it repeats
         # By object: what the leader asked of it other than to read it.
@@ -44,7 +44,7 @@ class Reigning:
             clock=self._clock,
             random=lambda: 0.5,
             names=NAMES,
-            settings=CentreSettings(),
+            settings=settings,
             queues=QueueSettings(),
             leads=lambda: True,
             settled=lambda: None,
@@ -80,6 +80,10 @@ class Reigning:
         assert not why, why
         return node
 
+    async def nominated(self, name: str) -> str:
+        """The node for which kube-scheduler keeps a pod's room."""
+        return (await self._client.get(PODS, namespace=NAMESPACE, name=name)).status.nominated_node_name
+
     async def slices_per_gpu(self) -> Counter[int]:
         """How many GPUs bear how many slices, as the grants say."""
         pods = await self._client.list(PODS)
@@ -94,9 +98,9 @@ class Reigning:
 
 
 @asynccontextmanager
-async def reigning() -> AsyncIterator[Reigning]:
-    """Reign as long as the block lasts."""
-    made = Reigning()
+async def reigning(**settings: float) -> AsyncIterator[Reigning]:
+    """Reign as long as the block lasts, by the centre's settings."""
+    made = Reigning(msgspec.structs.replace(CentreSettings(), **settings))
     reign = asyncio.ensure_future(made.reign.run())
     try:
         yield made

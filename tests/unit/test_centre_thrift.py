@@ -38,6 +38,19 @@ async def test_a_pod_at_its_first_turn_is_written_to_three_times_and_without_a_g
         assert await on.slices_per_gpu() == {2: 8}
 
 
+async def test_a_nomination_ends_with_its_turn() -> None:
+    """kube-scheduler would keep the pod's room for it for good, whatever the centre says of that room."""
+    async with reigning(promise=0.05) as on:
+        on.join("node-a", cards=1)
+        key = f"{NAMESPACE}/stuck"
+        on.create(PODS, pod_manifest("stuck", compute=60, memory=40_000, schedulingGates=GATES))
+        begins = ["PATCH pods/status", "PATCH pods"]
+        await until(lambda: on.writes.get(key, [])[:2] == begins)
+        # kube-scheduler finds no CPU there, say, and never asks.
+        await until(lambda: on.writes[key] == [*begins, "PATCH pods/status"])
+        assert await on.nominated("stuck") == ""
+
+
 async def test_nodes_that_join_cost_no_write() -> None:
     """40 at once, all of them in as soon as the watches have told of them."""
     async with reigning() as on:

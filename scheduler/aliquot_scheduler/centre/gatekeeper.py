@@ -20,6 +20,7 @@ from aliquot_kube.pacing import second_time, sleep_unless
 from aliquot_kube.patches import Patch, expect, json_patch, merge_patch, pointer, remove
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.conditions import LET_IN, said_of, saying
+from aliquot_scheduler.centre.nominations import Nominations
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.turns import Queues
@@ -88,6 +89,7 @@ class Gatekeeper:
         self._clock = clock
         self._names = names
         self._why_not = why_not
+        self._nominations = Nominations(desk=desk, client=client)
         self._hands = asyncio.Semaphore(_HANDS)
         self._changed = asyncio.Event()
 
@@ -102,6 +104,9 @@ class Gatekeeper:
                 began = self._clock.monotonic()
                 self._desk.tell_time(began)
                 if not self._why_not():
+                    # Before others are told that they have the room.
+                    for pod in self._nominations.due():
+                        telling.create_task(self._nominations.take_back(pod))
                     for turn in self._due(now=began):
                         telling.create_task(self._tell(turn))
                 if (spent := self._clock.monotonic() - began) > 0.0:

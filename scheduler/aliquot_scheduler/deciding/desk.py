@@ -87,6 +87,7 @@ class Desk:
         self.promises = Promises(picture=picture)
         self._offers: dict[str, Offer] = {}
         self._pods: dict[str, Pod] = {}
+        self._turned_away: set[str] = set()
 
     # --- what the API server tells -----------------------------------------------------------------------------------
     def pod_seen(self, pod: Pod) -> None:
@@ -210,6 +211,11 @@ class Desk:
             self._drop(uid)
             self._missed(uid, now=now)
 
+    def turned_away(self) -> set[str]:
+        """Whose turn has led to nothing (UIDs), since this was asked last."""
+        found, self._turned_away = self._turned_away, set()
+        return found
+
     # --- a turn comes with room --------------------------------------------------------------------------------------
     def promise_best(self, pod: Pod, demand: Demand, bounds: Bounds = ANYWHERE, *, now: float) -> Promise | None:
         """Find the best node of all and keep room there, for a pod that is about to be let through."""
@@ -309,6 +315,7 @@ class Desk:
         elif pod is None or pod.metadata.deletion_timestamp:
             self._turns.pod_gone(uid)
         else:
+            self._turned_away.add(uid)
             self._turns.missed(pod, now=now)
 
     def _drop(self, uid: str) -> None:
