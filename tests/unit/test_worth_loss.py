@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aliquot_core.patterns import Patterns
 from aliquot_scheduler.worth.learning import MixBook, decode_page, encode_page, expected_mix, next_look
-from aliquot_scheduler.worth.loss import LARGE, RESTS, TIGHTNESS, Loss, Part, loss
+from aliquot_scheduler.worth.loss import CROWDING, LARGE, RESTS, STRANDING, TIGHTNESS, Loss, Part, loss
 from aliquot_scheduler.worth.mix import Mix, Shape
 from aliquot_scheduler.worth.room import Room
 from aliquot_scheduler.worth.scarcity import scarcity
@@ -108,9 +108,16 @@ def test_memory_counts_as_compute_does() -> None:
 
 
 def test_a_scarce_model_is_left_to_those_who_need_it() -> None:
-    """T4 is asked for by name, G2 is not."""
-    at = lost(room((64.0, 0, FULL), EMPTY, EMPTY), compute=100, memory=100).nodes
-    assert at[0] > at[1]
+    """T4 is asked for by name, G2 is not; each at what it is crowded."""
+    some = room((64.0, 0, FULL), EMPTY, EMPTY)
+    prices = scarcity(some, TABLES)
+    none = msgspec.structs.replace(prices, crowding=0 * prices.crowding)
+    part = Part(compute=46, memory=46, fits=some.free >= 46)
+    with_it, without = (
+        loss(some, cores=4.0, parts=[part], tables=TABLES, scarcity=one).nodes for one in (prices, none)
+    )
+    assert prices.crowding[0] > prices.crowding[1] > 0.0
+    assert (with_it - without)[:2] == pytest.approx(CROWDING * 0.46 * prices.crowding)
 
 
 def test_cores_are_left_to_the_gpus_beside_them() -> None:
@@ -118,6 +125,12 @@ def test_cores_are_left_to_the_gpus_beside_them() -> None:
     some = room((36.0, 1, FULL), (36.0, 1, [(0, 0)] * 4))
     at = loss(some, cores=20.0, parts=[], tables=TABLES, scarcity=scarcity(some, TABLES)).nodes
     assert at[0] > at[1]
+    bare = msgspec.structs.replace(TABLES, stranding=Stranding(table=np.zeros((1, 1)), step=1.0))
+    without = loss(some, cores=20.0, parts=[], tables=bare, scarcity=scarcity(some, TABLES)).nodes
+    of = TABLES.stranding.of
+    stranded = of(some.total, some.cores - 20.0) - of(some.total, some.cores)
+    assert stranded[0] > 0.5
+    assert at - without == pytest.approx(STRANDING * stranded)
 
 
 def test_a_node_for_large_pods_is_not_broken_up() -> None:
@@ -132,14 +145,15 @@ def test_a_node_for_large_pods_is_not_broken_up() -> None:
 
 def test_room_that_most_can_use_is_left_for_them() -> None:
     """Of rests that are worth the same now the one goes that fewer could use."""
-    some = room((64.0, 1, [(99, 99), (66, 66), (0, 0), (0, 0)]))
+    some = room((64.0, 1, [(99, 99), (66, 66), (0, 0), (0, 0)]), (64.0, 1, [(66, 66), (99, 99), (0, 0), (0, 0)]))
     rests = TABLES.rests[1, int(TABLES.level(np.array([60.0]))[0])]
     flat = msgspec.structs.replace(TABLES, slots=0 * TABLES.slots, slots_after=0 * TABLES.slots)
     part = Part(compute=20, memory=20, fits=some.free >= 20)
     found = loss(some, cores=4.0, parts=[part], tables=flat, scarcity=scarcity(some, flat))
     grown = [rests[left] - rests[was] for was, left in ((99, 79), (66, 46))]
     assert abs(grown[0] - grown[1]) > 0.05
-    assert found.gpu[0] == int(np.argmin(grown))
+    best = int(np.argmin(grown))
+    assert found.gpu.tolist() == [best, 1 - best]
 
 
 def test_cores_that_go_take_the_room_beside_them_from_those_who_need_both() -> None:
