@@ -13,3 +13,13 @@ def seconds_of(text: str | None) -> float | None:
         return None
     # Without a zone it would be read in that of this machine.
     return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+
+
+def micro_time(wall: float) -> str:
+    """Spell an instant as Kubernetes' MicroTime."""
+    return datetime.fromtimestamp(wall, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def second_time(wall: float) -> str:
+    """Spell an instant as Kubernetes' Time, which has whole seconds."""
+    return datetime.fromtimestamp(wall, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

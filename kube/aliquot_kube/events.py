@@ -12,11 +12,12 @@ import logging
 
 from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock
+from aliquot_core.instants import micro_time
 from aliquot_core.objects import Event, ObjectMeta, ObjectReference
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError, NotFoundError, ServerTroubleError, ThrottledError, UnreachableError
 from aliquot_kube.event_ledger import Create, EventLedger, Happening, Repeat, Write
-from aliquot_kube.pacing import micro_time, sleep_unless
+from aliquot_kube.pacing import sleep_unless
 from aliquot_kube.patches import merge_patch
 from aliquot_kube.resources import EVENTS
 

@@ -20,10 +20,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from aliquot_core.instants import micro_time
 from aliquot_core.objects import Lease, LeaseSpec, ObjectMeta
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError, ConflictError, NotFoundError
-from aliquot_kube.pacing import micro_time
 from aliquot_kube.patches import Patch, merge_patch
 from aliquot_kube.resources import LEASES
 

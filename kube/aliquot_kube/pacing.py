@@ -1,10 +1,9 @@
-"""Waiting on an injected clock, unless something happens first; and times as Kubernetes writes them."""
+"""Waiting on an injected clock, unless something happens first."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from aliquot_core.clock import Clock
@@ -46,13 +45,3 @@ async def within(work: Coroutine[Any, Any, T], *, clock: Clock, seconds: float) 
         doing.cancel()
         # Whatever it still has to say when it is cut off, nobody waits for.
         await asyncio.gather(doing, return_exceptions=True)
-
-
-def micro_time(wall: float) -> str:
-    """Spell an instant as Kubernetes' MicroTime."""
-    return datetime.fromtimestamp(wall, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def second_time(wall: float) -> str:
-    """Spell an instant as Kubernetes' Time, which has whole seconds."""
-    return datetime.fromtimestamp(wall, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot_core.instants import seconds_of
-from aliquot_kube.pacing import micro_time, second_time
+from aliquot_core.instants import micro_time, second_time, seconds_of
 
 # Up to the year 2200, in microseconds.
 INSTANTS = st.integers(min_value=0, max_value=7_258_118_400 * 10**6)

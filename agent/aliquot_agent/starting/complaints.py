@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 
 from aliquot_agent.starting.ungranted import REASON, Complaint, Patience, condition
 from aliquot_core.clock import Clock
+from aliquot_core.instants import second_time
 from aliquot_core.names import Names
 from aliquot_core.objects import ObjectReference, Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError, ConflictError, NotFoundError
 from aliquot_kube.events import EventRecorder
-from aliquot_kube.pacing import second_time
 from aliquot_kube.patches import strategic_patch
 from aliquot_kube.resources import PODS
 

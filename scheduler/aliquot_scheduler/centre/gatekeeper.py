@@ -11,12 +11,13 @@ import logging
 from collections.abc import Callable, Iterator
 
 from aliquot_core.clock import Clock
+from aliquot_core.instants import second_time
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.leadership import NotLeadingError
-from aliquot_kube.pacing import second_time, sleep_unless
+from aliquot_kube.pacing import sleep_unless
 from aliquot_kube.patches import Patch, expect, json_patch, merge_patch, pointer, remove
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.conditions import LET_IN, said_of, saying

@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable
 
 from aliquot_core.clock import Clock
+from aliquot_core.instants import second_time
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.leadership import NotLeadingError
-from aliquot_kube.pacing import second_time
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.conditions import said_of, saying
 from aliquot_scheduler.queues.line import Waiter

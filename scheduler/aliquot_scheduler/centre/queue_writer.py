@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from aliquot_core.clock import Clock
+from aliquot_core.instants import second_time
 from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.leadership import NotLeadingError
-from aliquot_kube.pacing import second_time
 from aliquot_kube.patches import add, json_patch
 from aliquot_kube.resources import queues_of
 from aliquot_scheduler.queues.status import Amounts, QueueStatus
