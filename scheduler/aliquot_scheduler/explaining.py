@@ -28,6 +28,8 @@ from aliquot_scheduler.queues.waits import UsualWait
 
 # So many of those who come just before a pod are named.
 _NAMED = 5
+# The reason that the API server writes for pods behind gates.
+_GATED = "SchedulingGated"
 
 
 class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +108,8 @@ def explain(
     if pod.spec.node_name:
         return _placed(pod, picture=picture, asked=asked, names=names)
     told = _waiting(pod, request, picture=picture, asked=asked, names=names)
-    if plan is None or not plan.specs or names.gate not in {gate.name for gate in pod.spec.scheduling_gates}:
+    if plan is None or [gate.name for gate in pod.spec.scheduling_gates] != [names.gate]:
+        # It is let in already, or others hold it and no turn is kept for it.
         return told
     standing = Standing(picture=picture, plan=plan, pods=pods, names=names, wall=wall, told=statuses, settings=settings)
     return _in_its_queue(told, pod, standing=standing)
@@ -138,9 +141,14 @@ def _in_its_queue(told: Explanation, pod: Pod, *, standing: Standing) -> Explana
     waiter = standing.waiter(pod)
     if waiter is None:
         return told
+    # In this order: whoever comes before it is charged as if let in.
     why, quota = why_it_waits(waiter, standing), quota_of_path(waiter, standing)
     usual, waiting = standing.usual_wait(waiter.queue), len(standing.waiting(waiter.queue))
     before = standing.before(waiter)
+    summary = why or (_behind(told, len(before)) if before else told.summary)
+    if not standing.plan.specs:
+        # Others come first and groups wait all the same, but there is no queue to tell of.
+        return msgspec.structs.replace(told, summary=summary)
     place = QueuePlace(
         queue=waiter.queue,
         user=waiter.user,
@@ -151,7 +159,6 @@ def _in_its_queue(told: Explanation, pod: Pod, *, standing: Standing) -> Explana
         quota=quota,
         usual_wait=usual,
     )
-    summary = why or (_behind(told, len(before)) if before else told.summary)
     return msgspec.structs.replace(told, summary=summary, queue=place)
 
 
@@ -191,7 +198,9 @@ def _placed(pod: Pod, *, picture: Picture, asked: Sequence[str], names: Names) -
         for name, part in grant.slices()
     ]
     why = f"it holds its slices on node {node}"
-    if known and known.out:
+    if known is None:
+        why += ", which is gone: it is lost unless the node comes back"
+    elif known.out:
         why += f"; no more pods are bound there: {known.out}"
     return Explanation(pod=pod.key, state="placed", summary=why, asked=asked, node=node, slices=held)
 
@@ -231,6 +240,8 @@ def _why_it_waits(pod: Pod, answers: Sequence[NodeAnswer], *, names: Names) -> s
 
 
 def _scheduler_s_word(pod: Pod) -> str:
-    """What kube-scheduler wrote last."""
-    said = [one.message for one in pod.status.conditions if one.type == "PodScheduled" and one.message]
-    return said[-1] if said else "kube-scheduler has not said what"
+    """What kube-scheduler wrote last; of a gate it wrote before that was lifted, and has not looked since."""
+    said = [one.message for one in pod.status.conditions if one.type == "PodScheduled" and one.reason != _GATED]
+    of = pod.spec.scheduler_name
+    none = f"{of} (its spec.schedulerName) has not looked at it yet" if of else "kube-scheduler has not said what"
+    return said[-1] if said and said[-1] else none

@@ -72,6 +72,22 @@ def test_kube_scheduler_s_own_word_is_handed_on() -> None:
     assert "Insufficient cpu" in explained(with_word).summary
 
 
+def test_a_word_on_gates_is_none_once_they_are_lifted() -> None:
+    """The scheduler that the pod names has not come for it, and that may be another one than ours."""
+    status: dict[str, Any] = {
+        "conditions": [{"type": "PodScheduled", "reason": "SchedulingGated", "message": "Scheduling is blocked"}]
+    }
+    pod = asks("u1", 30, 8_000, spec={"schedulerName": "volcano"})
+    let_in = msgspec.structs.replace(pod, status=msgspec.convert(status, type(pod.status)))
+    assert explained(let_in).summary.endswith("volcano (its spec.schedulerName) has not looked at it yet")
+
+
+def test_a_pod_on_a_node_that_is_gone_is_told_so() -> None:
+    """Until Kubernetes collects it, its slices are told as if they were there."""
+    pod = bound(asks("u1", 30, 8_000), node="n9", held={"GPU-n9-1": (30, 8_000)})
+    assert explained(pod).summary.startswith("it holds its slices on node n9, which is gone")
+
+
 def test_who_sees_the_pod_alone_is_told_what_stands_on_it() -> None:
     """The leader's condition while it waits, kube-scheduler's word after that, and its node."""
 

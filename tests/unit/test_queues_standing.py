@@ -264,6 +264,21 @@ def test_without_queues_nothing_is_said_of_them() -> None:
     assert told.queue is None
 
 
+def test_without_queues_it_is_still_told_what_else_than_room_it_waits_for() -> None:
+    """The rest of its group, and whoever came before it; and gates of others, for which no turn is kept."""
+    leases, first = [make_lease("n1")], waits("w0", "", 10)
+
+    def summary(pod: Pod) -> str:
+        pods = [first, pod]
+        return explain(pod, nodes=NODES, leases=leases, pods=pods, names=NAMES, wall=WALL, plan=plan({})).summary
+
+    group = waits("w1", "", 10, at=1, labels={NAMES.group: "g"}, annotations={NAMES.group_size: "3"})
+    assert summary(group) == "group g starts with 3 pods, and 1 are there"
+    assert summary(waits("w2", "", 10, at=2)).endswith("have room; 1 pods have their turn before it")
+    gates = {"schedulingGates": [*GATED["schedulingGates"], {"name": "x/y"}]}
+    assert summary(waits("w3", "", 10, at=3, spec=gates)) == "it waits behind gates that are not Aliquot's: x/y"
+
+
 def test_one_queue_is_told_with_who_is_before_whom() -> None:
     """Siblings, users and pods, each in the order of their turns, and why each pod waits."""
     pods = (*BUSY, waits("w5", "b", 5, at=4, namespace="other"))
