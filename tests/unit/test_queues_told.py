@@ -13,8 +13,8 @@ import pytest
 from aliquot_core.objects import PodCondition
 from aliquot_kube.client import KubeClient
 from aliquot_kube.transport import Question, Response
-from aliquot_scheduler.centre.gatekeeper import status_of
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
+from aliquot_scheduler.centre.pod_patches import status_of
 from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.status import read_status

@@ -1,8 +1,4 @@
-"""Carries turns out: a pod is nominated for its node, and its gate is lifted.
-
-The nomination spares kube-scheduler the round over all nodes (facts/real-kubernetes.md 9): it tries that node first,
-alone. It would also pass over what the pod prefers, so a pod that prefers or avoids anything is not nominated.
-"""
+"""Carries turns out: a pod is nominated for its node, and its gate is lifted."""
 
 from __future__ import annotations
 
@@ -13,15 +9,13 @@ from collections.abc import Callable, Iterator
 from aliquot_core.clock import Clock
 from aliquot_core.instants import second_time
 from aliquot_core.names import Names
-from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.pacing import sleep_unless
-from aliquot_kube.patches import Patch, expect, json_patch, merge_patch, pointer, remove
 from aliquot_kube.resources import PODS
-from aliquot_scheduler.centre.conditions import LET_IN, said_of, saying
 from aliquot_scheduler.centre.nominations import Nominations
+from aliquot_scheduler.centre.pod_patches import lifted, status_of, woken
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.turns import Queues
@@ -34,41 +28,6 @@ _HANDS = 16
 _TICK = 0.5
 # kube-scheduler waits for its answers meanwhile.
 _AT_A_STRETCH = 0.02
-
-
-def may_be_nominated(pod: Pod) -> bool:
-    """Whether any node with room is as good as another to this pod."""
-    spec = pod.spec
-    return not (spec.affinity or spec.topology_spread_constraints or spec.node_selector)
-
-
-def lifted(pod: Pod, *, names: Names) -> Patch:
-    """Take our gate away, if it is still the only one of this very pod."""
-    return json_patch(
-        expect(pointer("metadata", "uid"), pod.metadata.uid),
-        expect(pointer("spec", "schedulingGates"), [{"name": names.gate}]),
-        remove(pointer("spec", "schedulingGates")),
-    )
-
-
-def nominated(pod: Pod, node: str) -> Patch:
-    """Say where there is room for it."""
-    return merge_patch({"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}})
-
-
-def status_of(turn: Turn, *, names: Names, at: str) -> Patch | None:
-    """Where there is room for it; and that it waits no more, if it was told that it does. None if there is nothing."""
-    pod = turn.pod
-    node = turn.promise.node if turn.promise and may_be_nominated(pod) else ""
-    said = said_of(pod, names=names)
-    if said is not None and said.status == "False":
-        return saying(pod, LET_IN, admitted=True, names=names, at=at, node=node)
-    return nominated(pod, node) if node else None
-
-
-def woken(turn: Turn, *, names: Names) -> Patch:
-    """A change by which kube-scheduler looks at the pod again."""
-    return merge_patch({"metadata": {"uid": turn.pod.metadata.uid, "annotations": {names.turn: str(turn.number)}}})
 
 
 class Gatekeeper:

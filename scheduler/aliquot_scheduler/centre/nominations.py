@@ -14,16 +14,11 @@ from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.leadership import NotLeadingError
-from aliquot_kube.patches import Patch, merge_patch
 from aliquot_kube.resources import PODS
+from aliquot_scheduler.centre.pod_patches import not_nominated
 from aliquot_scheduler.deciding.desk import Desk
 
 log = logging.getLogger(__name__)
-
-
-def not_nominated(pod: Pod) -> Patch:
-    """Say no more where there is room for it."""
-    return merge_patch({"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": None}})
 
 
 class Nominations:

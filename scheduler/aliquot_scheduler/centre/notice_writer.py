@@ -17,7 +17,7 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.resources import PODS
-from aliquot_scheduler.centre.conditions import said_of, saying
+from aliquot_scheduler.centre.pod_patches import said_of, saying
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.notices import Notice
 from aliquot_scheduler.queues.turns import Queues

@@ -1,0 +1,77 @@
+"""What the leader writes on a pod that waits, or waits no more: its condition, its nomination, its gate, its turn.
+
+The nomination spares kube-scheduler the round over all nodes (facts/real-kubernetes.md 9): it tries that node first,
+alone. It would also pass over what the pod prefers, so a pod that prefers or avoids anything is not nominated.
+
+What must always hold: each patch meets the very pod that was judged, and nothing on it that others wrote.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod, PodCondition
+from aliquot_kube.patches import Patch, expect, json_patch, merge_patch, pointer, remove, strategic_patch
+from aliquot_scheduler.deciding.turns import Turn
+from aliquot_scheduler.queues.notices import Notice
+
+LET_IN = Notice(reason="LetIn", message="")
+
+
+def said_of(pod: Pod, *, names: Names) -> PodCondition | None:
+    """What the pod says now, if it says anything."""
+    return next((one for one in pod.status.conditions if one.type == names.admitted), None)
+
+
+def saying(pod: Pod, notice: Notice, *, admitted: bool, names: Names, at: str, node: str = "") -> Patch:
+    """Let this very pod say so, whatever else it says; and that it is nominated for the node, if there is one."""
+    said = {
+        "type": names.admitted,
+        "status": str(admitted),
+        "reason": notice.reason,
+        "message": notice.message,
+        "lastTransitionTime": at,
+    }
+    status: dict[str, Any] = {"conditions": [said]} | ({"nominatedNodeName": node} if node else {})
+    return strategic_patch({"metadata": {"uid": pod.metadata.uid}, "status": status})
+
+
+def may_be_nominated(pod: Pod) -> bool:
+    """Whether any node with room is as good as another to this pod."""
+    spec = pod.spec
+    return not (spec.affinity or spec.topology_spread_constraints or spec.node_selector)
+
+
+def lifted(pod: Pod, *, names: Names) -> Patch:
+    """Take our gate away, if it is still the only one of this very pod."""
+    return json_patch(
+        expect(pointer("metadata", "uid"), pod.metadata.uid),
+        expect(pointer("spec", "schedulingGates"), [{"name": names.gate}]),
+        remove(pointer("spec", "schedulingGates")),
+    )
+
+
+def nominated(pod: Pod, node: str) -> Patch:
+    """Say where there is room for it."""
+    return merge_patch({"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}})
+
+
+def status_of(turn: Turn, *, names: Names, at: str) -> Patch | None:
+    """Where there is room for it; and that it waits no more, if it was told that it does. None if there is nothing."""
+    pod = turn.pod
+    node = turn.promise.node if turn.promise and may_be_nominated(pod) else ""
+    said = said_of(pod, names=names)
+    if said is not None and said.status == "False":
+        return saying(pod, LET_IN, admitted=True, names=names, at=at, node=node)
+    return nominated(pod, node) if node else None
+
+
+def woken(turn: Turn, *, names: Names) -> Patch:
+    """A change by which kube-scheduler looks at the pod again."""
+    return merge_patch({"metadata": {"uid": turn.pod.metadata.uid, "annotations": {names.turn: str(turn.number)}}})
+
+
+def not_nominated(pod: Pod) -> Patch:
+    """Say no more where there is room for it."""
+    return merge_patch({"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": None}})
