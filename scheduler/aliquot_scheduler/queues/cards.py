@@ -110,8 +110,9 @@ class Cards:
 
     def granted(self, pod: Pod) -> tuple[int, ...] | None:
         """What a pod has come to, by its grant; None if it has none."""
-        held = self._picture.granted(pod)
-        if held is None:
+        # What the picture holds for it was read from the grant: to read it once more takes 50 us a pod.
+        held = self._picture.holdings.of(pod.metadata.uid) if pod.spec.node_name else None
+        if not held:
             return None
         amounts = [0] * (2 + 2 * len(self._models))
         for (node, uuid), claim in held.items():
