@@ -11,8 +11,8 @@ import msgspec
 from aliquot_core.claims import Claim, claims
 from aliquot_core.grant import decode_grant
 from aliquot_core.objects import Pod
-from aliquot_scheduler.deciding.desk import Desk, Ended
-from aliquot_scheduler.deciding.promises import Promise
+from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.deciding.promises import Ended, Promise
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.turns import Queues

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from aliquot_core.objects import Pod
-from aliquot_scheduler.deciding.desk import Desk, Ended
+from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.deciding.promises import Ended
 from aliquot_scheduler.queues.turns import Queues
 from support.centre import asks, gpus, make_node, picture_with, with_grant
 from support.large_cluster import NAMES, NAMESPACE, node_names, pod_manifest

@@ -31,8 +31,8 @@ from aliquot_kube.errors import (
 from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.pacing import sleep_unless
 from aliquot_kube.resources import PODS
-from aliquot_scheduler.deciding.desk import Desk, Ended
-from aliquot_scheduler.deciding.promises import Promise
+from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.deciding.promises import Ended, Promise
 from aliquot_scheduler.extender.decisions import Filtered
 
 log = logging.getLogger(__name__)

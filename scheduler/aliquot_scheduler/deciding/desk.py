@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from itertools import compress
 
 import msgspec
@@ -23,16 +22,16 @@ from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import PodRequest, parse_request
-from aliquot_scheduler.deciding.promises import NEVER, Promise, Promises, Stage
+from aliquot_scheduler.deciding.promises import NEVER, Ended, Promise, Promises, Stage
 from aliquot_scheduler.deciding.turns import Turns
 from aliquot_scheduler.extender.decisions import BEST_GRADE, Filtered
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
-from aliquot_scheduler.fit.cost import WORST, grade
 from aliquot_scheduler.fit.demand import Demand, demand_of
 from aliquot_scheduler.fit.finder import Finder, Look
 from aliquot_scheduler.fit.refusals import Refusal
-from aliquot_scheduler.fit.survey import Survey
-from aliquot_scheduler.picture.picture import Picture, Rows
+from aliquot_scheduler.fit.survey import Room, Survey
+from aliquot_scheduler.picture.grid import Rows
+from aliquot_scheduler.picture.picture import Picture
 
 log = logging.getLogger(__name__)
 
@@ -44,32 +43,11 @@ DOUBT = 65.0
 OUTSIDE = "the pod's group lies elsewhere, or the node is kept for one that has waited long"
 
 
-class Ended(StrEnum):
-    """What came of writing a binding."""
-
-    TAKEN = "taken"
-    REFUSED = "refused"
-    UNKNOWN = "unknown"
-
-
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """What was last found for a pod, for the questions that follow a filter call."""
 
     survey: Survey
     best: str
-
-
-class Room(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes that have room for a pod, with their rows."""
-
-    nodes: Sequence[str]
-    rows: Rows
-
-    @classmethod
-    def among(cls, nodes: Sequence[str], rows: Rows, found: Survey) -> Room:
-        """Those of these nodes that have."""
-        fits = found.fits[rows]
-        return cls(nodes=list(compress(nodes, fits.tolist())), rows=rows[fits])
 
 
 class Desk:
@@ -156,7 +134,7 @@ class Desk:
         if offer is None:
             return [(node, 0) for node in nodes]
         known, rows = self._picture.rows_of(nodes)
-        grades = dict(zip(known, self._grades(offer.survey, rows), strict=True))
+        grades = dict(zip(known, offer.survey.grades(rows, best=BEST_GRADE), strict=True))
         if offer.best in grades:
             grades[offer.best] += 1
         if len(grades) == len(nodes):
@@ -279,13 +257,6 @@ class Desk:
         self.promises.make(promise)
         self._offers[pod.metadata.uid] = Offer(survey=found, best=promise.node)
         return promise
-
-    @staticmethod
-    def _grades(found: Survey, rows: Rows) -> list[int]:
-        """Of the nodes in these rows. One that has come since may stand beyond those that were looked at."""
-        costs = np.append(np.where(found.fits, found.cost, WORST), WORST)[np.minimum(rows, found.fits.size)]
-        grades: list[int] = np.minimum(grade(costs, best=BEST_GRADE), BEST_GRADE - 1).tolist()
-        return grades
 
     def _why_no_bind(self, promise: Promise, *, node: str) -> str:
         if promise.stage is not Stage.OFFERED:

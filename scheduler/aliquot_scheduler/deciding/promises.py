@@ -44,6 +44,14 @@ class Stage(StrEnum):
     DOUBTFUL = "doubtful"
 
 
+class Ended(StrEnum):
+    """What came of writing a binding."""
+
+    TAKEN = "taken"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
     """Room kept for one pod; `nodes` is where it may also be bound, if it fits there then."""
 

@@ -8,7 +8,7 @@ for each of them alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from itertools import compress, groupby
 
 import msgspec
 import numpy as np
@@ -16,9 +16,9 @@ import numpy as np
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.appraisal import Appraisal, Placed, distinct
-from aliquot_scheduler.fit.cost import DEGRADED, Reals, leftover, wanted
+from aliquot_scheduler.fit.cost import DEGRADED, WORST, Reals, grade, leftover, wanted
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
-from aliquot_scheduler.picture.grid import Bools, Grid, Ints
+from aliquot_scheduler.picture.grid import Bools, Grid, Ints, Rows
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +26,28 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
     fits: Bools
     cost: Reals
+
+    def grades(self, rows: Rows, *, best: int) -> list[int]:
+        """Of the nodes in these rows, from 0 to one below the best, so that one can be lifted above its equals.
+
+        A node that has come since may stand beyond those that were looked at.
+        """
+        costs = np.append(np.where(self.fits, self.cost, WORST), WORST)[np.minimum(rows, self.fits.size)]
+        grades: list[int] = np.minimum(grade(costs, best=best), best - 1).tolist()
+        return grades
+
+
+class Room(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes that have room for a pod, with their rows."""
+
+    nodes: Sequence[str]
+    rows: Rows
+
+    @classmethod
+    def among(cls, nodes: Sequence[str], rows: Rows, found: Survey) -> Room:
+        """Those of these nodes that have."""
+        fits = found.fits[rows]
+        return cls(nodes=list(compress(nodes, fits.tolist())), rows=rows[fits])
 
 
 # Tries a pod on one row: the cost, or None if it does not fit.

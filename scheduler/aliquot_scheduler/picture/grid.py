@@ -21,6 +21,8 @@ from aliquot_core.quantities import WHOLE
 
 Ints = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
+# Numbers of rows.
+Rows = npt.NDArray[np.intp]
 
 _ROWS = 64
 _COLUMNS = 8

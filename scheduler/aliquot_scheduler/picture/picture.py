@@ -18,7 +18,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from aliquot_core.claims import Claim, claims
 from aliquot_core.errors import AliquotError
@@ -26,13 +25,11 @@ from aliquot_core.grant import decode_grant
 from aliquot_core.inventory import Gpu, Inventory, decode_inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Node, Pod
-from aliquot_scheduler.picture.grid import Grid
+from aliquot_scheduler.picture.grid import Grid, Rows
 from aliquot_scheduler.picture.holdings import GpuKey, Holdings
 from aliquot_scheduler.picture.signs import Beat, beat_seen, why_out
 
 log = logging.getLogger(__name__)
-
-Rows = npt.NDArray[np.intp]
 
 NO_GPUS = Inventory(problem="the node has published no GPUs")
 

@@ -9,8 +9,8 @@ import pytest
 
 from aliquot_core.objects import Pod
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
-from aliquot_scheduler.deciding.desk import Desk, Ended
-from aliquot_scheduler.deciding.promises import Promise, Promises
+from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.deciding.promises import Ended, Promise, Promises
 from aliquot_scheduler.picture.picture import Picture
 from simulation.universe.planted import Plant
 from simulation.universe.town import TownScale
