@@ -9,6 +9,7 @@ import pytest
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.credentials import ADMIN
 from conformance.contracts.kinds import KindsContract
+from conformance.contracts.limits import LimitsContract
 from conformance.contracts.lists import ListsContract
 from conformance.contracts.objects import ObjectsContract
 from conformance.contracts.patches import PatchesContract
@@ -36,6 +37,10 @@ def space(api_under_test: HttpApi) -> Iterator[Space]:
 
 
 class TestKinds(KindsContract):
+    """Against a real server."""
+
+
+class TestLimits(LimitsContract):
     """Against a real server."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import limit_ranges
 from .catalogue import NAMESPACES, PODS, PRIORITY_CLASSES
 from .failures import forbidden, not_found
 from .kinds import rules_of
@@ -40,6 +41,8 @@ class Admission:
 
     def validate(self, act: Act) -> Asking[None]:
         """Refuse what may not be written so."""
+        if act.operation == "CREATE" and act.resource.table == PODS.table:
+            limit_ranges.check(self._store, act)
         yield from self._webhooks.validate(act)
 
     def _fill_again(self, act: Act, *, now: float) -> None:
@@ -60,6 +63,7 @@ class Admission:
             spec.setdefault("serviceAccount", account)
             tolerate_dead_nodes(spec)
             self._set_priority(act.fresh)
+            limit_ranges.fill_in(self._store, act)
 
     def _check_namespace(self, act: Act) -> None:
         namespace = act.target.namespace

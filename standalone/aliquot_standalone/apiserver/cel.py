@@ -8,7 +8,6 @@ As in CEL, `false && error` is false and `true || error` is true, on either side
 
 from __future__ import annotations
 
-import json
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -124,7 +123,7 @@ class _Parser:
             kind, text = self._next()
             if kind != "number":
                 self._fail()
-            number = -json.loads(text)
+            number = -_number(text)
             return lambda _: number
         return self._members()
 
@@ -161,7 +160,7 @@ class _Parser:
     def _primary(self) -> Value:
         kind, text = self._next()
         if kind == "number":
-            return _constant(json.loads(text))
+            return _constant(_number(text))
         if kind == "text":
             return _constant(re.sub(r"\\(.)", r"\1", text[1:-1]))
         if text == "(":
@@ -234,6 +233,10 @@ class _Parser:
     def _fail(self) -> NoReturn:
         rest = " ".join(text for _, text in self._tokens[max(0, self._at - 1) :][:8])
         raise CelError(f"can't be understood near: {rest or 'the end'}")
+
+
+def _number(text: str) -> float:
+    return float(text) if "." in text else int(text)
 
 
 def _constant(value: Any) -> Value:

@@ -93,6 +93,7 @@ class Frontend:
             return self._read(target, request, now=now)
         caller = Caller(user=request.user)
         answer = yield from self._write(target, request, caller=caller, now=now)
+        self.api.settle()
         return msgspec.structs.replace(answer, warnings=tuple(caller.warnings)) if caller.warnings else answer
 
     def _read(self, target: Target, request: Request, *, now: float) -> Answer | Stream:

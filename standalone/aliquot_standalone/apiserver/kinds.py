@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from .definitions import CustomRules, DefinitionRules
 from .hooks import WebhookRules
+from .limit_ranges import LimitRangeRules
 from .pod_rules import PodRules
 from .rules import (
     ConfigMapRules,
@@ -29,6 +30,7 @@ _RULES = MappingProxyType(
         "customresourcedefinitions.apiextensions.k8s.io": DefinitionRules(),
         "events": EventRules(),
         "leases.coordination.k8s.io": LeaseRules(),
+        "limitranges": LimitRangeRules(),
         "mutatingwebhookconfigurations.admissionregistration.k8s.io": WebhookRules(),
         "namespaces": NamespaceRules(),
         "nodes": NodeRules(),

@@ -241,11 +241,23 @@ class ConfigMapRules(Rules):
 
 
 class ResourceQuotaRules(Rules):
-    """Quotas are kept and shown; counting against them is not done here yet."""
+    """Quotas; what is used of them is counted beside the store (`quotas`)."""
 
     shape = shapes.ResourceQuota
+
+    def prepare_new(self, obj: Json, *, now: float) -> None:  # noqa: ARG002 - a rule's signature
+        """Nobody has counted yet."""
+        obj["status"] = {}
 
     def causes(self, obj: Json) -> list[Cause]:
         """Check metadata and bring the amounts into their one form."""
         names.rewrite_quantities(obj.get("spec", {}).get("hard", {}))
         return super().causes(obj)
+
+    def update_causes(self, new: Json, old: Json) -> list[Cause]:
+        """Refuse other scopes: what is used is counted by them."""
+        found = super().update_causes(new, old)
+        before, after = old.get("spec", {}), new.get("spec", {})
+        if any(before.get(part) != after.get(part) for part in ("scopes", "scopeSelector")):
+            found.append(wrong("spec.scopes", after.get("scopes", []), "field is immutable"))
+        return found

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -171,10 +171,26 @@ class PriorityClass(Shape, frozen=True):
     preemption_policy: str = ""
 
 
+class ScopeRequirement(Shape, frozen=True):
+    """Which pods a quota is about."""
+
+    scope_name: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: tuple[str, ...] = ()
+
+
+class ScopeSelector(Shape, frozen=True):
+    """All of these must hold."""
+
+    match_expressions: tuple[ScopeRequirement, ...] = ()
+
+
 class ResourceQuotaSpec(Shape, frozen=True):
     """What a namespace may use."""
 
     hard: Quantities = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: ScopeSelector = ScopeSelector()
 
 
 class ResourceQuota(Shape, frozen=True):

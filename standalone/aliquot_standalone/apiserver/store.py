@@ -180,6 +180,11 @@ class Store:
         stop = bisect_left(order, prefix + "\U0010ffff") if prefix else len(order)
         return [state[key] for key in order[start:stop]]
 
+    def count_of(self, table: str, *, prefix: str) -> int:
+        """Give how many objects have keys that begin so."""
+        order = self.table(table).order
+        return bisect_left(order, prefix + "\U0010ffff") - bisect_left(order, prefix)
+
     def compact(self, version: int) -> None:
         """Forget all changes up to a version, inclusive, in all tables."""
         self._compacted = max(self._compacted, version)

@@ -136,6 +136,19 @@ def _priority_class(obj: Json, now: float) -> list[Any]:
     return [obj["metadata"]["name"], obj.get("value", 0), default, created, obj.get("preemptionPolicy", "")]
 
 
+def _quota(obj: Json, now: float) -> list[Any]:
+    status = obj.get("status", {})
+    used, parts = status.get("used", {}), {"requests": list[str](), "limits": list[str]()}
+    for name, hard in sorted(status.get("hard", {}).items()):
+        parts["limits" if name.startswith("limits.") else "requests"].append(f"{name}: {used.get(name, 0)}/{hard}")
+    created = age(obj["metadata"].get("creationTimestamp"), now)
+    return [obj["metadata"]["name"], ", ".join(parts["requests"]), ", ".join(parts["limits"]), created]
+
+
+def _dated(obj: Json, _: float) -> list[Any]:
+    return [obj["metadata"]["name"], obj["metadata"].get("creationTimestamp", "")]
+
+
 _PLAIN = Layout(columns=_columns("Name", "Age"), row=_plain_row)
 _NODE_WIDE = ("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime")
 _LAYOUTS = MappingProxyType(
@@ -157,6 +170,9 @@ _LAYOUTS = MappingProxyType(
             ),
             row=_event,
         ),
+        "resourcequotas": Layout(columns=_columns("Name", "Request", "Limit", "Age"), row=_quota),
+        "limitranges": Layout(columns=_columns("Name", "Created At"), row=_dated),
+        "customresourcedefinitions.apiextensions.k8s.io": Layout(columns=_columns("Name", "Created At"), row=_dated),
         "configmaps": Layout(columns=_columns("Name", "Data", "Age"), row=_config_map),
         "priorityclasses.scheduling.k8s.io": Layout(
             columns=_columns("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"), row=_priority_class

@@ -16,11 +16,12 @@ import msgspec
 from . import metadata
 from .acts import Act, Caller
 from .admission import Admission
-from .catalogue import NAMESPACES, SERVICE_ACCOUNTS
+from .catalogue import NAMESPACES, RESOURCE_QUOTAS, SERVICE_ACCOUNTS
 from .consulting import Asking, answered_by_nobody
 from .deletion import Deletion
 from .failures import already_exists, bad_request, invalid, needs_cluster, not_found, wrong
 from .kinds import rules_of
+from .quotas import Quotas
 from .selectors import parse_fields, parse_labels
 from .shapes import check_shape
 from .store import Json, Revision, Store, revise
@@ -44,6 +45,7 @@ class Api:
         self.store = store
         self._fresh = fresh
         self._admission = Admission(store=store, webhooks=Webhooks(store=store, fresh=fresh))
+        self._quotas = Quotas(store=store)
         self._deletion = Deletion(store=store, catalogue=catalogue)
 
     def select(self, resource: Resource, *, labels: str = "", fields: str = "") -> Selection:
@@ -114,6 +116,7 @@ class Api:
         key = f"{act.target.namespace}/{name}" if resource.namespaced else name
         if self.store.get(resource.table, key) is not None:
             raise already_exists(resource, name)
+        self._quotas.check(act)
         if act.dry_run:
             return Write(revision=_unstored(obj, key=key, rules=rules), created=True)
         revision = self.store.put(resource.table, key, obj, fields=rules.selectable(obj))
@@ -222,6 +225,15 @@ class Api:
             yield from self._admission.mutate(act, now=now)
             yield from self._admission.validate(act)
         return self._deletion.delete(target, options, now=now)
+
+    def settle(self) -> None:
+        """Write down what follows from writes: what is used of quotas."""
+        self._quotas.settle(self._tell_quota)
+
+    def _tell_quota(self, namespace: str, name: str, status: Json) -> None:
+        found = self.store.get(RESOURCE_QUOTAS.table, f"{namespace}/{name}")
+        if found is not None and (obj := found.decode()).get("status") != status:
+            self.store.put(RESOURCE_QUOTAS.table, found.key, {**obj, "status": status}, fields=found.fields)
 
     def remove(self, target: Target, options: DeleteOptions, *, now: float) -> Write:
         """Let an object go that is the server's own to end, of which nobody is asked."""
