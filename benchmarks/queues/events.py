@@ -11,12 +11,15 @@ from __future__ import annotations
 import argparse
 import gc
 import statistics
+import sys
 import time
+from pathlib import Path
 from random import Random
 
-from replay import Job, Replay
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from support.queue_replay import Job, Replay
 
 
 def main() -> None:

@@ -6,19 +6,22 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 from random import Random
 
-from replay import Job, Replay, mean
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.shares import exact_shares, shares
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.tree import COMPUTE, plant
+from support.queue_replay import Job, Replay, mean
 from support.share_oracle import Oracle, random_tree
 
-OPEN = {"namespaces": ("*",)}
+EVERYBODY = ("*",)
 
 
 def main() -> None:
@@ -51,14 +54,14 @@ def small_requests() -> None:
     """Where whole GPUs are handed out somebody gets nothing: two queues that ask 0.9 of one, eight that ask four."""
     for count, cards, each in ((2, 1, 90), (8, 4, 100)):
         names = [f"q{number}" for number in range(count)]
-        tree = plant({name: QueueSpec(**OPEN) for name in names})
+        tree = plant({name: QueueSpec(namespaces=EVERYBODY) for name in names})
         due = exact_shares(tree, dimension=COMPUTE, capacity=100 * cards, demand=dict.fromkeys(names, each))
         jobs = [
             Job(name=f"{name}-{number:03}", queue=name, user=name, kind="job", at=0.0, runs=60.0, compute=each)
             for name in names
             for number in range(50)
         ]
-        replay = Replay({name: QueueSpec(**OPEN) for name in names}, nodes=1, cards=cards)
+        replay = Replay({name: QueueSpec(namespaces=EVERYBODY) for name in names}, nodes=1, cards=cards)
         replay.run(jobs, until=60.0 * 50)
         done = Counter(job.queue for job in jobs if job.ended is not None)
         print(
@@ -74,7 +77,7 @@ def bulk() -> None:
         few = [
             Job(name=f"f{n:04}", queue="q", user="few", kind="few", at=1.0 + 60.0 * n, runs=runs) for n in range(300)
         ]
-        replay = Replay({"q": QueueSpec(**OPEN)}, nodes=1, cards=8)
+        replay = Replay({"q": QueueSpec(namespaces=EVERYBODY)}, nodes=1, cards=8)
         replay.run([*many, *few])
         waits = [job.admitted - job.at for job in few if job.admitted is not None and job.at < 1_000 * runs / 8]
         print(
@@ -92,7 +95,12 @@ def in_turns() -> None:
         for n in range(cycles)
     ]
     settings = QueueSettings(half_life=128 * runs, penalty=runs)
-    replay = Replay({"a": QueueSpec(**OPEN), "b": QueueSpec(**OPEN)}, nodes=1, cards=16, settings=settings)
+    replay = Replay(
+        {"a": QueueSpec(namespaces=EVERYBODY), "b": QueueSpec(namespaces=EVERYBODY)},
+        nodes=1,
+        cards=16,
+        settings=settings,
+    )
     replay.run(jobs, until=cycles * runs)
     done = Counter(job.queue for job in jobs if job.ended is not None)
     order = [job.queue for job in sorted(jobs, key=lambda job: job.admitted or 1e18)][:cycles]
@@ -118,7 +126,7 @@ def urgent() -> None:
             for queue in "ab"
             for n in range(1_500)
         ]
-        replay = Replay({"a": QueueSpec(**OPEN), "b": QueueSpec(**OPEN)}, nodes=2, cards=4)
+        replay = Replay({"a": QueueSpec(namespaces=EVERYBODY), "b": QueueSpec(namespaces=EVERYBODY)}, nodes=2, cards=4)
         replay.run(jobs, until=3_600.0)
         ran = [job for job in jobs if job.queue == "b" and job.admitted is not None]
         seconds = sum(min(job.runs, 3_600.0 - job.admitted) for job in ran if job.admitted is not None)

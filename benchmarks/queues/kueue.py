@@ -9,11 +9,14 @@ nothing is lost to cards that are cut in another way: their quota knows no nodes
 from __future__ import annotations
 
 import argparse
+import sys
 import time
+from pathlib import Path
 
-from replay import Job, Replay, mean
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from support.queue_replay import Job, Replay, mean
 
 NOMINAL = 2_000
 # Workloads of a queue, each one's CPUs, seconds, priority, and how long after the one before it comes.

@@ -6,16 +6,12 @@ What a job takes of real time is what deciding takes; what it waits in simulated
 from __future__ import annotations
 
 import heapq
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.desk import Desk
