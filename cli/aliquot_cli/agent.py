@@ -60,7 +60,7 @@ def agent(file: str | None, *, withdraw: bool, **flags: Any) -> None:
       aliquot agent --node-name gpu-1 --kubeconfig ~/.kube/config --gpus 8xA100-80GB
       aliquot agent --node-name gpu-1 --withdraw        # once the node's agent was stopped for good
     """
-    sources = gather(file=file, flags=flags)
+    sources = gather(file=file, flags={"agent": flags})
     start_logging(sources)
     settings = sources.resolve("agent", AgentSettings).value
     names = sources.resolve("names", Names).value

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
 import click
 
@@ -54,8 +55,28 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except AliquotError as error:
-            click.echo(f"aliquot: {error}", err=True)
-            sys.exit(NOT_ADMITTED if isinstance(error, NotAdmittedError) else FAULTS.get(error.fault, 1))
+            _end(error)
+        except ExceptionGroup as group:
+            # What failed among several that run beside each other; a defect among them keeps its traceback.
+            ours, others = group.split(AliquotError)
+            if ours is None or others is not None:
+                raise
+            _end(*_leaves(ours))
+
+
+def _end(*errors: AliquotError) -> NoReturn:
+    for error in errors:
+        click.echo(f"aliquot: {error}", err=True)
+    first = errors[0]
+    sys.exit(NOT_ADMITTED if isinstance(first, NotAdmittedError) else FAULTS.get(first.fault, 1))
+
+
+def _leaves(group: ExceptionGroup[AliquotError]) -> Iterator[AliquotError]:
+    for one in group.exceptions:
+        if isinstance(one, ExceptionGroup):
+            yield from _leaves(one)
+        else:
+            yield one
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

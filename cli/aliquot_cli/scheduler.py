@@ -54,7 +54,7 @@ class Settings:
     """All sections that a replica reads."""
 
     def __init__(self, *, file: str | None, flags: dict[str, Any]) -> None:
-        sources = gather(file=file, flags=flags)
+        sources = gather(file=file, flags={"scheduler": flags})
         start_logging(sources)
         self.names = sources.resolve("names", Names).value
         self.centre = sources.resolve("scheduler", CentreSettings).value

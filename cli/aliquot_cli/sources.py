@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,8 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
 }
 
 
-def gather(*, file: str | None = None, flags: dict[str, Any] | None = None) -> Sources:
-    """Read the environment and the settings file, and refuse names that no component knows."""
+def gather(*, file: str | None = None, flags: Mapping[str, Mapping[str, Any]] | None = None) -> Sources:
+    """Read the environment and the settings file, and refuse names that no component knows; flags go by section."""
     chosen = file or os.environ.get(FILE_VARIABLE)
     path = Path(chosen) if chosen else DEFAULT_FILE
     table = read_toml(_text(path), name=str(path)) if chosen or path.exists() else {}

@@ -74,7 +74,8 @@ class Resolved(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that settings may come from, gathered once at start."""
 
-    flags: Mapping[str, Any] = {}
+    # By section: two of them may have a setting of one name, and a flag is for one.
+    flags: Mapping[str, Mapping[str, Any]] = {}
     environment: Mapping[str, str] = {}
     file: Mapping[str, Any] = {}
     file_name: str = ""
@@ -91,9 +92,10 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
             if variable in self.environment:
                 values[name] = _from_text(self.environment[variable], field=field, where=variable)
                 sources[name] = f"environment {variable}"
-            if self.flags.get(name) is not None:
+            given = self.flags.get(section, {}).get(name)
+            if given is not None:
                 flag = f"--{name.replace('_', '-')}"
-                values[name] = _checked(self.flags[name], field=field, where=flag)
+                values[name] = _checked(given, field=field, where=flag)
                 sources[name] = f"flag {flag}"
         # Each value was checked by itself, where its place is known.
         return Resolved(section=section, value=msgspec.convert(values, kind, strict=False), sources=sources)

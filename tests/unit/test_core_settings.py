@@ -28,7 +28,10 @@ def sources(
 ) -> Sources:
     """All three at once."""
     return Sources(
-        flags=flags or {}, environment=environment or {}, file=read_toml(toml, name="a.toml"), file_name="a.toml"
+        flags={"some": flags or {}},
+        environment=environment or {},
+        file=read_toml(toml, name="a.toml"),
+        file_name="a.toml",
     )
 
 
@@ -132,3 +135,8 @@ def test_a_file_that_is_no_toml_is_called_that(text: str) -> None:
     """Also where the reader itself gives up: nested too deep, a number too long."""
     with pytest.raises(SettingsError, match=r"a\.toml: is not TOML"):
         read_toml(text, name="a.toml")
+
+
+def test_a_flag_is_for_one_section() -> None:
+    """Another one may have a setting of the same name."""
+    assert sources(flags=FLAG).resolve("other", Some).value.count == Some().count
