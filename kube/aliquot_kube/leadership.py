@@ -143,10 +143,14 @@ class Leadership:
             await within(self._ask(step, sent_at=now), clock=self._clock, seconds=self._election.patience(now=now))
         except (ApiError, TimeoutError) as error:
             self._failures += 1
-            log.warning("the lease could not be asked", extra={"step": type(step).__name__, "error": str(error)})
+            # Once for a whole outage: it is asked again every 3 s at most, all night long.
+            level = logging.WARNING if self._failures == 1 else logging.DEBUG
+            log.log(level, "the lease could not be asked", extra={"step": type(step).__name__, "error": str(error)})
             rest = self._backoff.delay(failures=self._failures, random=self._random)
             self._election.failed(now=self._clock.monotonic(), rest=rest)
         else:
+            if self._failures:
+                log.info("the lease can be asked again", extra={"failures": self._failures})
             self._failures = 0
 
     async def _ask(self, step: Step, *, sent_at: float) -> None:
@@ -174,8 +178,11 @@ class Leadership:
         standing = Standing(fence=self.fence, leader=self.leader)
         if standing == self._told:
             return
+        leader = standing.leader.identity if standing.leader else ""
         if standing.leads is not self._told.leads:
             log.info("leads" if standing.leads else "leads no longer", extra={"candidate": self.identity})
+        elif not standing.leads:
+            log.info("follows" if leader else "nobody leads", extra={"candidate": self.identity, "leader": leader})
         self._told = standing
         self._changed.set()
         self._changed = asyncio.Event()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
@@ -268,6 +269,28 @@ def test_leader_that_can_not_let_go_ends_all_the_same() -> None:
         begun = contest.loop.time()
         await contest.stop(leader)
         assert contest.loop.time() - begun <= 2 * TIMES.request + 0.1
+
+    contest(story)
+
+
+def test_an_outage_is_logged_once_and_who_leads_is_told_by_all(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever is woken reads when it began, when it was over, and whom each replica follows."""
+    caplog.set_level(logging.INFO, logger="aliquot_kube.leadership")
+
+    async def story(contest: Contest) -> None:
+        leader, follower = await two(contest)
+        said = [(one.getMessage(), vars(one).get("leader")) for one in caplog.records]
+        assert {("leads", None), ("follows", contest.candidates[leader].identity)} <= set(said)
+        caplog.clear()
+        contest.on_way = away
+        await asyncio.sleep(120)
+        contest.on_way = prompt
+        await contest.until_led(within=TIMES.duration + TIMES.renew)
+        said = [(one.getMessage(), vars(one).get("leader")) for one in caplog.records]
+        assert [text for text, _ in said].count("the lease could not be asked") == len([leader, follower])
+        assert ("leads no longer", None) in said
+        assert ("nobody leads", "") in said
+        assert ("the lease can be asked again", None) in said
 
     contest(story)
 
