@@ -340,6 +340,14 @@ async def test_a_pod_that_can_wait_comes_in(row: str) -> None:
     assert (answer["allowed"], answer.get("warnings", [])) == (True, warnings)
 
 
+async def test_without_queues_nobody_is_told_to_wait_for_a_guarantee() -> None:
+    """It is let in as all others are: there is no queue that could be guaranteed something."""
+    answer = await of_pod(
+        review(asking("", {"preemptible": "false"}, compute="30")), Told(heard=plan({}), now=plan({}))
+    )
+    assert (answer["allowed"], answer.get("warnings", [])) == (True, [])
+
+
 async def test_a_queue_made_a_moment_ago_counts() -> None:
     """What was heard may be old: nobody is refused by it before the API server was asked."""
     told = Told(heard=plan({}), now=plan(TREE))

@@ -78,7 +78,7 @@ def _warnings(leaf: Node, request: PodRequest, *, plan: Plan) -> Iterator[str]:
                 f"it asks {asked} of {thing}, and queue {tight.name} may never have more than "
                 f"{tight.ceiling[dimension]}: it waits until that is raised"
             )
-        elif not request.preemptible and _unsure(leaf, dimension, asked):
+        elif plan.specs and not request.preemptible and _unsure(leaf, dimension, asked):
             yield (
                 f"it asks {asked} of {thing} never to be taken back, and queue {leaf.name} is guaranteed "
                 f"{leaf.guarantee[dimension]}: it waits until that is raised"
