@@ -235,6 +235,24 @@ def test_a_turn_that_leads_to_no_binding_is_taken_back_and_comes_again(
     cluster.api.patch("/api/v1/nodes/node2", {"metadata": {"labels": {"aliquot.test/late": None}}})
 
 
+def test_a_pod_that_no_node_can_take_keeps_its_room_from_nobody(
+    cluster: ClusterHarness, centre: CentreHalf, namespace: str
+) -> None:
+    """kube-scheduler counts what is nominated as if it ran there; here it is all that both nodes have."""
+    for number in range(2):
+        stuck = asking(f"stuck{number}", namespace, 400, 100_000, lasting=True)
+        stuck["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1000"}
+        cluster.create_pod(stuck)
+    stuck_ones = {f"{namespace}/stuck{number}" for number in range(2)}
+    cluster.wait_for(
+        "their turns to be taken back",
+        lambda: stuck_ones <= {line["pod"] for line in centre.replicas[0].logged("room taken back")} or None,
+    )
+    others = [cluster.create_pod(asking(f"other{number}", namespace, 400, 100_000)) for number in range(2)]
+    for one in others:
+        cluster.wait_for_phase(one, "Succeeded", timeout=45)
+
+
 def test_a_high_priority_evicts_no_other_tenant_s_pod(
     cluster: ClusterHarness, centre: CentreHalf, namespace: str
 ) -> None:

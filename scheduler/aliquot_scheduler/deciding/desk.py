@@ -98,7 +98,8 @@ class Desk:
         self._picture.tell_time(now)
         for promise in self.promises.overdue(now):
             if promise.stage is Stage.OFFERED:
-                log.info("room taken back", extra={"pod": promise.pod.key, "node": promise.node})
+                why = f"not bound within {self._for_so_long:g} s"
+                log.info("room taken back", extra={"pod": promise.pod.key, "node": promise.node, "reason": why})
                 self._drop(promise.pod.metadata.uid)
                 self._missed(promise.pod.metadata.uid, now=now)
         for uid in self._turns.overdue(now):
