@@ -160,7 +160,7 @@ def test_a_lost_turn_comes_back_later_each_time() -> None:
         now += PROMISE
         line.at(now)
         assert "led to no binding" in line.turns.why_not(waiting("a"))
-        lost = line.turns._hall.rests_until("a")
+        lost = line.turns._register.hall.rests_until("a")
         assert lost is not None
         waits.append(lost - now)
         line.at(lost)

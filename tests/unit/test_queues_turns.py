@@ -250,7 +250,7 @@ def test_a_turn_that_led_to_nothing_is_taken_back() -> None:
     assert stage.round(after=29.0) == []
     assert stage.run(after=2.0) == ["q"]
     assert stage.queues.why_not(stage.pods["p"]).startswith("its turn led to no binding (1 times)")
-    chance = stage.queues._hall.rests_until("p")
+    chance = stage.queues._register.hall.rests_until("p")
     assert chance is not None
     stage.end("q")
     assert stage.round() == []

@@ -1,0 +1,255 @@
+"""In which state each pod is: it waits in a line, rests, can't wait anywhere, is let in, or is bound.
+
+Theory of operation. The watch tells of pods, queues and namespaces, and turns (`turns.py`) of what came of them; each
+moves a pod from one state to the next. Whoever is let in is charged in the books, whoever waits in a line is counted
+there as asking. When other queues or other hardware make any shape come to something else, everybody is put down anew.
+
+A pod that is found without a gate was let in by the leader before us, or passed its gate by. It is judged only when
+all is known that counts against a limit: the one before us may have taken its turn back.
+
+What must always hold: a pod is in one state; it is charged exactly if it is let in or bound, and asks exactly if it
+stands in a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_scheduler.deciding.turns import FOUND
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.books import Books
+from aliquot_scheduler.queues.cards import Cards
+from aliquot_scheduler.queues.enrolment import Enrolment
+from aliquot_scheduler.queues.hall import Hall
+from aliquot_scheduler.queues.inside import Inside, Way
+from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.memory import Memory
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.spec import QueueSpec
+from aliquot_scheduler.queues.stale import StaleGangs
+from aliquot_scheduler.queues.tree import Tree, plant
+from aliquot_scheduler.queues.usage import Forgetting
+
+# Shapes that nobody has any more are forgotten when there are so many.
+_MANY_SHAPES = 20_000
+
+
+class Register:
+    """All pods that queues know of, each in its state."""
+
+    def __init__(self, *, names: Names, picture: Picture, settings: QueueSettings) -> None:
+        self._names = names
+        self._picture = picture
+        self._settings = settings
+        self._specs: dict[str, QueueSpec] = {}
+        self._homes: dict[str, str] = {}
+        self._found: dict[str, Pod] = {}
+        self.now = 0.0
+        self.hall = Hall()
+        self.inside = Inside(names=names)
+        # How often a turn of theirs has led to nothing, or could not be told; since when those wait who do.
+        self.lost: dict[str, int] = {}
+        self.untold: dict[str, int] = {}
+        self.joined: dict[str, float] = {}
+        self.stale = StaleGangs(after=settings.stale_gang)
+        self.memory = Memory(patience=settings.patience, hold=settings.hold)
+        tree = plant(self._specs)
+        self.cards = Cards(picture=picture, dimensions=tree.dimensions)
+        self.enrolment = self._enrolling(tree)
+        self.forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
+        self.books = Books(tree=tree, forgetting=self.forgetting)
+
+    def __contains__(self, uid: str) -> bool:
+        """Whether anything is known of a pod."""
+        return uid in self.hall or uid in self.inside or uid in self._found or uid in self.lost
+
+    def waiting(self) -> list[Waiter]:
+        """All who wait, wherever, and those of whom it is not judged yet whether they do."""
+        found = (self.enrolment.waiter(pod) for pod in self._found.values())
+        return [*self.hall, *(waiter for waiter in found if waiter)]
+
+    # --- what is seen ------------------------------------------------------------------------------------------------
+    def queues_seen(self, specs: Mapping[str, QueueSpec]) -> None:
+        """These are all queues there are now."""
+        if dict(specs) != self._specs:
+            self._specs = dict(specs)
+            self._replant()
+
+    def namespace_seen(self, name: str, *, queue: str) -> None:
+        """A namespace's own queue, by its label; empty if it names none, or is gone."""
+        if self._homes.get(name, "") == queue:
+            return
+        self._homes[name] = queue
+        if not queue:
+            del self._homes[name]
+        for waiter in self.hall.of_namespace(name):
+            self.take_as_waiting(waiter.pod)
+
+    def pod_seen(self, pod: Pod) -> None:
+        """A pod is there, or is changed."""
+        uid = pod.metadata.uid
+        if pod.ended:
+            if pod.status.phase == "Succeeded" and (waiter := self.enrolment.waiter(pod)):
+                self.stale.done(waiter)
+            self.pod_gone(uid)
+        elif pod.spec.node_name:
+            self._take_as_bound(pod)
+        elif uid in self.inside:
+            if uid in self.inside.coming:
+                self.inside.changed(pod)
+        elif pod.metadata.deletion_timestamp:
+            self.pod_gone(uid)
+        elif self._is_next(pod) or uid in self.hall or uid in self.lost:
+            self.take_as_waiting(pod)
+        elif not pod.spec.scheduling_gates:
+            self._found[uid] = pod
+
+    def pod_gone(self, uid: str) -> None:
+        """A pod needs no turn any more, and holds nothing."""
+        self.leave(uid)
+        self.memory.forget(uid)
+        for notes in (self._found, self.lost, self.untold, self.joined):
+            notes.pop(uid, None)
+        if uid in self.inside.bound:
+            self.stale.lost(self.inside.bound[uid])
+        self.release(uid)
+
+    def tell_time(self, now: float) -> None:
+        """It is so late: who has rested long enough joins the line again."""
+        self.now = now
+        if self.enrolment.outdated() or self.cards.registered > _MANY_SHAPES + 4 * len(self.hall):
+            self._replant()
+        self.judge_found()
+        for waiter in self.hall.rested(now):
+            self.leave(waiter.uid)
+            self.take_as_waiting(waiter.pod)
+        self.books.capacity = self.cards.stock().capacity
+        self.books.settle(now)
+
+    # --- from state to state -----------------------------------------------------------------------------------------
+    def take_as_waiting(self, pod: Pod) -> None:
+        """It waits: in its line, or goes on to rest."""
+        self._found.pop(pod.metadata.uid, None)
+        waiter = self.enrolment.waiter(pod)
+        self.joined.setdefault(pod.metadata.uid, self.now)
+        until = self.hall.rests_until(pod.metadata.uid)
+        if waiter is None:
+            self.leave(pod.metadata.uid)
+        elif until is not None:
+            self.hall.rest(waiter, until=until, ledger=self.books.ledger)
+        else:
+            self._join(waiter)
+
+    def rest(self, pod: Pod, *, until: float) -> None:
+        """Its turn has led to nothing: it may have another one then."""
+        if waiter := self.enrolment.waiter(pod):
+            self.hall.rest(waiter, until=until, ledger=self.books.ledger)
+
+    def let_in(self, waiter: Waiter, *, way: Way, until: float, now: float) -> None:
+        """Its turn has come: it is charged from now on, and waits no more."""
+        self.leave(waiter.uid)
+        self.memory.forget(waiter.uid)
+        self.inside.enter(waiter, way=way, until=until)
+        self.books.admit(waiter, self.enrolment.charge(waiter), now=now)
+
+    def let_out(self, uid: str) -> Waiter | None:
+        """It is let in no more; a pod that is bound meanwhile goes on being charged."""
+        return self.release(uid) if uid in self.inside.coming else None
+
+    def leave(self, uid: str) -> None:
+        """It waits no more."""
+        self.hall.leave(uid, ledger=self.books.ledger)
+
+    def release(self, uid: str) -> Waiter | None:
+        """It is let in no more, and charged with nothing."""
+        self.inside.leave(uid)
+        waiter = self.books.release(uid)
+        if waiter:
+            self.gang_changed(waiter)
+        return waiter
+
+    def gang_changed(self, waiter: Waiter) -> None:
+        """Another number of its gang is in."""
+        if waiter.group and waiter.queue in self.hall.lines:
+            self.hall.lines[waiter.queue].changed(waiter)
+
+    def judge_found(self) -> None:
+        """Who was let in by another leader goes on, as far as limits allow: the one before may have taken it back."""
+        for pod in sorted(self._found.values(), key=_age):
+            if self.adopt(pod):
+                self.take_as_waiting(pod)
+        self._found.clear()
+
+    def adopt(self, pod: Pod) -> str:
+        """Take a pod that has no gate as let in; or why not."""
+        waiter = self.enrolment.waiter(pod)
+        if waiter is None:
+            return ""
+        ledger = self.books.ledger
+        if why := self.enrolment.why_never(waiter, ledger=ledger):
+            return why
+        if over := ledger.over(waiter.queue, waiter.amounts):
+            return f"it would be over the limit of queue {over[0].node.name}"
+        self.inside.enter(waiter, way=Way.ADOPTED, until=self.now + FOUND)
+        self.books.put(waiter, self.enrolment.charge(waiter))
+        self.gang_changed(waiter)
+        return ""
+
+    def _take_as_bound(self, pod: Pod) -> None:
+        """From now on it is charged with what it was granted, in the queue that let it in."""
+        uid = pod.metadata.uid
+        self._found.pop(uid, None)
+        if self.inside.is_bound_so(pod):
+            return
+        known = self.inside.coming.get(uid) or self.inside.bound.get(uid)
+        waiter = known.of(pod) if known else self.enrolment.waiter(pod)
+        self.leave(uid)
+        self.memory.forget(uid)
+        for notes in (self.lost, self.untold, self.joined):
+            notes.pop(uid, None)
+        if waiter:
+            self.inside.bind(waiter)
+            self.books.put(waiter, self.enrolment.charge(waiter))
+            self.gang_changed(waiter)
+
+    def _join(self, waiter: Waiter) -> None:
+        ledger = self.books.ledger
+        self.hall.join(waiter, why_never=self.enrolment.why_never(waiter, ledger=ledger), ledger=ledger)
+
+    def _is_next(self, pod: Pod) -> bool:
+        """Whether ours is the last gate: a turn is for pods that can use it."""
+        return [gate.name for gate in pod.spec.scheduling_gates] == [self._names.gate]
+
+    # --- what changes everything -------------------------------------------------------------------------------------
+    def _enrolling(self, tree: Tree) -> Enrolment:
+        return Enrolment(
+            names=self._names,
+            cards=self.cards,
+            tree=tree,
+            homes=self._homes,
+            user_label=self._settings.user_label,
+            plain=not self._specs,
+        )
+
+    def _replant(self) -> None:
+        """Other queues or hardware: everybody is put down anew, in the states they are in."""
+        tree = plant(self._specs)
+        self.cards = Cards(picture=self._picture, dimensions=tree.dimensions)
+        self.enrolment = self._enrolling(tree)
+        waiting = self.hall.clear()
+        self.books.replant(tree)
+        for states in (self.inside.coming, self.inside.bound):
+            for uid, was in states.items():
+                now = self.enrolment.waiter(was.pod) or was
+                states[uid] = now.moved(was.queue)
+                self.books.put(states[uid], self.enrolment.charge(states[uid]))
+        for waiter in waiting:
+            self.take_as_waiting(waiter.pod)
+        self.memory.somebody_is_impatient = bool(self._specs)
+        self.memory.everything_changed()
+
+
+def _age(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.creation_timestamp or "", pod.metadata.uid
