@@ -8,6 +8,7 @@ import pytest
 
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.credentials import ADMIN
+from conformance.contracts.applies import AppliesContract
 from conformance.contracts.kinds import KindsContract
 from conformance.contracts.limits import LimitsContract
 from conformance.contracts.lists import ListsContract
@@ -34,6 +35,10 @@ def space(api_under_test: HttpApi) -> Iterator[Space]:
     made = Space.make(api_under_test)
     yield made
     api_under_test.delete(made.path)
+
+
+class TestApplies(AppliesContract):
+    """Against a real server."""
 
 
 class TestKinds(KindsContract):

@@ -16,6 +16,7 @@ Json = dict[str, Any]
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+APPLY = "application/apply-patch+yaml"
 STRATEGIC = "application/strategic-merge-patch+json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 # Far longer than anything takes: a test that waits so long has failed.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from .managers import Manager
 from .terms import Target
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class Caller(msgspec.Struct, kw_only=True):
     """Who asks, and what is to be told them beside the answer."""
 
     user: str
+    manager: Manager = Manager(name="unknown", named=False)
     warnings: list[str] = []
 
     @property

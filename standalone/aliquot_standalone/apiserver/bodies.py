@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from .exchange import Request
     from .store import Json
 
+APPLY = "application/apply-patch+yaml"
 _JSON_TYPES = frozenset({"", "application/json", "*/*"})
-_YAML_TYPES = frozenset({"application/yaml", "application/apply-patch+yaml"})
+_YAML_TYPES = frozenset({"application/yaml", APPLY})
 
 
 def media_type(header: str) -> str:
@@ -34,6 +36,10 @@ def read_json(body: bytes) -> Any:
 
 def read_yaml(body: bytes) -> Any:
     """Read a YAML body; anchors are refused, since a few lines of them unfold to gigabytes."""
+    if body.lstrip()[:1] == b"{":
+        # What most clients send as YAML; a flow mapping that is no JSON goes on below.
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return msgspec.json.decode(body)
     try:
         text = body.decode()
         if any(isinstance(token, yaml.AnchorToken | yaml.AliasToken) for token in yaml.scan(text)):
@@ -79,3 +85,11 @@ def read_object(request: Request, *, kind: str, api_version: str) -> Json:
 def read_resource(request: Request, resource: Resource) -> Json:
     """Read an object of a kind."""
     return read_object(request, kind=resource.kind, api_version=resource.api_version)
+
+
+def read_applied(request: Request, resource: Resource) -> Json:
+    """Read a configuration to apply: JSON is YAML too, and most clients send it."""
+    obj = read_resource(request, resource)
+    if obj["metadata"].get("managedFields"):
+        raise bad_request("metadata.managedFields must be nil")
+    return obj

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -194,9 +195,11 @@ class CustomRules(Rules):
 
     def prepare_status(self, new: Json, old: Json) -> None:
         """Put everything else back, metadata too."""
-        status = new.get("status")
+        status, owners = new.get("status"), new["metadata"].get("managedFields")
         new.clear()
-        new.update(old)
+        new.update(deepcopy(old))
+        if owners:
+            new["metadata"]["managedFields"] = owners
         if status is not None:
             new["status"] = status
         else:

@@ -19,6 +19,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = ""
     body: bytes = b""
     user: str = ""
+    # What program sends it.
+    agent: str = ""
 
     def flag(self, name: str) -> bool:
         """Tell whether a query parameter says yes."""

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .acts import Caller
+from .bodies import APPLY, media_type
 from .catalogue import NAMESPACES, PRIORITY_CLASSES, Catalogue
 from .consulting import answered_by_nobody
 from .definitions import follow_definitions
 from .discovery import VERSION, discover
 from .exchange import Answer, Request, Stream
 from .failures import ApiError, method_not_allowed, no_such_page
+from .managers import Manager, manager_of
 from .openapi import openapi
 from .reading import Reader, check_accept
 from .routing import find_target
@@ -91,7 +93,7 @@ class Frontend:
             self._guard(Call(user=request.user, method=request.method, target=target))
         if request.method == "GET":
             return self._read(target, request, now=now)
-        caller = Caller(user=request.user)
+        caller = Caller(user=request.user, manager=_manager(target, request))
         answer = yield from self._write(target, request, caller=caller, now=now)
         self.api.settle()
         return msgspec.structs.replace(answer, warnings=tuple(caller.warnings)) if caller.warnings else answer
@@ -124,6 +126,16 @@ class Frontend:
             selection = self._reader.selection(target, request)
             return (yield from writer.delete_collection(target, request, selection=selection, caller=caller, now=now))
         raise method_not_allowed()
+
+
+def _manager(target: Target, request: Request) -> Manager:
+    return manager_of(
+        request.query.get("fieldManager", ""),
+        agent=request.agent,
+        operation="Apply" if media_type(request.content_type) == APPLY else "Update",
+        subresource=target.subresource,
+        force=request.flag("force"),
+    )
 
 
 def _about_the_server(catalogue: Catalogue, path: tuple[str, ...]) -> Answer:

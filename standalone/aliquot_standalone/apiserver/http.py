@@ -99,6 +99,7 @@ class HttpServer:
             accept=http.headers.get("Accept", ""),
             content_type=http.headers.get("Content-Type", ""),
             body=await http.read() if http.can_read_body else b"",
+            agent=http.headers.get("User-Agent", ""),
             user=self._user(http.headers.get("Authorization", "")),
         )
 

@@ -104,6 +104,9 @@ def keep_servers_part(new: Json, old: Json) -> None:
             metadata[field] = before[field]
         else:
             metadata.pop(field, None)
+    # Whoever does not speak of owners leaves them as they are.
+    if not metadata.get("managedFields") and "managedFields" in before:
+        metadata["managedFields"] = before["managedFields"]
 
 
 def mark_deleted(obj: Json, *, grace: int, now: float) -> bool:

@@ -39,6 +39,16 @@ _SETS = {"finalizers", "podCIDRs"}
 _ORDER, _FROM_SET, _RETAIN = "$setElementOrder/", "$deleteFromPrimitiveList/", "$retainKeys"
 
 
+def merge_key(field: str) -> str:
+    """Give the key by which the items of a list of this name are matched; empty where they are not."""
+    return _MERGE_KEYS.get(field, "")
+
+
+def merges_as_set(field: str) -> bool:
+    """Tell whether lists of this name are sets."""
+    return field in _SETS
+
+
 def strategic_merge(document: Any, patch: Any) -> Any:
     """Lay a strategic merge patch over a document, which stays as it is."""
     if not isinstance(patch, dict):

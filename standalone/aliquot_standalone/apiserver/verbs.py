@@ -21,6 +21,7 @@ from .consulting import Asking, answered_by_nobody
 from .deletion import Deletion
 from .failures import already_exists, bad_request, invalid, needs_cluster, not_found, wrong
 from .kinds import rules_of
+from .managers import note_write
 from .quotas import Quotas
 from .selectors import parse_fields, parse_labels
 from .shapes import check_shape
@@ -109,6 +110,9 @@ class Api:
         rules.tidy(obj)
         if causes := rules.causes(obj):
             raise invalid(resource, act.name, causes)
+        if act.caller is not None and act.caller.manager.operation == "Update":
+            obj["metadata"].pop("managedFields", None)
+            note_write(obj, None, act.caller.manager, resource=resource, now=now)
 
     def _store_new(self, act: Act, *, now: float) -> Write:
         obj, resource, rules = act.fresh, act.resource, rules_of(act.resource)
@@ -168,6 +172,8 @@ class Api:
             yield from self._admission.mutate(act, now=now)
             new = act.fresh
             self._settle(new, old, target=target)
+            if caller is not None and caller.manager.operation == "Update":
+                note_write(new, old, caller.manager, resource=target.resource, now=now)
             yield from self._admission.validate(act)
             if self.get(target) is stored:
                 return self._store_edited(target, new, stored=stored, old=old, now=now, dry_run=dry_run)

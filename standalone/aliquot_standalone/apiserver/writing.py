@@ -9,12 +9,24 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from . import event_forms, presenting
-from .bodies import media_type, read_json, read_object, read_resource
+from .bodies import APPLY, media_type, read_applied, read_json, read_object, read_resource
 from .catalogue import NEW_EVENTS, Resource
 from .exchange import Answer
-from .failures import ApiError, bad_request, invalid, invalid_patch, success, unsupported, unsupported_media_type, wrong
+from .failures import (
+    ApiError,
+    bad_request,
+    conflict,
+    invalid,
+    invalid_patch,
+    success,
+    unsupported,
+    unsupported_media_type,
+    wrong,
+)
 from .kinds import rules_of
 from .listing import list_page
+from .managers import applied
+from .metadata import check_address
 from .patches import json_patch, merge_patch
 from .placing import bind, evict, read_delete_options
 from .shapes import misfit_of, without_nulls
@@ -78,12 +90,33 @@ class Writer:
     def patch(self, target: Target, request: Request, *, caller: Caller, now: float) -> Asking[Answer]:
         """Change an object or its status by a patch of any of three kinds."""
         kind = media_type(request.content_type)
+        if kind == APPLY:
+            return (yield from self._apply(target, request, caller=caller, now=now))
         if kind not in _PATCHES:
+            known = ", ".join((*_PATCHES, APPLY))
             raise unsupported_media_type(
-                f"the body of the request was in an unknown format - accepted media types: {', '.join(_PATCHES)}"
+                f"the body of the request was in an unknown format - accepted media types: {known}"
             )
         edit = _edit_by(target, _PATCHES[kind], read_json(request.body))
         write = yield from self._api.edit(target, edit, now=now, caller=caller, dry_run=_dry(request))
+        return _answer(target, write)
+
+    def _apply(self, target: Target, request: Request, *, caller: Caller, now: float) -> Asking[Answer]:
+        config = read_applied(request, target.resource)
+        missing = self._api.store.get(target.resource.table, target.key) is None
+        if missing and not target.subresource:
+            if config["metadata"].get("uid"):
+                raise conflict(target.resource, target.name, "uid mismatch: the provided object is not there")
+            made = applied(config, None, caller.manager, target=target, now=now)
+            write = yield from self._api.create(target, made, now=now, caller=caller, dry_run=_dry(request))
+            return _answer(target, write)
+
+        def change(live: Json) -> Json:
+            check_address(config, name=target.name, namespace=target.namespace)
+            _check_uid(target, config, live)
+            return applied(config, live, caller.manager, target=target, now=now)
+
+        write = yield from self._api.edit(target, change, now=now, caller=caller, dry_run=_dry(request))
         return _answer(target, write)
 
     def delete(self, target: Target, request: Request, *, caller: Caller, now: float) -> Asking[Answer]:
