@@ -20,7 +20,7 @@ import numpy as np
 from aliquot_cli.plots import svg
 from aliquot_cli.tables import table
 from aliquot_scheduler.simulating.drawing import draw_order
-from aliquot_scheduler.simulating.reading import TraceError, read_line, read_nodes, read_order, read_pods
+from aliquot_scheduler.simulating.reading import READABLE, TraceError, read_line, read_nodes, read_order, read_pods
 from aliquot_scheduler.simulating.runs import MixSource, PolicyName, Report, begin, report
 from aliquot_scheduler.simulating.workload import Longs, Workload
 
@@ -150,7 +150,7 @@ def _read(path: str, reader: Callable[[Iterable[str]], _Read]) -> _Read:
             with io.TextIOWrapper(content, encoding="utf-8", newline="") as lines:
                 return reader(lines)
     except OSError as error:
-        raise TraceError(f"can't be read: {error.strerror or error}", where=path) from None
+        raise TraceError(f"can't be read: {error.strerror or error}", where=path, remedy=READABLE) from None
 
 
 def _picture(told: Report) -> str:

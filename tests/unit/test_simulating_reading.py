@@ -54,6 +54,7 @@ def test_a_line_that_cannot_be_meant_is_refused_by_its_number(line: str, said: s
         pods(POD, line)
     assert "pods, line 3: " in str(caught.value)
     assert said in str(caught.value)
+    assert caught.value.remedy
 
 
 def test_a_missing_column_is_named_with_those_that_are_there() -> None:

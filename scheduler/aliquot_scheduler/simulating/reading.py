@@ -19,6 +19,8 @@ from aliquot_scheduler.simulating.workload import MILLI, Longs, Machine, Need
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
 CARD_COLUMN = "gpu_memory_mib"
+# What to do about a file that can't be read.
+READABLE = "check its name; it is to be text in UTF-8, as it is or compressed with gzip"
 
 # More than any machine has: 10,000 cores, 1 PiB, and what a node of today holds four times over.
 _MOST_CORES = 10_000 * MILLI
@@ -44,9 +46,8 @@ def read_nodes(lines: Iterable[str], *, name: str) -> tuple[Machine, ...]:
     machines: dict[str, Machine] = {}
     for where, (serial, cores, memory, gpus, model, card) in rows:
         if not serial or serial in machines:
-            raise TraceError(
-                f"node {serial[:_QUOTED]!r} is {'there twice' if serial else 'without a name'}", where=where
-            )
+            told = f"node {serial[:_QUOTED]!r} is {'there twice' if serial else 'without a name'}"
+            raise TraceError(told, where=where, remedy="give each node a name of its own")
         count = _number(gpus, column="gpu", most=_MOST_GPUS, where=where)
         if count and not model:
             raise TraceError("a node with GPUs names no model", where=where, remedy="fill the column model")
@@ -59,7 +60,7 @@ def read_nodes(lines: Iterable[str], *, name: str) -> tuple[Machine, ...]:
             card=_number(card or "0", column=CARD_COLUMN, most=_MOST_MEMORY, where=where),
         )
     if not machines:
-        raise TraceError("it has no node", where=name)
+        raise TraceError("it has no node", where=name, remedy="write a line for each, below the heading")
     return tuple(machines.values())
 
 
@@ -76,7 +77,7 @@ def read_pods(lines: Iterable[str], *, name: str, machines: Sequence[Machine]) -
             number = numbers[cells] = needs.setdefault(need, len(needs))
         pods.append(number)
     if not pods:
-        raise TraceError("it has no pod", where=name)
+        raise TraceError("it has no pod", where=name, remedy="write a line for each, below the heading")
     return PodList(needs=tuple(needs), pods=np.array(pods, dtype=np.int64))
 
 
@@ -89,7 +90,8 @@ def read_line(lines: Iterable[str], *, name: str, seed: int, nodes: int) -> Long
     """The line of equals: each node's place in it."""
     line = _column(lines, name=name, seed=seed, most=2**31, what="place")
     if len(line) != nodes:
-        raise TraceError(f"it has places for {len(line)} nodes, not for {nodes}", where=name)
+        told = f"it has places for {len(line)} nodes, not for {nodes}"
+        raise TraceError(told, where=name, remedy="give the line that was drawn for this list of nodes")
     return line
 
 
@@ -121,7 +123,8 @@ def _column(lines: Iterable[str], *, name: str, seed: int, most: int, what: str)
             ended = True
             continue
         if ended:
-            raise TraceError(f"column {column} goes on behind an empty cell", where=where)
+            told = f"column {column} goes on behind an empty cell"
+            raise TraceError(told, where=where, remedy="leave cells empty at the end alone")
         numbers.append(_number(cell, column=what, most=most, where=where))
     return np.array(numbers, dtype=np.int64)
 
@@ -143,9 +146,11 @@ def _rows(
                 yield f"{name}, line {reader.line_num}", tuple([row[place].strip() for place in places])
             elif row:
                 told = f"it has {len(row)} cells, the heading has {len(heading)}"
-                raise TraceError(told, where=f"{name}, line {reader.line_num}")
+                where = f"{name}, line {reader.line_num}"
+                raise TraceError(told, where=where, remedy="put cells that hold a comma between quotes")
     except csv.Error as error:
-        raise TraceError(f"no comma-separated list: {error}", where=f"{name}, line {reader.line_num}") from None
+        told, where = f"no comma-separated list: {error}", f"{name}, line {reader.line_num}"
+        raise TraceError(told, where=where, remedy="save it as comma-separated values") from None
 
 
 def _clean(lines: Iterable[str], *, name: str) -> Iterator[str]:
@@ -153,7 +158,7 @@ def _clean(lines: Iterable[str], *, name: str) -> Iterator[str]:
         for number, line in enumerate(lines):
             yield line if number else line.removeprefix("\ufeff")
     except (UnicodeDecodeError, EOFError, OSError) as error:
-        raise TraceError(f"can't be read: {error}", where=name) from None
+        raise TraceError(f"can't be read: {error}", where=name, remedy=READABLE) from None
 
 
 def _number(text: str, *, column: str, most: int, where: str) -> int:
@@ -164,7 +169,9 @@ def _number(text: str, *, column: str, most: int, where: str) -> int:
     except (ValueError, OverflowError):
         number, whole = 0.5, 0
     if number != whole:
-        raise TraceError(f"{column} {text[:_QUOTED]!r} is not a whole number", where=where)
+        told = f"{column} {text[:_QUOTED]!r} is not a whole number"
+        raise TraceError(told, where=where, remedy="write one, without a unit")
     if not 0 <= whole <= most:
-        raise TraceError(f"{column} {text[:_QUOTED]} is not between 0 and {most}", where=where)
+        told = f"{column} {text[:_QUOTED]} is not between 0 and {most}"
+        raise TraceError(told, where=where, remedy="look whether it counts in another unit")
     return whole
