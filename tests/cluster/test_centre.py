@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from aliquot_core.grant import Grant, Slice, decode_grant
 from cluster.centre_half import COMMAND, NAMES, SCHEDULER, CentreHalf
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
+from cluster.harness.controlplane import LOOPBACK
+from cluster.harness.images import BUSYBOX_IMAGE
 from cluster.harness.pods import pod, stays
+from cluster.installed import manifests
 from cluster.node_half import NodeHalf, asks, shows
 
 GATES = [{"name": NAMES.gate}]
@@ -219,6 +225,81 @@ def test_a_tainted_node_takes_only_those_who_tolerate_it(
     assert centre.replicas[0].logged("let through")
 
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "placing"
+# Here each node's name is that of the example's.
+NODES = {"gpu-1": "node1", "gpu-2": "node2"}
+
+
+@pytest.fixture
+def webhook(cluster: ClusterHarness, centre: CentreHalf) -> Iterator[None]:
+    """The mutating webhook in force, called by URL."""
+    (config,) = (obj for obj in manifests("60-webhook") if obj["kind"].startswith("Mutating"))
+    authority = base64.b64encode(centre.authority.read_bytes()).decode()
+    url = f"https://{LOOPBACK}:{centre.replicas[0].port}/mutate"
+    config["webhooks"][0]["clientConfig"] = {"url": url, "caBundle": authority}
+    cluster.apply(config)
+    probe = asking("probe", "default", 30, 8_000, gated=False)
+    path = cluster.api.collection_of(probe)
+
+    def gates() -> bool:
+        tried = cluster.api.request("POST", path, body=probe, query={"dryRun": "All"})
+        return bool(tried["spec"].get("schedulingGates"))
+
+    cluster.wait_for("the webhook to be in force", gates)
+    yield
+    cluster.delete(config)
+
+
+def of_example(*files: str) -> Iterator[Json]:
+    """What stands in these files, with what this cluster lacks: a pod network, a registry, and time to spare."""
+    for file in files:
+        for obj in yaml.safe_load_all((EXAMPLE / f"{file}.yaml").read_text()):
+            if obj["kind"] != "Namespace":
+                spec = obj["spec"] if obj["kind"] == "Pod" else obj["spec"]["template"]["spec"]
+                spec |= {"hostNetwork": True, "terminationGracePeriodSeconds": 1}
+                spec["containers"][0] |= {"image": BUSYBOX_IMAGE, "imagePullPolicy": "Never"}
+            yield obj
+
+
+@pytest.mark.usefixtures("webhook")
+def test_the_example_of_placing_is_carried_out(cluster: ClusterHarness, halves: dict[str, NodeHalf]) -> None:
+    """Applied as its README says: every pod runs on GPUs of the node on which spread, affinity and taints want it."""
+    one, two = (f"/api/v1/nodes/{NODES[name]}" for name in ("gpu-1", "gpu-2"))
+    taint = {"key": "example.com/team", "value": "a", "effect": "NoSchedule"}
+    space = "/api/v1/namespaces/placing"
+
+    def lie() -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for each in cluster.api.items(f"{space}/pods"):
+            if each["status"]["phase"] == "Running":
+                whose = each["metadata"]["labels"].get("app", "training")
+                found.setdefault(whose, []).append(each["spec"]["nodeName"])
+        return {whose: sorted(nodes) for whose, nodes in found.items()}
+
+    cluster.api.patch(one, {"metadata": {"labels": {"example.com/pool": "training"}}})
+    try:
+        for obj in of_example("namespace"):
+            cluster.apply(obj)
+        cluster.wait_for("the account", lambda: cluster.api.find(f"{space}/serviceaccounts/default"))
+        for obj in of_example("apart", "training"):
+            cluster.apply(obj)
+        first = {"apart": ["node1"] * 2 + ["node2"] * 2, "training": ["node1"]}
+        cluster.wait_for("the first to run", lambda: lie() == first or None, timeout=60)
+        cluster.api.patch(two, {"spec": {"taints": [taint]}})
+        for obj in of_example("outside", "team"):
+            cluster.apply(obj)
+        whole = {**first, "outside": ["node1"] * 2, "team": ["node2"]}
+        cluster.wait_for("all to run", lambda: lie() == whole or None, timeout=60)
+        for each in cluster.api.items(f"{space}/pods"):
+            grant = decode_grant(each["metadata"]["annotations"][NAMES.grant])
+            assert grant.node == each["spec"]["nodeName"]
+            assert {part.gpu for _, part in grant.slices()} <= {halves[grant.node].gpu(index) for index in range(4)}
+    finally:
+        cluster.api.patch(one, {"metadata": {"labels": {"example.com/pool": None}}})
+        cluster.api.patch(two, {"spec": {"taints": None}})
+        cluster.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "placing"}}, timeout=60)
+
+
 def test_a_turn_that_leads_to_no_binding_is_taken_back_and_comes_again(
     cluster: ClusterHarness, centre: CentreHalf, namespace: str
 ) -> None:
@@ -239,18 +320,23 @@ def test_a_pod_that_no_node_can_take_keeps_its_room_from_nobody(
     cluster: ClusterHarness, centre: CentreHalf, namespace: str
 ) -> None:
     """kube-scheduler counts what is nominated as if it ran there; here it is all that both nodes have."""
+    stuck = []
     for number in range(2):
-        stuck = asking(f"stuck{number}", namespace, 400, 100_000, lasting=True)
-        stuck["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1000"}
-        cluster.create_pod(stuck)
-    stuck_ones = {f"{namespace}/stuck{number}" for number in range(2)}
-    cluster.wait_for(
-        "their turns to be taken back",
-        lambda: stuck_ones <= {line["pod"] for line in centre.replicas[0].logged("room taken back")} or None,
-    )
+        wanted = asking(f"stuck{number}", namespace, 400, 100_000, lasting=True)
+        wanted["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1000"}
+        stuck.append(cluster.create_pod(wanted))
+
+    def nominated(one: Json) -> bool:
+        return "nominatedNodeName" in cluster.current(one)["status"]
+
+    for one in stuck:
+        cluster.wait_for("it to be nominated", lambda one=one: nominated(one))  # type: ignore[misc]
+        # For five seconds at least: then it has another turn.
+        cluster.wait_for("its nomination to be taken back", lambda one=one: not nominated(one))  # type: ignore[misc]
     others = [cluster.create_pod(asking(f"other{number}", namespace, 400, 100_000)) for number in range(2)]
     for one in others:
         cluster.wait_for_phase(one, "Succeeded", timeout=45)
+    assert centre.replicas[0].logged("room taken back")
 
 
 def test_a_high_priority_evicts_no_other_tenant_s_pod(
