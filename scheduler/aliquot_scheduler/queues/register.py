@@ -25,10 +25,10 @@ from aliquot_scheduler.queues.enrolment import Enrolment
 from aliquot_scheduler.queues.hall import Hall
 from aliquot_scheduler.queues.inside import Inside, Way
 from aliquot_scheduler.queues.line import Waiter
-from aliquot_scheduler.queues.memory import Memory
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.stale import StaleGangs
+from aliquot_scheduler.queues.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.tree import Tree, plant
 from aliquot_scheduler.queues.usage import Forgetting
 
@@ -54,7 +54,7 @@ class Register:
         self.untold: dict[str, int] = {}
         self.joined: dict[str, float] = {}
         self.stale = StaleGangs(after=settings.stale_gang)
-        self.memory = Memory(patience=settings.patience, hold=settings.hold)
+        self.memory = SweepMemory(patience=settings.patience, hold=settings.hold)
         tree = plant(self._specs)
         self.cards = Cards(picture=picture, dimensions=tree.dimensions)
         self.enrolment = self._enrolling(tree)

@@ -18,9 +18,9 @@ from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.gangs import Placing
 from aliquot_scheduler.queues.hall import Hall
 from aliquot_scheduler.queues.line import Candidate, Line, Waiter
-from aliquot_scheduler.queues.memory import Mark, Memory
 from aliquot_scheduler.queues.order import Order, within_guarantee
 from aliquot_scheduler.queues.rules import Cause, Refusal, Rules
+from aliquot_scheduler.queues.sweep_memory import Mark, SweepMemory
 
 
 class Sweep:
@@ -32,7 +32,7 @@ class Sweep:
         books: Books,
         hall: Hall,
         cards: Cards,
-        memory: Memory,
+        memory: SweepMemory,
         placing: Placing,
         now: float,
     ) -> None:

@@ -11,7 +11,7 @@ from aliquot_scheduler.queues.rules import Refusal
 Mark = tuple[str, Any]
 
 
-class Memory:
+class SweepMemory:
     """Whom no card was found for, who was refused for what, and since when heads of lines are."""
 
     def __init__(self, *, patience: float, hold: float) -> None:
