@@ -62,8 +62,8 @@ def _drained(leaf: Node, *, where: str, plan: Plan) -> AliquotError:
 
 
 def _stopper(leaf: Node, *, plan: Plan) -> str:
-    """The queue on the way up that stops this one."""
-    stopper = next((name for name in leaf.path if name and plan.tree.nodes[name].spec.stop == leaf.stop), leaf.name)
+    """The queue that stops this one, as its reader is told of it."""
+    stopper = plan.tree.stopper(leaf)
     return "it" if stopper == leaf.name else f"queue {stopper} above it"
 
 

@@ -24,13 +24,12 @@ def why_it_waits(waiter: Waiter, standing: Standing) -> str:
 
 
 def _held(waiter: Waiter, standing: Standing) -> str:
-    nodes = standing.plan.tree.nodes
-    node = nodes[waiter.queue]
+    tree = standing.plan.tree
+    node = tree.nodes[waiter.queue]
     if not node.stop:
         return ""
-    stopper = next((name for name in node.path if name != ROOT and nodes[name].spec.stop == node.stop), node.name)
     word = "held" if node.stop == "hold" else "drained"
-    return f"queue {stopper} is {word}: it lets nobody in"
+    return f"queue {tree.stopper(node)} is {word}: it lets nobody in"
 
 
 def _gang(waiter: Waiter, standing: Standing) -> str:

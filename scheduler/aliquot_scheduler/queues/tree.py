@@ -91,6 +91,10 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
         node = self.nodes.get(name)
         return None if node is None or node.children or name == ROOT else node
 
+    def stopper(self, node: Node) -> str:
+        """The queue on the way up whose own word stops this one."""
+        return next((name for name in node.path if name != ROOT and self.nodes[name].spec.stop == node.stop), node.name)
+
 
 def plant(specs: Mapping[str, QueueSpec]) -> Tree:
     """Make the tree of all queues that hang together; contradictions.py says what is wrong with the others."""
