@@ -19,6 +19,8 @@ NAMESPACE = "aliquot-system"
 # Leases of our namespace that are no node's: who leads the centre, and how often nodes are to show that they live.
 LEADER_LEASE = "scheduler"
 PACE_LEASE = "pace"
+# The ConfigMap of our namespace in which the leader keeps what it has learnt of requests.
+MIX = "aliquot-mix"
 
 # Kubernetes' limit for names of objects, nodes among them.
 LONGEST_NAME = 253

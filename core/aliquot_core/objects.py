@@ -216,6 +216,13 @@ class Secret(_Object, frozen=True, kw_only=True):
     data: dict[str, str] = {}
 
 
+class ConfigMap(_Object, frozen=True, kw_only=True):
+    """Texts by name."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}
+
+
 class WebhookConfiguration(_Object, frozen=True, kw_only=True):
     """Whom the API server asks at admission; the entries stay as they are written, since they go back whole."""
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from aliquot_core.names import Names
 from aliquot_core.objects import (
+    ConfigMap,
     Event,
     Lease,
     Namespace,
@@ -65,6 +66,7 @@ NODES = Resource(group="", version="v1", plural="nodes", kind="Node", type=Node,
 NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", type=Namespace, namespaced=False)
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", type=Lease)
 EVENTS = Resource(group="events.k8s.io", version="v1", plural="events", kind="Event", type=Event)
+CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap", type=ConfigMap)
 SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret", type=Secret)
 MUTATING_WEBHOOKS = Resource(
     group="admissionregistration.k8s.io",

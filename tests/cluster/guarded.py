@@ -26,7 +26,7 @@ POLICY = "ValidatingAdmissionPolicy"
 # What the centre's account will be given.
 RIGHTS: list[Json] = [
     {"apiGroups": [""], "resources": ["pods/binding", "bindings"], "verbs": ["create"]},
-    {"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["get", "patch"]},
+    {"apiGroups": [""], "resources": ["pods", "pods/status", "configmaps"], "verbs": ["get", "patch"]},
 ]
 
 

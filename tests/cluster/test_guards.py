@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aliquot_core.names import MIX
 from cluster.guarded import POLICY, Guarded, asking, privileged
 from cluster.harness.api import APPLY, Api, Json
 from cluster.harness.cluster import ClusterHarness, Options
@@ -291,6 +292,23 @@ def test_only_the_scheduler_lifts_the_gate(cluster: ClusterHarness, guarded: Gua
     assert now["spec"]["schedulingGates"] == [GATE]
     guarded.scheduler.patch(path, {"spec": {"schedulingGates": None}})
     assert "schedulingGates" not in cluster.api.get(path)["spec"]
+
+
+def test_only_the_scheduler_writes_what_was_learnt_of_requests(cluster: ClusterHarness, guarded: Guarded) -> None:
+    """Whoever installs it may write its labels, and other ConfigMaps are their owners'."""
+    where = {"name": MIX, "namespace": NAMES.namespace}
+    body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": where}
+    path, by = cluster.api.path_of(body), "aliquot-guard-mix"
+    learnt: Json = {"data": {"page.json": "{}"}}
+    refused(lambda: cluster.api.create(body | learnt), by=by)
+    cluster.apply(body)
+    refused(lambda: cluster.api.patch(path, learnt), by=by)
+    guarded.scheduler.patch(path, learnt)
+    refused(lambda: cluster.api.patch(path, {"data": {"page.json": "?"}}), by=by)
+    refused(lambda: cluster.api.patch(path, {"data": None}), by=by)
+    cluster.apply(body | {"metadata": where | {"labels": {"team": "a"}}})
+    assert cluster.api.get(path)["data"] == learnt["data"]
+    cluster.api.create(body | learnt | {"metadata": where | {"name": "other"}})
 
 
 def told(kind: str) -> Json:

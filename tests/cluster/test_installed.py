@@ -154,6 +154,7 @@ MAY_NOT: dict[str, Callable[[Api, str], object]] = {
     "delete a pod": lambda api, path: api.delete(path),
     "read another Secret": lambda api, _: api.get(f"/api/v1/namespaces/{SYSTEM}/secrets/other"),
     "list Secrets": lambda api, _: api.get(f"/api/v1/namespaces/{SYSTEM}/secrets"),
+    "read another ConfigMap": lambda api, _: api.get(f"/api/v1/namespaces/{SYSTEM}/configmaps/other"),
     "have a token made by a Secret": lambda api, _: api.post(f"/api/v1/namespaces/{SYSTEM}/secrets", {}),
     "write a node": lambda api, _: api.patch(NODE1, {"spec": {"unschedulable": True}}),
     "write another webhook": lambda api, _: api.patch(f"{WEBHOOKS}/other", {}),

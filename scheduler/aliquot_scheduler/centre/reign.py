@@ -21,6 +21,7 @@ from aliquot_kube.reflector import Freshness
 from aliquot_kube.transport import Timeouts, Transport
 from aliquot_scheduler.centre.binder import Binder
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
+from aliquot_scheduler.centre.mix_keeper import MixKeeper
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.centre.settings import CentreSettings
@@ -80,6 +81,7 @@ class Reign:
             there=lambda: watches.queues.objects,
             why_not=self.why_not,
         )
+        self.mix = MixKeeper(appraiser=self.appraiser, client=client, clock=clock, names=names)
         self.notices = NoticeWriter(turns=self.turns, client=client, clock=clock, names=names, why_not=self.why_not)
         self.desk.tell_time(clock.monotonic())
         watches.queues.subscribe(self._queue_changed)
@@ -104,8 +106,8 @@ class Reign:
         async with asyncio.TaskGroup() as work:
             for run in (watches.queues.run, watches.namespaces.run, watches.nodes.run, watches.leases.run):
                 work.create_task(run())
-            # What a pod holds is charged in its queue from the first word on it.
-            await asyncio.gather(watches.queues.synced(), watches.namespaces.synced())
+            # What a pod holds is charged in its queue from the first word on it; and it is learnt of only once.
+            await asyncio.gather(watches.queues.synced(), watches.namespaces.synced(), self.mix.recall())
             self._recall()
             work.create_task(watches.pods.run())
             work.create_task(self.gatekeeper.run())
@@ -115,6 +117,7 @@ class Reign:
             self.gatekeeper.look()
             work.create_task(self.queue_writer.run())
             work.create_task(self.notices.run())
+            work.create_task(self.mix.run())
             log.info(
                 "knows the cluster", extra={"nodes": len(watches.nodes.objects), "pods": len(watches.pods.objects)}
             )

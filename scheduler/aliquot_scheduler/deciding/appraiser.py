@@ -20,7 +20,8 @@ from aliquot_core.request import parse_request
 from aliquot_scheduler.fit.appraisal import Appraisal, room_of, shape_of
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.worth.learning import MixBook, Page, expected_mix, next_look
+from aliquot_scheduler.worth.learning import MixBook, expected_mix, next_look
+from aliquot_scheduler.worth.page import Page
 from aliquot_scheduler.worth.room import Reals, Room
 from aliquot_scheduler.worth.scarcity import Scarcity, scarcity
 from aliquot_scheduler.worth.tables import Tables, tables
@@ -34,12 +35,11 @@ _USUAL_CARD = 16_384
 class Appraiser:
     """Says what a place is worth, as far as is known now."""
 
-    def __init__(self, *, picture: Picture, names: Names, page: Page | None = None) -> None:
-        """`page` is what an earlier centre has learnt."""
+    def __init__(self, *, picture: Picture, names: Names) -> None:
         self._names = names
         self._counted: set[str] = set()
         self._picture = picture
-        self.book = MixBook(page)
+        self.book = MixBook()
         self._allocatable: dict[str, float] = {}
         self._taken: dict[str, tuple[str, float]] = {}
         self._by_node: dict[str, float] = {}
@@ -49,6 +49,10 @@ class Appraiser:
         self._room: tuple[int, Reals, Room] | None = None
         # Free cores by row of the grid; a new array for each change, or none until it is asked for again.
         self._free: Reals | None = None
+
+    def recall(self, page: Page) -> None:
+        """Take over what an earlier leader has learnt, before the first pod is told of."""
+        self.book = MixBook(page)
 
     # --- what the watches tell ---------------------------------------------------------------------------------------
     def node_seen(self, node: Node) -> None:

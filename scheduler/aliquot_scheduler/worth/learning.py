@@ -7,11 +7,9 @@ after it each is known by its UID. So the order of events, and their repetition,
 
 from __future__ import annotations
 
-import msgspec
-
-from aliquot_core.errors import ClusterError
 from aliquot_core.quantities import WHOLE
 from aliquot_scheduler.worth.mix import MOST_SHAPES, Mix, Shape
+from aliquot_scheduler.worth.page import Page
 
 # A day's work of a busy cluster. Half the requests of an openb replay: longer learns no better, shorter forgets.
 HALF_LIFE = 10_000.0
@@ -40,18 +38,6 @@ def expected_mix(*, cores_per_gpu: float) -> Mix:
     return Mix.of(
         {Shape(cores=cores_per_gpu * size / WHOLE.value, compute=size, memory=size, gpus=1): 1.0 for size in sizes}
     )
-
-
-class MixBookError(ClusterError):
-    """What was stored of a mix can't be read."""
-
-
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """A book as it is stored: counts by shape, and up to which creation time pods are in it."""
-
-    counts: list[tuple[Shape, float]] = []
-    requests: int = 0
-    until: str = ""
 
 
 class MixBook:
@@ -111,16 +97,3 @@ class MixBook:
 
 def _by_count(counted: tuple[float, Shape]) -> float:
     return -counted[0]
-
-
-def encode_page(page: Page) -> str:
-    """As it is written into a ConfigMap."""
-    return msgspec.json.encode(page).decode()
-
-
-def decode_page(text: str) -> Page:
-    """Read what `encode_page` wrote."""
-    try:
-        return msgspec.json.decode(text, type=Page)
-    except msgspec.MsgspecError as error:
-        raise MixBookError(f"the stored mix can't be read: {error}", remedy="it is learnt anew") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 
@@ -14,13 +15,19 @@ from aliquot_core.quantities import WHOLE
 MOST_SHAPES = 400
 
 
+# Bounds of what is read back; nothing is checked of what the code makes itself.
+_Cores = Annotated[float, msgspec.Meta(ge=0, le=10_000)]
+_Part = Annotated[int, msgspec.Meta(ge=0, le=WHOLE.value)]
+_Gpus = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
+
+
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod asks for, as far as placement tells requests apart: cores, and percent of each of so many GPUs."""
 
-    cores: float = 0.0
-    compute: int = 0
-    memory: int = 0
-    gpus: int = 0
+    cores: _Cores = 0.0
+    compute: _Part = 0
+    memory: _Part = 0
+    gpus: _Gpus = 0
     models: Patterns = Patterns()
 
     @property
