@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from aliquot_kube.clock import SystemClock
+from aliquot_standalone.apiserver.log_files import LogFiles
 from conformance.contracts.space import Space
 from support.embedded_thread import embedded_server
 from support.http_api import HttpApi
 
 
 @pytest.fixture(scope="session")
-def api_under_test() -> Iterator[HttpApi]:
+def log_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server finds what containers print, on any node."""
+    return tmp_path_factory.mktemp("logs")
+
+
+@pytest.fixture(scope="session")
+def api_under_test(log_folder: Path) -> Iterator[HttpApi]:
     """Give the server that the contracts are held against."""
-    with embedded_server() as url:
+    logs = LogFiles(folder_of=lambda _: log_folder, ended=lambda _: True, clock=SystemClock())
+    with embedded_server(logs=logs) as url:
         yield HttpApi(url=url)
 
 

@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from aliquot_standalone.apiserver.embedded import kubeconfig
+from aliquot_standalone.installed import as_installed
 from cluster.harness import binaries
 from conformance.contracts.space import Space
 from support.require import skip_or_fail
@@ -41,9 +42,8 @@ def _program() -> str:
     return str(binaries.find(KUBECTL) or shutil.which(KUBECTL) or "")
 
 
-@pytest.fixture
-def kubectl(space: Space, tmp_path: Path) -> Kubectl:
-    """Give a function that runs kubectl in the test's namespace."""
+def runner(space: Space, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Give a function that runs kubectl in the test's namespace, however it ends."""
     program = _program()
     if not program:
         skip_or_fail("cluster", "kubectl is neither built (make cluster) nor on the PATH")
@@ -51,8 +51,8 @@ def kubectl(space: Space, tmp_path: Path) -> Kubectl:
     config.write_text(json.dumps(kubeconfig(space.api.url)))
     environment = {**os.environ, "KUBECONFIG": str(config), "HOME": str(tmp_path)}
 
-    def run(*arguments: str, given: object = None) -> str:
-        done = subprocess.run(
+    def run(*arguments: str, given: object = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [program, "--namespace", space.name, *arguments],
             input=json.dumps(given) if given else None,
             env=environment,
@@ -61,10 +61,34 @@ def kubectl(space: Space, tmp_path: Path) -> Kubectl:
             timeout=15,
             check=False,
         )
+
+    return run
+
+
+@pytest.fixture
+def kubectl(space: Space, tmp_path: Path) -> Kubectl:
+    """Give a function that runs kubectl and gives what it prints; it must succeed."""
+    run = runner(space, tmp_path)
+
+    def succeed(*arguments: str, given: object = None) -> str:
+        done = run(*arguments, given=given)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    return run
+    return succeed
+
+
+@pytest.fixture
+def refused(space: Space, tmp_path: Path) -> Kubectl:
+    """Give a function that runs kubectl and gives what it complains of; it must fail."""
+    run = runner(space, tmp_path)
+
+    def fail(*arguments: str, given: object = None) -> str:
+        done = run(*arguments, given=given)
+        assert done.returncode == 1, done.stdout
+        return done.stderr
+
+    return fail
 
 
 def test_apply_creates_and_changes(kubectl: Kubectl, space: Space) -> None:
@@ -155,3 +179,111 @@ def test_what_there_is(kubectl: Kubectl) -> None:
     listed = kubectl("api-resources", "-o", "name").split()
     assert {"pods", "nodes", "leases.coordination.k8s.io"} <= set(listed)
     assert "v1.36" in kubectl("version")
+
+
+QUEUE = {
+    "apiVersion": "aliquot.dev/v1alpha1",
+    "kind": "Queue",
+    "metadata": {"name": "team"},
+    "spec": {"compute": {"guarantee": 400, "limit": 800}},
+}
+JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "once"},
+    "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none:1"}]}}},
+}
+CRON_JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "CronJob",
+    "metadata": {"name": "often"},
+    "spec": {"schedule": "*/5 * * * *", "jobTemplate": {"spec": JOB["spec"]}},
+}
+
+
+@pytest.fixture
+def queues(kubectl: Kubectl) -> Iterator[Kubectl]:
+    """The kind Queue as it is installed, without the webhooks that nobody answers here."""
+    definition = next(one for one in as_installed() if one["kind"] == "CustomResourceDefinition")
+    kubectl("apply", "-f", "-", given=definition)
+    kubectl("wait", "--for=condition=Established", "crd/queues.aliquot.dev", "--timeout=10s")
+    yield kubectl
+    kubectl("delete", "crd", "queues.aliquot.dev")
+
+
+def test_queues_are_shown_and_explained(queues: Kubectl) -> None:
+    """Our own kind has its columns, its short name, its description and its explanation."""
+    queues("apply", "-f", "-", given=QUEUE)
+    header, row = queues("get", "aq").splitlines()
+    assert header.split()[:4] == ["NAME", "PARENT", "GUARANTEE", "LIMIT"]
+    assert row.split()[:3] == ["team", "400", "800"]
+    assert "Guarantee:  400" in queues("describe", "queue", "team")
+    assert "The queue above this one" in queues("explain", "queue.spec.parent")
+    assert 'queue.aliquot.dev "team" deleted' in queues("delete", "queue", "team")
+
+
+def test_a_queue_that_is_none_is_refused(queues: Kubectl, refused: Kubectl) -> None:
+    """By the schema of its definition, naming the field."""
+    bad = {**QUEUE, "spec": {"compute": {"limit": -1}, "stop": "soon"}}
+    told = refused("apply", "-f", "-", given=bad)
+    assert "spec.compute.limit" in told
+    assert "spec.stop" in told
+    assert "No resources found" in queues("get", "queues") or queues("get", "queues") == ""
+
+
+def test_apply_on_the_server_side(kubectl: Kubectl, refused: Kubectl) -> None:
+    """It applies, merges with what others apply, and tells of conflicts; what was applied before is taken over."""
+    kubectl("apply", "-f", "-", given=POD)
+    assert "serverside-applied" in kubectl("apply", "--server-side", "-f", "-", given=POD)
+    changed = json.loads(json.dumps(POD).replace("none:1", "none:2"))
+    told = refused("apply", "--server-side", "--field-manager=other", "-f", "-", given=changed)
+    assert '.spec.containers[name="main"].image' in told
+    kubectl("apply", "--server-side", "--field-manager=other", "--force-conflicts", "-f", "-", given=changed)
+    owners = kubectl(
+        "get", "pod", "web", "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}"
+    )
+    assert "other" in owners.split()
+
+
+def test_jobs_are_kept_and_shown(kubectl: Kubectl) -> None:
+    """Jobs and cron jobs have their columns."""
+    kubectl("apply", "-f", "-", given=JOB)
+    kubectl("apply", "-f", "-", given=CRON_JOB)
+    header, row = kubectl("get", "jobs").splitlines()
+    assert header.split() == ["NAME", "STATUS", "COMPLETIONS", "DURATION", "AGE"]
+    assert row.split()[:3] == ["once", "Running", "0/1"]
+    header, row = kubectl("get", "cj").splitlines()
+    assert header.split()[:3] == ["NAME", "SCHEDULE", "TIMEZONE"]
+    assert row.split()[:6] == ["often", "*/5", "*", "*", "*", "*"]
+    assert "often" in kubectl("get", "all")
+
+
+def test_what_needs_a_cluster_says_so(refused: Kubectl) -> None:
+    """A Deployment is refused in these words, and not as a kind that nobody knows."""
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "main", "image": "none:1"}]}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+    assert "needs a cluster" in refused("create", "-f", "-", given=deployment)
+
+
+def test_quotas_are_shown_with_what_is_used(kubectl: Kubectl, space: Space) -> None:
+    """`get` and `describe` tell how much of a quota is taken."""
+    hard = {"requests.aliquot.dev/compute": "100"}
+    space.api.post(f"{space.path}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard}}).ok()
+    kubectl("apply", "-f", "-", given=POD)
+    assert "requests.aliquot.dev/compute: 30/100" in kubectl("get", "quota", "q")
+    assert "requests.aliquot.dev/compute  30    100" in kubectl("describe", "quota", "q")
+
+
+def test_logs_are_read_where_they_lie(kubectl: Kubectl, refused: Kubectl, space: Space, log_folder: Path) -> None:
+    """`logs` prints what the container's file holds, all or its end; of a pod that runs nowhere it says so."""
+    kubectl("apply", "-f", "-", given=POD)
+    assert "does not have a host assigned" in refused("logs", "web")
+    space.bind("web", "node-1")
+    uid = space.api.get(f"{space.pods}/web").ok()["metadata"]["uid"]
+    place = log_folder / f"{space.name}_web_{uid}" / "main"
+    place.mkdir(parents=True)
+    (place / "0.log").write_text("one\ntwo\n")
+    assert kubectl("logs", "web") == "one\ntwo\n"
+    assert kubectl("logs", "web", "-c", "main", "--tail=1") == "two\n"
+    assert "is not valid for pod" in refused("logs", "web", "-c", "other")

@@ -14,7 +14,7 @@ import msgspec
 
 from aliquot_kube.clock import SystemClock
 from aliquot_standalone.apiserver.embedded import system_fresh
-from aliquot_standalone.apiserver.exchange import Request, Stream
+from aliquot_standalone.apiserver.exchange import Answer, Request
 from aliquot_standalone.apiserver.frontend import Call, Frontend
 from aliquot_standalone.apiserver.http import HttpServer
 from support.large_cluster import (
@@ -121,7 +121,7 @@ def _load(frontend: Frontend, size: Size, *, now: float) -> None:
             body=msgspec.json.encode(body),
         )
         answer = frontend.handle(request, now=now)
-        assert not isinstance(answer, Stream)
+        assert isinstance(answer, Answer)
         assert answer.code == 201, answer.body
         made: dict[str, Any] = msgspec.json.decode(answer.body)
         return made

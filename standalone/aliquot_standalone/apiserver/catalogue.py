@@ -77,7 +77,7 @@ PODS = Resource(
     kind="Pod",
     short_names=("po",),
     categories=("all",),
-    subresources=("status", "binding", "eviction"),
+    subresources=("status", "binding", "eviction", "log"),
     generation=True,
     returns_deleted=True,
 )

@@ -17,7 +17,7 @@ from aliquot_kube.errors import UnreachableError, error_from_response
 from aliquot_kube.transport import Response
 
 from .consulting import Nobody, WebhookCaller, answered_by
-from .exchange import Request, Stream
+from .exchange import Answer, Request, Stream
 from .streaming import Timing, Watchers
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aliquot_core.clock import Clock
     from aliquot_kube.transport import Question
 
-    from .exchange import Answer
+    from .exchange import Result
     from .frontend import Frontend
 
 _log = logging.getLogger(__name__)
@@ -84,8 +84,8 @@ class DirectTransport:
     async def request(self, question: Question) -> Response:
         """Ask and get the whole answer; whatever is no 2xx is raised."""
         answer = await self._ask(question)
-        if isinstance(answer, Stream):
-            raise UnreachableError("a watch has no whole answer", where=question.where)
+        if not isinstance(answer, Answer):
+            raise UnreachableError("a stream has no whole answer", where=question.where)
         return Response(status=answer.code, headers={"content-type": answer.content_type}, body=answer.body)
 
     @asynccontextmanager
@@ -109,7 +109,7 @@ class DirectTransport:
         """End every watch, as a server does that goes away."""
         self._watchers.end_all()
 
-    async def _ask(self, question: Question) -> Answer | Stream:
+    async def _ask(self, question: Question) -> Result:
         await self._faults.on_question(question)
         request = Request(
             method=question.method,
@@ -122,7 +122,7 @@ class DirectTransport:
         conversation = self._frontend.converse(request, now=self._clock.wall())
         answer = await answered_by(self._caller, conversation)
         await self._faults.on_answer(question)
-        if isinstance(answer, Stream) or answer.code in _GOOD:
+        if not isinstance(answer, Answer) or answer.code in _GOOD:
             return answer
         raise error_from_response(code=answer.code, headers={}, body=answer.body, where=question.where)
 

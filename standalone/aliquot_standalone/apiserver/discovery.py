@@ -75,4 +75,56 @@ def _sub_entry(resource: Resource, name: str) -> Json:
     if name in _PLACING_KINDS:
         group, version, kind = _PLACING_KINDS[name]
         return {**entry, "group": group, "version": version, "kind": kind, "verbs": ["create"]}
-    return {**entry, "kind": resource.kind, "verbs": list(_SUBRESOURCE_VERBS)}
+    verbs = ["get"] if name == "log" else list(_SUBRESOURCE_VERBS)
+    return {**entry, "kind": resource.kind, "verbs": verbs}
+
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+def wants_all_at_once(accept: str, path: tuple[str, ...]) -> bool:
+    """Tell whether a client asks for all kinds in one document, as kubectl does first."""
+    return path in {("api",), ("apis",)} and any(part.strip().startswith(AGGREGATED) for part in accept.split(","))
+
+
+def discover_all(catalogue: Catalogue, path: tuple[str, ...]) -> Json:
+    """Give all kinds of the core group, or of all others, in one document."""
+    groups = {"": ["v1"]} if path == ("api",) else catalogue.groups()
+    items = [_aggregated_group(catalogue, name, versions) for name, versions in groups.items()]
+    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+
+def _aggregated_group(catalogue: Catalogue, name: str, versions: list[str]) -> Json:
+    listed = [
+        {
+            "version": version,
+            "freshness": "Current",
+            "resources": [_aggregated(one) for one in catalogue.of_group(group=name, version=version)],
+        }
+        for version in versions
+    ]
+    return {"metadata": {"name": name}, "versions": listed}
+
+
+def _aggregated(resource: Resource) -> Json:
+    own = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    entry: Json = {
+        "resource": resource.plural,
+        "responseKind": own,
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(ALL_VERBS),
+    }
+    if resource.short_names:
+        entry["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        entry["categories"] = list(resource.categories)
+    if resource.subresources:
+        entry["subresources"] = [_aggregated_part(resource, name, own) for name in resource.subresources]
+    return entry
+
+
+def _aggregated_part(resource: Resource, name: str, own: Json) -> Json:
+    entry = _sub_entry(resource, name)
+    kind = {part: entry[part] for part in ("group", "version", "kind")} if name in _PLACING_KINDS else own
+    return {"subresource": name, "responseKind": kind, "verbs": entry["verbs"]}

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from aliquot_core.clock import Clock
 
     from .consulting import Service
+    from .logs import LogSource
     from .store import Json
 
 
@@ -53,10 +54,12 @@ async def serving(
     store: Store | None = None,
     find: Callable[[Service], Address | None] | None = None,
     folder: Path | None = None,
+    logs: LogSource | None = None,
 ) -> AsyncIterator[HttpServer]:
     """Serve on loopback for as long as the block runs.
 
-    `find` says where a webhook's Service is; what is written goes to a journal in the folder, where one is given.
+    `find` says where a webhook's Service is; what is written goes to a journal in the folder, where one is given;
+    `logs` reads what containers print.
     """
     store = store or Store()
     async with AsyncExitStack() as stack:
@@ -68,7 +71,7 @@ async def serving(
         frontend = Frontend(fresh=fresh or system_fresh(), now=clock.wall(), store=store)
         caller = HttpWebhookCaller(find=find)
         stack.push_async_callback(caller.close)
-        server = HttpServer(frontend=frontend, clock=clock, tokens=tokens, timing=timing, caller=caller)
+        server = HttpServer(frontend=frontend, clock=clock, tokens=tokens, timing=timing, caller=caller, logs=logs)
         stack.push_async_callback(server.close)
         await server.start(port=port)
         keeping = asyncio.create_task(upkeep(api=frontend.api, clock=clock, journal=journal))

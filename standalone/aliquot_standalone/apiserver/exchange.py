@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from .logs import LogWish
 from .watching import Notice, Watch
 
 
@@ -47,3 +48,12 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None
     # The opening is all there is to say: the watch came too late.
     finished: bool = False
+
+
+class Log(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer that is a container's log, which lies elsewhere."""
+
+    wish: LogWish
+
+
+Result = Answer | Stream | Log

@@ -14,9 +14,10 @@ from .bodies import APPLY, media_type
 from .catalogue import NAMESPACES, PRIORITY_CLASSES, Catalogue
 from .consulting import answered_by_nobody
 from .definitions import follow_definitions
-from .discovery import VERSION, discover
-from .exchange import Answer, Request, Stream
+from .discovery import AGGREGATED, VERSION, discover, discover_all, wants_all_at_once
+from .exchange import Answer, Log, Request, Result
 from .failures import ApiError, method_not_allowed, no_such_page
+from .logs import log_wish
 from .managers import Manager, manager_of
 from .openapi import openapi
 from .reading import Reader, check_accept
@@ -68,18 +69,18 @@ class Frontend:
         self._guard = guard
         _furnish(self.api, now=now)
 
-    def handle(self, request: Request, *, now: float) -> Answer | Stream:
+    def handle(self, request: Request, *, now: float) -> Result:
         """Answer a request where nobody can call webhooks; refusals are answers too."""
         return answered_by_nobody(self.converse(request, now=now))
 
-    def converse(self, request: Request, *, now: float) -> Asking[Answer | Stream]:
+    def converse(self, request: Request, *, now: float) -> Asking[Result]:
         """Answer a request, after asking the webhooks that it concerns."""
         try:
             return (yield from self._handle(request, now=now))
         except ApiError as error:
             return Answer(code=error.code, body=msgspec.json.encode(error.status()))
 
-    def _handle(self, request: Request, *, now: float) -> Asking[Answer | Stream]:
+    def _handle(self, request: Request, *, now: float) -> Asking[Result]:
         path = request.path
         if not path or path[0] not in {"api", "apis"}:
             return _about_the_server(self.catalogue, path)
@@ -88,6 +89,8 @@ class Frontend:
         if target is None:
             if request.method != "GET":
                 raise method_not_allowed()
+            if wants_all_at_once(request.accept, path):
+                return Answer(body=msgspec.json.encode(discover_all(self.catalogue, path)), content_type=AGGREGATED)
             return Answer(body=msgspec.json.encode(discover(self.catalogue, path)))
         if self._guard:
             self._guard(Call(user=request.user, method=request.method, target=target))
@@ -98,9 +101,11 @@ class Frontend:
         self.api.settle()
         return msgspec.structs.replace(answer, warnings=tuple(caller.warnings)) if caller.warnings else answer
 
-    def _read(self, target: Target, request: Request, *, now: float) -> Answer | Stream:
+    def _read(self, target: Target, request: Request, *, now: float) -> Result:
         if target.subresource in _PLACING:
             raise method_not_allowed()
+        if target.subresource == "log":
+            return Log(wish=log_wish(target, self.api.get(target).decode(), request))
         if request.flag("watch") and not target.subresource:
             return self._reader.watch(target, request, now=now)
         if target.name:
@@ -110,6 +115,8 @@ class Frontend:
     def _write(self, target: Target, request: Request, *, caller: Caller, now: float) -> Asking[Answer]:
         writer, method = self._writer, request.method
         placing = target.subresource in _PLACING
+        if target.subresource == "log":
+            raise method_not_allowed()
         if method == "POST" and (placing or not target.name):
             if target.resource.namespaced and not target.namespace:
                 raise method_not_allowed()

@@ -15,8 +15,9 @@ import msgspec
 from aiohttp import web
 
 from .consulting import Nobody, WebhookCaller, answered_by
-from .exchange import Answer, Request, Stream
-from .failures import ApiError, internal, too_large, unauthorized
+from .exchange import Answer, Log, Request, Stream
+from .failures import ApiError, bad_request, internal, too_large, unauthorized
+from .logs import LogsMissingError
 from .streaming import Timing, Watchers
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from aliquot_core.clock import Clock
 
     from .frontend import Frontend
+    from .logs import LogSource, LogWish
 
 _log = logging.getLogger(__name__)
 _MOST_BODY = 3 * 1024 * 1024
@@ -41,7 +43,9 @@ class HttpServer:
         tokens: Mapping[str, str] | None = None,
         timing: Timing | None = None,
         caller: WebhookCaller | None = None,
+        logs: LogSource | None = None,
     ) -> None:
+        self._logs = logs
         self._frontend = frontend
         self._caller = caller or Nobody()
         self._clock = clock
@@ -75,6 +79,8 @@ class HttpServer:
             answer = await answered_by(self._caller, conversation)
             if isinstance(answer, Stream):
                 return await self._stream(http, answer)
+            if isinstance(answer, Log):
+                return await self._log(http, answer.wish)
         except ApiError as error:
             answer = _failed(error)
         except web.HTTPRequestEntityTooLarge:
@@ -123,6 +129,29 @@ class HttpServer:
             await response.write_eof()
         except ConnectionError:
             _log.debug("watcher went away", extra={"table": stream.watch.table})
+        return response
+
+    async def _log(self, http: web.Request, wish: LogWish) -> web.StreamResponse:
+        if self._logs is None:
+            raise bad_request("nothing here runs containers, so there are no logs")
+        pieces = self._logs.read(wish)
+        try:
+            # Whether there is a log is known before the answer begins.
+            first = await anext(pieces, b"")
+        except LogsMissingError as error:
+            raise bad_request(str(error)) from error
+        response = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache"})
+        response.enable_chunked_encoding()
+        await response.prepare(http)
+        try:
+            await response.write(first)
+            async for piece in pieces:
+                await response.write(piece)
+            await response.write_eof()
+        except ConnectionError:
+            _log.debug("a reader of logs went away", extra={"pod": wish.pod})
+        finally:
+            await pieces.aclose()
         return response
 
 

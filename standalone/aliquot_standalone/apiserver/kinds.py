@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from .definitions import CustomRules, DefinitionRules
 from .hooks import WebhookRules
+from .job_rules import CronJobRules, JobRules
 from .limit_ranges import LimitRangeRules
 from .pod_rules import PodRules
 from .rules import (
@@ -27,8 +28,10 @@ _PLAIN = Rules()
 _RULES = MappingProxyType(
     {
         "configmaps": ConfigMapRules(),
+        "cronjobs.batch": CronJobRules(),
         "customresourcedefinitions.apiextensions.k8s.io": DefinitionRules(),
         "events": EventRules(),
+        "jobs.batch": JobRules(),
         "leases.coordination.k8s.io": LeaseRules(),
         "limitranges": LimitRangeRules(),
         "mutatingwebhookconfigurations.admissionregistration.k8s.io": WebhookRules(),

@@ -1,4 +1,4 @@
-"""The schema documents that kubectl asks for before it applies: the addresses, without schemas of the kinds.
+"""The schema documents that kubectl asks for before it applies: the addresses, and schemas of custom kinds alone.
 
 kubectl looks up one thing: whether PATCH of a kind takes `fieldValidation`, that is, whether the server checks objects
 itself. It does, so kubectl sends the object as it is, merges by the types it was built with, and shows our refusal.
@@ -34,7 +34,18 @@ def openapi(catalogue: Catalogue, path: tuple[str, ...]) -> Answer:
     served = [one for one in catalogue.resources if _root(one)[1:] == wanted]
     document: Json = {"openapi": "3.0.0", "info": {"title": "Aliquot", "version": "v1"}}
     document["paths"] = {_address(one): _operations(one) for one in served}
+    document["components"] = {"schemas": dict(_schema(one) for one in served if one.definition)}
     return Answer(body=msgspec.json.encode(document))
+
+
+def _schema(resource: Resource) -> tuple[str, Json]:
+    """Give the schema of a custom kind, for `kubectl explain`; of the others kubectl would merge lists by ours."""
+    about = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    schema = resource.definition.schema if resource.definition else {}
+    head = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
+    properties = {**head, **schema.get("properties", {})}
+    name = ".".join([*reversed(resource.group.split(".")), resource.version, resource.kind])
+    return name, {**schema, "properties": properties, "x-kubernetes-group-version-kind": [about]}
 
 
 def _root(resource: Resource) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from .definitions import at_path
+from .job_rows import cron_job_row, job_row
 from .pod_rows import pod_row
 
 if TYPE_CHECKING:
@@ -173,6 +175,13 @@ _LAYOUTS = MappingProxyType(
         "resourcequotas": Layout(columns=_columns("Name", "Request", "Limit", "Age"), row=_quota),
         "limitranges": Layout(columns=_columns("Name", "Created At"), row=_dated),
         "customresourcedefinitions.apiextensions.k8s.io": Layout(columns=_columns("Name", "Created At"), row=_dated),
+        "jobs.batch": Layout(
+            columns=_columns("Name", "Status", "Completions", "Duration", "Age"), row=partial(job_row, age=age)
+        ),
+        "cronjobs.batch": Layout(
+            columns=_columns("Name", "Schedule", "Timezone", "Suspend", "Active", "Last Schedule", "Age"),
+            row=partial(cron_job_row, age=age),
+        ),
         "configmaps": Layout(columns=_columns("Name", "Data", "Age"), row=_config_map),
         "priorityclasses.scheduling.k8s.io": Layout(
             columns=_columns("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"), row=_priority_class

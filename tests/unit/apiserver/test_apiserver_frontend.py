@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 
 from aliquot_standalone.apiserver.embedded import system_fresh
-from aliquot_standalone.apiserver.exchange import Answer, Request, Stream
+from aliquot_standalone.apiserver.exchange import Answer, Request, Result, Stream
 from aliquot_standalone.apiserver.failures import forbidden
 from aliquot_standalone.apiserver.frontend import Call, Frontend
 from aliquot_standalone.apiserver.store import Store
@@ -21,7 +21,7 @@ PODS = "api/v1/namespaces/default/pods"
 LEASES = "apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
-def ask(server: Frontend, method: str, path: str, body: Any = None, *, kind: str = "", **query: str) -> Answer | Stream:
+def ask(server: Frontend, method: str, path: str, body: Any = None, *, kind: str = "", **query: str) -> Result:
     """Send a request."""
     raw = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
     return server.handle(

@@ -17,7 +17,7 @@ from aliquot_kube.errors import ConflictError, NotFoundError, UnreachableError
 from aliquot_kube.transport import Question
 from aliquot_standalone.apiserver.direct import DirectTransport
 from aliquot_standalone.apiserver.embedded import kubeconfig, serving
-from aliquot_standalone.apiserver.exchange import Request, Stream
+from aliquot_standalone.apiserver.exchange import Answer, Request, Stream
 from aliquot_standalone.apiserver.frontend import Frontend
 from aliquot_standalone.apiserver.http import HttpServer
 from aliquot_standalone.apiserver.store import Store
@@ -34,7 +34,7 @@ def create(server: Frontend, name: str, *, padding: int = 0) -> None:
     body = msgspec.json.encode({"metadata": {"name": name, "annotations": {"padding": "x" * padding}}})
     path = tuple(LEASES.strip("/").split("/"))
     answer = server.handle(Request(method="POST", path=path, body=body), now=NOW)
-    assert not isinstance(answer, Stream)
+    assert isinstance(answer, Answer)
     assert answer.code == 201
 
 

@@ -1,0 +1,143 @@
+"""Jobs and cron jobs as objects: their defaults, and what can't be run. Who runs them is a controller's business."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import msgspec
+
+from .failures import Cause, required, unsupported, wrong
+from .pod_shapes import PodSpec
+from .rules import Rules
+from .shapes import Metadata, Shape
+from .store import Json
+
+Whole = Annotated[int, msgspec.Meta(ge=0)]
+_FIELD = re.compile(r"[0-9*/,\-A-Za-z?]+")
+_WORDS = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
+
+
+class _Template(Shape, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
+
+
+class _JobSpec(Shape, frozen=True):
+    template: _Template = _Template()
+    parallelism: Whole = 1
+    completions: Whole | None = None
+    backoff_limit: Whole = 6
+    active_deadline_seconds: Whole | None = None
+    ttl_seconds_after_finished: Whole | None = None
+    suspend: bool = False
+
+
+class _Job(Shape, frozen=True):
+    kind: str = ""
+    api_version: str = ""
+    metadata: Metadata = Metadata()
+    spec: _JobSpec = _JobSpec()
+
+
+class _JobTemplate(Shape, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: _JobSpec = _JobSpec()
+
+
+class _CronJobSpec(Shape, frozen=True):
+    schedule: str = ""
+    job_template: _JobTemplate = _JobTemplate()
+    concurrency_policy: str = "Allow"
+    suspend: bool = False
+    time_zone: str = ""
+    starting_deadline_seconds: Whole | None = None
+
+
+class _CronJob(Shape, frozen=True):
+    kind: str = ""
+    api_version: str = ""
+    metadata: Metadata = Metadata()
+    spec: _CronJobSpec = _CronJobSpec()
+
+
+class JobRules(Rules):
+    """Jobs run one pod to its end, unless it is said otherwise."""
+
+    shape = _Job
+
+    def prepare_new(self, obj: Json, *, now: float) -> None:  # noqa: ARG002 - a rule's signature
+        """Fill defaults; nothing has run yet."""
+        _fill(obj.setdefault("spec", {}))
+        obj["status"] = {}
+
+    def prepare_update(self, new: Json, old: Json) -> None:
+        """Fill what the writer left out."""
+        super().prepare_update(new, old)
+        _fill(new.setdefault("spec", {}))
+
+    def causes(self, obj: Json) -> list[Cause]:
+        """Check metadata and the template."""
+        return super().causes(obj) + _job_causes(obj["spec"], at="spec")
+
+    def update_causes(self, new: Json, old: Json) -> list[Cause]:
+        """Refuse another template or number of completions: pods of the old one may run."""
+        return super().update_causes(new, old) + [
+            wrong(f"spec.{part}", new["spec"].get(part), "field is immutable")
+            for part in ("template", "completions")
+            if new["spec"].get(part) != old["spec"].get(part)
+        ]
+
+
+def _fill(spec: Json) -> None:
+    spec.setdefault("parallelism", 1)
+    if spec["parallelism"] == 1:
+        spec.setdefault("completions", 1)
+    spec.setdefault("backoffLimit", 6)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("suspend", False)
+
+
+def _job_causes(spec: Json, *, at: str) -> list[Cause]:
+    pod = spec.get("template", {}).get("spec", {})
+    found = [] if pod.get("containers") else [required(f"{at}.template.spec.containers")]
+    if pod.get("restartPolicy", "") not in {"Never", "OnFailure"}:
+        where = f"{at}.template.spec.restartPolicy"
+        found.append(unsupported(where, pod.get("restartPolicy", ""), ("OnFailure", "Never")))
+    return found
+
+
+class CronJobRules(Rules):
+    """Cron jobs make jobs by the clock."""
+
+    shape = _CronJob
+
+    def prepare_new(self, obj: Json, *, now: float) -> None:  # noqa: ARG002 - a rule's signature
+        """Fill defaults; nothing has run yet."""
+        _fill_cron(obj.setdefault("spec", {}))
+        obj["status"] = {}
+
+    def prepare_update(self, new: Json, old: Json) -> None:
+        """Fill what the writer left out."""
+        super().prepare_update(new, old)
+        _fill_cron(new.setdefault("spec", {}))
+
+    def causes(self, obj: Json) -> list[Cause]:
+        """Check metadata, schedule and template."""
+        found, spec = super().causes(obj), obj["spec"]
+        schedule = spec.get("schedule", "")
+        fields = schedule.split()
+        well_formed = len(fields) == 5 and all(map(_FIELD.fullmatch, fields))  # noqa: PLR2004 - cron's five fields
+        if not (well_formed or schedule in _WORDS):
+            found.append(wrong("spec.schedule", schedule, "expected five fields, or a word such as @daily"))
+        if spec["concurrencyPolicy"] not in {"Allow", "Forbid", "Replace"}:
+            policies = ("Allow", "Forbid", "Replace")
+            found.append(unsupported("spec.concurrencyPolicy", spec["concurrencyPolicy"], policies))
+        return found + _job_causes(spec.get("jobTemplate", {}).get("spec", {}), at="spec.jobTemplate.spec")
+
+
+def _fill_cron(spec: Json) -> None:
+    spec.setdefault("concurrencyPolicy", "Allow")
+    spec.setdefault("suspend", False)
+    spec.setdefault("successfulJobsHistoryLimit", 3)
+    spec.setdefault("failedJobsHistoryLimit", 1)

@@ -1,0 +1,83 @@
+"""Logs from the files that a node's part writes: `<namespace>_<pod>_<uid>/<container>/<start>.log`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .logs import LogsMissingError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from aliquot_core.clock import Clock
+
+    from .logs import LogWish
+
+_PIECE = 64 * 1024
+# As often as a person can tell.
+_LOOK_EVERY = 0.1
+
+
+class LogFiles:
+    """Reads and follows log files; a slow reader holds up nobody, and a flood is passed on piece by piece."""
+
+    def __init__(
+        self, *, folder_of: Callable[[str], Path | None], ended: Callable[[LogWish], bool], clock: Clock
+    ) -> None:
+        """`folder_of` gives a node's folder of logs; `ended` tells that a container prints nothing more."""
+        self._folder_of = folder_of
+        self._ended = ended
+        self._clock = clock
+
+    async def read(self, wish: LogWish) -> AsyncGenerator[bytes]:
+        """Give what was printed, piece by piece; when it is followed, until the container has ended."""
+        path = self._file(wish)
+        left = wish.limit
+        with path.open("rb") as file:
+            _skip_to_tail(file, wish.tail)
+            while True:
+                # Asked before reading: what is printed last is read after the end was seen.
+                over = not wish.follow or self._ended(wish)
+                while piece := file.read(_PIECE if left is None else min(left, _PIECE)):
+                    left = None if left is None else left - len(piece)
+                    yield piece
+                if over or left == 0:
+                    return
+                await self._clock.sleep(_LOOK_EVERY)
+
+    def _file(self, wish: LogWish) -> Path:
+        folder = self._folder_of(wish.node) if wish.node else None
+        if folder is None:
+            raise LogsMissingError(f"pod {wish.pod} does not have a host assigned")
+        place = folder / f"{wish.namespace}_{wish.pod}_{wish.uid}" / wish.container
+        starts = sorted(int(path.stem) for path in place.glob("*.log") if path.stem.isdecimal())
+        wanted = starts[:-1] if wish.previous else starts
+        if not wanted:
+            which = "previous terminated container" if wish.previous else "container"
+            raise LogsMissingError(f'{which} "{wish.container}" in pod "{wish.pod}" has printed nothing yet')
+        return place / f"{wanted[-1]}.log"
+
+
+def _skip_to_tail(file: BinaryIO, lines: int | None) -> None:
+    """Stand where the last so many lines begin; only newlines end a line, for progress bars are full of returns."""
+    if lines is None:
+        return
+    position = file.seek(0, 2)
+    found, left = b"", lines + 1
+    while position > 0 and lines:
+        step = min(_PIECE, position)
+        position -= step
+        file.seek(position)
+        piece = file.read(step)
+        # The newline at the very end of the file ends the last line and begins none.
+        at = len(piece) if found else len(piece.removesuffix(b"\n"))
+        left -= 0 if found else 1
+        while left and (at := piece.rfind(b"\n", 0, at)) >= 0:
+            left -= 1
+        if not left:
+            file.seek(position + at + 1)
+            return
+        found = piece
+    file.seek(0, 0 if lines else 2)
