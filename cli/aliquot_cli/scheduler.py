@@ -204,7 +204,7 @@ def _served(
     registry.register(CentreCollector(reign=lambda: centre.reign, leads=leads))
     pages = StatusPages(registry=registry, alive=list, ready=lambda: _unready(leadership))
     routes = [*extender.routes(), *admission_routes(admission)]
-    return forwarder, CentreServer(settings=web, tls=tls, routes=routes, pages=pages), tls
+    return forwarder, CentreServer(settings=web, tls=tls, routes=routes, pages=pages, clock=clock), tls
 
 
 def _unready(leadership: Leadership) -> list[str]:

@@ -175,12 +175,14 @@ async def replica(
     ready: Callable[[], Sequence[str]] = list,
     resting: Clock | None = None,
     seeing: Clock | None = None,
+    idling: Clock | None = None,
     decisions: Decisions | None = None,
     also: Sequence[web.RouteDef] = (),
 ) -> AsyncIterator[Replica]:
     """Serve on free ports until the end of the block.
 
-    `resting` is the clock by which it waits between two tries, `seeing` the one that says what is out of date.
+    `resting` is the clock by which it waits between two tries, `seeing` the one that says what is out of
+    date, `idling` the one by which it closes connections on which nothing is asked.
     """
     clock, desk, rule, registry = SystemClock(), ScriptedDesk(), Rule(), CollectorRegistry()
     tls = Tls(files=files, clock=clock, look_every=3600.0)
@@ -205,6 +207,7 @@ async def replica(
         tls=tls,
         routes=[*routes.routes(), *also],
         pages=StatusPages(registry=registry, alive=list, ready=ready),
+        clock=idling or clock,
     )
     running = asyncio.create_task(server.run())
     waiting = asyncio.create_task(server.serving.wait())

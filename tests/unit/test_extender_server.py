@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import socket
 from collections.abc import AsyncIterator, Iterator
 
@@ -17,11 +19,13 @@ from prometheus_client.registry import Collector
 from aliquot_core.settings import Sources
 from aliquot_kube.clock import SystemClock
 from aliquot_scheduler.certificates.settings import CENTRE
+from aliquot_scheduler.web.idle import FIRST, LOOK, NEXT
 from aliquot_scheduler.web.pages import StatusPages
 from aliquot_scheduler.web.server import CentreServer, ListenError
 from aliquot_scheduler.web.settings import WebSettings
 from aliquot_scheduler.web.tls import Tls
 from support.centre_http import BINDING, SCHEDULER, Authority, args, caller, replica
+from support.clocks import VirtualClock
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +165,44 @@ async def test_a_body_that_does_not_come_is_waited_for_no_longer_than_its_sender
         assert (centre.desk.asked, centre.calls("filter", "cut")) == ([], 1)
 
 
+@pytest.mark.parametrize("head", [b"", b"POST /extender/filter HTTP/1.1\r\nHost: x\r\nX-"])
+async def test_who_connects_and_does_not_ask_is_not_waited_for(authority: Authority, head: bytes) -> None:
+    """Nor who never comes to the end of it: without a certificate anybody could hold connections for ever."""
+    clock = VirtualClock()
+    async with replica(authority.server_files(), idling=clock) as centre:
+        reader, writer = await asyncio.open_connection("127.0.0.1", centre.server.port, ssl=authority.caller())
+        writer.write(head)
+        await clock.advance(LOOK)
+        assert not reader.at_eof()
+        await clock.advance(FIRST)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_connection_that_was_asked_on_is_kept_longer_than_callers_keep_it(authority: Authority) -> None:
+    """And no request is cut, however long its answer takes."""
+    clock = VirtualClock()
+    context = authority.caller(authority.signs(SCHEDULER))
+    async with replica(authority.server_files(), idling=clock) as centre:
+        centre.desk.hold = asyncio.Event()
+        reader, writer = await asyncio.open_connection("127.0.0.1", centre.server.port, ssl=context)
+        body = json.dumps(BINDING).encode()
+        head = f"POST /extender/bind HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        await centre.desk.holding.wait()
+        await clock.advance(2 * NEXT)
+        centre.desk.hold.set()
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        await reader.readuntil(b"}")
+        await clock.advance(NEXT - LOOK)
+        assert not reader.at_eof()
+        await clock.advance(2 * LOOK)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+
+
 async def test_a_port_that_is_taken_is_told_by_name(authority: Authority) -> None:
     """And what was opened before is closed again."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -168,7 +210,7 @@ async def test_a_port_that_is_taken_is_told_by_name(authority: Authority) -> Non
         tls = Tls(files=authority.server_files(), clock=SystemClock(), look_every=1.0)
         pages = StatusPages(registry=CollectorRegistry(), alive=list, ready=list)
         settings = WebSettings(address="127.0.0.1", port=port, status_port=0)
-        server = CentreServer(settings=settings, tls=tls, routes=[], pages=pages)
+        server = CentreServer(settings=settings, tls=tls, routes=[], pages=pages, clock=SystemClock())
         with pytest.raises(ListenError, match=f"127.0.0.1:{port}: can't listen"):
             await server.run()
     with pytest.raises(aiohttp.ClientError):

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
+from aliquot_scheduler.web.idle import IdleConnections
 from aliquot_scheduler.web.pages import StatusPages
 from aliquot_scheduler.web.peers import why_stranger
 from aliquot_scheduler.web.settings import WebSettings
@@ -26,8 +27,11 @@ class ListenError(ClusterError):
 class CentreServer:
     """Serves until `run` is cancelled; then what is under way is let to end."""
 
-    def __init__(self, *, settings: WebSettings, tls: Tls, routes: Iterable[web.RouteDef], pages: StatusPages) -> None:
+    def __init__(
+        self, *, settings: WebSettings, tls: Tls, routes: Iterable[web.RouteDef], pages: StatusPages, clock: Clock
+    ) -> None:
         self._settings = settings
+        self._clock = clock
         self._tls = tls
         self._routes = list(routes)
         self._pages = pages
@@ -59,7 +63,8 @@ class CentreServer:
         port: int,
         tls: Tls | None = None,
     ) -> int:
-        app = web.Application()
+        idle = IdleConnections(clock=self._clock)
+        app = web.Application(middlewares=[idle.middleware()])
         app.add_routes(routes)
         # Nobody who should call sends anything compressed, and a small body must not become a large one.
         runner = web.AppRunner(
@@ -73,6 +78,9 @@ class CentreServer:
         except OSError as error:
             where = f"{address}:{port}"
             raise ListenError(f"can't listen: {error.strerror}", where=where, remedy="who else does?") from error
+        if (server := runner.server) is not None:
+            looking = asyncio.ensure_future(idle.run(server))
+            stack.callback(looking.cancel)
         return int(runner.addresses[0][1])
 
 

@@ -1,0 +1,59 @@
+"""Connections on which nothing is asked: closed after a while, or whoever can reach the port could hold them for ever.
+
+aiohttp waits for a request's head as long as it takes, and for the next one an hour; nobody need show a certificate to
+be waited for, since the API server has none. Go's clients, which is what calls us, close theirs after 90 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from aliquot_core.clock import Clock
+
+FIRST = 10.0
+# Longer than callers keep a connection themselves: closed by us, it might be just when they use it again.
+NEXT = 120.0
+LOOK = 5.0
+
+
+class IdleConnections:
+    """Who is connected, and since when nothing was asked there."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._asking: set[asyncio.Transport] = set()
+        # Until when something must have been asked, of those on which nothing is just now.
+        self._until: dict[asyncio.Transport, float] = {}
+
+    def middleware(self) -> Middleware:
+        """What notes each request."""
+
+        @web.middleware
+        async def noting(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if (transport := request.transport) is None:
+                return await handler(request)
+            self._asking.add(transport)
+            try:
+                return await handler(request)
+            finally:
+                self._asking.discard(transport)
+                self._until[transport] = self._clock.monotonic() + NEXT
+
+        return noting
+
+    async def run(self, server: web.Server) -> None:
+        """Close those on which nothing was asked for too long, until cancelled."""
+        while True:
+            await self._clock.sleep(LOOK)
+            self._close({one.transport for one in server.connections if one.transport is not None})
+
+    def _close(self, connected: Iterable[asyncio.Transport]) -> None:
+        now = self._clock.monotonic()
+        self._until = {one: self._until.get(one, now + FIRST) for one in connected}
+        for transport, until in self._until.items():
+            if until <= now and transport not in self._asking:
+                transport.abort()
