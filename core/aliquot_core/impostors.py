@@ -4,7 +4,7 @@ A runtime gives a CDI device to any container that names it, and there are plugi
 from a pod's annotations. A slice's name holds a random token that only root can read, so a pod can hardly name one;
 that it names our kind at all shows what it is after, and it must not start.
 
-Variables are another matter: those of the CDI spec win over the pod's own (run: facts/real-kubernetes.md), so a pod
+Variables are another matter: those of the CDI spec win over the pod's own (run on a real kubelet), so a pod
 that sets them gets what it holds all the same, and only deserves a warning.
 """
 

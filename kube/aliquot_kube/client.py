@@ -82,7 +82,7 @@ class KubeClient:
     async def bind(
         self, *, namespace: str, name: str, node: str, uid: str = "", annotations: Mapping[str, str] | None = None
     ) -> None:
-        """Bind a pod and annotate it in the same write (run: facts/real-kubernetes-2.md 6).
+        """Bind a pod and annotate it in the same write (run on a real API server).
 
         `uid` guards against a pod made again under the name. The API server does not check that the node exists.
         """

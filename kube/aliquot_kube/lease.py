@@ -4,8 +4,8 @@ Theory of operation. A `LeaseKeeper` holds the last lease it saw and turns the n
 there is none, else a merge patch that names the version it saw. The API server refuses that patch if anybody wrote in
 between (409), so two writers can never both believe that the lease is theirs; the one refused reads again and decides
 again. Wall time is only ever written, for people and for `kubectl`; all intervals and ages are of the monotonic clock,
-for a clock that is set must not make a living node look dead (the official elector compares wall times:
-facts/python.md 1.4). Leader election stands on the same writes, with a rule for when one may take over (`election`): it
+for a clock that is set must not make a living node look dead (the official elector compares wall times).
+Leader election stands on the same writes, with a rule for when one may take over (`election`): it
 judges each version itself, so it takes `put`, which never writes over what was not looked at.
 
 What must always hold:

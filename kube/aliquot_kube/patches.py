@@ -1,6 +1,6 @@
 """Patches with their content type in the open.
 
-A dict sent without a type becomes a strategic merge in one client and a JSON merge in another (facts/python.md 1.4);
+A dict sent without a type becomes a strategic merge in one client and a JSON merge in another;
 here the two belong together and cannot be parted.
 """
 

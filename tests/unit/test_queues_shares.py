@@ -44,7 +44,7 @@ EIGHT = {f"q{number}": queue() for number in range(8)}
 HUNGRY = {"a": 900, "b": 900}
 IDLE = {"a": 50, "b": 900}
 SCENARIOS = [
-    # What starves where shares are rounded to whole GPUs (facts/peer-schedulers.md 0).
+    # What starves where shares are rounded to whole GPUs.
     ("two ask 0.9 of one GPU", EQUAL, 100, {"a": 90, "b": 90}, {"a": 50, "b": 50}),
     ("eight ask one of four GPUs", EIGHT, 400, dict.fromkeys(EIGHT, 100), dict.fromkeys(EIGHT, 50)),
     ("five tenths beside two halves", EQUAL, 100, {"a": 100, "b": 50}, {"a": 50, "b": 50}),

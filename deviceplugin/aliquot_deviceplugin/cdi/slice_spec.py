@@ -3,7 +3,7 @@
 Pure. The order is what decides when two parts say different things: the driver's edits first, then our environment,
 then isolation's edits, which may put a library of ours in the place of the driver's.
 
-The environment that stands in a CDI spec wins over the same variable in the pod (run: facts/real-kubernetes.md), so a
+The environment that stands in a CDI spec wins over the same variable in the pod (run on a real kubelet), so a
 container reads here what it really holds. The variables inform; what enforces must not believe a variable.
 """
 

@@ -1,6 +1,6 @@
 """What the leader tells Prometheus of the cluster; read from its picture when it is scraped, sums only.
 
-Series per GPU are the agents' to tell: 40,000 of them would hold up decisions for 0.3 s (facts/python.md 3.3).
+Series per GPU are the agents' to tell: 40,000 of them would hold up decisions for 0.3 s.
 """
 
 from __future__ import annotations

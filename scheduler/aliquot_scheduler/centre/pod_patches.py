@@ -1,6 +1,6 @@
 """What the leader writes on a pod that waits, or waits no more: its condition, its nomination, its gate, its turn.
 
-The nomination spares kube-scheduler the round over all nodes (facts/real-kubernetes.md 9): it tries that node first,
+The nomination spares kube-scheduler the round over all nodes: it tries that node first,
 alone. It would also pass over what the pod prefers, so a pod that prefers or avoids anything is not nominated.
 
 What must always hold: each patch meets the very pod that was judged, and nothing on it that others wrote.

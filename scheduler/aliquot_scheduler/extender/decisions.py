@@ -9,7 +9,7 @@ import msgspec
 
 from aliquot_core.objects import Pod
 
-# The best grade that a node can get; kube-scheduler documents 10, and takes more (facts/kubernetes-edges.md). Its
+# The best grade that a node can get; kube-scheduler documents 10, and 1.36 takes more. Its
 # preferred affinity weighs up to 10,000 points in our profile, a grade ten.
 BEST_GRADE = 900
 

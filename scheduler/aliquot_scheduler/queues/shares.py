@@ -10,7 +10,7 @@ By hand, for one dimension and the children of one queue:
 5. The same again inside each child.
 
 Shares are exact fractions, so two queues that ask 0.9 of one GPU get 0.5 each, and eight on four GPUs get 0.5 each
-(facts/peer-schedulers.md 0: rounding to whole GPUs starves). Only at the end are they rounded, to whole numbers that
+(where shares are rounded to whole GPUs, some starve). Only at the end are they rounded, to whole numbers that
 sum up: each share is within 1 of the exact one, and a queue's share is the sum of its children's.
 
 What must always hold: no share is above need or ceiling; the shares and what is kept idle are at most what there is;

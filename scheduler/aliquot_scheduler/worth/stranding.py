@@ -3,7 +3,7 @@
 A node with so many percent of GPU and so many cores free is tried with pod after pod as they are seen, each placed if
 the totals suffice. What of the GPUs is then still empty, less what would be empty with cores without end, is stranded.
 One pod ahead is not far enough: with 3 tries the replay of openb loses 1.8 points against 20, from 10 on nothing
-changes (facts/placement.md). Pods without GPU are no tries: they may go anywhere, and with them it got worse.
+changes. Pods without GPU are no tries: they may go anywhere, and with them it got worse.
 """
 
 from __future__ import annotations
