@@ -61,6 +61,8 @@ def _decide(nodes: int) -> list[float]:
     for number in range(DECISIONS + 20):
         pod = asks(f"new{number}", draw.choice(SIZES), None)
         _seen(pod, picture=picture, appraiser=appraiser)
+        if work := appraiser.due():
+            appraiser.renew(work())
         demand = demand_of(parse_request(pod, names=NAMES))
         start = time.process_time()
         found = finder.survey(pod, demand)

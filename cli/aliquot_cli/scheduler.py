@@ -143,6 +143,7 @@ def _centre(
             queues=settings.queues,
             leads=lambda: leadership.leads(clock.monotonic()),
             settled=gc.freeze,
+            aside=asyncio.to_thread,
         )
 
     return Centre(leadership=leadership, reign=new_reign)

@@ -201,3 +201,17 @@ def test_a_little_skew_between_clocks_is_no_garbage() -> None:
     assert decode_page(text, now=1_000.0).until
     with pytest.raises(MixPageError):
         decode_page(text, now=1_000.0 - 3_600.0)
+
+
+async def test_a_reign_has_its_tables_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it learns."""
+    monkeypatch.setattr("aliquot_scheduler.centre.table_renewer._LOOK", 0.01)
+    async with reigning() as world:
+        world.join("n1")
+        await until(lambda: "n1" in world.reign.picture.nodes and not world.reign.why_not())
+        appraiser = world.reign.appraiser
+        appraiser.look(asks("p", 30, None))
+        for _ in range(20):
+            appraiser.book.count(HALF)
+        assert appraiser.due() is not None
+        await until(lambda: appraiser.due() is None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ from aliquot_core.claims import Claim
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB, Percent
 from aliquot_core.request import parse_request
-from aliquot_scheduler.deciding.appraiser import Appraiser
+from aliquot_scheduler.centre.table_renewer import TableRenewer
+from aliquot_scheduler.deciding.appraiser import Appraiser, Known, Work
 from aliquot_scheduler.fit.appraisal import Appraisal, room_of
 from aliquot_scheduler.fit.demand import Demand, demand_of
 from aliquot_scheduler.fit.finder import Finder
@@ -25,6 +28,7 @@ from aliquot_scheduler.worth.mix import Mix, Shape
 from aliquot_scheduler.worth.scarcity import scarcity
 from aliquot_scheduler.worth.tables import tables
 from support.centre import NAMES, asks, bound, gpus, make_node, picture_with
+from support.clocks import VirtualClock
 
 SEEN = Mix.of(
     {
@@ -139,6 +143,54 @@ def test_what_pods_ask_is_learnt_once_each() -> None:
     assert not more
     assert (shape.cores, shape.compute, shape.memory, shape.gpus) == (4.0, 46, 46, 1)
     assert count > 29
+
+
+def test_tables_are_renewed_beside_the_decisions() -> None:
+    """Whoever decides meanwhile goes on with those that are there; work for other hardware is of no use."""
+    picture, appraiser = make_appraiser()
+    pod = asks("p", 30, None)
+    first = appraiser.look(pod)._tables
+    assert appraiser.due() is None
+    for number in range(10):
+        appraiser.pod_seen(asks(f"u{number}", 46, None))
+    work = appraiser.due()
+    assert work is not None
+    assert appraiser.look(pod)._tables is first
+    appraiser.renew(work())
+    renewed = appraiser.look(pod)._tables
+    assert renewed is not first
+    assert (appraiser.due(), renewed.slots[46, 46] > first.slots[46, 46]) == (None, True)
+    picture.node_seen(make_node("n3", gpus("n3", 1, model="NVIDIA T4")))
+    others = appraiser.look(pod)._tables
+    assert others.allowed.shape[1] == renewed.allowed.shape[1] + 1
+    appraiser.renew(work())
+    assert appraiser.look(pod)._tables is others
+
+
+async def test_the_renewer_has_the_work_done_aside() -> None:
+    """And takes in what came of it, when it came."""
+    _, appraiser = make_appraiser()
+    appraiser.look(asks("p", 30, None))
+    asked: list[Work] = []
+    done: asyncio.Future[Known] = asyncio.get_running_loop().create_future()
+
+    def aside(work: Work) -> asyncio.Future[Known]:
+        asked.append(work)
+        return done
+
+    clock = VirtualClock()
+    renewing = asyncio.ensure_future(TableRenewer(appraiser=appraiser, clock=clock, aside=aside).run())
+    await clock.advance(60.0)
+    assert not asked
+    for number in range(10):
+        appraiser.pod_seen(asks(f"u{number}", 46, None))
+    await clock.advance(60.0)
+    assert (len(asked), appraiser.due() is None) == (1, False)
+    done.set_result(asked[0]())
+    await clock.advance(60.0)
+    assert (len(asked), appraiser.due()) == (1, None)
+    renewing.cancel()
+    await asyncio.gather(renewing, return_exceptions=True)
 
 
 def test_a_pod_that_says_how_it_wants_to_lie_is_taken_at_its_word() -> None:

@@ -25,6 +25,7 @@ from aliquot_scheduler.centre.mix_keeper import MixKeeper
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.centre.settings import CentreSettings
+from aliquot_scheduler.centre.table_renewer import Aside, TableRenewer, at_once
 from aliquot_scheduler.centre.watches import Watches
 from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.deciding.desk import Desk
@@ -54,8 +55,12 @@ class Reign:
         queues: QueueSettings,
         leads: Callable[[], bool],
         settled: Callable[[], None],
+        aside: Aside = at_once,
     ) -> None:
-        """`settled` is called once all is read: what lives by then lives long, and a collector may pass over it."""
+        """`settled` is called once all is read: what lives by then lives long, and a collector may pass over it.
+
+        `aside` does long work beside the decisions.
+        """
         self._settled = settled
         self._clock = clock
         self._names = names
@@ -81,6 +86,7 @@ class Reign:
             there=lambda: watches.queues.objects,
             why_not=self.why_not,
         )
+        self.tables = TableRenewer(appraiser=self.appraiser, clock=clock, aside=aside)
         self.mix = MixKeeper(appraiser=self.appraiser, client=client, clock=clock, names=names)
         self.notices = NoticeWriter(turns=self.turns, client=client, clock=clock, names=names, why_not=self.why_not)
         self.desk.tell_time(clock.monotonic())
@@ -118,6 +124,7 @@ class Reign:
             work.create_task(self.queue_writer.run())
             work.create_task(self.notices.run())
             work.create_task(self.mix.run())
+            work.create_task(self.tables.run())
             log.info(
                 "knows the cluster", extra={"nodes": len(watches.nodes.objects), "pods": len(watches.pods.objects)}
             )

@@ -1,14 +1,20 @@
 """What the centre knows of requests and of cores, for the value of a place: followed event by event like the picture.
 
-Theory of operation. Each request counts in the mix once. Tables are worked out of the mix when they are next asked for
-and enough has come since (20 to 60 ms, some 40 times in the first 20,000 requests and every 1,000 after that); prices
-of what is scarce every 200 requests. A pod that is bound takes its cores from its node, also one without GPUs.
+Theory of operation. Each request counts in the mix once. When enough has come, tables are to be worked out of the mix
+anew (40 to 150 ms, some 40 times in the first 20,000 requests and every 1,000 after that): `due` hands that work out,
+to be done beside the decisions, and `renew` takes in what came of it; until then the tables that are there go on. Only
+where the hardware is another one, so that they can't be read, is it done at once. Prices of what is scarce are renewed
+every 200 requests. A pod that is bound takes its cores from its node, also one without GPUs.
 
 What must always hold: the same events give the same answers; a pod that is gone or has ended takes no cores.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
 import numpy as np
 
 from aliquot_core.errors import AliquotError
@@ -21,15 +27,40 @@ from aliquot_scheduler.fit.appraisal import Appraisal, room_of, shape_of
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.worth.learning import MixBook, expected_mix, next_look
+from aliquot_scheduler.worth.mix import Mix
 from aliquot_scheduler.worth.page import Page
 from aliquot_scheduler.worth.room import Reals, Room
 from aliquot_scheduler.worth.scarcity import Scarcity, scarcity
-from aliquot_scheduler.worth.tables import Tables, tables
+from aliquot_scheduler.worth.tables import Kind, Tables, tables
 
 # After so many requests prices are renewed; every 50: the same, every 1,000: 0.06 points less (facts of openb).
 RENEWED = 200
 _MILLI = 1000
 _USUAL_CARD = 16_384
+
+
+class Hardware(msgspec.Struct, frozen=True, kw_only=True):
+    """What tables are made for: their axes."""
+
+    kinds: tuple[Kind, ...]
+    gpus: int
+    cores: float
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """Tables, and from how many requests on they are to be worked out anew."""
+
+    hardware: Hardware
+    next_look: int
+    tables: Tables
+
+
+Work = Callable[[], Known]
+
+
+def _known(hardware: Hardware, *, next_look: int, mix: Mix) -> Known:
+    made = tables(mix, kinds=hardware.kinds, gpus=hardware.gpus, cores=hardware.cores)
+    return Known(hardware=hardware, next_look=next_look, tables=made)
 
 
 class Appraiser:
@@ -44,7 +75,7 @@ class Appraiser:
         self._taken: dict[str, tuple[str, float]] = {}
         self._by_node: dict[str, float] = {}
         self._card = _USUAL_CARD
-        self._tables: tuple[tuple[object, ...], int, Tables] | None = None
+        self._tables: Known | None = None
         self._scarcity: tuple[int, Tables, Scarcity] | None = None
         self._room: tuple[int, Reals, Room] | None = None
         # Free cores by row of the grid; a new array for each change, or none until it is asked for again.
@@ -97,6 +128,18 @@ class Appraiser:
             cores=host_request(pod)[0] / _MILLI,
         )
 
+    # --- what is worked out beside ---------------------------------------------------------------------------------
+    def due(self) -> Work | None:
+        """Work that is to be done, if any: it touches nothing of ours, so it may be done in another thread."""
+        if self._tables is None or self.book.requests < self._tables.next_look:
+            return None
+        return self._work()
+
+    def renew(self, known: Known) -> None:
+        """Take in what came of the work; if the hardware has changed meanwhile it is of no use."""
+        if known.hardware == self._hardware():
+            self._tables = known
+
     # --- how it is kept ----------------------------------------------------------------------------------------------
     def _count(self, pod: Pod) -> None:
         try:
@@ -124,21 +167,29 @@ class Appraiser:
             self._free[known.row] -= cores
 
     def _tables_now(self) -> Tables:
+        if self._tables is None or self._tables.hardware != self._hardware():
+            self._tables = self._work()()
+        return self._tables.tables
+
+    def _work(self) -> Work:
+        grid, hardware = self._picture.grid, self._hardware()
+        gpus = int(grid.open.sum())
+        self._card = int(np.median(grid.usable[grid.open])) if gpus else _USUAL_CARD
+        per_gpu = sum(self._allocatable.values()) / max(1, gpus)
+        return partial(
+            _known,
+            hardware,
+            next_look=next_look(self.book.requests),
+            mix=self.book.mix(expected=expected_mix(cores_per_gpu=per_gpu)),
+        )
+
+    def _hardware(self) -> Hardware:
         grid = self._picture.grid
-        most = max(self._allocatable.values(), default=0.0)
-        hardware = len(grid.kinds), grid.open.shape[1], most
-        if self._tables is None or self._tables[0] != hardware or self.book.requests >= self._tables[1]:
-            gpus = int(grid.open.sum())
-            self._card = int(np.median(grid.usable[grid.open])) if gpus else _USUAL_CARD
-            per_gpu = sum(self._allocatable.values()) / max(1, gpus)
-            made = tables(
-                self.book.mix(expected=expected_mix(cores_per_gpu=per_gpu)),
-                kinds=[kind.models for kind in grid.kinds] or [()],
-                gpus=grid.open.shape[1],
-                cores=most,
-            )
-            self._tables = hardware, next_look(self.book.requests), made
-        return self._tables[2]
+        return Hardware(
+            kinds=tuple(kind.models for kind in grid.kinds) or ((),),
+            gpus=grid.open.shape[1],
+            cores=max(self._allocatable.values(), default=0.0),
+        )
 
     def _scarcity_now(self, known: Tables, room: Room) -> Scarcity:
         if self._scarcity is None or self._scarcity[1] is not known or self.book.requests >= self._scarcity[0]:
