@@ -9,6 +9,7 @@ import pytest
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.credentials import ADMIN
 from conformance.contracts.applies import AppliesContract
+from conformance.contracts.customs import CustomsContract
 from conformance.contracts.kinds import KindsContract
 from conformance.contracts.limits import LimitsContract
 from conformance.contracts.lists import ListsContract
@@ -38,6 +39,10 @@ def space(api_under_test: HttpApi) -> Iterator[Space]:
 
 
 class TestApplies(AppliesContract):
+    """Against a real server."""
+
+
+class TestCustoms(CustomsContract):
     """Against a real server."""
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from copy import deepcopy
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from . import names, schemas
 from .catalogue import DEFINITIONS, Definition, PrinterColumn, Resource
+from .copying import copied
 from .failures import Cause, forbidden_field, wrong
 from .metadata import timestamp
 from .rules import Rules
@@ -197,7 +197,7 @@ class CustomRules(Rules):
         """Put everything else back, metadata too."""
         status, owners = new.get("status"), new["metadata"].get("managedFields")
         new.clear()
-        new.update(deepcopy(old))
+        new.update(copied(old))
         if owners:
             new["metadata"]["managedFields"] = owners
         if status is not None:

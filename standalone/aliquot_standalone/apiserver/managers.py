@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from .catalogue import Resource
+from .copying import copied
 from .failures import ApiError, bad_request, forbidden_field, invalid, required, wrong
 from .fields import Path, Paths, leaves, merged, paths_of, rule_of, tree_of, without
 from .metadata import timestamp
@@ -147,12 +148,7 @@ def applied(config: Json, live: Json | None, manager: Manager, *, target: Target
     else:
         others.append(_owner(manager, paths, resource=target.resource, now=now))
     _put(result, others)
-    return _unshared(result)
-
-
-def _unshared(obj: Json) -> Json:
-    copied: Json = msgspec.json.decode(msgspec.json.encode(obj))
-    return copied
+    return copied(result)
 
 
 def _items_first(path: Path) -> tuple[bool, Path]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
+from .copying import copied
 from .failures import bad_request, unprocessable
 
 _MOST_OPERATIONS = 10_000
@@ -35,7 +35,7 @@ def json_patch(document: Any, operations: Any) -> Any:
         raise bad_request("a JSON Patch is a list of operations")
     if len(operations) > _MOST_OPERATIONS:
         raise bad_request(f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}")
-    result = deepcopy(document)
+    result = copied(document)
     for operation in operations:
         result = _apply(result, operation)
     return result
@@ -49,16 +49,16 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
         return _remove(document, path)
     if name in {"move", "copy"}:
         source = _pointer(operation.get("from"))
-        value = deepcopy(_find(document, source))
+        value = copied(_find(document, source))
         return _add(_remove(document, source) if name == "move" else document, path, value)
     raise unprocessable(f"JSON Patch operation {name!r} is not known")
 
 
 def _with_value(document: Any, name: str, path: list[str], value: Any) -> Any:
     if name == "add":
-        return _add(document, path, deepcopy(value))
+        return _add(document, path, copied(value))
     if name == "replace":
-        return _replace(document, path, deepcopy(value))
+        return _replace(document, path, copied(value))
     if not _same(_find(document, path), value):
         raise unprocessable(f"JSON Patch test failed at /{'/'.join(path)}")
     return document

@@ -8,7 +8,6 @@ newest state or is refused. A write that changes nothing is not stored: it gives
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +17,7 @@ from .acts import Act, Caller
 from .admission import Admission
 from .catalogue import NAMESPACES, RESOURCE_QUOTAS, SERVICE_ACCOUNTS
 from .consulting import Asking, answered_by_nobody
+from .copying import copied
 from .deletion import Deletion
 from .failures import already_exists, bad_request, invalid, needs_cluster, not_found, wrong
 from .kinds import rules_of
@@ -148,7 +148,7 @@ class Api:
             obj["metadata"].pop("resourceVersion", None)
             return (yield from self.create(target, obj, now=now, caller=caller, dry_run=dry_run))
         self._check_version(target, obj["metadata"].get("resourceVersion", ""))
-        return (yield from self.edit(target, lambda _: deepcopy(obj), now=now, caller=caller, dry_run=dry_run))
+        return (yield from self.edit(target, lambda _: copied(obj), now=now, caller=caller, dry_run=dry_run))
 
     def _check_version(self, target: Target, version: str) -> None:
         if not version and not target.resource.unconditional_update:

@@ -9,12 +9,12 @@ evictions and deletions of whole collections, conversion between versions (`matc
 from __future__ import annotations
 
 import logging
-from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from .catalogue import NAMESPACES
 from .cel_values import CelError
 from .consulting import WebhookCall
+from .copying import copied
 from .failures import bad_request, forbidden, internal_because
 from .hooks import Hook, hooks_of
 from .reviews import BadReviewError, answer, patched, question, refusal, request_of
@@ -46,11 +46,11 @@ class Webhooks:
         """Let webhooks change what is written; `again` is what the server itself fills in after each of them."""
         hooks = self._about(act, MUTATING_WEBHOOKS)
         called: dict[int, Json] = {}
-        before = deepcopy(act.obj) if hooks else None
+        before = copied(act.obj) if hooks else None
         for number, hook in enumerate(hooks):
             if (yield from self._mutate_by(hook, act)):
                 again(act)
-                called[number] = deepcopy(act.fresh)
+                called[number] = copied(act.fresh)
         if act.obj == before:
             return
         again(act)

@@ -44,11 +44,12 @@ if TYPE_CHECKING:
     from .verbs import Api
 
 _CREATED = 201
+_STRATEGIC = "application/strategic-merge-patch+json"
 _PATCHES = MappingProxyType(
     {
         "application/json-patch+json": json_patch,
         "application/merge-patch+json": merge_patch,
-        "application/strategic-merge-patch+json": strategic_merge,
+        _STRATEGIC: strategic_merge,
     }
 )
 
@@ -92,10 +93,12 @@ class Writer:
         kind = media_type(request.content_type)
         if kind == APPLY:
             return (yield from self._apply(target, request, caller=caller, now=now))
-        if kind not in _PATCHES:
-            known = ", ".join((*_PATCHES, APPLY))
+        # Of a custom kind nobody knows the strategy.
+        known = [one for one in _PATCHES if target.resource.definition is None or one != _STRATEGIC]
+        if kind not in known:
+            listed = ", ".join((*known, APPLY))
             raise unsupported_media_type(
-                f"the body of the request was in an unknown format - accepted media types: {known}"
+                f"the body of the request was in an unknown format - accepted media types: {listed}"
             )
         edit = _edit_by(target, _PATCHES[kind], read_json(request.body))
         write = yield from self._api.edit(target, edit, now=now, caller=caller, dry_run=_dry(request))
