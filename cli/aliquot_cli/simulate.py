@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from aliquot_cli.plots import svg
+from aliquot_cli.recording import record_cluster
 from aliquot_cli.tables import table
 from aliquot_scheduler.simulating.drawing import draw_order
 from aliquot_scheduler.simulating.reading import READABLE, TraceError, read_line, read_nodes, read_order, read_pods
@@ -53,6 +54,9 @@ _Read = TypeVar("_Read")
     show_default=True,
     help="Whether the policy knows the pod list's mix beforehand, as FGD does, or learns it as pods arrive.",
 )
+@click.option("--record", is_flag=True, help="Write these files from the cluster, and replay nothing.")
+@click.option("--config", "file", metavar="FILE", help="With --record: settings file (default: $ALIQUOT_CONFIG).")
+@click.option("--kubeconfig", metavar="FILE", default="", help="With --record: the API server (default: as kubectl).")
 @click.option("--plot", type=click.Path(dir_okay=False, writable=True), help="Draw the curves into this SVG file.")
 @click.option("-o", "form", type=click.Choice(["text", "json"]), default="text", help="How to print.")
 def simulate(
@@ -64,6 +68,9 @@ def simulate(
     seed: int,
     policy: str,
     mix: str,
+    record: bool,
+    file: str | None,
+    kubeconfig: str,
     plot: str | None,
     form: str,
 ) -> None:
@@ -77,7 +84,12 @@ def simulate(
       cd benchmarks/placement/openb
       aliquot simulate --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv \\
         --order order_default.csv --seed 42
+      aliquot simulate --record --nodes nodes.csv --pods pods.csv    # of your own cluster; then without --record
     """
+    if record:
+        files = {"nodes": Path(nodes), "pods": Path(pods), "order": Path(order) if order else None}
+        click.echo(record_cluster(files, seed=seed, file=file, kubeconfig=kubeconfig))
+        return
     workload = _workload(nodes=nodes, pods=pods, order=order, seed=seed)
     size = len(workload.machines)
     line = (

@@ -1,0 +1,50 @@
+"""`aliquot simulate --record`: a cluster written down, for a replay later and elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+from aliquot_cli.cluster import Everything, client_for, read_everything
+from aliquot_cli.sources import gather
+from aliquot_core.errors import ClusterError, UserError
+from aliquot_core.names import Names
+from aliquot_scheduler.simulating.recording import record
+
+
+class RecordingError(UserError):
+    """A file that is not to be written."""
+
+
+class HiddenError(ClusterError):
+    """A cluster that this account may not see whole."""
+
+
+def record_cluster(files: Mapping[str, Path | None], *, seed: int, file: str | None, kubeconfig: str) -> str:
+    """Write the files that are named; says what is in them."""
+    places = {what: place for what, place in files.items() if place is not None}
+    for place in places.values():
+        if place.exists():
+            raise RecordingError("it is there already", where=str(place), remedy="name a file that is not")
+    names = gather(file=file).resolve("names", Names).value
+    everything = asyncio.run(_read(kubeconfig, names=names))
+    told = record(nodes=everything.nodes, pods=everything.pods, names=names, seed=seed)
+    for what, place in places.items():
+        try:
+            place.write_text(told.lists[what], encoding="utf-8")
+        except OSError as error:
+            failed = f"can't be written: {error.strerror or error}"
+            raise RecordingError(failed, where=str(place), remedy="choose another place") from None
+    left = f"; {told.left_out} pods left out, whose requests no node could meet" if told.left_out else ""
+    return f"{told.machines} nodes, {told.arrivals} pods{left}: {', '.join(map(str, places.values()))}"
+
+
+async def _read(kubeconfig: str, *, names: Names) -> Everything:
+    async with client_for("simulate", kubeconfig=kubeconfig) as client:
+        found = await read_everything(client, names=names)
+    if found is None:
+        raise HiddenError(
+            "this account may not list all nodes, pods and heart-beats", where="cluster", remedy="ask an operator"
+        )
+    return found
