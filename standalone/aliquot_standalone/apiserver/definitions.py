@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -24,6 +24,19 @@ if TYPE_CHECKING:
 Version = Annotated[str, msgspec.Meta(pattern=r"^v[0-9]+((alpha|beta)[0-9]+)?$")]
 
 
+def _spelled(field: str) -> str:
+    """Give the word of a schema that a field stands for."""
+    extensions = {
+        "keeps_unknown": "x-kubernetes-preserve-unknown-fields",
+        "int_or_string": "x-kubernetes-int-or-string",
+        "list_type": "x-kubernetes-list-type",
+        "list_map_keys": "x-kubernetes-list-map-keys",
+        "map_type": "x-kubernetes-map-type",
+    }
+    first, *others = field.split("_")
+    return extensions.get(field) or first + "".join(map(str.capitalize, others))
+
+
 class _Names(Shape, frozen=True):
     plural: str
     kind: str
@@ -33,8 +46,37 @@ class _Names(Shape, frozen=True):
     categories: tuple[str, ...] = ()
 
 
+class _Node(Shape, frozen=True, rename=_spelled):
+    """One place of a schema: the words that `schemas` reads."""
+
+    type: Literal["object", "array", "string", "integer", "number", "boolean"] | None = None
+    properties: dict[str, _Node] = msgspec.field(default_factory=dict)
+    additional_properties: _Node | bool | None = None
+    items: _Node | None = None
+    required: tuple[str, ...] = ()
+    enum: tuple[object, ...] | None = None
+    pattern: str = ""
+    nullable: bool = False
+    minimum: float | None = None
+    maximum: float | None = None
+    exclusive_minimum: bool = False
+    exclusive_maximum: bool = False
+    multiple_of: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+    min_properties: int | None = None
+    max_properties: int | None = None
+    keeps_unknown: bool = False
+    int_or_string: bool = False
+    list_type: Literal["atomic", "map", "set"] | None = None
+    list_map_keys: tuple[str, ...] = ()
+    map_type: Literal["atomic", "granular"] | None = None
+
+
 class _Schema(Shape, frozen=True, rename={"schema": "openAPIV3Schema"}):
-    schema: dict[str, object]
+    schema: _Node
 
 
 class _Subresources(Shape, frozen=True):
@@ -121,6 +163,10 @@ class DefinitionRules(Rules):
 def _unheard(schema: object, *, at: str) -> Iterator[Cause]:
     if not isinstance(schema, dict):
         return
+    try:
+        re.compile(schema.get("pattern", ""))
+    except re.error as error:
+        yield wrong(f"{at}.pattern", schema["pattern"], f"must be a valid regular expression: {error}")
     for word in schemas.UNHEARD:
         if word in schema and not (word == "anyOf" and schema.get("x-kubernetes-int-or-string")):
             yield forbidden_field(f"{at}.{word}", "this server does not understand it")
@@ -133,7 +179,9 @@ def _unheard(schema: object, *, at: str) -> Iterator[Cause]:
 def resources_of(obj: Json) -> list[Resource]:
     """Give the kinds that a definition asks to serve."""
     spec = msgspec.convert(obj, _CustomResourceDefinition).spec
-    return [_resource(spec, version) for version in spec.versions if version.served]
+    schemas = [version["schema"]["openAPIV3Schema"] for version in obj["spec"]["versions"]]
+    pairs = zip(spec.versions, schemas, strict=True)
+    return [_resource(spec, version, schema) for version, schema in pairs if version.served]
 
 
 def follow_definitions(store: Store, catalogue: Catalogue) -> None:
@@ -154,7 +202,7 @@ def follow_definitions(store: Store, catalogue: Catalogue) -> None:
     store.subscribe(follow)
 
 
-def _resource(spec: _Spec, version: _Version) -> Resource:
+def _resource(spec: _Spec, version: _Version, schema: Json) -> Resource:
     return Resource(
         group=spec.group,
         version=version.name,
@@ -166,7 +214,7 @@ def _resource(spec: _Spec, version: _Version) -> Resource:
         categories=spec.names.categories,
         subresources=("status",) if version.subresources.status is not None else (),
         generation=True,
-        definition=Definition(schema=version.schema.schema, columns=version.additional_printer_columns),
+        definition=Definition(schema=schema, columns=version.additional_printer_columns),
     )
 
 

@@ -16,7 +16,7 @@ from .consulting import answered_by_nobody
 from .definitions import follow_definitions
 from .discovery import AGGREGATED, VERSION, discover, discover_all, wants_all_at_once
 from .exchange import Answer, Log, Request, Result
-from .failures import ApiError, method_not_allowed, no_such_page
+from .failures import ApiError, bad_request, method_not_allowed, no_such_page
 from .logs import log_wish
 from .managers import Manager, manager_of
 from .openapi import openapi
@@ -78,7 +78,10 @@ class Frontend:
         try:
             return (yield from self._handle(request, now=now))
         except ApiError as error:
-            return Answer(code=error.code, body=msgspec.json.encode(error.status()))
+            return _refusal(error)
+        except RecursionError:
+            # Only bodies go so deep.
+            return _refusal(bad_request("the body is nested too deep"))
 
     def _handle(self, request: Request, *, now: float) -> Asking[Result]:
         path = request.path
@@ -133,6 +136,10 @@ class Frontend:
             selection = self._reader.selection(target, request)
             return (yield from writer.delete_collection(target, request, selection=selection, caller=caller, now=now))
         raise method_not_allowed()
+
+
+def _refusal(error: ApiError) -> Answer:
+    return Answer(code=error.code, body=msgspec.json.encode(error.status()))
 
 
 def _manager(target: Target, request: Request) -> Manager:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+from .spans import instant, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .store import Json
 
-    Age = Callable[[str | None, float], str]
+    Age = Callable[[object, float], str]
 
 
 def job_row(obj: Json, now: float, *, age: Age) -> list[Any]:
     """Give name, state, completions, duration and age of a job."""
     spec, status = obj["spec"], obj.get("status", {})
     wanted = spec.get("completions") or f"1 of {spec.get('parallelism', 1)}"
-    begun, ended = status.get("startTime"), status.get("completionTime")
-    duration = age(begun, datetime.fromisoformat(ended).timestamp() if ended else now) if begun else ""
+    begun, ended = instant(status.get("startTime", "")), instant(status.get("completionTime", ""))
+    duration = "" if begun is None else span((now if ended is None else ended) - begun)
     done = f"{status.get('succeeded', 0)}/{wanted}"
     return [obj["metadata"]["name"], _state(obj), done, duration, age(obj["metadata"].get("creationTimestamp"), now)]
 

@@ -10,7 +10,7 @@ import msgspec
 from .failures import Cause, required, unsupported, wrong
 from .pod_shapes import PodSpec
 from .rules import Rules
-from .shapes import Metadata, Shape
+from .shapes import Condition, Metadata, Shape
 from .store import Json
 
 Whole = Annotated[int, msgspec.Meta(ge=0)]
@@ -33,11 +33,21 @@ class _JobSpec(Shape, frozen=True):
     suspend: bool = False
 
 
+class _JobStatus(Shape, frozen=True):
+    active: Whole = 0
+    succeeded: Whole = 0
+    failed: Whole = 0
+    start_time: str = ""
+    completion_time: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
 class _Job(Shape, frozen=True):
     kind: str = ""
     api_version: str = ""
     metadata: Metadata = Metadata()
     spec: _JobSpec = _JobSpec()
+    status: _JobStatus = _JobStatus()
 
 
 class _JobTemplate(Shape, frozen=True):
@@ -54,11 +64,18 @@ class _CronJobSpec(Shape, frozen=True):
     starting_deadline_seconds: Whole | None = None
 
 
+class _CronJobStatus(Shape, frozen=True):
+    active: tuple[dict[str, str], ...] = ()
+    last_schedule_time: str = ""
+    last_successful_time: str = ""
+
+
 class _CronJob(Shape, frozen=True):
     kind: str = ""
     api_version: str = ""
     metadata: Metadata = Metadata()
     spec: _CronJobSpec = _CronJobSpec()
+    status: _CronJobStatus = _CronJobStatus()
 
 
 class JobRules(Rules):

@@ -45,6 +45,7 @@ class Metadata(Shape, frozen=True):
     owner_references: list[OwnerReference] = []
     creation_timestamp: str = ""
     deletion_timestamp: str = ""
+    managed_fields: list[dict[str, Any]] = []
 
 
 class AnyObject(Shape, frozen=True):
@@ -193,6 +194,13 @@ class ResourceQuotaSpec(Shape, frozen=True):
     scope_selector: ScopeSelector = ScopeSelector()
 
 
+class ResourceQuotaStatus(Shape, frozen=True):
+    """What of it is used."""
+
+    hard: Quantities = {}
+    used: Quantities = {}
+
+
 class ResourceQuota(Shape, frozen=True):
     """A limit on a namespace."""
 
@@ -200,6 +208,7 @@ class ResourceQuota(Shape, frozen=True):
     api_version: str = ""
     metadata: Metadata = Metadata()
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
 
 
 class ConfigMap(Shape, frozen=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import msgspec
 from .definitions import at_path
 from .job_rows import cron_job_row, job_row
 from .pod_rows import pod_row
+from .spans import instant, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,15 +46,12 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     row: Row
 
 
-def age(stamp: str | None, now: float) -> str:
-    """Say how long ago something was, shortly."""
-    if not stamp:
+def age(stamp: object, now: float) -> str:
+    """Say how long ago something was, shortly; who wrote the time may have written anything."""
+    if not isinstance(stamp, str) or not stamp:
         return "<unknown>"
-    seconds = max(0, int(now - datetime.fromisoformat(stamp).astimezone(UTC).timestamp()))
-    for unit, size, most in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172800)):
-        if seconds < most:
-            return f"{seconds // size}{unit}"
-    return f"{seconds // 86400}d"
+    begun = instant(stamp)
+    return "<invalid>" if begun is None else span(now - begun)
 
 
 def _columns(*names: str, wide: tuple[str, ...] = ()) -> tuple[Column, ...]:
@@ -203,17 +200,8 @@ def _custom_layout(definition: Definition) -> Layout:
 def _custom_cell(obj: Json, column: PrinterColumn, *, now: float) -> Any:
     value = at_path(obj, column.json_path)
     if column.type == "date":
-        return _age_of(value, now)
-    return msgspec.json.encode(value).decode() if isinstance(value, dict | list) else value
-
-
-def _age_of(value: object, now: float) -> str:
-    if not isinstance(value, str):
-        return "<unknown>"
-    try:
         return age(value, now)
-    except ValueError:
-        return "<invalid>"
+    return msgspec.json.encode(value).decode() if isinstance(value, dict | list) else value
 
 
 def table(
