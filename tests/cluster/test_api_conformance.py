@@ -18,6 +18,7 @@ from conformance.contracts.patches import PatchesContract
 from conformance.contracts.pods import PodsContract
 from conformance.contracts.space import Space
 from conformance.contracts.watches import WatchesContract
+from conformance.contracts.webhooks import WebhooksContract
 from support.http_api import HttpApi
 
 
@@ -71,4 +72,8 @@ class TestPods(PodsContract):
 
 
 class TestWatches(WatchesContract):
+    """Against a real server."""
+
+
+class TestWebhooks(WebhooksContract):
     """Against a real server."""

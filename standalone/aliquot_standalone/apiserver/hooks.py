@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from .cel import CelError, Program, compile_cel
 from .consulting import Endpoint
-from .failures import Cause, wrong
+from .failures import Cause, required, unsupported, wrong
 from .rules import Rules
 from .shapes import Metadata, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from .acts import Act
     from .store import Json
+
+
+_LONGEST_S = 30
+_CHOICES = MappingProxyType(
+    {
+        "failurePolicy": ("Ignore", "Fail"),
+        "matchPolicy": ("Exact", "Equivalent"),
+        "reinvocationPolicy": ("Never", "IfNeeded"),
+        "sideEffects": ("None", "NoneOnDryRun"),
+    }
+)
 
 
 class Expression(Shape, frozen=True):
@@ -96,13 +108,13 @@ class Webhook(Shape, frozen=True):
     name: str
     client_config: Endpoint
     rules: tuple[MatchRule, ...] = ()
-    failure_policy: Literal["Fail", "Ignore"] = "Fail"
-    side_effects: Literal["None", "NoneOnDryRun", "Some", "Unknown"] = "None"
-    timeout_seconds: Annotated[int, msgspec.Meta(ge=1, le=30)] = 10
+    failure_policy: str = "Fail"
+    side_effects: str = ""
+    timeout_seconds: int = 10
     namespace_selector: LabelSelector = LabelSelector()
     object_selector: LabelSelector = LabelSelector()
     match_conditions: tuple[MatchCondition, ...] = ()
-    reinvocation_policy: Literal["Never", "IfNeeded"] = "Never"
+    reinvocation_policy: str = "Never"
     admission_review_versions: tuple[str, ...] = ("v1",)
 
 
@@ -178,18 +190,29 @@ class WebhookRules(Rules):
         """Check metadata, where each webhook is, and the conditions."""
         found = super().causes(obj)
         for index, one in enumerate(obj.get("webhooks", [])):
-            at = f"webhooks[{index}]"
-            where = one["clientConfig"]
-            if bool(where.get("url")) == bool(where.get("service")):
-                found.append(wrong(f"{at}.clientConfig", where, "exactly one of url or service is required"))
-            for number, condition in enumerate(one.get("matchConditions", [])):
-                try:
-                    compile_cel(condition["expression"])
-                except CelError as error:
-                    found.append(
-                        wrong(f"{at}.matchConditions[{number}].expression", condition["expression"], str(error))
-                    )
+            found += _webhook_causes(one, at=f"webhooks[{index}]")
         return found
+
+
+def _webhook_causes(webhook: Json, *, at: str) -> Iterator[Cause]:
+    where = webhook["clientConfig"]
+    if bool(where.get("url")) == bool(where.get("service")):
+        yield wrong(f"{at}.clientConfig", where, "exactly one of url or service is required")
+    for field, allowed in _CHOICES.items():
+        if field in webhook and webhook[field] not in allowed:
+            yield unsupported(f"{at}.{field}", webhook[field], allowed)
+    if "sideEffects" not in webhook:
+        yield required(f"{at}.sideEffects", "must specify one of None, NoneOnDryRun")
+    if "v1" not in webhook.get("admissionReviewVersions", []):
+        yield wrong(f"{at}.admissionReviewVersions", webhook.get("admissionReviewVersions"), "must include v1")
+    if not 1 <= webhook.get("timeoutSeconds", 10) <= _LONGEST_S:
+        why = f"the timeout must be 1 to {_LONGEST_S} seconds"
+        yield wrong(f"{at}.timeoutSeconds", webhook["timeoutSeconds"], why)
+    for number, condition in enumerate(webhook.get("matchConditions", [])):
+        try:
+            compile_cel(condition["expression"])
+        except CelError as error:
+            yield wrong(f"{at}.matchConditions[{number}].expression", condition["expression"], str(error))
 
 
 def _fill(obj: Json) -> None:

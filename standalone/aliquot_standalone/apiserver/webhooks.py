@@ -15,7 +15,7 @@ from .catalogue import NAMESPACES
 from .cel_values import CelError
 from .consulting import WebhookCall
 from .copying import copied
-from .failures import bad_request, forbidden, internal_because
+from .failures import forbidden, internal_because
 from .hooks import Hook, hooks_of
 from .reviews import BadReviewError, answer, patched, question, refusal, request_of
 from .served import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
@@ -128,8 +128,6 @@ class Webhooks:
                 return None
             why = f'a match condition of webhook "{webhook.name}" can\'t be evaluated: {error}'
             raise forbidden(act.resource, act.name, why) from error
-        if act.dry_run and webhook.side_effects not in {"None", "NoneOnDryRun"}:
-            raise bad_request(f'admission webhook "{webhook.name}" does not support dry run')
         body = question(request)
         call = WebhookCall(
             webhook=webhook.name, endpoint=webhook.client_config, body=body, timeout=webhook.timeout_seconds
