@@ -115,6 +115,11 @@ def explain(
     return _in_its_queue(told, pod, standing=standing)
 
 
+def _said_first(why: str, told: Explanation) -> str:
+    """What the queue says; and where no node has room either, that with its numbers."""
+    return why if any(answer.fits for answer in told.nodes) else f"{why}; {told.summary}"
+
+
 def _behind(told: Explanation, before: int) -> str:
     """Where others come first, room alone is not enough."""
     able = sum(answer.fits for answer in told.nodes)
@@ -145,7 +150,7 @@ def _in_its_queue(told: Explanation, pod: Pod, *, standing: Standing) -> Explana
     why, quota = why_it_waits(waiter, standing), quota_of_path(waiter, standing)
     usual, waiting = standing.usual_wait(waiter.queue), len(standing.waiting(waiter.queue))
     before = standing.before(waiter)
-    summary = why or (_behind(told, len(before)) if before else told.summary)
+    summary = _said_first(why, told) if why else _behind(told, len(before)) if before else told.summary
     if not standing.plan.specs:
         # Others come first and groups wait all the same, but there is no queue to tell of.
         return msgspec.structs.replace(told, summary=summary)
