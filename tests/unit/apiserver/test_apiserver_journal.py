@@ -148,11 +148,13 @@ def test_a_full_disk_refuses_and_changes_nothing(tmp_path: Path, room: int) -> N
     with opened(tmp_path, write=disk.write) as (store, _, _):
         put(store, "a", "1")
         before, version = state_of(store), store.version
+        size = (tmp_path / "journal").stat().st_size
         disk.room = room
         for act in (partial(put, store, "a", "2" * 40), partial(put, store, "b" * 60)):
             with pytest.raises(ApiError, match="No space left on device"):
                 act()
             assert (state_of(store), store.version) == (before, version)
+            assert (tmp_path / "journal").stat().st_size == size
         disk.room = 10_000
         put(store, "c")
         after = state_of(store)

@@ -151,6 +151,14 @@ def test_one_is_asked_again_when_another_changed_the_object(stage: Stage) -> Non
     assert stage.names == ["a", "b", "c", "a"]
 
 
+def test_ones_own_change_is_no_reason_to_be_asked_again(stage: Stage) -> None:
+    """Who has seen the object as it will be stored is not asked twice."""
+    stage.configure("a", mutating=True, reinvocationPolicy="IfNeeded")
+    stage.answers["a"] = allowing({"op": "add", "path": "/data/b", "value": "2"})
+    stage.call("POST", MAPS, made(a="1"))
+    assert stage.names == ["a"]
+
+
 def test_a_refusal_reaches_the_client(stage: Stage) -> None:
     """With the webhook's name, its words and its code; nothing is stored."""
     stage.configure("v")
