@@ -21,6 +21,7 @@ from aliquot_scheduler.explaining import explain as explain_pod
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.status import QueueStatus
+from aliquot_scheduler.rules.installed import installed_rules
 
 
 class NoPodError(UserError):
@@ -70,6 +71,7 @@ async def _explained(
         plan=plan,
         statuses=statuses,
         settings=settings,
+        rules=installed_rules(),
     )
 
 

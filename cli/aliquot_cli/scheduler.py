@@ -42,6 +42,7 @@ from aliquot_scheduler.extender.forwarding import Forwarder
 from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.routes import ExtenderRoutes
 from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.rules.installed import installed_rules
 from aliquot_scheduler.web.pages import StatusPages
 from aliquot_scheduler.web.server import CentreServer, strangers
 from aliquot_scheduler.web.settings import WebSettings
@@ -133,6 +134,8 @@ def _centre(
 ) -> Centre:
     fenced = FencedTransport(transport=transport, check=leadership.check)
 
+    rules = installed_rules()
+
     def new_reign() -> Reign:
         return Reign(
             transport=fenced,
@@ -144,6 +147,7 @@ def _centre(
             leads=lambda: leadership.leads(clock.monotonic()),
             settled=gc.freeze,
             aside=asyncio.to_thread,
+            rules=rules,
         )
 
     return Centre(leadership=leadership, reign=new_reign)

@@ -20,6 +20,7 @@ import numpy as np
 from aliquot_cli.plots import svg
 from aliquot_cli.recording import record_cluster
 from aliquot_cli.tables import table
+from aliquot_scheduler.rules.installed import installed_rules
 from aliquot_scheduler.simulating.drawing import draw_order
 from aliquot_scheduler.simulating.reading import READABLE, TraceError, read_line, read_nodes, read_order, read_pods
 from aliquot_scheduler.simulating.runs import MixSource, PolicyName, Report, begin, report
@@ -119,7 +120,8 @@ def _workload(*, nodes: str, pods: str, order: str | None, seed: int) -> Workloa
 
 def _run(workload: Workload, *, policy: PolicyName, mix: MixSource, seed: int, line: Longs | None) -> Report:
     start = time.perf_counter()
-    replay = begin(workload, policy=policy, mix=mix, seed=seed, line=line)
+    rules = installed_rules()
+    replay = begin(workload, policy=policy, mix=mix, seed=seed, line=line, rules=rules)
     total = len(workload.arrivals)
     with _told_to_stop() as stopped, click.progressbar(length=total, label=f"{policy}", file=sys.stderr) as bar:
         for done in replay.steps():
@@ -135,6 +137,7 @@ def _run(workload: Workload, *, policy: PolicyName, mix: MixSource, seed: int, l
         seed=seed,
         line=line is not None,
         seconds=time.perf_counter() - start,
+        rules=rules,
     )
 
 
@@ -174,7 +177,8 @@ def _picture(told: Report) -> str:
 
 
 def _text(told: Report) -> str:
-    heading = f"{told.policy} (mix {told.mix}, ties {told.ties}), seed {told.seed}, {told.seconds:.1f} s"
+    rules = f", rules {', '.join(told.rules)}" if told.rules else ""
+    heading = f"{told.policy} (mix {told.mix}, ties {told.ties}{rules}), seed {told.seed}, {told.seconds:.1f} s"
     rows = [
         (f"{x} %", f"{told.allocated_pct_at[x]:.2f} %", f"{told.frag_pct_at[x]:.2f} %")
         for x in _shown(told.allocated_pct_at)

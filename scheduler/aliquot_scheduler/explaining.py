@@ -18,6 +18,7 @@ from aliquot_core.objects import Lease, Node, Pod
 from aliquot_core.request import PodRequest, parse_request
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.fit.finder import Finder
+from aliquot_scheduler.fit.survey import Survey
 from aliquot_scheduler.picture.picture import Picture, picture_of
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.reasons import quota_of_path, why_it_waits
@@ -25,6 +26,7 @@ from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.standing import Standing
 from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.waits import UsualWait
+from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
 # So many of those who come just before a pod are named.
 _NAMED = 5
@@ -91,6 +93,7 @@ def explain(
     plan: Plan | None = None,
     statuses: Mapping[str, QueueStatus] | None = None,
     settings: QueueSettings = QueueSettings(),  # noqa: B008 - frozen
+    rules: Rules = NO_RULES,
 ) -> Explanation:
     """Explain one pod, given all that is on the cluster; without a plan nothing is said of queues."""
     pods = list(pods)
@@ -107,7 +110,7 @@ def explain(
         return Explanation(pod=pod.key, state="ended", summary=why, asked=asked, node=pod.spec.node_name)
     if pod.spec.node_name:
         return _placed(pod, picture=picture, asked=asked, names=names)
-    told = _waiting(pod, request, picture=picture, asked=asked, names=names)
+    told = _waiting(pod, request, picture=picture, asked=asked, names=names, rules=rules)
     if plan is None or [gate.name for gate in pod.spec.scheduling_gates] != [names.gate]:
         # It is let in already, or others hold it and no turn is kept for it.
         return told
@@ -210,13 +213,18 @@ def _placed(pod: Pod, *, picture: Picture, asked: Sequence[str], names: Names) -
     return Explanation(pod=pod.key, state="placed", summary=why, asked=asked, node=node, slices=held)
 
 
-def _waiting(pod: Pod, request: PodRequest, *, picture: Picture, asked: Sequence[str], names: Names) -> Explanation:
-    finder, demand = Finder(picture=picture, names=names), demand_of(request)
-    fits = finder.survey(pod, demand).fits
+def _waiting(
+    pod: Pod, request: PodRequest, *, picture: Picture, asked: Sequence[str], names: Names, rules: Rules
+) -> Explanation:
+    finder, demand = Finder(picture=picture, names=names, rules=rules), demand_of(request)
+    found = finder.survey(pod, demand)
     rows = {name: known.row for name, known in picture.nodes.items()}
-    refusals = finder.refusals(demand, {name: row for name, row in rows.items() if not fits[row]})
+    unfit = {name: row for name, row in rows.items() if not found.fits[row]}
+    refusals = finder.refusals(demand, unfit, judgements=found.judgements)
     answers = [
-        NodeAnswer(node=name, fits=name not in refusals, why=refusals[name].why if name in refusals else "has room")
+        NodeAnswer(node=name, fits=False, why=refusals[name].why)
+        if name in refusals
+        else NodeAnswer(node=name, fits=True, why=_room(found, name))
         for name in sorted(rows)
     ]
     return Explanation(
@@ -226,6 +234,12 @@ def _waiting(pod: Pod, request: PodRequest, *, picture: Picture, asked: Sequence
         asked=asked,
         nodes=answers,
     )
+
+
+def _room(found: Survey, node: str) -> str:
+    """That there is, and what rules say all the same."""
+    said = found.judgements.get(node)
+    return "; ".join(["has room", *(said.remarks if said else ())])
 
 
 def _why_it_waits(pod: Pod, answers: Sequence[NodeAnswer], *, names: Names) -> str:

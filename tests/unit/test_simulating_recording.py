@@ -64,6 +64,13 @@ def test_nodes_are_written_as_they_are_empty() -> None:
     )
 
 
+def test_labels_of_nodes_are_written_for_rules() -> None:
+    """Those of pods are not: the format has no place for them."""
+    labelled = make_node("n1", gpus("n1", 1), labels={"disktype": "ssd", "a.b/c": ""})
+    machines, _ = back(recorded(at(asks("u", 5, 5), 0), nodes=(labelled,)))
+    assert machines[0].labels == (("a.b/c", ""), ("disktype", "ssd"))
+
+
 def test_pods_are_written_as_they_came_with_what_they_ask() -> None:
     """Of each GPU the milli and the MiB; memory that is left out stays so; those without GPUs too."""
     plain = host(make_pod("plain", {"name": "main", "resources": {}}), cpu="500m", memory="1Gi")

@@ -34,6 +34,7 @@ from aliquot_scheduler.queues.entry import home_of, specs_of
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.status import read_status
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ class Reign:
         leads: Callable[[], bool],
         settled: Callable[[], None],
         aside: Aside = at_once,
+        rules: Rules = NO_RULES,
     ) -> None:
         """`settled` is called once all is read: what lives by then lives long, and a collector may pass over it.
 
@@ -70,7 +72,12 @@ class Reign:
         self.turns = Queues(names=names, random=random, picture=self.picture, settings=queues)
         self.appraiser = Appraiser(picture=self.picture, names=names)
         self.desk = Desk(
-            picture=self.picture, names=names, turns=self.turns, promise=settings.promise, look=self.appraiser.look
+            picture=self.picture,
+            names=names,
+            turns=self.turns,
+            promise=settings.promise,
+            look=self.appraiser.look,
+            rules=rules,
         )
         client = KubeClient(transport=transport, timeouts=WRITES)
         self.binder = Binder(desk=self.desk, client=client, clock=clock, names=names, why_not=self.why_not)

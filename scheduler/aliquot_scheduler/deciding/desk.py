@@ -32,6 +32,7 @@ from aliquot_scheduler.fit.refusals import Refusal
 from aliquot_scheduler.fit.survey import Room, Survey
 from aliquot_scheduler.picture.grid import Rows
 from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
 log = logging.getLogger(__name__)
 
@@ -54,14 +55,21 @@ class Desk:
     """All decisions about places."""
 
     def __init__(
-        self, *, picture: Picture, names: Names, turns: Turns, promise: float = PROMISE, look: Look | None = None
+        self,
+        *,
+        picture: Picture,
+        names: Names,
+        turns: Turns,
+        promise: float = PROMISE,
+        look: Look | None = None,
+        rules: Rules = NO_RULES,
     ) -> None:
         """`promise` is how many seconds room is kept for a pod that is not bound yet; `look` values places."""
         self._for_so_long = promise
         self._picture = picture
         self._names = names
         self._turns = turns
-        self.finder = Finder(picture=picture, names=names, look=look)
+        self.finder = Finder(picture=picture, names=names, look=look, rules=rules)
         self.promises = Promises(picture=picture)
         self._offers: dict[str, Offer] = {}
         self._pods: dict[str, Pod] = {}
@@ -244,7 +252,8 @@ class Desk:
 
     def _refusals(self, demand: Demand, known: Sequence[str], rows: Rows, found: Survey) -> dict[str, Refusal]:
         unfit = (~found.fits[rows]).tolist()
-        return self.finder.refusals(demand, dict(compress(zip(known, rows.tolist(), strict=True), unfit)))
+        nodes = dict(compress(zip(known, rows.tolist(), strict=True), unfit))
+        return self.finder.refusals(demand, nodes, judgements=found.judgements)
 
     def _promise(self, pod: Pod, demand: Demand, found: Survey, room: Room, *, now: float) -> Promise | None:
         """Room on the cheapest of these nodes; of equals on the first that kube-scheduler named."""

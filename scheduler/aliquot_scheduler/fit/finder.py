@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -13,18 +14,22 @@ from aliquot_scheduler.fit.appraisal import Appraisal
 from aliquot_scheduler.fit.demand import Demand, suits
 from aliquot_scheduler.fit.layout import Card, Plan, lay_out
 from aliquot_scheduler.fit.refusals import Refusal, Refusals
+from aliquot_scheduler.fit.ruled import Ruled
 from aliquot_scheduler.fit.survey import Survey, survey
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
+from aliquot_scheduler.rules.judging import NO_RULES, Judgement, Rules
 
+NOTHING_SAID: Mapping[str, Judgement] = MappingProxyType({})
 Look = Callable[[Pod], Appraisal]
 
 
 class Finder:
     """Finds room in a picture; what the pod itself holds does not count against it."""
 
-    def __init__(self, *, picture: Picture, names: Names, look: Look | None = None) -> None:
+    def __init__(self, *, picture: Picture, names: Names, look: Look | None = None, rules: Rules = NO_RULES) -> None:
         """`look` says what places are worth to a pod; without it they are chosen by best fit."""
+        self._ruled = Ruled(picture=picture, rules=rules)
         self._look = look
         self._picture = picture
         self._names = names
@@ -37,17 +42,22 @@ class Finder:
             plan = self._plan(pod, demand, known=by_row[row])
             return plan.cost if plan else None
 
-        return survey(demand, grid=self._picture.grid, trial=trial, appraisal=self._appraisal(pod, demand))
+        found = survey(demand, grid=self._picture.grid, trial=trial, appraisal=self._appraisal(pod, demand))
+        return self._ruled.heard(found, pod=pod, demand=demand)
 
     def plan(self, pod: Pod, demand: Demand, *, node: str) -> Plan | None:
         """The pod on that node, if pods may be bound there and it fits."""
         known = self._picture.nodes.get(node)
         return None if known is None or known.out else self._plan(pod, demand, known=known)
 
-    def refusals(self, demand: Demand, nodes: Mapping[str, int]) -> dict[str, Refusal]:
-        """Why each of these nodes (names with their rows) does not take a pod that asks so."""
+    def refusals(
+        self, demand: Demand, nodes: Mapping[str, int], *, judgements: Mapping[str, Judgement] = NOTHING_SAID
+    ) -> dict[str, Refusal]:
+        """Why each of these nodes (names with their rows) does not take a pod that asks so; and what rules said."""
         known = self._picture.nodes
         out = {name: Refusal(why=known[name].out, final=True) for name in nodes if known[name].out}
+        for name in nodes.keys() & judgements.keys():
+            out.setdefault(name, Refusal(why=judgements[name].refused, final=True))
         rows = {name: row for name, row in nodes.items() if name not in out}
         if not rows:
             return out

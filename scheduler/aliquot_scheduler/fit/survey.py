@@ -7,7 +7,7 @@ for each of them alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress, groupby
 
 import msgspec
@@ -19,6 +19,7 @@ from aliquot_scheduler.fit.appraisal import Appraisal, Placed, distinct
 from aliquot_scheduler.fit.cost import DEGRADED, WORST, Reals, grade, leftover, wanted
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
 from aliquot_scheduler.picture.grid import Bools, Grid, Ints, Rows
+from aliquot_scheduler.rules.judging import Judgement
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +27,8 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
     fits: Bools
     cost: Reals
+    # By node what rules of the cluster's own say against it.
+    judgements: Mapping[str, Judgement] = {}
 
     def grades(self, rows: Rows, *, best: int) -> list[int]:
         """Of the nodes in these rows, from 0 to one below the best, so that one can be lifted above its equals.

@@ -1,8 +1,8 @@
 """Traces as people have them: comma-separated lists of nodes, pods, arrival orders and lines of equals.
 
 The columns are those of benchmarks/placement/openb/README.md, in any order, others beside them; `gpu_memory_mib` may
-come in addition (nodes: of each card; pods: of each GPU they ask for). A line that can't be meant so is an error that
-names it: a number read wrongly gives a figure that looks right.
+come in addition (nodes: of each card; pods: of each GPU they ask for), and `labels` of nodes (`name=value;name=value`).
+A line that can't be meant so is an error that names it: a number read wrongly gives a figure that looks right.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from aliquot_scheduler.simulating.workload import MILLI, Longs, Machine, Need
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
 CARD_COLUMN = "gpu_memory_mib"
+LABELS_COLUMN = "labels"
 # What to do about a file that can't be read.
 READABLE = "check its name; it is to be text in UTF-8, as it is or compressed with gzip"
 
@@ -42,9 +43,9 @@ class PodList(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_nodes(lines: Iterable[str], *, name: str) -> tuple[Machine, ...]:
     """The machines of a list."""
-    rows = _rows(lines, name=name, columns=NODE_COLUMNS, optional=(CARD_COLUMN,))
+    rows = _rows(lines, name=name, columns=NODE_COLUMNS, optional=(CARD_COLUMN, LABELS_COLUMN))
     machines: dict[str, Machine] = {}
-    for where, (serial, cores, memory, gpus, model, card) in rows:
+    for where, (serial, cores, memory, gpus, model, card, labels) in rows:
         if not serial or serial in machines:
             told = f"node {serial[:_QUOTED]!r} is {'there twice' if serial else 'without a name'}"
             raise TraceError(told, where=where, remedy="give each node a name of its own")
@@ -58,6 +59,7 @@ def read_nodes(lines: Iterable[str], *, name: str) -> tuple[Machine, ...]:
             gpus=count,
             model=model,
             card=_number(card or "0", column=CARD_COLUMN, most=_MOST_MEMORY, where=where),
+            labels=_labels(labels, where=where),
         )
     if not machines:
         raise TraceError("it has no node", where=name, remedy="write a line for each, below the heading")
@@ -93,6 +95,13 @@ def read_line(lines: Iterable[str], *, name: str, seed: int, nodes: int) -> Long
         told = f"it has places for {len(line)} nodes, not for {nodes}"
         raise TraceError(told, where=name, remedy="give the line that was drawn for this list of nodes")
     return line
+
+
+def _labels(text: str, *, where: str) -> tuple[tuple[str, str], ...]:
+    pairs = [one.partition("=") for one in text.split(";") if one]
+    if bad := next((name for name, sign, _ in pairs if not (name and sign)), None):
+        raise TraceError(f"label {bad[:_QUOTED]!r} has no value", where=where, remedy="write name=value;name=value")
+    return tuple((name, value) for name, _, value in pairs)
 
 
 def _need(cells: Sequence[str], *, where: str, models: set[str]) -> Need:

@@ -25,7 +25,7 @@ from aliquot_core.quantities import QuantityError
 from aliquot_core.request import parse_request
 from aliquot_scheduler.fit.appraisal import distinct
 from aliquot_scheduler.fit.demand import Demand, demand_of
-from aliquot_scheduler.simulating.reading import CARD_COLUMN, NODE_COLUMNS, POD_COLUMNS
+from aliquot_scheduler.simulating.reading import CARD_COLUMN, LABELS_COLUMN, NODE_COLUMNS, POD_COLUMNS
 from aliquot_scheduler.simulating.workload import MILLI
 
 _TIMES = ("creation_time", "scheduled_time", "deletion_time")
@@ -68,7 +68,7 @@ def record(*, nodes: Sequence[Node], pods: Sequence[Pod], names: Names, seed: in
     start = min((at for pod in came if (at := _created(pod))), default=0.0)
     lines = [line for pod in came if (line := _line(pod, names=names, models=models, start=start)) is not None]
     return Recorded(
-        nodes=_written((*NODE_COLUMNS, CARD_COLUMN), machines),
+        nodes=_written((*NODE_COLUMNS, CARD_COLUMN, LABELS_COLUMN), machines),
         pods=_written(("name", *POD_COLUMNS, CARD_COLUMN, "pod_phase", *_TIMES), lines),
         order=_written((f"seed{seed}",), ((number,) for number in range(len(lines)))),
         machines=len(machines),
@@ -110,7 +110,8 @@ def _machine(node: Node, *, cards: tuple[str, int, int], taken: tuple[int, int])
     model, gpus, memory = cards
     cores = _allocatable(node, "cpu", scale=MILLI) - taken[0]
     host = _allocatable(node, "memory", scale=1) - taken[1]
-    return node.metadata.name, max(0, cores), max(0, host // _MEBIBYTE), gpus, model, memory or ""
+    labels = ";".join(f"{name}={value}" for name, value in sorted(node.metadata.labels.items()))
+    return node.metadata.name, max(0, cores), max(0, host // _MEBIBYTE), gpus, model, memory or "", labels
 
 
 def _allocatable(node: Node, name: str, *, scale: int) -> int:

@@ -7,10 +7,12 @@ from enum import StrEnum
 import msgspec
 import numpy as np
 
+from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from aliquot_scheduler.simulating.fleet import Fleet
 from aliquot_scheduler.simulating.fragments import typical_pods
 from aliquot_scheduler.simulating.policies import AnyFit, BestFit, Fgd, GpuPacking, Policy
 from aliquot_scheduler.simulating.replay import Outcome, Replay, Ties
+from aliquot_scheduler.simulating.ruled import Ruled
 from aliquot_scheduler.simulating.valued import Valued, mix_of
 from aliquot_scheduler.simulating.workload import Longs, Workload
 
@@ -49,13 +51,25 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     # Whether it was broken off: curves then end early.
     partial: bool
+    # Of a cluster's own, that were heard.
+    rules: list[str] = []
 
 
-def begin(workload: Workload, *, policy: PolicyName, mix: MixSource, seed: int, line: Longs | None) -> Replay:
-    """Make a run ready; without a line of equals, ties are drawn from the seed."""
+def begin(
+    workload: Workload,
+    *,
+    policy: PolicyName,
+    mix: MixSource,
+    seed: int,
+    line: Longs | None,
+    rules: Rules = NO_RULES,
+) -> Replay:
+    """Make a run ready; without a line of equals, ties are drawn from the seed. Rules are for our own policy."""
     ties, draws = np.random.default_rng(seed).spawn(2)
     fleet = Fleet(workload.machines)
     chosen = _policy(workload, fleet, policy=policy, mix=mix, random=draws)
+    if rules and policy is PolicyName.ALIQUOT:
+        chosen = Ruled(chosen, machines=workload.machines, rules=rules)
     return Replay(workload, fleet=fleet, policy=chosen, ties=Ties(line=line, random=ties))
 
 
@@ -76,7 +90,15 @@ def _policy(
 
 
 def report(
-    outcome: Outcome, *, workload: Workload, policy: PolicyName, mix: MixSource, seed: int, line: bool, seconds: float
+    outcome: Outcome,
+    *,
+    workload: Workload,
+    policy: PolicyName,
+    mix: MixSource,
+    seed: int,
+    line: bool,
+    seconds: float,
+    rules: Rules = NO_RULES,
 ) -> Report:
     """What is told of a run."""
     known = {PolicyName.ALIQUOT: str(mix), PolicyName.FGD: str(MixSource.GIVEN)}
@@ -93,6 +115,7 @@ def report(
         frag_pct_at=_rounded(outcome.curve(outcome.fragments)),
         seconds=round(seconds, 3),
         partial=arrived < len(workload.arrivals),
+        rules=rules.names if policy is PolicyName.ALIQUOT else [],
     )
 
 

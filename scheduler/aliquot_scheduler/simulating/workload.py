@@ -21,6 +21,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int = 0
     model: str = ""
     card: int = 0
+    # Name and value of each, for rules.
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,103 @@
+"""The word of all rules on the nodes that have room for a pod.
+
+What must always hold: a rule that fails, or takes too long, costs no pod its place. It counts as silent for that pod,
+is told, and is set aside after the third time in a row: each time it holds up every decision for as long as its limit.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+
+import msgspec
+
+from aliquot_core.errors import ClusterError
+from aliquot_scheduler.rules.rule import MOST_COST, NodeFacts, Opinion, PodFacts, Rule
+
+log = logging.getLogger(__name__)
+
+_FAILURES = 3
+
+# Breaks off what is done inside when it takes too long, by a `RuleError`.
+Limit = Callable[[], AbstractContextManager[None]]
+
+
+class RuleError(ClusterError):
+    """A rule that can't be used."""
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """All rules together on one node."""
+
+    refused: str = ""
+    cost: float = 0.0
+    remarks: tuple[str, ...] = ()
+
+
+class Rules:
+    """The rules that are installed, by their names."""
+
+    def __init__(self, rules: Mapping[str, Rule], *, limit: Limit = nullcontext) -> None:
+        """`limit` is put round what one rule says of all nodes."""
+        self._rules = dict(rules)
+        self._limit = limit
+        self._failures = dict.fromkeys(rules, 0)
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    @property
+    def names(self) -> list[str]:
+        """Those that are asked."""
+        return sorted(self._rules)
+
+    def judge(self, pod: PodFacts, nodes: Iterable[NodeFacts]) -> dict[str, Judgement]:
+        """By node what is said against it; of whom nothing is said there is nothing."""
+        nodes = list(nodes)
+        judged: dict[str, Judgement] = {}
+        for name in self.names:
+            for node, opinion in self._asked(name, pod, nodes).items():
+                judged[node] = _with(judged.get(node, Judgement()), opinion, rule=name)
+        return judged
+
+    def _asked(self, name: str, pod: PodFacts, nodes: Iterable[NodeFacts]) -> dict[str, Opinion]:
+        rule, said = self._rules[name], {}
+        try:
+            with self._limit():
+                for node in nodes:
+                    if (opinion := rule(pod, node)) is not None:
+                        said[node.name] = _checked(opinion)
+        except Exception as error:  # noqa: BLE001 - it is somebody else's code; it is told, counted and set aside
+            self._failed(name, error)
+            return {}
+        self._failures[name] = 0
+        return said
+
+    def _failed(self, name: str, error: Exception) -> None:
+        self._failures[name] += 1
+        given_up = self._failures[name] >= _FAILURES
+        if given_up:
+            del self._rules[name]
+        log.error("a rule has failed", extra={"rule": name, "error": repr(error)[:500], "set_aside": given_up})
+
+
+def _checked(opinion: object) -> Opinion:
+    if not isinstance(opinion, Opinion) or not math.isfinite(opinion.cost) or not 0.0 <= opinion.cost <= MOST_COST:
+        what = f"it said {opinion!r:.100}"
+        raise RuleError(what, where="rule", remedy=f"return None, or an Opinion with a cost from 0 to {MOST_COST:g}")
+    return opinion
+
+
+def _with(so_far: Judgement, opinion: Opinion, *, rule: str) -> Judgement:
+    why = f": {opinion.why}" if opinion.why else ""
+    if opinion.refused:
+        return msgspec.structs.replace(so_far, refused=so_far.refused or f"rule {rule}{why}")
+    if not opinion.cost:
+        return so_far
+    remark = f"{opinion.cost:g} GPUs dearer by rule {rule}{why}"
+    return msgspec.structs.replace(so_far, cost=so_far.cost + opinion.cost, remarks=(*so_far.remarks, remark))
+
+
+NO_RULES = Rules({})
