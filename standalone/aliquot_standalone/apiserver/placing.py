@@ -17,8 +17,6 @@ from .shapes import check_shape
 from .terms import DeleteOptions, Target, Write
 
 if TYPE_CHECKING:
-    from .acts import Caller
-    from .consulting import Asking
     from .store import Json
     from .verbs import Api
 
@@ -116,9 +114,7 @@ def _mark(pod: Json, *, kind: str, now: float, reason: str = "", message: str = 
     conditions.append(condition)
 
 
-def evict(
-    api: Api, target: Target, body: Json, *, now: float, caller: Caller | None = None, dry_run: bool = False
-) -> Asking[Write]:
+def evict(api: Api, target: Target, body: Json, *, now: float, dry_run: bool = False) -> Write:
     """Say that a pod is evicted, then delete it with its grace. Disruption budgets are not kept here."""
     check_shape(body, _Eviction, kind="Eviction")
     options = read_delete_options(body.get("deleteOptions", {}))
@@ -133,5 +129,4 @@ def evict(
     check_preconditions({"uid": options.uid, "resourceVersion": options.version}, old=pod, resource=target.resource)
     if pod["status"].get("phase") not in {"Succeeded", "Failed"} and "deletionTimestamp" not in pod["metadata"]:
         api.rewrite(target, disrupt, now=now, dry_run=options.dry_run)
-    without_version = msgspec.structs.replace(options, version="")
-    return (yield from api.delete(target, without_version, now=now, caller=caller))
+    return api.remove(target, msgspec.structs.replace(options, version=""), now=now)

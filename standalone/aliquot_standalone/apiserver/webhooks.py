@@ -2,8 +2,8 @@
 
 Mutating ones one after another, some of them again where others changed the object; validating ones all at once. What
 always holds: nothing is stored before all were asked; a webhook that fails refuses the write unless its
-configuration says `Ignore`; what the server writes by itself is asked of nobody. Not done: calls about bindings,
-evictions and deletions of whole collections, conversion between versions (`matchPolicy`), and audit annotations.
+configuration says `Ignore`; what the server writes by itself is asked of nobody. Not done: calls about bindings and
+evictions, conversion between versions (`matchPolicy`), and audit annotations.
 """
 
 from __future__ import annotations

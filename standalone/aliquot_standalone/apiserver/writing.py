@@ -66,7 +66,7 @@ class Writer:
             return self._bind(target, request, now=now)
         if target.subresource == "eviction":
             body = read_object(request, kind="Eviction", api_version="policy/v1")
-            yield from evict(self._api, target, body, now=now, caller=caller, dry_run=_dry(request))
+            evict(self._api, target, body, now=now, dry_run=_dry(request))
             return _status(success(code=_CREATED), code=_CREATED)
         obj = _taken_in(target, read_resource(request, target.resource))
         write = yield from self._api.create(target, obj, now=now, caller=caller, dry_run=_dry(request))
