@@ -8,11 +8,12 @@ from aliquot_kube.transport import Transport
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from support.centre import MEMORY, NAMES, WALL, asks, bound, gpus, make_lease, make_node
 from support.clocks import VirtualClock
 
 
-def known_reign() -> Reign:
+def known_reign(*, rules: Rules = NO_RULES) -> Reign:
     """A leader that knows two nodes, one of them cordoned, and three pods."""
     made = Reign(
         transport=cast("Transport", None),  # nothing is asked
@@ -23,6 +24,7 @@ def known_reign() -> Reign:
         queues=QueueSettings(),
         leads=lambda: True,
         settled=lambda: None,
+        rules=rules,
     )
     for node in (make_node("n1", gpus("n1", 4)), make_node("n2", gpus("n2", 4), cordoned=True)):
         made.picture.node_seen(node)

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from aliquot_cli.main import main
 from aliquot_core.objects import Node
 from aliquot_core.request import parse_request
 from aliquot_scheduler.deciding.desk import Desk
@@ -30,6 +32,7 @@ from aliquot_scheduler.simulating.reading import TraceError, read_nodes, read_po
 from aliquot_scheduler.simulating.runs import MixSource, PolicyName, begin, report
 from aliquot_scheduler.simulating.workload import Workload
 from support.centre import NAMES, WALL, asks, gpus, make_lease, make_node, picture_with
+from support.reigns import known_reign
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own-rule"
 WISH = {"example.org/disk": "ssd"}
@@ -95,6 +98,13 @@ def test_the_desk_offers_no_node_that_a_rule_refuses(example: Rules) -> None:
     assert desk.filter(easy, names, now=0.0).nodes == names
     grades = dict(desk.prioritize(easy, names))
     assert grades["n2"] > grades["n1"] + 50
+
+
+def test_a_leader_hears_the_rules_that_it_is_given(example: Rules) -> None:
+    """From its first decision on."""
+    reign = known_reign(rules=example)
+    found = reign.desk.finder.survey(pod := asks("u9", 5, 10), demand_of(parse_request(pod, names=NAMES)))
+    assert [one.cost for one in found.judgements.values()] == [0.2]
 
 
 @pytest.mark.parametrize(
@@ -261,6 +271,30 @@ def test_simulate_places_nobody_where_a_rule_refuses() -> None:
     """Who has no other place fails."""
     picky: Rule = lambda pod, node: Opinion(refused=node.labels["disktype"] != "ssd" and pod.compute == 50)  # noqa: E731
     assert replayed(Rules({"picky": picky}))[0] == [2, 2, 2, 2, -1, -1, -1]
+
+
+def test_pods_without_gpus_are_not_judged() -> None:
+    """In the centre no rule is asked of them either."""
+    replay = begin(
+        workload(),
+        policy=PolicyName.ALIQUOT,
+        mix=MixSource.GIVEN,
+        seed=1,
+        line=None,
+        rules=Rules({"nobody": lambda *_: Opinion(refused=True)}),
+    )
+    assert list(replay.steps())
+    assert (replay.outcome().where >= 0).tolist() == [True] + [False] * 7
+
+
+@pytest.mark.usefixtures("example")
+def test_the_command_asks_what_is_installed(tmp_path: Path) -> None:
+    """And says so in its heading."""
+    for name, text in (("nodes", LISTED), ("pods", PODS)):
+        (tmp_path / name).write_text(text)
+    files = ["--nodes", str(tmp_path / "nodes"), "--pods", str(tmp_path / "pods")]
+    told = CliRunner().invoke(main, ["simulate", *files])
+    assert (told.exit_code, "ties fresh, rules fast-disk)" in told.stdout) == (0, True)
 
 
 def test_labels_of_a_trace_are_read_or_refused() -> None:

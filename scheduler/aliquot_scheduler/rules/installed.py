@@ -14,7 +14,7 @@ from aliquot_scheduler.rules.judging import RuleError, Rules
 log = logging.getLogger(__name__)
 
 GROUP = "aliquot.rules"
-# For what one rule says of all nodes: 5,000 take a plain one 2 ms.
+# For what one rule says of all nodes: 5,000 take that of examples/own-rule 8 ms.
 LIMIT = 0.1
 
 
