@@ -17,6 +17,8 @@ from support.centre_http import Authority
 
 Json = dict[str, Any]
 LOOPBACK = "127.0.0.1"
+# By which name a server of a cluster would know it.
+SERVICE = "hook.home.svc"
 
 
 def allowing(*operations: Json, **more: Any) -> Json:
@@ -29,7 +31,7 @@ class ScriptedWebhook:
     """Answers at any path."""
 
     def __init__(self, *, port: int, authority: bytes) -> None:
-        self._port = port
+        self.port = port
         self._authority = authority
         # By path: from the request to what the response holds beside the uid.
         self.scripts: dict[str, Callable[[Json], Json]] = {}
@@ -38,7 +40,7 @@ class ScriptedWebhook:
     def client_config(self, path: str) -> Json:
         """What a configuration says of it."""
         bundle = base64.b64encode(self._authority).decode()
-        return {"url": f"https://{LOOPBACK}:{self._port}/{path}", "caBundle": bundle}
+        return {"url": f"https://{LOOPBACK}:{self.port}/{path}", "caBundle": bundle}
 
     def answer(self, path: str, request: Json) -> Json:
         """Say what the script says, or nothing against it."""
@@ -74,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
 def scripted_webhook(folder: Path) -> Iterator[ScriptedWebhook]:
     """Serve for as long as the block runs."""
     authority = Authority(folder)
-    pair = authority.signs("webhook", hosts=[LOOPBACK], uses=[Use.SERVER])
+    pair = authority.signs("webhook", hosts=[LOOPBACK, SERVICE], uses=[Use.SERVER])
     (folder / "server.pem").write_bytes(pair.certificate + pair.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.pem")
