@@ -6,18 +6,21 @@ what was held lately together; (3) the smaller share of all, (4) the name that c
 candidate lies within a guarantee that is held back for it. In a queue the user goes first who has the smaller share,
 of a user's pods the one with the higher priority, then the older one.
 
-Shares only grow while turns are given out, so an order that was right a moment ago is put right as it is used: the next
-queue is taken, its place worked out anew, and if it is not the same any more the queue goes back to that place.
+Shares only grow while turns are given out, so an order that was right a moment ago is put right as it is used: of each
+queue's children the first is looked at, and if its standing is not the same any more it goes back to its new place. An
+admission changes the standing of one child at each level, so it costs a step for each level and not one for each queue:
+what is above a thousand siblings may change without any of them being moved.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from aliquot_scheduler.queues.ledger import Account, Ledger
 from aliquot_scheduler.queues.line import Candidate
-from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT
+from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, Tree
 from aliquot_scheduler.queues.usage import Usage
 
 # Equal shares must be equal whatever was added up in which order.
@@ -25,7 +28,6 @@ _DIGITS = 9
 _WIDTH = 2
 
 Standing = tuple[int, float, float, str]
-Standings = tuple[bool, tuple[Standing, ...], str]
 Whose = tuple[str, str]
 
 
@@ -58,23 +60,8 @@ class Shares:
         for who in [who for who in self._of_users if who[0] == queue]:
             del self._of_users[who]
 
-    def path(self, queue: str) -> tuple[Standing, ...]:
-        """The queue's standing among its siblings and that of those above it, from the top."""
-        path = self._ledger.tree.path(queue)
-        return tuple(self._standing(name) for name in reversed(path) if name != ROOT)
-
-    def of_user(self, queue: str, user: str) -> float:
-        """A user's share of all there is: held in this queue now, and lately."""
-        who = (queue, user)
-        if who not in self._of_users:
-            self._of_users[who] = self._of_user(who)
-        return self._of_users[who]
-
-    def _of_user(self, who: Whose) -> float:
-        holds, lately = self._holds.get(who, (0, 0)), self._users.of(who, now=self._now)
-        return round(max((holds[dim] + lately[dim]) / self._capacity[dim] for dim in (COMPUTE, MEMORY)), _DIGITS)
-
-    def _standing(self, name: str) -> Standing:
+    def standing(self, name: str) -> Standing:
+        """Of a queue among its siblings: who has the smaller one comes first."""
         if name not in self._standings:
             account = self._ledger.accounts[name]
             node, lately = account.node, self._usage.of(name, now=self._now)
@@ -86,6 +73,17 @@ class Shares:
                 name,
             )
         return self._standings[name]
+
+    def of_user(self, queue: str, user: str) -> float:
+        """A user's share of all there is: held in this queue now, and lately."""
+        who = (queue, user)
+        if who not in self._of_users:
+            self._of_users[who] = self._of_user(who)
+        return self._of_users[who]
+
+    def _of_user(self, who: Whose) -> float:
+        holds, lately = self._holds.get(who, (0, 0)), self._users.of(who, now=self._now)
+        return round(max((holds[dim] + lately[dim]) / self._capacity[dim] for dim in (COMPUTE, MEMORY)), _DIGITS)
 
     def _largest(self, account: Account, amounts: Sequence[float]) -> float:
         # Who has no weight borrows nothing, so by which number that is divided does not matter.
@@ -108,6 +106,64 @@ def borrowed(account: Account, *, capacity: Sequence[int]) -> tuple[int, int]:
     return max(0, used[COMPUTE] - due[COMPUTE]), max(0, used[MEMORY] - due[MEMORY])
 
 
+class _Level:
+    """Who is next below one queue: its children with candidates, by their standing when they were last looked at."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Standing, str]] = []
+        self._names: set[str] = set()
+
+    def enter(self, name: str, standing: Standing) -> None:
+        """A child has a candidate now."""
+        if name not in self._names:
+            self._names.add(name)
+            heapq.heappush(self._heap, (standing, name))
+
+    def first(self, shares: Shares) -> str | None:
+        """Who has the smallest share; who has more than when it was put here goes back to its place."""
+        while self._heap:
+            standing, name = self._heap[0]
+            if (now := shares.standing(name)) == standing:
+                return name
+            heapq.heapreplace(self._heap, (now, name))
+        return None
+
+    def drop_first(self) -> None:
+        """It has no candidate any more."""
+        self._names.remove(heapq.heappop(self._heap)[1])
+
+
+class _Levels:
+    """Queues with candidates, level by level."""
+
+    def __init__(self, *, tree: Tree, shares: Shares) -> None:
+        self._tree = tree
+        self._shares = shares
+        self._below: dict[str, _Level] = {}
+
+    def enter(self, queue: str) -> None:
+        """A queue has a candidate now."""
+        for name, parent in pairwise(self._tree.path(queue)):
+            self._below.setdefault(parent, _Level()).enter(name, self._shares.standing(name))
+
+    def take_first(self) -> str | None:
+        """The queue whose turn it is; it is out until it enters again."""
+        way = [ROOT]
+        while level := self._below.get(way[-1]):
+            name = level.first(self._shares)
+            if name is not None:
+                way.append(name)
+            elif len(way) == 1:
+                return None
+            else:
+                del self._below[way.pop()]
+                self._below[way[-1]].drop_first()
+        if len(way) == 1:
+            return None
+        self._below[way[-2]].drop_first()
+        return way[-1]
+
+
 class Order:
     """One round: every queue's candidates, each until it is let in or passed over."""
 
@@ -115,34 +171,38 @@ class Order:
         self, *, ledger: Ledger, shares: Shares, candidates: Mapping[str, Callable[[], Candidate | None]]
     ) -> None:
         self._ledger = ledger
-        self._shares = shares
         self._candidates = candidates
-        self._heap: list[tuple[Standings, Candidate]] = []
+        self._entered: dict[str, Candidate] = {}
+        # Whose candidates lie within guarantees that are held back for them; and the others.
+        self._within = _Levels(tree=ledger.tree, shares=shares)
+        self._beyond = _Levels(tree=ledger.tree, shares=shares)
         for queue in sorted(candidates):
-            self._push(queue)
+            self._enter(queue)
 
     def __iter__(self) -> Iterator[Candidate]:
         """The next candidate; whoever takes it has let it in, or passed it over for good, before asking again."""
-        while self._heap:
-            standings, candidate = heapq.heappop(self._heap)
-            queue = candidate.first.queue
+        while True:
+            levels = self._within
+            queue = levels.take_first()
+            if queue is None:
+                levels = self._beyond
+                queue = levels.take_first()
+            if queue is None:
+                return
+            candidate = self._entered.pop(queue)
             # Most are dropped here once the room is gone that somebody left.
-            if self._candidates[queue]() is not candidate:
-                self._push(queue)
-            elif (now := self._standings(candidate)) != standings:
-                heapq.heappush(self._heap, (now, candidate))
-            else:
+            if self._candidates[queue]() is candidate and self._levels(candidate) is levels:
                 yield candidate
-                self._push(queue)
+            self._enter(queue)
 
-    def _push(self, queue: str) -> None:
+    def _enter(self, queue: str) -> None:
         candidate = self._candidates[queue]()
         if candidate is not None:
-            heapq.heappush(self._heap, (self._standings(candidate), candidate))
+            self._entered[queue] = candidate
+            self._levels(candidate).enter(queue)
 
-    def _standings(self, candidate: Candidate) -> Standings:
-        queue = candidate.first.queue
-        return not within_guarantee(self._ledger, candidate), self._shares.path(queue), queue
+    def _levels(self, candidate: Candidate) -> _Levels:
+        return self._within if within_guarantee(self._ledger, candidate) else self._beyond
 
 
 def within_guarantee(ledger: Ledger, candidate: Candidate) -> bool:

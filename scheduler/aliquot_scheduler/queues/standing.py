@@ -130,7 +130,7 @@ class Standing:
         """The queues that hang where this one does, who goes first first."""
         tree, by_shares = self.plan.tree, self._shares()
         parent = tree.nodes[queue].path[1] if queue != ROOT else ROOT
-        standings = sorted(by_shares.path(name)[-1] for name in tree.nodes[parent].children)
+        standings = sorted(by_shares.standing(name) for name in tree.nodes[parent].children)
         return [
             SiblingStanding(name=name, priority=-behind, beyond=beyond, of_all=of_all)
             for behind, beyond, of_all, name in standings

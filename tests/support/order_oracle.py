@@ -1,0 +1,31 @@
+"""The order of turns by its plain definition: before each turn everybody's place is worked out anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from aliquot_scheduler.queues.ledger import Ledger
+from aliquot_scheduler.queues.line import Candidate
+from aliquot_scheduler.queues.order import Shares, Standing, within_guarantee
+from aliquot_scheduler.queues.tree import ROOT
+
+
+class FullRanking:
+    """One round, as `Order` is to give it."""
+
+    def __init__(
+        self, *, ledger: Ledger, shares: Shares, candidates: Mapping[str, Callable[[], Candidate | None]]
+    ) -> None:
+        self._ledger = ledger
+        self._shares = shares
+        self._candidates = candidates
+
+    def __iter__(self) -> Iterator[Candidate]:
+        """Who comes first of all, until nobody is left."""
+        while found := [one for ask in self._candidates.values() if (one := ask())]:
+            yield min(found, key=self._place)
+
+    def _place(self, candidate: Candidate) -> tuple[bool, tuple[Standing, ...]]:
+        path = self._ledger.tree.path(candidate.first.queue)
+        standings = tuple(self._shares.standing(name) for name in reversed(path) if name != ROOT)
+        return not within_guarantee(self._ledger, candidate), standings
