@@ -7,6 +7,7 @@ import pytest
 
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import Quota
+from support.centre import gpus, make_node
 from support.queue_stage import Stage, queue
 
 replace = msgspec.structs.replace
@@ -422,3 +423,17 @@ def test_a_new_leader_lets_nobody_over_a_limit_whom_the_old_one_had_taken_back()
         new.see(new.pods[uid])
     assert [bool(new.queues.why_not(new.pods[uid])) for uid in "pqr"] == [False, False, True]
     assert new.used("a")[0] == 200
+
+
+def test_room_is_seen_on_cards_of_each_model() -> None:
+    """Of two models the one has room and the other has none: who wants the one is let in, whichever it is."""
+    for wanted, other in (("*A100*", "*L4*"), ("*L4*", "*A100*")):
+        stage = Stage({"a": queue()}, nodes=(1,))
+        stage.picture.node_seen(make_node("small", gpus("small", 1, model="NVIDIA L4", memory=24_000)))
+        stage.submit("fills", 100, queue="a", notes={"gpu-model": other})
+        assert stage.run() == ["fills"]
+        stage.submit("late", 50, queue="a", notes={"gpu-model": other})
+        stage.submit("p", 60, queue="a", notes={"gpu-model": wanted})
+        assert stage.run() == ["p"]
+        stage.submit("q", 50, queue="a", notes={"gpu-model": wanted})
+        assert stage.run() == []
