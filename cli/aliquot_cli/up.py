@@ -16,7 +16,7 @@ from aliquot_core.logs import LogSettings, configure_logging
 from aliquot_core.names import Names
 from aliquot_kube.clock import SystemClock
 from aliquot_standalone.demo import GPUS_NEEDED, Demo
-from aliquot_standalone.one_node import OneNode, one_node
+from aliquot_standalone.one_node import OneNode, check_sockets_fit, one_node
 
 NODE = "this-machine"
 
@@ -47,6 +47,7 @@ def up(gpus: str, demo: bool, stay: bool | None) -> None:  # noqa: FBT001 - clic
 async def _serve(stop: asyncio.Event, *, gpus: str, demo: bool, remain: bool) -> None:
     # Short, because unix sockets lie in it; the name says whose it is.
     with tempfile.TemporaryDirectory(prefix="aliquot-up-") as folder:
+        check_sockets_fit(Path(folder))
         async with one_node(name=NODE, folder=Path(folder), gpus=gpus, clock=SystemClock()) as node:
             await until(stop, _show(node, gpus=gpus, demo=demo))
             if remain and not stop.is_set():

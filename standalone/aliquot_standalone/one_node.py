@@ -21,9 +21,11 @@ import msgspec
 
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
-from aliquot_core.errors import ClusterError
+from aliquot_core.errors import ClusterError, UserError
 from aliquot_core.names import NAMESPACE, Names
 from aliquot_core.objects import Node, Pod
+from aliquot_core.settings import LONGEST_SOCKET
+from aliquot_deviceplugin.endpoint.settings import EndpointSettings
 from aliquot_kube.client import KubeClient
 from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.resources import PODS
@@ -211,6 +213,18 @@ class OneNode:
             "ALIQUOT_AGENT_HTTP_PORT": "0",
             "ALIQUOT_HEALTH_MEMORY": str(self.folder / "health.json"),
         }
+
+
+def check_sockets_fit(folder: Path) -> None:
+    """Sockets of one's own making have short paths only; the longest is that of a device plugin."""
+    sockets = Folders(root=folder / "kubelet").device_plugins / EndpointSettings().socket_folder
+    longest = max(len(os.fsencode(sockets / f"{Path(name).name}.sock")) for name in Names().resources())
+    if longest > LONGEST_SOCKET:
+        raise UserError(
+            f"paths of sockets in it would have {longest} bytes, and {LONGEST_SOCKET} are possible",
+            where=str(folder),
+            remedy="set TMPDIR to a folder with a shorter path",
+        )
 
 
 @asynccontextmanager
