@@ -1,6 +1,7 @@
 """Kueue's baseline and large-scale generators before our queues: makespan, use, waits, decisions per second.
 
     .venv/bin/python benchmarks/queues/kueue.py [--cohorts 5] [--members 6] [--scale baseline|large]
+    .venv/bin/python benchmarks/queues/kueue.py --scale large --cohorts 10 --members 100     # its full size, 5 minutes
 
 A CPU of theirs is a GPU of ours (20 = 2,000 %); a workload of n CPUs is a gang of n pods with a GPU each, so that
 nothing is lost to cards that are cut in another way: their quota knows no nodes either. Without preemption.
