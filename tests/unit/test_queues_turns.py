@@ -272,6 +272,20 @@ def test_a_pod_that_could_not_be_told_waits_on() -> None:
     assert stage.turns["p"].number == 1
 
 
+def test_a_pod_that_is_to_go_and_could_not_be_told_waits_no_more() -> None:
+    """It needs no other turn, and asks nothing that others could have."""
+    stage = Stage(TWO, nodes=(1,))
+    pod = stage.submit("p", 100, queue="a")
+    assert stage.round() == ["p"]
+    pod = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=pod.metadata.creation_timestamp))
+    stage.see(pod)
+    stage.desk.take_back("p")
+    stage.queues.not_told(pod, now=stage.now)
+    assert stage.queues.waiting() == []
+    assert stage.used("a") == (0, 0)
+    assert stage.round(after=1_000.0) == []
+
+
 def test_a_pod_that_rests_while_all_is_put_down_anew_rests_on_and_is_told_why_it_waits() -> None:
     """Shapes are counted anew then, so what was noted of the pod before would point at another one, or at none."""
     stage = Stage(TWO, nodes=(1,))

@@ -134,10 +134,15 @@ class Queues:
     def not_told(self, pod: Pod, *, now: float) -> None:
         """The pod could not be told of its turn: the next try comes later, since others may be told."""
         uid, register = pod.metadata.uid, self._register
-        if register.let_out(uid):
-            register.untold[uid] = register.untold.get(uid, 0) + 1
-            wait = _TELL_AGAIN.delay(failures=register.untold[uid], random=self._random)
-            register.rest(pod, until=now + wait)
+        if not register.let_out(uid):
+            return
+        if pod.metadata.deletion_timestamp:
+            # It was on its way when the watch told that it is to go.
+            register.pod_gone(uid)
+            return
+        register.untold[uid] = register.untold.get(uid, 0) + 1
+        wait = _TELL_AGAIN.delay(failures=register.untold[uid], random=self._random)
+        register.rest(pod, until=now + wait)
 
     def overdue(self, now: float) -> list[str]:
         """Whose turns have lasted too long (UIDs)."""
