@@ -104,6 +104,10 @@ class CentreHalf:
         self.replicas.append(Replica(self, name=name, user=self._user, settings=self._settings))
         return self.replicas[-1]
 
+    def logged(self, message: str) -> list[Json]:
+        """The lines with this message, whichever replica leads."""
+        return [line for replica in self.replicas for line in replica.logged(message)]
+
     def point_scheduler_at(self, replica: Replica) -> None:
         """Let kube-scheduler ask this replica, as the Service would."""
         config = yaml.safe_load(PROFILE.read_text())
