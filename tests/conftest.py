@@ -5,8 +5,17 @@ from __future__ import annotations
 import os
 
 import hypothesis
+import pytest
 
 # Machines differ in speed by a factor of ten: a deadline per example would only fail the slow ones. `soak` digs deeper.
 hypothesis.settings.register_profile("default", deadline=None, max_examples=100, print_blob=True)
 hypothesis.settings.register_profile("soak", deadline=None, max_examples=5_000, print_blob=True)
 hypothesis.settings.load_profile("soak" if os.environ.get("ALIQUOT_SOAK") else "default")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Several processes take whole files; one of them takes all that needs a real cluster."""
+    for item in items:
+        file = item.path.relative_to(item.config.rootpath)
+        group = "cluster" if file.is_relative_to("tests/cluster") else str(file)
+        item.add_marker(pytest.mark.xdist_group(group))
