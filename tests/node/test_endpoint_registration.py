@@ -18,6 +18,7 @@ import pytest
 from aliquot_agent.door import DoorRefusedError
 from aliquot_core.door import Device
 from aliquot_deviceplugin.endpoint import folder_watch, plugin, process
+from aliquot_deviceplugin.endpoint import table as device_table
 from aliquot_deviceplugin.endpoint.lock import AnotherEndpointError
 from aliquot_deviceplugin.endpoint.process import SocketFolderError, run_endpoint
 from aliquot_kube.clock import SystemClock
@@ -127,7 +128,23 @@ async def test_what_is_left_out_is_gone(folder: Path, kubelet: ScriptedKubelet) 
         at_door.publish({})
         await kubelet.until_listed(COMPUTE, 0)
         at_door.publish({COMPUTE: table(gpus=3)})
-        await kubelet.until_listed(COMPUTE, 300)
+        client = await kubelet.until_listed(COMPUTE, 300)
+        assert {device.ID for device in client.devices} == {device.id for device in table(gpus=3)}
+
+
+async def test_what_is_left_out_stays_unhealthy_for_a_while_and_then_goes(
+    folder: Path, kubelet: ScriptedKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody but time has to come by for it to go: else the list would grow with each id that was ever replaced."""
+    monkeypatch.setattr(device_table, "LINGER", 0.5)
+    settings = settings_in(folder)
+    async with endpoint(settings), agent(settings, ScriptedAgent()) as at_door:
+        await kubelet.until_listed(COMPUTE, 200)
+        at_door.publish({COMPUTE: table()[1:]})
+        client = await kubelet.until_listed(COMPUTE, 199)
+        assert [device.ID for device in client.devices if device.health == "Unhealthy"] == ["0-00"]
+        await kubelet.until(lambda: len(client.devices) == 199)
+        assert "0-00" not in {device.ID for device in client.devices}
 
 
 async def test_table_changes_while_it_is_first_served(
