@@ -21,6 +21,7 @@ from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.certificates.settings import CertificateSettings
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.web.settings import WebSettings
+from aliquot_standalone.home import UpSettings
 
 FILE_VARIABLE = "ALIQUOT_CONFIG"
 DEFAULT_FILE = Path("/etc/aliquot/aliquot.toml")
@@ -37,6 +38,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "election": ElectionSettings,
     "certificates": CertificateSettings,
     "admission": AdmissionSettings,
+    "up": UpSettings,
 }
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aliquot_core.errors import UserError
+from aliquot_core.errors import NotAdmittedError, UserError
 
 from .failures import ApiError, internal_because
 from .store import Revision, Store
@@ -43,7 +43,7 @@ _encode = msgspec.json.encode
 Write = Callable[[int, memoryview], int]
 
 
-class StateInUseError(UserError):
+class StateInUseError(NotAdmittedError):
     """Another process uses this folder."""
 
 

@@ -1,0 +1,155 @@
+"""The one folder in which `aliquot up` keeps everything, and who may be found there.
+
+Beside it there is only the runtime folder: unix sockets need short paths (107 bytes), so where the folder's own path
+is long they lie below the user's runtime folder, or below /tmp in one that nobody else can enter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from aliquot_agent.whole_file import replace_file
+from aliquot_core.errors import UserError
+from aliquot_core.names import Names
+from aliquot_core.settings import LONGEST_SOCKET
+from aliquot_deviceplugin.endpoint.settings import EndpointSettings
+from aliquot_kube.errors import NOT_JSON
+from aliquot_standalone.kubelet.containers import birth
+from aliquot_standalone.kubelet.settings import Folders
+
+FOLDER_VARIABLE = "ALIQUOT_HOME"
+# A node's name may have so many bytes and its sockets still fit.
+LONGEST_NODE = 24
+
+
+class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of `aliquot up` that the commands beside it need too."""
+
+    # Empty: $ALIQUOT_HOME, else `aliquot` in the user's state folder.
+    folder: str = ""
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """The `aliquot up` of a folder, written when it is ready."""
+
+    pid: int
+    # When the process was born, so that another one of that number is not taken for it.
+    born: str
+    api: str
+    page: str
+    started: str
+
+
+class FolderUnfitError(UserError):
+    """The folder can't be used."""
+
+
+class Home:
+    """The paths of one folder."""
+
+    def __init__(self, folder: Path, *, environment: Mapping[str, str]) -> None:
+        self.folder = folder.absolute()
+        self._environment = environment
+
+    @classmethod
+    def of(cls, said: str, *, environment: Mapping[str, str]) -> Home:
+        """The folder that was named, else the one that the environment names, else the user's own."""
+        chosen = said or environment.get(FOLDER_VARIABLE, "")
+        return cls(Path(chosen).expanduser() if chosen else _usual(environment), environment=environment)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """How clients reach the API server."""
+        return self.folder / "kubeconfig"
+
+    @property
+    def journal(self) -> Path:
+        """All objects of the API server; its lock lies beside it."""
+        return self.folder / "journal"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one process that uses this folder."""
+        return self.folder / "lock"
+
+    @property
+    def centre(self) -> Path:
+        """The centre's certificates."""
+        return self.folder / "centre"
+
+    @property
+    def logs(self) -> Path:
+        """What our own processes log."""
+        return self.folder / "logs"
+
+    @property
+    def up_file(self) -> Path:
+        """Who runs here, and where."""
+        return self.folder / "up.json"
+
+    def node(self, name: str) -> Path:
+        """What belongs to one node."""
+        return self.folder / "nodes" / name
+
+    @property
+    def runtime(self) -> Path:
+        """Where sockets lie: in the folder if they fit, else in a short one of the user's own."""
+        inside = self.folder / "run"
+        if longest_socket(inside) <= LONGEST_SOCKET:
+            return inside
+        name = f"aliquot-{hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:8]}"
+        users = self._environment.get("XDG_RUNTIME_DIR", "")
+        beside = Path(users) / name
+        if users and Path(users).is_dir() and longest_socket(beside) <= LONGEST_SOCKET:
+            return beside
+        return Path("/tmp") / f"{name}-{os.getuid()}"  # noqa: S108 - `create` refuses one that is not ours alone
+
+    def create(self) -> None:
+        """Make the folders, for this user alone."""
+        for folder in (self.folder, self.centre, self.logs, self.runtime):
+            try:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                remedy = f"name another folder with --folder or ${FOLDER_VARIABLE}"
+                raise FolderUnfitError(f"can't be made: {error.strerror}", where=str(folder), remedy=remedy) from error
+        found = self.runtime.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+            raise FolderUnfitError("others can write there", where=str(self.runtime), remedy="remove it")
+
+    def running(self) -> Running | None:
+        """Whoever is ready to serve from this folder now."""
+        try:
+            running = msgspec.json.decode(self.up_file.read_bytes(), type=Running)
+        except (OSError, *NOT_JSON):
+            return None
+        return running if birth(running.pid) == running.born else None
+
+    def announce(self, *, api: str, page: str, now: float) -> Running:
+        """Say that this process serves here."""
+        pid = os.getpid()
+        started = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
+        running = Running(pid=pid, born=birth(pid) or "", api=api, page=page, started=started)
+        replace_file(self.up_file, msgspec.json.encode(running))
+        return running
+
+    def retract(self) -> None:
+        """Say no more that somebody serves here."""
+        self.up_file.unlink(missing_ok=True)
+
+
+def longest_socket(runtime: Path) -> int:
+    """How many bytes the longest path of a socket below this folder can have: a device plugin's."""
+    sockets = Folders(root=runtime / ("n" * LONGEST_NODE)).device_plugins / EndpointSettings().socket_folder
+    return max(len(os.fsencode(sockets / f"{Path(name).name}.sock")) for name in Names().resources())
+
+
+def _usual(environment: Mapping[str, str]) -> Path:
+    states = environment.get("XDG_STATE_HOME", "")
+    return (Path(states) if states.startswith("/") else Path.home() / ".local" / "state") / "aliquot"

@@ -1,0 +1,68 @@
+"""The folder of `aliquot up`: where it is, who runs there, and where its sockets lie."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from aliquot_core.settings import LONGEST_SOCKET
+from aliquot_standalone.home import FolderUnfitError, Home, longest_socket
+
+
+@pytest.mark.parametrize(
+    ("said", "environment", "expected"),
+    [
+        ("/a", {"ALIQUOT_HOME": "/b"}, "/a"),
+        ("", {"ALIQUOT_HOME": "/b", "XDG_STATE_HOME": "/c"}, "/b"),
+        ("", {"XDG_STATE_HOME": "/c"}, "/c/aliquot"),
+        ("", {"XDG_STATE_HOME": "relative"}, str(Path.home() / ".local/state/aliquot")),
+    ],
+)
+def test_the_folder_is_the_one_that_was_named_last(said: str, environment: dict[str, str], expected: str) -> None:
+    """A flag beats the variable, that beats the user's own place; a relative XDG folder counts for nothing."""
+    assert Home.of(said, environment=environment).folder == Path(expected)
+
+
+@pytest.mark.parametrize("length", [1, 20, 40, 60, 200])
+def test_sockets_fit_however_long_the_folders_path_is(length: int, tmp_path: Path) -> None:
+    """They lie in the folder where they can, and in a short one of the same name each time where not."""
+    home = Home(Path("/") / ("x" * length), environment={"XDG_RUNTIME_DIR": str(tmp_path / "none")})
+    assert longest_socket(home.runtime) <= LONGEST_SOCKET
+    assert (home.runtime.parent == home.folder) == (length <= 20)
+    assert home.runtime == Home(home.folder, environment={}).runtime
+
+
+def test_whoever_announced_itself_is_found_while_it_lives(tmp_path: Path) -> None:
+    """A process is known by number and birth: another one of that number is not taken for it."""
+    home = Home(tmp_path / "home", environment={})
+    assert home.running() is None
+    home.create()
+    announced = home.announce(api="http://127.0.0.1:1", page="http://127.0.0.1:2", now=0.0)
+    assert home.running() == announced
+    assert (announced.pid, announced.started) == (os.getpid(), "1970-01-01T00:00:00+00:00")
+    other = json.loads(home.up_file.read_bytes()) | {"born": "boot:1"}
+    home.up_file.write_text(json.dumps(other))
+    assert home.running() is None
+    home.up_file.write_text("{")
+    assert home.running() is None
+
+
+def test_only_its_user_may_enter(tmp_path: Path) -> None:
+    """Objects and certificates are the user's alone, and a place for sockets that others can write to is refused."""
+    home = Home(tmp_path / "home", environment={"XDG_RUNTIME_DIR": str(tmp_path)})
+    home.create()
+    assert home.folder.stat().st_mode & 0o077 == 0
+    home.runtime.chmod(0o777)
+    with pytest.raises(FolderUnfitError, match="others can write there"):
+        home.create()
+    home.runtime.rmdir()
+
+
+def test_a_folder_that_can_not_be_made_says_why(tmp_path: Path) -> None:
+    """With what to do instead."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FolderUnfitError, match=r"Not a directory.*--folder"):
+        Home(tmp_path / "file" / "home", environment={}).create()
