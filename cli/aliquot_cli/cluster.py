@@ -1,80 +1,97 @@
-"""What the commands for people read of a cluster: as much as they may, over one connection."""
+"""How a command for people finds its API server, and speaks to it as the person who calls.
+
+What is named comes first (`--kubeconfig`, `--context`, `$KUBECONFIG`), then the `aliquot up` that runs from the user's
+state folder, then what kubectl would take.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from aliquot_core.names import Names
-from aliquot_core.objects import Lease, Namespace, Node, Pod, Queue
+from aliquot_core.errors import ClusterError
+from aliquot_kube.access import AccessSource, plain_access
 from aliquot_kube.client import KubeClient
-from aliquot_kube.credentials import Credentials, load_configuration
-from aliquot_kube.errors import ForbiddenError, NotFoundError
-from aliquot_kube.resources import LEASES, NAMESPACES, NODES, PODS, queues_of
 from aliquot_kube.transport import HttpTransport
-from aliquot_scheduler.queues.entry import Plan, plan_of
-from aliquot_scheduler.queues.status import QueueStatus, read_status
+from aliquot_standalone.home import Home, Running
+
+_USUAL_NAMESPACE = "default"
 
 
-class Everything(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a picture is made of."""
+class NoServerError(ClusterError):
+    """No API server was named, and none is where one usually is."""
 
-    nodes: Sequence[Node]
-    leases: Sequence[Lease]
-    pods: Sequence[Pod]
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the API server is said to be, and the `aliquot up` that it is part of, if it is."""
+
+    kubeconfig: str
+    context: str = ""
+    up: Running | None = None
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    """A way to the API server; `namespace` is meant where none is said."""
+
+    transport: HttpTransport
+    client: KubeClient
+    namespace: str
+    place: Place
+
+
+def find_place(
+    *, kubeconfig: str = "", context: str = "", folder: str = "", environment: Mapping[str, str] = os.environ
+) -> Place:
+    """Say where the API server is; `folder` is the setting `up.folder`."""
+    home = Home.of(folder, environment=environment)
+    named = kubeconfig or environment.get("KUBECONFIG", "")
+    if named or context:
+        ours = bool(named) and Path(named).absolute() == home.kubeconfig
+        return Place(kubeconfig=named or _usual(), context=context, up=home.running() if ours else None)
+    if running := home.running():
+        return Place(kubeconfig=str(home.kubeconfig), up=running)
+    usual = _usual()
+    if not usual and "KUBERNETES_SERVICE_HOST" not in environment:
+        raise NoServerError(
+            f"no `aliquot up` runs from {home.folder}, and there is no kubeconfig",
+            where="API server",
+            remedy="start `aliquot up`, or name a cluster with --kubeconfig",
+        )
+    return Place(kubeconfig=usual)
 
 
 @asynccontextmanager
-async def client_for(command: str, *, kubeconfig: str) -> AsyncIterator[KubeClient]:
+async def connected(command: str, *, place: Place) -> AsyncIterator[Connection]:
     """Speak to the API server as the person who calls."""
-    credentials = Credentials(load=partial(load_configuration, kubeconfig=kubeconfig or _own_kubeconfig()))
+    credentials, namespace = _credentials(place)
     transport = HttpTransport(credentials=credentials, user_agent=f"aliquot-{command}")
     try:
-        yield KubeClient(transport=transport)
+        yield Connection(
+            transport=transport,
+            client=KubeClient(transport=transport),
+            namespace=namespace or _USUAL_NAMESPACE,
+            place=place,
+        )
     finally:
         await transport.close()
 
 
-async def read_everything(client: KubeClient, *, names: Names) -> Everything | None:
-    """Nodes, heart-beats and pods of the whole cluster; None for whoever may not read all of it."""
-    try:
-        nodes, leases, pods = await asyncio.gather(
-            client.list(NODES), client.list(LEASES, namespace=names.namespace), client.list(PODS)
-        )
-    except ForbiddenError:
-        return None
-    return Everything(nodes=nodes, leases=leases, pods=pods)
+def _credentials(place: Place) -> tuple[AccessSource, str]:
+    if plain := plain_access(Path(place.kubeconfig), context=place.context):
+        return plain, plain.namespace
+    # A quarter of a second that a command before `aliquot up` does not wait.
+    from aliquot_kube.credentials import Credentials, load_configuration, namespace_of  # noqa: PLC0415
+
+    load = partial(load_configuration, kubeconfig=place.kubeconfig, context=place.context)
+    return Credentials(load=load), namespace_of(place.kubeconfig, context=place.context)
 
 
-async def read_plan(client: KubeClient, *, names: Names) -> tuple[Plan, dict[str, QueueStatus]]:
-    """All queues with their status; where they are not installed there are none."""
-    queues, namespaces = await asyncio.gather(_queues(client, names=names), _namespaces(client))
-    found = ((queue.metadata.name, read_status(queue.status)) for queue in queues)
-    return plan_of(queues, namespaces, names=names), {name: status for name, status in found if status}
-
-
-async def _queues(client: KubeClient, *, names: Names) -> list[Queue]:
-    try:
-        return await client.list(queues_of(names))
-    except NotFoundError:
-        return []
-
-
-async def _namespaces(client: KubeClient) -> list[Namespace]:
-    try:
-        return await client.list(NAMESPACES)
-    except ForbiddenError:
-        # A tenant sees which queue is whose home from its own pods.
-        return []
-
-
-def _own_kubeconfig() -> str:
+def _usual() -> str:
     """What kubectl would use: these commands are a person's, unlike the processes."""
     usual = Path.home() / ".kube" / "config"
-    return "" if os.environ.get("KUBECONFIG") or not usual.exists() else str(usual)
+    return str(usual) if usual.exists() else ""

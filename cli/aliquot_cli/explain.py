@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import click
 import msgspec
 
-from aliquot_cli.cluster import client_for, read_everything, read_plan
-from aliquot_cli.sources import gather
+from aliquot_cli.cluster import connected
+from aliquot_cli.options import Call, make_call, namespace_option, server_options
+from aliquot_cli.reading import read_everything, read_plan
 from aliquot_cli.tables import table
 from aliquot_core.errors import UserError
 from aliquot_core.names import Names
@@ -30,27 +32,24 @@ class NoPodError(UserError):
 
 @click.command()
 @click.argument("pod")
-@click.option("-n", "--namespace", default="default", show_default=True, help="The pod's namespace.")
-@click.option("--config", "file", metavar="FILE", help="Settings file (default: $ALIQUOT_CONFIG).")
-@click.option("--kubeconfig", metavar="FILE", default="", help="Where the API server is (default: as kubectl).")
+@namespace_option
+@server_options
 @click.option("-o", "form", type=click.Choice(["text", "json"]), default="text", help="How to print.")
-def explain(pod: str, namespace: str, file: str | None, kubeconfig: str, form: str) -> None:
+def explain(*, pod: str, namespace: str, form: str, **server: Any) -> None:
     """Say why a pod is where it is, or why it waits, with numbers.
 
     \b
     Example:
       aliquot explain -n team-a trainer-0
     """
-    sources = gather(file=file)
-    names, settings = sources.resolve("names", Names).value, sources.resolve("queues", QueueSettings).value
-    told = asyncio.run(_explained(pod, namespace=namespace, kubeconfig=kubeconfig, names=names, settings=settings))
+    told = asyncio.run(_explained(pod, namespace=namespace, call=make_call(**server)))
     click.echo(msgspec.json.format(msgspec.json.encode(told)).decode() if form == "json" else _text(told))
 
 
-async def _explained(
-    pod: str, *, namespace: str, kubeconfig: str, names: Names, settings: QueueSettings
-) -> Explanation:
-    async with client_for("explain", kubeconfig=kubeconfig) as client:
+async def _explained(pod: str, *, namespace: str, call: Call) -> Explanation:
+    names = call.names
+    async with connected("explain", place=call.place) as connection:
+        client, namespace = connection.client, namespace or connection.namespace
         try:
             wanted = await client.get(PODS, name=pod, namespace=namespace)
         except NotFoundError:
@@ -70,7 +69,7 @@ async def _explained(
         wall=time.time(),
         plan=plan,
         statuses=statuses,
-        settings=settings,
+        settings=call.sources.resolve("queues", QueueSettings).value,
         rules=installed_rules(),
     )
 

@@ -6,13 +6,15 @@ import asyncio
 import difflib
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import click
 import msgspec
 
-from aliquot_cli.cluster import client_for, read_everything, read_plan
+from aliquot_cli.cluster import connected
+from aliquot_cli.options import Call, make_call, server_options
 from aliquot_cli.queue_text import answer_text, rows_text
-from aliquot_cli.sources import gather
+from aliquot_cli.reading import read_everything, read_plan
 from aliquot_core.errors import UserError
 from aliquot_core.names import Names
 from aliquot_kube.errors import ForbiddenError
@@ -30,10 +32,9 @@ class NoQueueError(UserError):
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--config", "file", metavar="FILE", help="Settings file (default: $ALIQUOT_CONFIG).")
-@click.option("--kubeconfig", metavar="FILE", default="", help="Where the API server is (default: as kubectl).")
+@server_options
 @click.option("-o", "form", type=click.Choice(["text", "wide", "json", "name"]), default="text", help="How to print.")
-def queue(name: str | None, file: str | None, kubeconfig: str, form: str) -> None:
+def queue(*, name: str | None, form: str, **server: Any) -> None:
     """Show how the queues stand: guaranteed, used, borrowed, due, waiting.
 
     With NAME, all of that queue: who is before whom in it, and why each pod waits. Exits 3 if there is no such
@@ -45,16 +46,14 @@ def queue(name: str | None, file: str | None, kubeconfig: str, form: str) -> Non
       aliquot queue -o wide
       aliquot queue team-a -o json
     """
-    sources = gather(file=file)
-    names, settings = sources.resolve("names", Names).value, sources.resolve("queues", QueueSettings).value
-    told = asyncio.run(_told(name, kubeconfig=kubeconfig, names=names, settings=settings))
-    click.echo(_printed(told, form=form, names=names))
+    call = make_call(**server)
+    click.echo(_printed(asyncio.run(_told(name, call=call)), form=form, names=call.names))
 
 
-async def _told(
-    name: str | None, *, kubeconfig: str, names: Names, settings: QueueSettings
-) -> list[QueueRow] | QueueAnswer:
-    async with client_for("queue", kubeconfig=kubeconfig) as client:
+async def _told(name: str | None, *, call: Call) -> list[QueueRow] | QueueAnswer:
+    names = call.names
+    async with connected("queue", place=call.place) as connection:
+        client = connection.client
         try:
             plan, statuses = await read_plan(client, names=names)
         except ForbiddenError as error:
@@ -64,6 +63,7 @@ async def _told(
     standing = None
     if everything is not None:
         wall, pods = time.time(), everything.pods
+        settings = call.sources.resolve("queues", QueueSettings).value
         picture = picture_of(nodes=everything.nodes, leases=everything.leases, pods=pods, names=names, wall=wall)
         standing = Standing(
             picture=picture, plan=plan, pods=pods, names=names, wall=wall, told=statuses, settings=settings

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
-from aliquot_cli.cluster import Everything, client_for, read_everything
-from aliquot_cli.sources import gather
+from aliquot_cli.cluster import Place, connected
+from aliquot_cli.options import make_call
+from aliquot_cli.reading import Everything, read_everything
 from aliquot_core.errors import ClusterError, UserError
 from aliquot_core.names import Names
 from aliquot_scheduler.simulating.recording import record
@@ -27,9 +28,9 @@ def record_cluster(files: Mapping[str, Path | None], *, seed: int, file: str | N
     for place in places.values():
         if place.exists():
             raise RecordingError("it is there already", where=str(place), remedy="name a file that is not")
-    names = gather(file=file).resolve("names", Names).value
-    everything = asyncio.run(_read(kubeconfig, names=names))
-    told = record(nodes=everything.nodes, pods=everything.pods, names=names, seed=seed)
+    call = make_call(file=file, kubeconfig=kubeconfig, context="")
+    everything = asyncio.run(_read(call.place, names=call.names))
+    told = record(nodes=everything.nodes, pods=everything.pods, names=call.names, seed=seed)
     for what, place in places.items():
         try:
             place.write_text(told.lists[what], encoding="utf-8")
@@ -40,9 +41,9 @@ def record_cluster(files: Mapping[str, Path | None], *, seed: int, file: str | N
     return f"{told.machines} nodes, {told.arrivals} pods{left}: {', '.join(map(str, places.values()))}"
 
 
-async def _read(kubeconfig: str, *, names: Names) -> Everything:
-    async with client_for("simulate", kubeconfig=kubeconfig) as client:
-        found = await read_everything(client, names=names)
+async def _read(place: Place, *, names: Names) -> Everything:
+    async with connected("simulate", place=place) as connection:
+        found = await read_everything(connection.client, names=names)
     if found is None:
         raise HiddenError(
             "this account may not list all nodes, pods and heart-beats", where="cluster", remedy="ask an operator"

@@ -10,8 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,6 +20,7 @@ from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import load_incluster_config, load_kube_config
 from kubernetes.config.kube_config import KubeConfigMerger
 
+from aliquot_kube.access import Access
 from aliquot_kube.cutting import make_cuttable
 from aliquot_kube.errors import UnconfiguredError
 
@@ -39,9 +39,12 @@ class FileConfiguration(Configuration):
     acting_as: tuple[tuple[str, str], ...] = ()
 
 
-def load_configuration(*, kubeconfig: str = "", environ: Mapping[str, str] = os.environ) -> Configuration:
+def load_configuration(
+    *, kubeconfig: str = "", context: str = "", environ: Mapping[str, str] = os.environ
+) -> Configuration:
     """Find the API server: the kubeconfig given, else `KUBECONFIG`, else the service account of the pod we run in.
 
+    `context` is the one of the kubeconfig to take, else the one that is current there.
     Never `~/.kube/config`: a process started by mistake on a person's machine would act there as that person.
     """
     configuration = FileConfiguration()
@@ -50,7 +53,7 @@ def load_configuration(*, kubeconfig: str = "", environ: Mapping[str, str] = os.
     configuration.keep_alive = True
     where = path = kubeconfig or environ.get("KUBECONFIG", "")
     if path:
-        _load_file(path, into=configuration)
+        _load_file(path, context=context, into=configuration)
     elif "KUBERNETES_SERVICE_HOST" in environ:
         where = "service account"
         _load_account(where, into=configuration)
@@ -64,11 +67,11 @@ def load_configuration(*, kubeconfig: str = "", environ: Mapping[str, str] = os.
     return configuration
 
 
-def _load_file(path: str, *, into: FileConfiguration) -> None:
+def _load_file(path: str, *, context: str, into: FileConfiguration) -> None:
     try:
         _look_for(path)
-        load_kube_config(path, None, into, persist_config=False)  # type: ignore[no-untyped-call]  # theirs
-        into.acting_as = _acting_as(path)
+        load_kube_config(path, context or None, into, persist_config=False)  # type: ignore[no-untyped-call]  # theirs
+        into.acting_as = _acting_as(path, context=context)
     except OSError as error:
         raise UnconfiguredError(f"can't be read: {error.strerror}", where=path, remedy=_GIVE) from error
     except (TypeError, AttributeError, KeyError) as error:  # their loader takes for granted what kubeconfigs have
@@ -78,11 +81,21 @@ def _load_file(path: str, *, into: FileConfiguration) -> None:
         raise UnconfiguredError(f"is not a kubeconfig that can be used: {words}", where=path, remedy=_GIVE) from error
 
 
-def _acting_as(path: str) -> tuple[tuple[str, str], ...]:
+def namespace_of(path: str, *, context: str = "") -> str:
+    """The namespace that a kubeconfig means where none is said; empty if it says none, or can't be read."""
+    try:
+        config = KubeConfigMerger(path).config  # type: ignore[no-untyped-call]  # theirs
+        found = config["contexts"].get_with_name(context or config["current-context"])["context"]
+        return str(found.value.get("namespace") or "")
+    except Exception:  # noqa: BLE001 - whoever asks with it next is told what is wrong with it
+        return ""
+
+
+def _acting_as(path: str, *, context: str) -> tuple[tuple[str, str], ...]:
     """The headers by which the user of a kubeconfig acts as somebody else; none where it does not."""
     config = KubeConfigMerger(path).config  # type: ignore[no-untyped-call]  # theirs
-    context = config["contexts"].get_with_name(config["current-context"])["context"]
-    user = config["users"].get_with_name(context["user"])["user"].value
+    chosen = config["contexts"].get_with_name(context or config["current-context"])["context"]
+    user = config["users"].get_with_name(chosen["user"])["user"].value
     extra = (user.get("as-user-extra") or {}).items()
     headers = [("Impersonate-User", user.get("as")), ("Impersonate-Uid", user.get("as-uid"))]
     headers += [("Impersonate-Group", group) for group in user.get("as-groups") or ()]
@@ -103,17 +116,6 @@ def _load_account(where: str, *, into: Configuration) -> None:
         raise UnconfiguredError(
             str(error), where=where, remedy="mount its token (automountServiceAccountToken), or give a kubeconfig"
         ) from error
-
-
-@dataclass(frozen=True, kw_only=True)
-class Access:
-    """What one request needs; `generation` counts how often all was loaded anew."""
-
-    host: str
-    # A name may come more than once.
-    headers: Sequence[tuple[str, str]]
-    pools: urllib3.PoolManager
-    generation: int
 
 
 class Credentials:

@@ -11,8 +11,8 @@ import msgspec
 import urllib3
 from urllib3.exceptions import HTTPError, SSLError
 
+from aliquot_kube.access import Access, AccessSource
 from aliquot_kube.conveyor import Conveyor
-from aliquot_kube.credentials import Access, Credentials
 from aliquot_kube.cutting import Cutter, current_cutter
 from aliquot_kube.errors import GarbledError, UnreachableError, error_from_response
 
@@ -58,7 +58,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 class Exchange:
     """A question on its way; `cut` may be called from any thread, the rest from one that may block."""
 
-    def __init__(self, *, credentials: Credentials, question: Question, user_agent: str) -> None:
+    def __init__(self, *, credentials: AccessSource, question: Question, user_agent: str) -> None:
         self._credentials = credentials
         self._question = question
         self._user_agent = user_agent

@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
+from aliquot_kube.access import AccessSource
 from aliquot_kube.conveyor import Conveyor
-from aliquot_kube.credentials import Credentials
 from aliquot_kube.errors import GarbledError, UnreachableError
 from aliquot_kube.exchange import Exchange, Question, Response, Timeouts
 from aliquot_kube.lines import LineSplitter
@@ -41,7 +41,7 @@ class Transport(Protocol):
 class HttpTransport:
     """The real side."""
 
-    def __init__(self, *, credentials: Credentials, user_agent: str = "aliquot", workers: int = _WORKERS) -> None:
+    def __init__(self, *, credentials: AccessSource, user_agent: str = "aliquot", workers: int = _WORKERS) -> None:
         self._credentials = credentials
         self._user_agent = user_agent
         self._workers = ThreadPoolExecutor(workers, thread_name_prefix="kube-request")
@@ -65,18 +65,35 @@ class HttpTransport:
     @asynccontextmanager
     async def stream(self, question: Question) -> AsyncIterator[AsyncIterator[bytes]]:
         """Ask and get the answer line by line; entering raises what is no 2xx, leaving ends it at once."""
+        async with self._belt(question) as conveyor:
+            lines = lines_from(conveyor, question)
+            try:
+                yield lines
+            finally:
+                await lines.aclose()
+
+    @asynccontextmanager
+    async def pieces(self, question: Question) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The same as it comes, byte for byte: what a program prints has no lines that must be whole."""
+        async with self._belt(question) as conveyor:
+            pieces = _pieces_from(conveyor)
+            try:
+                yield pieces
+            finally:
+                await pieces.aclose()
+
+    @asynccontextmanager
+    async def _belt(self, question: Question) -> AsyncIterator[Conveyor]:
         exchange = self._exchange(question)
         conveyor = Conveyor(asyncio.get_running_loop())
         # Daemons: a thread that is stuck in a connect shall not keep the process from ending.
         thread = threading.Thread(target=exchange.pump, args=[conveyor], name="kube-stream", daemon=True)
         thread.start()
         self._streams = {thread, *(old for old in self._streams if old.is_alive())}
-        lines = lines_from(conveyor, question)
         try:
             await _started(conveyor, question)
-            yield lines
+            yield conveyor
         finally:
-            await lines.aclose()
             self._under_way.discard(exchange)
             conveyor.close()
             exchange.cut()
@@ -120,6 +137,11 @@ async def lines_from(conveyor: Conveyor, question: Question) -> AsyncGenerator[b
                 yield line
         # A belt that is never empty would keep the loop from everybody else.
         await asyncio.sleep(0)
+
+
+async def _pieces_from(conveyor: Conveyor) -> AsyncGenerator[bytes]:
+    while chunks := await conveyor.take():
+        yield b"".join(chunks)
 
 
 def _too_late(question: Question) -> UnreachableError:

@@ -1,0 +1,68 @@
+"""Options that the commands for people share, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from aliquot_cli.cluster import Place, find_place
+from aliquot_cli.sources import gather
+from aliquot_core.names import Names
+from aliquot_core.settings import Sources
+from aliquot_standalone.home import UpSettings
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+FORMS = ("table", "wide", "json", "yaml", "name")
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom a command asks, and by which settings."""
+
+    place: Place
+    sources: Sources
+    names: Names
+
+
+def make_call(*, file: str | None, kubeconfig: str, context: str) -> Call:
+    """Read the settings and find the API server."""
+    sources = gather(file=file)
+    folder = sources.resolve("up", UpSettings).value.folder
+    place = find_place(kubeconfig=kubeconfig, context=context, folder=folder)
+    return Call(place=place, sources=sources, names=sources.resolve("names", Names).value)
+
+
+def server_options(command: _Command) -> _Command:
+    """Options that say which API server: `file`, `kubeconfig`, `context`."""
+    for option in (
+        click.option("--context", metavar="NAME", default="", help="The context of the kubeconfig to take."),
+        click.option(
+            "--kubeconfig",
+            metavar="FILE",
+            default="",
+            help="Where the API server is (default: $KUBECONFIG, the `aliquot up` that runs, as kubectl).",
+        ),
+        click.option("--config", "file", metavar="FILE", help="Settings file (default: $ALIQUOT_CONFIG)."),
+    ):
+        command = option(command)
+    return command
+
+
+def form_option(command: _Command) -> _Command:
+    """How to print: `form`."""
+    return click.option("-o", "form", type=click.Choice(FORMS), default="table", help="How to print.")(command)
+
+
+def namespace_options(command: _Command) -> _Command:
+    """Which namespaces: `namespace` and `everywhere`."""
+    everywhere = click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Of all namespaces.")
+    return namespace_option(everywhere(command))
+
+
+def namespace_option(command: _Command) -> _Command:
+    """Which namespace: `namespace`."""
+    help_text = "The pods' namespace (default: that of the kubeconfig's context)."
+    return click.option("-n", "--namespace", metavar="NAME", default="", help=help_text)(command)

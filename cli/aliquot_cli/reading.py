@@ -1,0 +1,57 @@
+"""What the commands for people read of a cluster: as much as they may."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from aliquot_core.names import Names
+from aliquot_core.objects import Lease, Namespace, Node, Pod, Queue
+from aliquot_kube.client import KubeClient
+from aliquot_kube.errors import ForbiddenError, NotFoundError
+from aliquot_kube.resources import LEASES, NAMESPACES, NODES, PODS, queues_of
+from aliquot_scheduler.queues.entry import Plan, plan_of
+from aliquot_scheduler.queues.status import QueueStatus, read_status
+
+
+class Everything(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a picture is made of."""
+
+    nodes: Sequence[Node]
+    leases: Sequence[Lease]
+    pods: Sequence[Pod]
+
+
+async def read_everything(client: KubeClient, *, names: Names) -> Everything | None:
+    """Nodes, heart-beats and pods of the whole cluster; None for whoever may not read all of it."""
+    try:
+        nodes, leases, pods = await asyncio.gather(
+            client.list(NODES), client.list(LEASES, namespace=names.namespace), client.list(PODS)
+        )
+    except ForbiddenError:
+        return None
+    return Everything(nodes=nodes, leases=leases, pods=pods)
+
+
+async def read_plan(client: KubeClient, *, names: Names) -> tuple[Plan, dict[str, QueueStatus]]:
+    """All queues with their status; where they are not installed there are none."""
+    queues, namespaces = await asyncio.gather(_queues(client, names=names), _namespaces(client))
+    found = ((queue.metadata.name, read_status(queue.status)) for queue in queues)
+    return plan_of(queues, namespaces, names=names), {name: status for name, status in found if status}
+
+
+async def _queues(client: KubeClient, *, names: Names) -> list[Queue]:
+    try:
+        return await client.list(queues_of(names))
+    except NotFoundError:
+        return []
+
+
+async def _namespaces(client: KubeClient) -> list[Namespace]:
+    try:
+        return await client.list(NAMESPACES)
+    except ForbiddenError:
+        # A tenant sees which queue is whose home from its own pods.
+        return []
