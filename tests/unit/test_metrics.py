@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 import msgspec
 from hypothesis import given
@@ -13,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from aliquot_agent.web.call_times import PRESTART
 from aliquot_agent.web.exposition import write
 from aliquot_agent.web.figures import Figures, Sampled
-from aliquot_agent.web.metrics import FiguresCollector
+from aliquot_agent.web.metrics import FiguresCollector, SlicesCollector
 from aliquot_core.inventory import Health
 from support.node_figures import FULL, MIB, ON_A, ON_B, SLICE, B
 
@@ -22,7 +23,8 @@ Told = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 def told(figures: Figures) -> Told:
     """What a Prometheus would read."""
-    text = write(FiguresCollector(figures).collect()).decode()
+    slices = SlicesCollector(figures.sampled.accounts.slices)
+    text = write(chain(FiguresCollector(figures).collect(), slices.collect())).decode()
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)

@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import Metric
 
 from aliquot_agent.web.accounts import Owner
 from aliquot_agent.web.call_times import OUTCOMES, Histogram
-from aliquot_agent.web.metrics import FiguresCollector
+from aliquot_agent.web.metrics import FiguresCollector, SlicesCollector
 from aliquot_core.inventory import Health
 from aliquot_kube.reflector import Freshness
 from aliquot_scheduler.centre.metrics import CentreCollector
@@ -62,7 +62,7 @@ def of_agents() -> Iterable[Metric]:
     figures = msgspec.structs.replace(
         FULL, calls=calls, trouble="missing", sampled=msgspec.structs.replace(sampled, usages=warm)
     )
-    return FiguresCollector(figures).collect()
+    return (*FiguresCollector(figures).collect(), *SlicesCollector(sampled.accounts.slices).collect())
 
 
 def of_the_centre(folder: Path) -> Iterable[Metric]:

@@ -26,18 +26,28 @@ _SLICE = ("namespace", "pod", "container", "UUID")
 
 
 class FiguresCollector(Collector):
-    """One snapshot, as the library collects it."""
+    """One snapshot, as the library collects it; all but the slices."""
 
     def __init__(self, figures: Figures) -> None:
         self._figures = figures
 
     def collect(self) -> Iterator[Metric]:
-        """Every family."""
+        """Every family of them."""
         yield from _of_gpus(self._figures)
         yield from _of_health(self._figures)
-        yield from _of_slices(self._figures.sampled.accounts.slices)
         yield from _of_agent(self._figures)
         yield from _of_calls(self._figures)
+
+
+class SlicesCollector(Collector):
+    """The slices of one sample."""
+
+    def __init__(self, slices: Sequence[SliceUse]) -> None:
+        self._slices = slices
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family of them."""
+        yield from _of_slices(self._slices)
 
 
 def _gauge(name: str, text: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
