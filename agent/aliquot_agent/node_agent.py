@@ -33,6 +33,7 @@ from aliquot_agent.web.usage_watch import UsageWatch
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
+from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node
 from aliquot_kube.client import KubeClient
@@ -77,94 +78,126 @@ class NodeAgent:
         `missing_files` says what of the driver's files containers would lack; empty if nothing. The heart-beat has a
         transport of its own.
         """
-        self._settings = settings
-        self._names = names
-        self._clock = clock
+        self._settings, self._names, self._clock, self._random = settings, names, clock, random
+        self._client = KubeClient(transport=transport)
         self._specs = specs
         self._missing_files = missing_files
         self.changed = Signal()
         self.pulse = Pulse(clock=clock, allowed={"gpus": ALLOWED_SILENCE, "usage": ALLOWED_SILENCE + settings.sample})
-        node = settings.node_name
-        client = KubeClient(transport=transport)
         self._api = NodeMirrors(
-            node=node, transport=transport, clock=clock, random=random, changed=self.changed, tell=self._node_changed
+            node=self.name,
+            transport=transport,
+            clock=clock,
+            random=random,
+            changed=self.changed,
+            tell=self._node_changed,
         )
         self.pods = self._api.pods
-        self.gpus = GpuWatch(
-            driver=driver,
+        self.gpus = self._gpu_watch(driver, policy=policy, memory=memory)
+        self.usage = UsageWatch(
+            driver=driver, clock=clock, every=settings.sample, tell=self.gpus.sample, beat=self.pulse.beat("usage")
+        )
+        self.starter = self._starter(view=view, residents=residents)
+        self.calls = CallTimes(self.starter, clock=clock)
+        self.door = AgentDoor(path=settings.door, agent=identity, handler=self.calls, clock=clock, random=random)
+        self._signs = self._signs_of_life(beat_transport, holder=identity)
+        self._offer = self._offering()
+        self._publisher = self._publishing()
+        self.events = self._recorder()
+        self._complaints = Complaints(
+            names=names, clock=clock, client=self._client, events=self.events, pods=self.pods.by_uid.values
+        )
+        self._sick_notes = SickNotes(
             clock=clock,
+            events=self.events,
+            inventory=self._inventory,
+            known=self.starter.known,
+            changed=self.changed,
+        )
+
+    # --- parts that take much to put together -------------------------------------------------------------------------
+    def _mirrors(self, transport: Transport) -> NodeMirrors:
+        return NodeMirrors(
+            node=self.name,
+            transport=transport,
+            clock=self._clock,
+            random=self._random,
+            changed=self.changed,
+            tell=self._node_changed,
+        )
+
+    def _recorder(self) -> EventRecorder:
+        return EventRecorder(
+            client=self._client,
+            clock=self._clock,
+            random=self._random,
+            controller=self._names.of("agent"),
+            instance=self.name,
+            ledger=EventLedger(),
+        )
+
+    def _gpu_watch(self, driver: GpuDriver, *, policy: Policy, memory: HealthMemory) -> GpuWatch:
+        return GpuWatch(
+            driver=driver,
+            clock=self._clock,
             changed=self.changed,
             obstacle=self._obstacle,
             policy=policy,
             memory=memory,
             beat=self.pulse.beat("gpus"),
         )
-        self.usage = UsageWatch(
-            driver=driver, clock=clock, every=settings.sample, tell=self.gpus.sample, beat=self.pulse.beat("usage")
-        )
-        self.starter = Starter(
-            node=node,
-            names=names,
-            clock=clock,
+
+    def _starter(self, *, view: KubeletView, residents: Residents) -> Starter:
+        return Starter(
+            node=self.name,
+            names=self._names,
+            clock=self._clock,
             view=view,
             residents=residents,
-            specs=specs,
+            specs=self._specs,
             pods=self.pods,
-            inventory=lambda: self.gpus.inventory,
-            changed=self.changed,
-        )
-        self.calls = CallTimes(self.starter, clock=clock)
-        self.door = AgentDoor(path=settings.door, agent=identity, handler=self.calls, clock=clock, random=random)
-        self._signs = SignsOfLife(
-            node=node,
-            names=names,
-            clock=clock,
-            random=random,
-            holder=identity,
-            interval=settings.heartbeat,
-            client=client,
-            beat_transport=beat_transport,
-            kubelet=lambda: self.door.kubelet,
-            changed=self.door.changed,
-        )
-        self._offer = Offer(
-            names=names,
-            clock=clock,
-            door=self.door,
-            starter=self.starter,
-            inventory=lambda: self.gpus.inventory,
-            best_effort_slots=settings.best_effort_slots,
-            changed=self.changed,
-        )
-        self.events = EventRecorder(
-            client=client,
-            clock=clock,
-            random=random,
-            controller=names.of("agent"),
-            instance=node,
-            ledger=EventLedger(),
-        )
-        self._complaints = Complaints(
-            names=names, clock=clock, client=client, events=self.events, pods=self.pods.by_uid.values
-        )
-        self._sick_notes = SickNotes(
-            clock=clock,
-            events=self.events,
-            inventory=lambda: self.gpus.inventory,
-            known=self.starter.known,
-            changed=self.changed,
-        )
-        self._publisher = NodePublisher(
-            node=node,
-            names=names,
-            client=client,
-            clock=clock,
-            random=random,
-            seen=lambda: self.node,
-            inventory=lambda: self.gpus.inventory,
+            inventory=self._inventory,
             changed=self.changed,
         )
 
+    def _signs_of_life(self, transport: Transport, *, holder: str) -> SignsOfLife:
+        return SignsOfLife(
+            node=self.name,
+            names=self._names,
+            clock=self._clock,
+            random=self._random,
+            holder=holder,
+            interval=self._settings.heartbeat,
+            client=self._client,
+            beat_transport=transport,
+            kubelet=lambda: self.door.kubelet,
+            changed=self.door.changed,
+        )
+
+    def _offering(self) -> Offer:
+        return Offer(
+            names=self._names,
+            clock=self._clock,
+            door=self.door,
+            starter=self.starter,
+            inventory=self._inventory,
+            best_effort_slots=self._settings.best_effort_slots,
+            changed=self.changed,
+        )
+
+    def _publishing(self) -> NodePublisher:
+        return NodePublisher(
+            node=self.name,
+            names=self._names,
+            client=self._client,
+            clock=self._clock,
+            random=self._random,
+            seen=lambda: self.node,
+            inventory=self._inventory,
+            changed=self.changed,
+        )
+
+    # --- what is known ------------------------------------------------------------------------------------------------
     @property
     def node(self) -> Node | None:
         """Our node as the API server has it."""
@@ -185,6 +218,7 @@ class NodeAgent:
         """Seconds since the API server last took our sign of life."""
         return self._signs.age
 
+    # --- what is done -------------------------------------------------------------------------------------------------
     async def run(self, *beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do everything at once, and what is to run beside it, until cancelled; the first error of ours ends all."""
         work = (
@@ -224,6 +258,9 @@ class NodeAgent:
             known=self.starter.known_by_record,
             changed=self.changed,
         )
+
+    def _inventory(self) -> Inventory:
+        return self.gpus.inventory
 
     def _node_changed(self) -> None:
         if self.node is not None:
