@@ -17,8 +17,11 @@ from support.http_api import LONG_S
 def embedded_server(**settings: Any) -> Iterator[str]:
     """Serve for as long as the block runs; gives the URL."""
     background = _Background(settings)
-    yield background.start()
-    background.stop()
+    url = background.start()
+    try:
+        yield url
+    finally:
+        background.stop()
 
 
 class _Background:
@@ -26,8 +29,10 @@ class _Background:
         self._settings = settings
         self._url = ""
         self._ready = threading.Event()
-        self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
+        # A runner ends what is left of the loop's tasks before it closes it: connections that were just made, too.
+        self._runner = asyncio.Runner()
+        self._loop = self._runner.get_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> str:
@@ -38,10 +43,11 @@ class _Background:
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(LONG_S)
-        self._loop.close()
+        assert not self._thread.is_alive()
 
     def _run(self) -> None:
-        self._loop.run_until_complete(self._serve())
+        with self._runner:
+            self._runner.run(self._serve())
 
     async def _serve(self) -> None:
         async with serving(clock=SystemClock(), **self._settings) as server:
