@@ -1,0 +1,203 @@
+"""kube-scheduler's loop on one machine: looks at one pod at a time, and lets bindings go their way meanwhile.
+
+The shell round `queue`, `picture` and `attempt`; which pods there are and what they ask it has from two live copies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+from typing import Protocol
+
+from aliquot_core.backoff import Random
+from aliquot_core.clock import Clock
+from aliquot_core.errors import AliquotError
+from aliquot_kube.changes import Added, Change, Deleted, Modified
+from aliquot_kube.client import KubeClient
+from aliquot_kube.mirror import Mirror
+from aliquot_kube.pacing import sleep_unless
+from aliquot_kube.transport import Transport
+from aliquot_standalone.scheduling.attempt import Answer, Ask, Chosen, Unfit, attempt
+from aliquot_standalone.scheduling.demands import Demand, UnreadableError, demand_of
+from aliquot_standalone.scheduling.objects import PLACED_PODS, PLACES, Place, PlacedPod
+from aliquot_standalone.scheduling.picture import Picture
+from aliquot_standalone.scheduling.queue import Queue
+from aliquot_standalone.scheduling.telling import Teller
+
+log = logging.getLogger(__name__)
+
+# Whose pods are placed: those of nobody in particular, and those that Aliquot's webhook has taken on.
+SCHEDULERS = ("default-scheduler", "aliquot")
+# Bindings under way at once; each is a question that waits for the centre's write.
+_BINDINGS = 16
+_UNSCHEDULABLE, _ERROR = "Unschedulable", "SchedulerError"
+
+
+class Asked(Protocol):
+    """The extender, as the loop needs it."""
+
+    async def ask(self, pod: PlacedPod, ask: Ask) -> Answer:
+        """Put a question of an attempt."""
+        ...
+
+    async def bind(self, pod: PlacedPod, *, node: str) -> None:
+        """Have a pod bound."""
+        ...
+
+
+class SchedulingLoop:
+    """Places pods until cancelled."""
+
+    def __init__(
+        self,
+        *,
+        transport: Transport,
+        extender: Asked,
+        managed: Collection[str],
+        clock: Clock,
+        random: Random,
+        schedulers: Collection[str] = SCHEDULERS,
+    ) -> None:
+        """`managed` are the resources of which the extender is asked."""
+        self._extender = extender
+        self._managed = managed
+        self._schedulers = schedulers
+        self._clock = clock
+        self._client = KubeClient(transport=transport)
+        self._teller = Teller(client=self._client, clock=clock, random=random)
+        self._pods = Mirror(transport=transport, clock=clock, random=random, resource=PLACED_PODS)
+        self._places = Mirror(transport=transport, clock=clock, random=random, resource=PLACES)
+        self._waiting: dict[str, PlacedPod] = {}
+        self._picture = Picture()
+        self._queue = Queue()
+        self._news = asyncio.Event()
+        self._slots = asyncio.Semaphore(_BINDINGS)
+
+    async def run(self) -> None:
+        """Do everything at once; only a defect of ours ends it."""
+        self._places.subscribe(self._place_changed)
+        self._pods.subscribe(self._pod_changed)
+        async with asyncio.TaskGroup() as tasks:
+            for work in (self._places.run(), self._pods.run(), self._teller.run()):
+                tasks.create_task(work)
+            # A pod that was placed by half a picture would lie on the few nodes that were told of first.
+            await self._places.synced()
+            await self._pods.synced()
+            await self._look(tasks)
+
+    # --- what is told ------------------------------------------------------------------------------------------------
+    def _place_changed(self, change: Change[Place]) -> None:
+        if isinstance(change, Deleted):
+            self._picture.node_gone(change.old.metadata.name)
+        elif isinstance(change, Added | Modified):
+            fresh = self._picture.node(change.new)
+            # What a node's agent says in its annotations the extender decides by.
+            if fresh or (
+                isinstance(change, Modified) and change.old.metadata.annotations != change.new.metadata.annotations
+            ):
+                self._wake()
+
+    def _pod_changed(self, change: Change[PlacedPod]) -> None:
+        if isinstance(change, Deleted):
+            self._forget(change.old.metadata.uid)
+            if self._picture.pod_gone(change.old.metadata.uid):
+                self._wake()
+        elif isinstance(change, Added | Modified):
+            self._seen(change.new, old=change.old if isinstance(change, Modified) else None)
+
+    def _seen(self, pod: PlacedPod, *, old: PlacedPod | None) -> None:
+        uid = pod.metadata.uid
+        if self._picture.pod(pod):
+            self._wake()
+        if not (pod.waits and pod.spec.scheduler_name in self._schedulers):
+            self._forget(uid)
+        else:
+            self._waiting[uid] = pod
+            if old is None or _is_news(old, pod) or not old.waits:
+                self._queue.put(uid, priority=pod.spec.priority, now=self._clock.monotonic())
+                self._news.set()
+
+    def _forget(self, uid: str) -> None:
+        self._waiting.pop(uid, None)
+        self._queue.drop(uid)
+
+    def _wake(self) -> None:
+        if self._queue.parked:
+            self._queue.woken(now=self._clock.monotonic())
+            self._news.set()
+
+    # --- what is done ------------------------------------------------------------------------------------------------
+    async def _look(self, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            uid = self._queue.next(now=self._clock.monotonic())
+            if uid is None:
+                at = self._queue.wake_at()
+                wait = None if at is None else max(at - self._clock.monotonic(), 0.0)
+                await sleep_unless(clock=self._clock, seconds=wait, woken=self._news)
+            else:
+                await self._try(self._waiting[uid], tasks)
+
+    async def _try(self, pod: PlacedPod, tasks: asyncio.TaskGroup) -> None:
+        uid = pod.metadata.uid
+        try:
+            demand = demand_of(pod, managed=self._managed)
+            outcome = await self._attempted(pod, demand)
+        except AliquotError as error:
+            await self._failed(pod, str(error))
+        except UnreadableError as error:
+            await self._unfit(pod, str(error))
+        else:
+            if isinstance(outcome, Unfit):
+                await self._unfit(pod, outcome.why)
+            elif uid in self._waiting:
+                self._picture.assume(uid, node=outcome.node, amounts=demand.amounts)
+                await self._slots.acquire()
+                tasks.create_task(self._bind(pod, demand, node=outcome.node))
+
+    async def _attempted(self, pod: PlacedPod, demand: Demand) -> Chosen | Unfit:
+        trying = attempt(demand, seats=self._picture.seats, nominated=pod.status.nominated_node_name)
+        try:
+            ask = next(trying)
+            while True:
+                ask = trying.send(await self._extender.ask(pod, ask))
+        except StopIteration as end:
+            outcome: Chosen | Unfit = end.value
+            return outcome
+
+    async def _bind(self, pod: PlacedPod, demand: Demand, *, node: str) -> None:
+        meta = pod.metadata
+        try:
+            if demand.extended:
+                await self._extender.bind(pod, node=node)
+            else:
+                await self._client.bind(namespace=meta.namespace, name=meta.name, node=node, uid=meta.uid)
+        except AliquotError as error:
+            self._picture.give_up(meta.uid)
+            await self._failed(pod, str(error))
+        finally:
+            self._slots.release()
+
+    async def _failed(self, pod: PlacedPod, why: str) -> None:
+        log.info("not placed", extra={"pod": pod.key, "error": why})
+        self._queue.erred(pod.metadata.uid, now=self._clock.monotonic())
+        self._news.set()
+        await self._tell(pod, reason=_ERROR, why=why)
+
+    async def _unfit(self, pod: PlacedPod, why: str) -> None:
+        self._queue.unfit(pod.metadata.uid, now=self._clock.monotonic())
+        await self._tell(pod, reason=_UNSCHEDULABLE, why=why)
+
+    async def _tell(self, pod: PlacedPod, *, reason: str, why: str) -> None:
+        if (newest := self._waiting.get(pod.metadata.uid)) is not None:
+            await self._teller.unscheduled(newest, reason=reason, why=why)
+
+
+def _is_news(old: PlacedPod, new: PlacedPod) -> bool:
+    """Tell whether a pod changed in what may decide its place; what it is told of itself is none of that."""
+    return (old.spec, old.metadata.labels, old.metadata.annotations, old.status.nominated_node_name) != (
+        new.spec,
+        new.metadata.labels,
+        new.metadata.annotations,
+        new.status.nominated_node_name,
+    )
