@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import stat
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
+from aliquot_agent.gpus.spec import parse_gpu_spec
+from aliquot_agent.settings import NVML
 from aliquot_agent.whole_file import replace_file
 from aliquot_core.errors import UserError
 from aliquot_core.names import Names
-from aliquot_core.settings import LONGEST_SOCKET
+from aliquot_core.settings import LONGEST_SOCKET, of_kind
 from aliquot_deviceplugin.endpoint.settings import EndpointSettings
 from aliquot_kube.errors import NOT_JSON
 from aliquot_standalone.kubelet.containers import birth
@@ -29,11 +33,28 @@ FOLDER_VARIABLE = "ALIQUOT_HOME"
 LONGEST_NODE = 24
 
 
+# Each costs two processes and some 100 MiB.
+MOST_FULL = 4
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+
+
+def _check_gpus(text: str) -> None:
+    if text not in {"", NVML}:
+        parse_gpu_spec(text)
+
+
 class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of `aliquot up` that the commands beside it need too."""
+    """Section `[up]`; the commands beside `aliquot up` read the folder too."""
 
     # Empty: $ALIQUOT_HOME, else `aliquot` in the user's state folder.
     folder: str = ""
+    # Empty: as at the last time, else this machine's GPUs, else some that are simulated. "nvml", or what to simulate.
+    gpus: Annotated[str, of_kind(_check_gpus)] = ""
+    # So many of the simulated nodes have a kubelet, endpoint and agent of their own, and run pods' commands.
+    full: Annotated[int, msgspec.Meta(ge=0, le=MOST_FULL)] = 1
+    # None: the usual port if it is free, else any; 0: any.
+    port: Port | None = None
+    page_port: Port | None = None
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,9 +160,34 @@ class Home:
         replace_file(self.up_file, msgspec.json.encode(running))
         return running
 
+    def token(self) -> str:
+        """By what our own clients are known, and nobody else on this machine; kept, so that copies stay good."""
+        try:
+            found = msgspec.json.decode(self.kubeconfig.read_bytes(), type=_Kubeconfig)
+        except (OSError, *NOT_JSON):
+            return secrets.token_urlsafe(24)
+        tokens = [one.user.token for one in found.users if one.user.token]
+        return tokens[0] if tokens else secrets.token_urlsafe(24)
+
+    def write_kubeconfig(self, content: bytes) -> None:
+        """Say how clients reach the API server."""
+        replace_file(self.kubeconfig, content)
+
     def retract(self) -> None:
         """Say no more that somebody serves here."""
         self.up_file.unlink(missing_ok=True)
+
+
+class _User(msgspec.Struct, frozen=True, kw_only=True):
+    token: str = ""
+
+
+class _NamedUser(msgspec.Struct, frozen=True, kw_only=True):
+    user: _User
+
+
+class _Kubeconfig(msgspec.Struct, frozen=True, kw_only=True):
+    users: tuple[_NamedUser, ...]
 
 
 def longest_socket(runtime: Path) -> int:

@@ -147,7 +147,15 @@ def birth(pid: int) -> str | None:
 
 def marked(container: str) -> list[int]:
     """All processes that carry a container's mark."""
-    mark = f"\0{MARK}={container}\0".encode()
+    return _bearing(f"\0{MARK}={container}\0".encode())
+
+
+def marked_at(place: str) -> list[int]:
+    """All processes that carry the mark of any container of a place."""
+    return _bearing(f"\0{MARK}={place}.".encode())
+
+
+def _bearing(mark: bytes) -> list[int]:
     with os.scandir("/proc") as entries:
         pids = [entry.name for entry in entries if entry.name.isdigit()]
     return [int(pid) for pid in pids if mark in b"\0" + _environment(pid)]

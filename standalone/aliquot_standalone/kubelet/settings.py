@@ -18,6 +18,8 @@ class Folders(msgspec.Struct, frozen=True, kw_only=True):
     """The folders of one node; the same names as under the real kubelet's root."""
 
     root: Path
+    # Where sockets lie if the root's path is too long for them; may be lost when the machine starts anew.
+    runtime: Path | None = None
 
     @property
     def place(self) -> str:
@@ -26,18 +28,18 @@ class Folders(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def device_plugins(self) -> Path:
-        """Plugins' sockets, kubelet.sock and the checkpoint."""
-        return self.root / "device-plugins"
+        """Plugins' sockets and kubelet.sock."""
+        return self._sockets / "device-plugins"
 
     @property
     def plugins_registry(self) -> Path:
         """Sockets of plugins that wait for the kubelet to call."""
-        return self.root / "plugins_registry"
+        return self._sockets / "plugins_registry"
 
     @property
     def pod_resources(self) -> Path:
         """The socket that tells who holds which devices."""
-        return self.root / "pod-resources"
+        return self._sockets / "pod-resources"
 
     @property
     def cdi(self) -> Path:
@@ -66,8 +68,8 @@ class Folders(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def checkpoint(self) -> Path:
-        """The device table on disk."""
-        return self.device_plugins / "kubelet_internal_checkpoint"
+        """The device table on disk; beside the sockets under the real kubelet's root."""
+        return self.root / "device-plugins" / "kubelet_internal_checkpoint"
 
     def pod_logs(self, pod: Pod) -> Path:
         """A pod's folder of logs, named as the kubelet names it."""
@@ -77,10 +79,15 @@ class Folders(msgspec.Struct, frozen=True, kw_only=True):
         """The output of a container's n-th start."""
         return self.pod_logs(pod) / container / f"{start}.log"
 
+    @property
+    def _sockets(self) -> Path:
+        return self.runtime or self.root
+
     def create(self) -> None:
         """Make all folders."""
         for folder in (
             self.device_plugins,
+            self.checkpoint.parent,
             self.plugins_registry,
             self.pod_resources,
             self.cdi,

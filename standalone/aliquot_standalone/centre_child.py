@@ -1,0 +1,102 @@
+"""The centre of one machine: `aliquot scheduler` as a child process, and how to know that it decides."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
+
+import msgspec
+
+from aliquot_core.clock import Clock
+from aliquot_core.errors import ClusterError
+from aliquot_standalone.certificates import CentreFiles
+from aliquot_standalone.children import Command
+from aliquot_standalone.ports import LOOPBACK
+
+CENTRE_PROCESS = "scheduler"
+# Sections that a parent's variables set for all processes; those of the others we set ourselves.
+_SHARED = (
+    "ALIQUOT_NAMES_",
+    "ALIQUOT_LOG_",
+    "ALIQUOT_HEALTH_",
+    "ALIQUOT_QUEUES_",
+    "ALIQUOT_ADMISSION_",
+    "ALIQUOT_CONFIG",
+)
+_LOOK_AGAIN = 0.02
+_PATIENCE = 30.0
+
+
+class CentreError(ClusterError):
+    """The centre did not come up."""
+
+
+class CentrePlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the centre listens."""
+
+    port: int
+    status_port: int
+
+    @property
+    def url(self) -> str:
+        """Of extender and webhook."""
+        return f"https://{LOOPBACK}:{self.port}"
+
+    @property
+    def page(self) -> str:
+        """What a person opens."""
+        return f"http://{LOOPBACK}:{self.status_port}/"
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """A parent's environment without the settings that are each process's own."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith("ALIQUOT_") or name.startswith(_SHARED)
+    }
+
+
+def centre_command(place: CentrePlace, *, files: CentreFiles, kubeconfig: Path) -> Command:
+    """How the centre is started."""
+    settings = {
+        "SCHEDULER_NAME": "this machine",
+        "SCHEDULER_KUBECONFIG": str(kubeconfig),
+        "WEB_ADDRESS": LOOPBACK,
+        "WEB_PORT": str(place.port),
+        "WEB_STATUS_ADDRESS": LOOPBACK,
+        "WEB_STATUS_PORT": str(place.status_port),
+        "WEB_CERTIFICATE": str(files.certificate),
+        "WEB_KEY": str(files.key),
+        "WEB_AUTHORITY": str(files.authority),
+        "WEB_LEAVE": "1",
+    }
+    environment = inherited(os.environ) | {f"ALIQUOT_{name}": value for name, value in settings.items()}
+    return Command(name=CENTRE_PROCESS, argv=["scheduler"], environment=environment)
+
+
+async def until_ready(place: CentrePlace, *, clock: Clock) -> None:
+    """Wait until the centre leads."""
+    deadline = clock.monotonic() + _PATIENCE
+    while not await _is_ready(place.status_port):
+        if clock.monotonic() > deadline:
+            raise CentreError(f"the centre was not ready within {_PATIENCE:g} s", where=place.url)
+        await clock.sleep(_LOOK_AGAIN)
+
+
+async def _is_ready(port: int) -> bool:
+    try:
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    except OSError:
+        return False
+    try:
+        writer.write(f"GET /readyz HTTP/1.1\r\nHost: {LOOPBACK}:{port}\r\nConnection: close\r\n\r\n".encode())
+        words = (await reader.readline()).split()
+    except OSError:
+        return False
+    finally:
+        writer.close()
+    return words[1:2] == [str(HTTPStatus.OK.value).encode()]

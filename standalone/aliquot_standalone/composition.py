@@ -1,0 +1,181 @@
+"""`aliquot up`, put together: one machine's API server, centre, scheduling loop, controllers and nodes.
+
+Theory of operation. This process serves the API and does kube-scheduler's and the kubelets' part; the centre, endpoints
+and agents are the real commands, as child processes. Parts start in the order in which they need each other and end in
+the reverse; the folder's lock goes last. What must always hold: whatever way the block is left, no process, socket or
+lock of ours is left; and nobody of an earlier run acts any more when this one begins, for that one's processes die with
+it and the lock is freed no sooner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+import msgspec
+
+from aliquot_core.backoff import Random
+from aliquot_core.clock import Clock
+from aliquot_core.names import Names
+from aliquot_kube.credentials import Credentials, load_configuration
+from aliquot_kube.transport import HttpTransport
+from aliquot_standalone.apiserver.embedded import kubeconfig, serving
+from aliquot_standalone.apiserver.store import Store
+from aliquot_standalone.centre_child import CentrePlace, centre_command, until_ready
+from aliquot_standalone.certificates import CentreFiles, make_files
+from aliquot_standalone.children import Children
+from aliquot_standalone.home import Home, Running
+from aliquot_standalone.installing import Installer
+from aliquot_standalone.nodes import FullNode, NodePlan
+from aliquot_standalone.plan import Plan
+from aliquot_standalone.pod_logs import pod_logs
+from aliquot_standalone.ports import LOOPBACK
+from aliquot_standalone.scheduling.extender import Extender, ExtenderSettings
+from aliquot_standalone.scheduling.loop import SchedulingLoop
+
+# What containers have to leave in, whatever grace their pods name: somebody waits at the terminal.
+GRACE = 5.0
+_REQUESTS_AT_ONCE = 16
+Work = Callable[[], Awaitable[None]]
+
+
+class Ports(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to listen, on loopback."""
+
+    api: int
+    centre: int
+    page: int
+
+
+class Whole:
+    """A machine that is up."""
+
+    def __init__(
+        self, *, home: Home, plan: Plan, names: Names, clock: Clock, ports: Ports, random: Random, stack: AsyncExitStack
+    ) -> None:
+        self.home = home
+        self.plan = plan
+        self.names = names
+        self.url = f"http://{LOOPBACK}:{ports.api}"
+        self.centre = CentrePlace(port=ports.centre, status_port=ports.page)
+        self.nodes: list[FullNode] = []
+        credentials = Credentials(load=partial(load_configuration, kubeconfig=str(home.kubeconfig)))
+        self.transport = HttpTransport(credentials=credentials, user_agent="aliquot-up", workers=_REQUESTS_AT_ONCE)
+        self.children = Children(logs=home.logs, clock=clock)
+        self._clock = clock
+        self._random = random
+        self._stack = stack
+        self._working: set[asyncio.Future[None]] = set()
+
+    async def start(self) -> Running:
+        """Bring everything up; returns when pods can be placed."""
+        stack, began = self._stack, self._clock.wall()
+        stack.push_async_callback(self.transport.close)
+        files = make_files(self.home.centre, host=LOOPBACK, now=began)
+        await self._install(files, now=began)
+        stack.push_async_callback(self.children.close)
+        self.work(self.children.run)
+        await self.children.start(centre_command(self.centre, files=files, kubeconfig=self.home.kubeconfig))
+        await asyncio.gather(*(self._start_node(shape.name, gpus=shape.gpus) for shape in self.plan.full))
+        self.work(self._scheduling(files).run)
+        await self._or_broken(self._until_ready())
+        stack.callback(self.home.retract)
+        return self.home.announce(api=self.url, page=self.centre.page, now=began)
+
+    def work(self, work: Work) -> None:
+        """Have something done until all ends; its end before that is everybody's."""
+        task = asyncio.ensure_future(work())
+        self._working.add(task)
+        self._stack.push_async_callback(_ended, task)
+
+    async def run(self) -> None:
+        """Return never: raise what ended one of the parts."""
+        done, _ = await asyncio.wait(self._working, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    async def _install(self, files: CentreFiles, *, now: float) -> None:
+        installer = Installer(transport=self.transport, names=self.names)
+        await installer.install()
+        await installer.retire_nodes(keep=self.plan.names)
+        await installer.free_leadership(now=now)
+        await installer.ask_at(self.centre.url, authority=files.authority.read_bytes())
+
+    async def _start_node(self, name: str, *, gpus: str) -> None:
+        plan = NodePlan(
+            name=name,
+            gpus=gpus,
+            folder=self.home.node(name),
+            runtime=self.home.runtime / name,
+            kubeconfig=self.home.kubeconfig,
+        )
+        node = FullNode(
+            plan=plan, transport=self.transport, children=self.children, clock=self._clock, random=self._random
+        )
+        self._stack.push_async_callback(node.end_containers, grace=GRACE)
+        self.work(node.kubelet.run)
+        await self._or_broken(node.start())
+        self.nodes.append(node)
+
+    def _scheduling(self, files: CentreFiles) -> SchedulingLoop:
+        extender = Extender(
+            ExtenderSettings(
+                url=f"{self.centre.url}/extender",
+                certificate=str(files.client_certificate),
+                key=str(files.client_key),
+                authority=str(files.authority),
+            )
+        )
+        self._stack.push_async_callback(extender.close)
+        managed = self.names.resources()
+        return SchedulingLoop(
+            transport=self.transport, extender=extender, managed=managed, clock=self._clock, random=self._random
+        )
+
+    async def _until_ready(self) -> None:
+        offered = (node.until_offered(self.names) for node in self.nodes)
+        await asyncio.gather(until_ready(self.centre, clock=self._clock), *offered)
+
+    async def _or_broken(self, awaited: Awaitable[None]) -> None:
+        """Wait for something, but no longer than all parts live."""
+        waiting, running = asyncio.ensure_future(awaited), asyncio.ensure_future(self.run())
+        try:
+            await asyncio.wait({waiting, running}, return_when=asyncio.FIRST_COMPLETED)
+            await (waiting if waiting.done() else running)
+        finally:
+            await _ended(running)
+            await _ended(waiting)
+
+
+@asynccontextmanager
+async def standing(*, home: Home, plan: Plan, names: Names, ports: Ports, clock: Clock) -> AsyncIterator[Whole]:
+    """Hold the folder and serve its API; `start` brings up the rest, and all ends with the block."""
+    home.create()
+    luck = random.Random().random  # noqa: S311 - spreads retries, guards nothing
+    store = Store()
+    token = home.token()
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(
+            serving(
+                clock=clock,
+                port=ports.api,
+                tokens={token: "system:admin"},
+                store=store,
+                folder=home.folder,
+                logs=pod_logs(store=store, home=home, clock=clock),
+            )
+        )
+        # The lock is ours from here on.
+        home.retract()
+        stack.callback(shutil.rmtree, home.runtime, ignore_errors=True)
+        home.write_kubeconfig(msgspec.json.encode(kubeconfig(server.url, token=token)))
+        yield Whole(home=home, plan=plan, names=names, clock=clock, ports=ports, random=luck, stack=stack)
+
+
+async def _ended(task: asyncio.Future[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

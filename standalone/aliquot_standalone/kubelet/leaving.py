@@ -1,0 +1,48 @@
+"""Ending all containers of a node whose kubelet runs no more, so that the next kubelet learns how each ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from typing import Any
+
+from aliquot_core.clock import Clock
+from aliquot_standalone.kubelet.containers import Runtime, marked_at
+from aliquot_standalone.kubelet.lifecycle import Process, Running
+from aliquot_standalone.kubelet.memory import Memories
+
+
+async def end_containers(*, place: str, memories: Memories, runtime: Runtime, clock: Clock, grace: float) -> None:
+    """SIGTERM to all, SIGKILL to whoever is left when the grace is over.
+
+    The processes of a start that nobody remembers go too: they bear the place's mark.
+    """
+    waiting = [
+        asyncio.ensure_future(runtime.wait(process, memories.exit_file(uid, container, start)))
+        for uid, container, start, process in _living(memories)
+    ]
+    for _, _, _, process in _living(memories):
+        runtime.signal(process, signal.SIGTERM)
+    over: asyncio.Future[Any] = asyncio.ensure_future(clock.sleep(grace))
+    gone: asyncio.Future[Any] = asyncio.gather(*waiting)
+    await asyncio.wait([gone, over], return_when=asyncio.FIRST_COMPLETED)
+    over.cancel()
+    for _, _, _, process in _living(memories):
+        runtime.signal(process, signal.SIGKILL)
+    while strays := marked_at(place):
+        for stray in strays:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(stray, signal.SIGKILL)
+        await clock.sleep(0.01)
+    await gone
+
+
+def _living(memories: Memories) -> list[tuple[str, str, int, Process]]:
+    return [
+        (uid, name, life.starts - 1, life.state.process)
+        for uid, memory in memories.read_all().items()
+        for name, life in memory.lives.items()
+        if isinstance(life.state, Running)
+    ]

@@ -1,0 +1,127 @@
+"""A node on the full path: a small kubelet in this process, endpoint and agent as the real processes.
+
+What is simulated are the GPUs, where there are none, and the containers; the protocols between the four are real.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from aliquot_core.backoff import Random
+from aliquot_core.clock import Clock
+from aliquot_core.errors import ClusterError
+from aliquot_core.names import Names
+from aliquot_kube.transport import Transport
+from aliquot_standalone.centre_child import inherited
+from aliquot_standalone.children import Children, Command
+from aliquot_standalone.kubelet.api_doors import ApiDoors
+from aliquot_standalone.kubelet.leaving import end_containers
+from aliquot_standalone.kubelet.node import SmallKubelet
+from aliquot_standalone.kubelet.settings import Folders, Settings
+
+# It is one machine and somebody looks on: what a kubelet tells every ten seconds is told each second, and our own
+# plugins are the only ones that it waits for.
+_KUBELET = Settings(node_status_every=1.0, settle=0.2)
+_LOOK_AGAIN = 0.05
+_PATIENCE = 30.0
+# Of this process's environment, what a person's own command would miss.
+_PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
+
+
+class NodeError(ClusterError):
+    """The node did not come up."""
+
+
+class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One node: its name, its GPUs, and where it keeps what it has."""
+
+    name: str
+    # "nvml", or what to simulate.
+    gpus: str
+    folder: Path
+    runtime: Path
+    kubeconfig: Path
+
+    @property
+    def folders(self) -> Folders:
+        """The small kubelet's."""
+        return Folders(root=self.folder, runtime=self.runtime)
+
+    def commands(self, environment: Mapping[str, str]) -> list[Command]:
+        """How endpoint and agent are started."""
+        settings = inherited(environment) | self._settings()
+        return [
+            Command(name=f"{command}-{self.name}", argv=[command], environment=settings)
+            for command in ("endpoint", "agent")
+        ]
+
+    def _settings(self) -> dict[str, str]:
+        kubelet, door = self.folders, str(self.runtime / "door" / "door.sock")
+        return {
+            "ALIQUOT_ENDPOINT_PLUGIN_FOLDER": str(kubelet.device_plugins),
+            "ALIQUOT_ENDPOINT_STATE_FILE": str(self.folder / "endpoint.json"),
+            "ALIQUOT_ENDPOINT_DOOR": door,
+            "ALIQUOT_AGENT_DOOR": door,
+            "ALIQUOT_AGENT_NODE_NAME": self.name,
+            "ALIQUOT_AGENT_GPUS": self.gpus,
+            "ALIQUOT_AGENT_KUBECONFIG": str(self.kubeconfig),
+            "ALIQUOT_AGENT_POD_RESOURCES": str(kubelet.pod_resources_socket),
+            "ALIQUOT_AGENT_KUBELET_RECORD": str(kubelet.checkpoint),
+            "ALIQUOT_AGENT_CDI_FOLDER": str(kubelet.cdi),
+            "ALIQUOT_AGENT_HTTP_PORT": "0",
+            "ALIQUOT_HEALTH_MEMORY": str(self.folder / "health.json"),
+        }
+
+
+class FullNode:
+    """A running node."""
+
+    def __init__(
+        self, *, plan: NodePlan, transport: Transport, children: Children, clock: Clock, random: Random
+    ) -> None:
+        self.plan = plan
+        self._children = children
+        self._clock = clock
+        self._doors = ApiDoors(node=plan.name, transport=transport, clock=clock, random=random)
+        self.kubelet = SmallKubelet(
+            name=plan.name,
+            folders=plan.folders,
+            source=self._doors,
+            sink=self._doors,
+            clock=clock,
+            settings=_KUBELET,
+            base_env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+        )
+
+    async def start(self) -> None:
+        """Start endpoint and agent once the kubelet, whose `run` must be under way, has its sockets."""
+        await self.kubelet.serving.wait()
+        for command in self.plan.commands(os.environ):
+            await self._children.start(command)
+
+    async def until_offered(self, names: Names) -> None:
+        """Wait until the node offers slices."""
+        deadline = self._clock.monotonic() + _PATIENCE
+        while True:
+            node = await self._doors.read_node(self.plan.name)
+            if node and all(node.status.allocatable.get(one, "0") != "0" for one in (names.compute, names.memory)):
+                return
+            if self._clock.monotonic() > deadline:
+                log = self._children.log_of(f"agent-{self.plan.name}")
+                raise NodeError("no slices are offered", where=self.plan.name, remedy=f"read {log}")
+            await self._clock.sleep(_LOOK_AGAIN)
+
+    async def end_containers(self, *, grace: float) -> None:
+        """End the processes of all pods; the kubelet runs no more, so the next one learns how they ended."""
+        kubelet = self.kubelet
+        await end_containers(
+            place=self.plan.folders.place,
+            memories=kubelet.memories,
+            runtime=kubelet.runtime,
+            clock=self._clock,
+            grace=grace,
+        )
