@@ -1,0 +1,211 @@
+"""One simulated node: the agent's own parts on GPUs that are not there, and a kubelet's part without its sockets.
+
+GPUs are watched and judged, and the node's object and heart-beat written, by the very code that does it on a real node.
+What a kubelet would add is the node's object, its status, and the pods (`households`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from aliquot_agent.gpus.known_models import KnownModel
+from aliquot_agent.gpus.model import GpuUsage
+from aliquot_agent.gpus.simulated import SimulatedDriver
+from aliquot_agent.health.gpu_watch import GpuWatch
+from aliquot_agent.health.health_memory import HealthFile
+from aliquot_agent.health.marks import read_marks
+from aliquot_agent.health.xids import Policy
+from aliquot_agent.publishing.node_publisher import NodePublisher
+from aliquot_agent.publishing.signs_of_life import SignsOfLife
+from aliquot_agent.signal import Signal
+from aliquot_agent.starting.device_ids import device_tables
+from aliquot_core.backoff import Random
+from aliquot_core.clock import Clock
+from aliquot_core.door import KubeletSeen
+from aliquot_core.errors import AliquotError
+from aliquot_core.names import Names
+from aliquot_core.objects import Node, Pod
+from aliquot_kube.client import KubeClient
+from aliquot_kube.transport import Transport
+from aliquot_standalone.kubelet.api_doors import ApiDoors
+from aliquot_standalone.kubelet.devices import Totals
+from aliquot_standalone.kubelet.nodestatus import node_object, node_status
+from aliquot_standalone.kubelet.reporter import Reporter
+from aliquot_standalone.simulated.admitting import Gate
+from aliquot_standalone.simulated.households import Household
+from aliquot_standalone.simulated.loads import SimNames
+
+log = logging.getLogger(__name__)
+
+# As a server with such GPUs has, for each of them.
+_CORES, _GIBIBYTES = 12, 128
+_MOST_PODS = 250
+_SLOTS = 32
+_HEARTBEAT = 5.0
+_LOOK_AGAIN = 30.0
+# "Fallen off the bus": what the driver says of a GPU that is no longer there.
+FALLEN_OFF = 79
+
+
+class SimulatedNode:
+    """One node and what happens on it."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        models: tuple[KnownModel, ...],
+        names: Names,
+        policy: Policy,
+        clock: Clock,
+        random: Random,
+        transport: Transport,
+        doors: ApiDoors,
+        reporter: Reporter,
+    ) -> None:
+        self.name = name
+        self._names = names
+        self._sim = SimNames(names)
+        self._clock = clock
+        self._doors = doors
+        self._node: Node | None = None
+        self._since = clock.wall()
+        self._written: dict[str, Any] = {}
+        self._changed = Signal()
+        self._listening = Signal()
+        self._driver = SimulatedDriver(node=name, models=models, clock=clock)
+        self._gpus = GpuWatch(
+            driver=self._driver,
+            clock=clock,
+            changed=self._changed,
+            obstacle=str,
+            policy=policy,
+            # GPUs that are made anew at each start have nothing to be remembered of.
+            memory=HealthFile(""),
+            beat=lambda: None,
+        )
+        client = KubeClient(transport=transport)
+        self._publisher = NodePublisher(
+            node=name,
+            names=names,
+            client=client,
+            clock=clock,
+            random=random,
+            seen=lambda: self._node,
+            inventory=lambda: self._gpus.inventory,
+            changed=self._changed,
+        )
+        self._signs = SignsOfLife(
+            node=name,
+            names=names,
+            clock=clock,
+            random=random,
+            holder=f"{name}-simulated",
+            interval=_HEARTBEAT,
+            client=client,
+            beat_transport=transport,
+            kubelet=self._kubelet,
+            changed=self._listening,
+        )
+        self._own = {
+            "cpu": str(_CORES * len(models)),
+            "memory": f"{_GIBIBYTES * len(models)}Gi",
+            "pods": str(_MOST_PODS),
+        }
+        self._household = Household(
+            clock=clock,
+            gate=Gate(node=name, names=names, inventory=lambda: self._gpus.inventory),
+            names=self._sim,
+            driver=self._driver,
+            gpus=lambda: {gpu.uuid: gpu.index for gpu in self._gpus.inventory.gpus},
+            allocatable=lambda: self._written.get("allocatable", {}),
+            reporter=reporter,
+        )
+
+    # --- what the fleet tells ----------------------------------------------------------------------------------------
+    def node_changed(self, node: Node | None) -> None:
+        """Take in the node's object as it is now."""
+        self._node = node
+        if node is not None:
+            self._gpus.mark(read_marks(node, names=self._names))
+        self._changed.notify()
+
+    def pod_changed(self, pod: Pod) -> None:
+        """Take in a pod that is bound here."""
+        self._household.changed(pod)
+
+    def pod_gone(self, pod: Pod) -> None:
+        """A pod's object is gone."""
+        self._household.gone(pod)
+
+    # --- what is done to it ------------------------------------------------------------------------------------------
+    def break_gpu(self, index: int) -> None:
+        """Let a GPU fall off the bus, with whatever runs on it."""
+        uuid = self._gpus.inventory.gpus[index].uuid
+        self._driver.raise_xid(gpu=index, number=FALLEN_OFF)
+        self._driver.lose(gpu=index)
+        self._household.break_on(uuid)
+
+    def mend_gpu(self, index: int) -> str:
+        """Let a GPU be there again; gives its uuid, for which somebody must still say that it was looked after."""
+        self._driver.recover(gpu=index)
+        return self._gpus.inventory.gpus[index].uuid
+
+    async def usage(self) -> tuple[GpuUsage, ...]:
+        """Say what each GPU does."""
+        return await self._driver.usage()
+
+    # --- what it does ------------------------------------------------------------------------------------------------
+    def work(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """What is to run."""
+        return self._gpus.run(), self._publisher.run(), self._tell_node(), *self._signs.work()
+
+    async def close(self) -> None:
+        """End what is played here."""
+        await self._household.close()
+
+    async def join(self) -> None:
+        """Create the node's object, unless it is there."""
+        await self._doors.create_node(node_object(self.name, {self._sim.simulated: "true"}))
+
+    def _kubelet(self) -> KubeletSeen | None:
+        """A kubelet listens as soon as the node offers anything."""
+        if not self._written:
+            return None
+        return KubeletSeen(listening=[self._names.compute, self._names.best_effort], registrations=1)
+
+    async def _tell_node(self) -> None:
+        """Keep the node's status right: a kubelet's part, but written only when something changes."""
+        while True:
+            seen = self._changed.count
+            try:
+                await self._tell_once()
+            except AliquotError as error:
+                log.warning("node status not written", extra={"node": self.name, "why": str(error)})
+            await self._changed.wait(clock=self._clock, at_most=_LOOK_AGAIN, since=seen)
+
+    async def _tell_once(self) -> None:
+        if self._node is None or not self._gpus.inventory.gpus:
+            return
+        status = node_status(
+            self._node, self._totals(), own=self._own, ready_since=self._since, now=self._since, reset=False
+        )
+        if status == self._written:
+            return
+        await self._doors.write_node_status(self.name, status)
+        first, self._written = not self._written, status
+        if first:
+            self._listening.notify()
+
+    def _totals(self) -> Totals:
+        tables = device_tables(self._gpus.inventory, names=self._names, best_effort_slots=_SLOTS)
+        counts: Mapping[str, tuple[int, int]] = {
+            name: (len(devices), sum(one.healthy for one in devices)) for name, devices in tables.items()
+        }
+        return Totals(
+            capacity={name: every for name, (every, _) in counts.items()},
+            allocatable={name: healthy for name, (_, healthy) in counts.items()},
+            removed=frozenset(),
+        )
