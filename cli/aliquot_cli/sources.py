@@ -11,6 +11,7 @@ import msgspec
 
 from aliquot_agent.health.xids import HealthSettings
 from aliquot_agent.settings import AgentSettings
+from aliquot_cli.settings import RunSettings
 from aliquot_core.logs import LogSettings
 from aliquot_core.names import Names
 from aliquot_core.settings import SettingsError, Sources, read_toml
@@ -39,6 +40,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "certificates": CertificateSettings,
     "admission": AdmissionSettings,
     "up": UpSettings,
+    "run": RunSettings,
 }
 
 

@@ -1,0 +1,177 @@
+"""Carries out what `one_run` decides: one pod made, followed to its end, and taken away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from aliquot_cli.cluster import Connection
+from aliquot_cli.one_run import Action, Delete, End, OneRun, ReadLog, Say
+from aliquot_cli.pod_output import Log, print_all
+from aliquot_core.backoff import Random
+from aliquot_core.clock import Clock
+from aliquot_core.errors import UserError
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_kube.changes import Added, Change, Deleted, Modified
+from aliquot_kube.errors import AlreadyExistsError, ForbiddenError, InvalidError, NotFoundError
+from aliquot_kube.mirror import Mirror
+from aliquot_kube.resources import PODS
+from aliquot_kube.transport import Question
+from aliquot_kube.wire import Decoder
+
+# Whoever gets a slice at once is not to pay for knowing the place in a line.
+_PLACE_AFTER = 0.5
+
+
+class RefusedError(UserError):
+    """The API server, a webhook or a quota does not take the pod."""
+
+
+class Places(Protocol):
+    """Tells where in its queue a pod stands."""
+
+    async def __call__(self, uid: str, *, tell: Callable[[str], None]) -> None:
+        """Tell until cancelled."""
+        ...
+
+
+async def create(connection: Connection, manifest: Mapping[str, Any]) -> Pod:
+    """Make the pod."""
+    meta = manifest["metadata"]
+    question = Question(
+        method="POST",
+        path=PODS.collection(meta["namespace"]),
+        body=msgspec.json.encode(manifest),
+        content_type="application/json",
+    )
+    try:
+        answer = await connection.transport.request(question)
+    except (InvalidError, ForbiddenError, AlreadyExistsError, NotFoundError) as error:
+        raise RefusedError(error.what, where=f"{meta['namespace']}/{meta['name']}") from None
+    return Decoder(Pod).object(answer.body)
+
+
+class Attending:
+    """One run."""
+
+    def __init__(
+        self,
+        *,
+        connection: Connection,
+        names: Names,
+        clock: Clock,
+        random: Random,
+        write: Callable[[bytes], None],
+        say: Callable[[str], None],
+        places: Places,
+        container: str,
+    ) -> None:
+        """`write` takes what the pod prints, `say` what there is to tell of it."""
+        self._connection = connection
+        self._clock = clock
+        self._random = random
+        self._write = write
+        self._say = say
+        self._places = places
+        self._container = container
+        self._run = OneRun(names=names)
+        self._events: asyncio.Queue[Callable[[], Iterator[Action]]] = asyncio.Queue()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._uid = ""
+        self._pod = Pod()
+
+    def interrupt(self) -> None:
+        """The user wants it to end."""
+        self._events.put_nowait(self._run.interrupted)
+
+    async def attend(self, manifest: Mapping[str, Any], *, keep: bool) -> int:
+        """Have it run; the program's exit code."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._stop_all)
+            # Before the pod is made, so that the watch stands when it changes.
+            self._start("watch", self._watch(manifest["metadata"]))
+            self._pod = await create(self._connection, manifest)
+            self._uid = self._pod.metadata.uid
+            self._events.put_nowait(partial(self._run.seen, self._pod))
+            code = await self._until_over()
+            if not keep and not self._run.is_gone:
+                await self._delete(now=False)
+        return code
+
+    async def _until_over(self) -> int:
+        while True:
+            event = await self._events.get()
+            for action in event():
+                match action:
+                    case End(code=code):
+                        return code
+                    case Say(text=text):
+                        self._say(text)
+                    case ReadLog(follow=follow):
+                        self._start("log", self._read(follow=follow))
+                    case Delete(now=now):
+                        await self._delete(now=now)
+            if self._run.waits and "places" not in self._tasks:
+                self._start("places", self._tell_places())
+            elif not self._run.waits and (places := self._tasks.get("places")):
+                places.cancel()
+
+    def _start(self, name: str, work: Any) -> None:
+        self._tasks[name] = asyncio.create_task(work)
+
+    async def _stop_all(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _watch(self, meta: Mapping[str, Any]) -> None:
+        mirror = Mirror[Pod](
+            transport=self._connection.transport,
+            clock=self._clock,
+            random=self._random,
+            resource=PODS,
+            namespace=meta["namespace"],
+            field_selector=f"metadata.name={meta['name']}",
+        )
+        mirror.subscribe(self._noticed)
+        await mirror.run()
+
+    def _noticed(self, change: Change[Pod]) -> None:
+        if isinstance(change, Added | Modified) and change.new.metadata.uid == (self._uid or change.new.metadata.uid):
+            self._events.put_nowait(partial(self._run.seen, change.new))
+        elif isinstance(change, Deleted):
+            self._events.put_nowait(self._run.gone)
+
+    async def _read(self, *, follow: bool) -> None:
+        meta = self._pod.metadata
+        log = Log(namespace=meta.namespace, pod=meta.name, container=self._container, follow=follow)
+        try:
+            why = await print_all(
+                self._connection.transport,
+                log,
+                write=self._write,
+                clock=self._clock,
+                there=lambda: not self._run.is_gone,
+            )
+            if why:
+                self._say(f"its output can't be read: {why}")
+        finally:
+            self._events.put_nowait(self._run.log_ended)
+
+    async def _tell_places(self) -> None:
+        await self._clock.sleep(_PLACE_AFTER)
+        if self._run.waits:
+            await self._places(self._uid, tell=lambda place: self._events.put_nowait(partial(self._run.placed, place)))
+
+    async def _delete(self, *, now: bool) -> None:
+        meta = self._pod.metadata
+        with suppress(NotFoundError):
+            await self._connection.client.delete(
+                PODS, name=meta.name, namespace=meta.namespace, uid=meta.uid, grace_seconds=0 if now else None
+            )

@@ -1,0 +1,165 @@
+"""`aliquot run`: a program with a slice of a GPU, as if it ran here."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import random
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from aliquot_cli.attending import Attending, create
+from aliquot_cli.cluster import Connection, connected
+from aliquot_cli.options import Call, make_call, namespace_option, server_options
+from aliquot_cli.pod_output import writer_to
+from aliquot_cli.settings import RunSettings
+from aliquot_cli.submitting import CONTAINER, Wish, WishError, manifest, name_for, passed_on
+from aliquot_kube.clock import SystemClock
+from aliquot_kube.transport import Question
+
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_TAIL = 5
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--compute", type=click.IntRange(min=1), help="Percent of a GPU; 250 is two and a half.")
+@click.option("--memory", type=click.IntRange(min=1), help="MiB of GPU memory (default: compute's share of the card).")
+@click.option("--gpus", type=click.IntRange(min=1), help="Spread evenly over so many GPUs.")
+@click.option("--model", default="", metavar="GLOB", help="GPU models allowed, or with ! forbidden.")
+@click.option("--queue", default="", metavar="NAME", help="Where to wait (default: the namespace's own queue).")
+@click.option("--priority-class", default="", metavar="NAME", help="The pod's PriorityClass.")
+@click.option("--name", default="", help="The pod's name (default: after the program).")
+@click.option("-e", "--env", "said", multiple=True, metavar="K[=V]", help="Pass a variable on; K alone: as it is here.")
+@click.option("--workdir", default="", metavar="FOLDER", help="Where to run (default: here; with --image: its own).")
+@click.option("--image", default="", help="In a cluster: the container's image.")
+@click.option("--detach", is_flag=True, help="Print the pod's name, and leave it alone.")
+@click.option("--keep", is_flag=True, help="Do not delete the pod at the end.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing of waiting.")
+@namespace_option
+@server_options
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def run(*, detach: bool, keep: bool, quiet: bool, **asked: Any) -> None:
+    """Run a program with a slice of a GPU: wait for it, print what it prints, return its exit code.
+
+    On `aliquot up` the program runs on this machine, in this folder. Of the environment go along: PATH, HOME, USER,
+    LANG, TZ, PYTHONPATH, LD_LIBRARY_PATH and those of virtual environments; the rest only by --env, since everybody
+    who may read pods reads it. In a cluster give --image, and nothing goes along but --env. Input is not passed on.
+
+    Ctrl-C ends it as gracefully as the pod allows, a second one kills it. Who asks for neither compute nor memory gets
+    10 % of a GPU (setting run.compute). Exit codes: the program's own; 130 and 137 after Ctrl-C; 3 if the pod is
+    refused; 4 if it is lost.
+
+    \b
+    Examples:
+      aliquot run --compute 30 --memory 8000 -- python train.py --epochs 3
+      aliquot run --compute 200 --gpus 4 --queue team-a --detach -- ./bench.sh
+      aliquot run --context prod --image pytorch/pytorch:2.9 --compute 50 -- python train.py
+    """
+    call = make_call(**{name: asked.pop(name) for name in ("file", "kubeconfig", "context")})
+    say: Callable[[str], None] = (lambda _: None) if quiet else partial(click.echo, err=True)
+    sys.exit(asyncio.run(_run(call, asked, detach=detach, keep=keep, say=say)))
+
+
+async def _run(call: Call, asked: dict[str, Any], *, detach: bool, keep: bool, say: Callable[[str], None]) -> int:
+    async with connected("run", place=call.place) as connection:
+        here = call.place.up is not None or await _is_embedded(connection)
+        wish = make_wish(asked, call=call, namespace=connection.namespace, here=here)
+        made = manifest(wish, names=call.names)
+        if detach:
+            pod = await create(connection, made)
+            click.echo(pod.metadata.name)
+            return 0
+        attending = Attending(
+            connection=connection,
+            names=call.names,
+            clock=SystemClock(),
+            random=random.random,
+            write=writer_to(sys.stdout.buffer),
+            say=lambda text: say(f"aliquot: {wish.name}: {text}"),
+            places=partial(_tell_places, connection=connection, call=call),
+            container=CONTAINER,
+        )
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, attending.interrupt)
+        return await attending.attend(made, keep=keep)
+
+
+def make_wish(asked: dict[str, Any], *, call: Call, namespace: str, here: bool) -> Wish:
+    """What was asked for, with what goes without saying; `here` is this machine, where nothing is pulled."""
+    command, image = asked["command"], asked["image"]
+    if here and image:
+        raise WishError("nothing is pulled here: programs run on this machine", where="--image", remedy="leave it out")
+    if not here and not image:
+        raise WishError("a cluster's pod needs an image", where="aliquot run", remedy="name it with --image")
+    if here and not command:
+        raise WishError("no program is named", where="aliquot run", remedy="write it after --")
+    environment = passed_on(os.environ, said=asked["said"], by_default=here)
+    folder = str(Path(asked["workdir"] or ".").absolute()) if here else asked["workdir"]
+    if here:
+        _check_program(command[0], folder=folder, path=environment.get("PATH", os.defpath))
+    neither = asked["compute"] is None and asked["memory"] is None
+    tail = "".join(random.choices(_LETTERS, k=_TAIL))  # noqa: S311 - tells names apart, guards nothing
+    return Wish(
+        command=command,
+        name=asked["name"] or name_for(command, image=image, tail=tail),
+        namespace=asked["namespace"] or namespace,
+        compute=call.sources.resolve("run", RunSettings).value.compute if neither else asked["compute"],
+        memory=asked["memory"],
+        gpus=asked["gpus"],
+        queue=asked["queue"],
+        model=asked["model"],
+        priority_class=asked["priority_class"],
+        image=image,
+        folder=folder,
+        environment=environment,
+        labels=_whose(call) if here else {},
+    )
+
+
+def _whose(call: Call) -> dict[str, str]:
+    """Among people who share a machine, the pod is of who runs it, if queues tell people apart by a label."""
+    from aliquot_scheduler.queues.settings import QueueSettings  # noqa: PLC0415 - numpy comes with its package
+
+    label = call.sources.resolve("queues", QueueSettings).value.user_label
+    return {label: getpass.getuser()} if label else {}
+
+
+def _check_program(program: str, *, folder: str, path: str) -> None:
+    """A pod whose program is missing is tried again for ever: here it can be seen before."""
+    if not Path(folder).is_dir():
+        raise WishError("there is no such folder", where=folder, remedy="check --workdir")
+    if shutil.which(program, path=path) is None and not (Path(folder) / program).is_file():
+        raise WishError("there is no such program", where=program, remedy="check its name and PATH")
+
+
+async def _is_embedded(connection: Connection) -> bool:
+    """Whether programs run beside the API server: the one of `aliquot up` says so in its version."""
+    answer = await connection.transport.request(Question(method="GET", path="/version"))
+    return str(msgspec.json.decode(answer.body).get("gitVersion", "")).endswith("-aliquot")
+
+
+async def _tell_places(uid: str, *, tell: Callable[[str], None], connection: Connection, call: Call) -> None:
+    # With numpy and all of the centre: only whoever waits pays for it.
+    from aliquot_cli.waiting_place import tell_places  # noqa: PLC0415
+    from aliquot_scheduler.queues.settings import QueueSettings  # noqa: PLC0415
+
+    await tell_places(
+        uid,
+        connection=connection,
+        names=call.names,
+        settings=call.sources.resolve("queues", QueueSettings).value,
+        clock=SystemClock(),
+        random=random.random,
+        tell=tell,
+    )

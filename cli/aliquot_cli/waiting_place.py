@@ -1,0 +1,102 @@
+"""Where in its queue a pod stands, told anew whenever that has changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aliquot_cli.cluster import Connection
+from aliquot_cli.reading import read_everything, read_plan
+from aliquot_core.backoff import Random
+from aliquot_core.clock import Clock
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_kube.changes import Change
+from aliquot_kube.errors import ForbiddenError
+from aliquot_kube.mirror import Mirror
+from aliquot_scheduler.centre.watches import Watches
+from aliquot_scheduler.picture.picture import picture_of
+from aliquot_scheduler.queues.entry import plan_of
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.standing import Standing
+from aliquot_scheduler.queues.status import read_status
+
+# To put thousands in order takes a second; nobody reads faster.
+_AT_MOST_EVERY = 1.0
+
+
+async def tell_places(
+    uid: str,
+    *,
+    connection: Connection,
+    names: Names,
+    settings: QueueSettings,
+    clock: Clock,
+    random: Random,
+    tell: Callable[[str], None],
+) -> None:
+    """Tell until cancelled; nothing to whoever may not read all that it is worked out from."""
+    if not await _may_read(connection, names=names):
+        return
+    watches = Watches(transport=connection.transport, clock=clock, random=random, names=names)
+    changed = asyncio.Event()
+
+    def note(_: Change[Any]) -> None:
+        changed.set()
+
+    mirrors: Sequence[Mirror[Any]] = (watches.queues, watches.namespaces, watches.nodes, watches.leases, watches.pods)
+    async with asyncio.TaskGroup() as following:
+        for mirror in mirrors:
+            mirror.subscribe(note)
+            following.create_task(mirror.run())
+        for mirror in mirrors:
+            await mirror.synced()
+        while True:
+            await changed.wait()
+            changed.clear()
+            if place := _place(uid, watches, names=names, settings=settings, wall=clock.wall()):
+                tell(place)
+            await clock.sleep(_AT_MOST_EVERY)
+
+
+async def _may_read(connection: Connection, *, names: Names) -> bool:
+    try:
+        await read_plan(connection.client, names=names)
+    except ForbiddenError:
+        return False
+    return await read_everything(connection.client, names=names) is not None
+
+
+def _place(uid: str, watches: Watches, *, names: Names, settings: QueueSettings, wall: float) -> str:
+    pods = list(watches.pods.objects.values())
+    pod = next((one for one in pods if one.metadata.uid == uid), None)
+    if pod is None or not pod.spec.scheduling_gates:
+        return ""
+    queues = list(watches.queues.objects.values())
+    picture = picture_of(
+        nodes=watches.nodes.objects.values(), leases=watches.leases.objects.values(), pods=pods, names=names, wall=wall
+    )
+    told = {queue.metadata.name: status for queue in queues if (status := read_status(queue.status))}
+    standing = Standing(
+        picture=picture,
+        plan=plan_of(queues, watches.namespaces.objects.values(), names=names),
+        pods=pods,
+        names=names,
+        wall=wall,
+        told=told,
+        settings=settings,
+    )
+    return _sentence(pod, standing)
+
+
+def _sentence(pod: Pod, standing: Standing) -> str:
+    waiter = standing.waiter(pod)
+    before = standing.before(waiter) if waiter else None
+    if waiter is None or before is None:
+        return ""
+    if not standing.plan.specs:
+        return f"place {len(before) + 1} of all that wait"
+    here = sum(one.queue == waiter.queue for one in before) + 1
+    of_all = f", {len(before) + 1} of all that wait" if len(before) + 1 != here else ""
+    return f"place {here} in queue {waiter.queue}{of_all}"

@@ -1,0 +1,208 @@
+"""`aliquot run` before a real API server and a kubelet whose containers are processes."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aliquot_cli.one_run import INTERRUPTED
+from support.small_machine import SmallMachine, phase, small_machine
+
+GATE = [{"name": "aliquot.dev/queue"}]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallMachine]:
+    """One machine for all tests: each has pods of its own."""
+    with small_machine(tmp_path_factory.mktemp("machine")) as running:
+        yield running
+
+
+def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """How it ended, and what it printed."""
+    out, err = process.communicate(timeout=30)
+    return process.returncode, out, err
+
+
+def test_output_and_exit_code_are_the_programs(machine: SmallMachine) -> None:
+    """Every byte in its order, errors too, and the code; nothing of ours between, and no pod left."""
+    done = machine.run("run", "--name", "speaks", "--", "sh", "-c", "printf 'a\\n\\n  b\\tc'; exit 7")
+    assert (done.returncode, done.stdout, done.stderr) == (7, "a\n\n  b\tc", "")
+    assert "speaks" not in machine.pods()
+
+
+def test_much_output_is_whole(machine: SmallMachine) -> None:
+    """More than fits into any buffer on the way, with its end."""
+    done = machine.run("run", "--", "sh", "-c", "seq 200000; echo end")
+    assert done.returncode == 0
+    assert done.stdout == "".join(f"{number}\n" for number in range(1, 200_001)) + "end\n"
+
+
+def test_it_runs_here(machine: SmallMachine, tmp_path: Path) -> None:
+    """In the caller's folder, with what of the environment is passed on, and nothing of the rest."""
+    given = machine.environment(KEY="secret", GIVEN="by name", LANG="C", VIRTUAL_ENV="/v")
+    script = 'pwd; echo "$KEY|$GIVEN|$SAID|$LANG|$VIRTUAL_ENV|$PYTHONUNBUFFERED"'
+    done = machine.run(
+        "run", "-e", "GIVEN", "-e", "SAID=$(HOME) $$ x=y", "--", "sh", "-c", script, cwd=tmp_path, env=given
+    )
+    assert done.stdout.splitlines() == [str(tmp_path), "|by name|$(HOME) $$ x=y|C|/v|1"]
+
+
+def test_dollars_are_the_shells(machine: SmallMachine) -> None:
+    """Kubernetes would read `$$` and `$(HOME)` in a command as its own."""
+    done = machine.run("run", "--", "sh", "-c", 'a=$$; test -n "$a" && echo "$(echo inner)"')
+    assert (done.returncode, done.stdout) == (0, "inner\n")
+
+
+def test_what_is_asked_stands_in_the_pod(machine: SmallMachine) -> None:
+    """Every option where the contract has it; the pod stays when it is to be kept."""
+    options = {
+        "--compute": "250",
+        "--memory": "9001",
+        "--gpus": "5",
+        "--queue": "team",
+        "--model": "A100*",
+        "--name": "asks",
+    }
+    machine.binds.clear()
+    try:
+        words = [word for pair in options.items() for word in pair]
+        detached = machine.run("run", *words, "--detach", "--", "true")
+    finally:
+        machine.binds.set()
+    assert detached.stdout == "asks\n"
+    pod = machine.api.get("/api/v1/namespaces/default/pods/asks").ok()
+    limits = pod["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {"aliquot.dev/compute": "250", "aliquot.dev/memory": "9001"}
+    assert pod["metadata"]["annotations"] == {"aliquot.dev/gpus": "5", "aliquot.dev/gpu-model": "A100*"}
+    assert pod["metadata"]["labels"] == {"aliquot.dev/queue": "team"}
+
+
+def test_a_kept_pod_is_there_afterwards(machine: SmallMachine) -> None:
+    """With --keep, so that it can be described and its log read."""
+    assert machine.run("run", "--keep", "--name", "kept", "--", "echo", "x").stdout == "x\n"
+    assert machine.api.get("/api/v1/namespaces/default/pods/kept").ok()["status"]["phase"] == "Succeeded"
+
+
+def test_whoever_waits_is_told_why(machine: SmallMachine) -> None:
+    """The condition's words, each once though the numbers change; then the program's output."""
+    path = "/api/v1/namespaces/default/pods/waits"
+
+    def says(reason: str, message: str) -> dict[str, Any]:
+        condition = {"type": "aliquot.dev/admitted", "status": "False", "reason": reason, "message": message}
+        return {"status": {"conditions": [condition]}}
+
+    machine.binds.clear()
+    try:
+        process = machine.start("run", "--name", "waits", "--", "echo", "hello")
+        machine.until("waits", lambda _: True)
+        assert process.stderr
+        for reason, message in [("NoRoom", "no node has room"), ("NoRoom", "again none"), ("Behind", "others first")]:
+            machine.api.patch(f"{path}/status", says(reason, message)).ok()
+        lines = [process.stderr.readline() for _ in range(2)]
+    finally:
+        machine.binds.set()
+    assert finished(process)[:2] == (0, "hello\n")
+    assert lines == ["aliquot: waits: waiting: no node has room\n", "aliquot: waits: waiting: others first\n"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_asks_the_program_to_end(machine: SmallMachine, number: signal.Signals) -> None:
+    """It may clean up, says its last words, and its own code is returned."""
+    name = f"polite-{number.name.lower()}"
+    script = "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.01; done"
+    process = machine.start("run", "--name", name, "--", "sh", "-c", script)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    code, out, err = finished(process)
+    # The shell tells of its own child before.
+    assert (code, out.splitlines()[-1]) == (5, "bye")
+    assert "stopping it; again: kill it now" in err
+    assert name not in machine.pods()
+
+
+def test_a_second_ctrl_c_kills(machine: SmallMachine) -> None:
+    """Who does not listen is not waited for."""
+    script = "trap '' TERM; echo ready; while :; do sleep 0.01; done"
+    process = machine.start("run", "--name", "deaf", "--", "sh", "-c", script)
+    assert process.stdout
+    assert process.stderr
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    assert "stopping it" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    code, _, err = finished(process)
+    assert (code, err) == (137, "aliquot: deaf: killing it\n")
+    assert "deaf" not in machine.pods()
+
+
+def test_ctrl_c_while_it_waits_takes_the_pod_away(machine: SmallMachine) -> None:
+    """Nothing has run, and nothing will."""
+    machine.binds.clear()
+    try:
+        process = machine.start("run", "--name", "gives-up", "--", "true")
+        machine.until("gives-up", lambda _: True)
+        process.send_signal(signal.SIGINT)
+        code, _, _ = finished(process)
+    finally:
+        machine.binds.set()
+    assert code == INTERRUPTED
+    assert "gives-up" not in machine.pods()
+
+
+def test_a_pod_that_others_take_away_is_said_to_be(machine: SmallMachine) -> None:
+    """While it waits: it is lost, which is not the program's doing."""
+    machine.binds.clear()
+    try:
+        process = machine.start("run", "--name", "taken", "--", "true")
+        machine.until("taken", lambda _: True)
+        machine.api.delete("/api/v1/namespaces/default/pods/taken").ok()
+        code, _, err = finished(process)
+    finally:
+        machine.binds.set()
+    assert (code, err) == (4, "aliquot: taken: somebody has deleted it\n")
+
+
+def test_a_pod_that_the_kubelet_refuses_is_lost_with_the_reason(machine: SmallMachine) -> None:
+    """It has no exit code, and the kubelet's words are told."""
+    done = machine.run("run", "--compute", "200", "--name", "too-much", "--", "true")
+    assert done.returncode == 4
+    assert re.match(r"aliquot: too-much: it has failed: .*aliquot.dev/compute", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--", "no-such-program"], "no-such-program: there is no such program"),
+        (["--workdir", "/no-such", "--", "true"], "/no-such: there is no such folder"),
+        (["--env", "NOT_SET_HERE", "--", "true"], "it is not set here"),
+        (["--image", "x", "--", "true"], "nothing is pulled here"),
+        ([], "no program is named"),
+        (["--name", "Bad_Name", "--", "true"], "default/Bad_Name"),
+        (["-n", "nowhere", "--", "true"], "nowhere"),
+    ],
+)
+def test_what_can_not_be_is_refused_before_anything_runs(
+    machine: SmallMachine, arguments: list[str], told: str
+) -> None:
+    """With the user's exit code, one line, and what to do."""
+    done = machine.run("run", *arguments)
+    assert done.returncode == 3
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_detached_it_goes_on_alone(machine: SmallMachine) -> None:
+    """The name is printed for other commands."""
+    name = machine.run("run", "--detach", "--", "true").stdout.strip()
+    assert re.fullmatch(r"true-[a-z0-9]{5}", name)
+    pod = machine.until(name, phase("Succeeded"))
+    assert json.loads(json.dumps(pod["spec"]))["restartPolicy"] == "Never"
