@@ -56,9 +56,8 @@ def test_the_centre_rates_nodes_and_takes_gpus_as_simulate_does(sizes: list[int]
     rows = np.array([picture.nodes[name].row for name in NODES])
 
     def look(_: Pod) -> Appraisal:
-        cores = np.zeros(picture.grid.rows)
-        room = room_of(picture.grid, cores=cores)
-        return Appraisal(grid=picture.grid, room=room, tables=valued._tables, scarcity=valued._scarcity, cores=0.0)
+        free = np.zeros(picture.grid.rows)
+        return Appraisal(cells=picture.grid, free=free, tables=valued._tables, scarcity=valued._scarcity, cores=0.0)
 
     finder = Finder(picture=picture, names=NAMES, look=look)
     for number, size in enumerate(sizes):
@@ -127,7 +126,7 @@ def test_crowding_counts_on_each_gpu_and_not_on_nodes_alone() -> None:
     cores = np.zeros(picture.grid.rows)
     room, row = room_of(picture.grid, cores=cores), picture.nodes["n1"].row
     prices = msgspec.structs.replace(scarcity(room, known), crowding=np.array([2.0, 0.5]))
-    appraisal = Appraisal(grid=picture.grid, room=room, tables=known, scarcity=prices, cores=0.0)
+    appraisal = Appraisal(cells=picture.grid, free=cores, tables=known, scarcity=prices, cores=0.0)
     lost = [appraisal.on_node(row)(column)(compute=100, memory=81_000, taken=(46, 10)) for column in (0, 1)]
     assert lost[0] - lost[1] == pytest.approx(CROWDING * (2.0 - 0.5) * 0.46)
 
@@ -149,22 +148,22 @@ def test_tables_are_renewed_beside_the_decisions() -> None:
     """Whoever decides meanwhile goes on with those that are there; work for other hardware is of no use."""
     picture, appraiser = make_appraiser()
     pod = asks("p", 30, None)
-    first = appraiser.look(pod)._tables
+    first = appraiser.look(pod).tables
     assert appraiser.due() is None
     for number in range(10):
         appraiser.pod_seen(asks(f"u{number}", 46, None))
     work = appraiser.due()
     assert work is not None
-    assert appraiser.look(pod)._tables is first
+    assert appraiser.look(pod).tables is first
     appraiser.renew(work())
-    renewed = appraiser.look(pod)._tables
+    renewed = appraiser.look(pod).tables
     assert renewed is not first
     assert (appraiser.due(), renewed.slots[46, 46] > first.slots[46, 46]) == (None, True)
     picture.node_seen(make_node("n3", gpus("n3", 1, model="NVIDIA T4")))
-    others = appraiser.look(pod)._tables
+    others = appraiser.look(pod).tables
     assert others.allowed.shape[1] == renewed.allowed.shape[1] + 1
     appraiser.renew(work())
-    assert appraiser.look(pod)._tables is others
+    assert appraiser.look(pod).tables is others
 
 
 async def test_the_renewer_has_the_work_done_aside() -> None:

@@ -25,11 +25,12 @@ from aliquot_core.quantities import QuantityError
 from aliquot_core.request import parse_request
 from aliquot_scheduler.fit.appraisal import Appraisal, room_of, shape_of
 from aliquot_scheduler.fit.demand import demand_of
+from aliquot_scheduler.picture.changes import RowChanges
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.worth.learning import MixBook, expected_mix, next_look
 from aliquot_scheduler.worth.mix import Mix
 from aliquot_scheduler.worth.page import Page
-from aliquot_scheduler.worth.room import Reals, Room
+from aliquot_scheduler.worth.room import Reals
 from aliquot_scheduler.worth.scarcity import Scarcity, scarcity
 from aliquot_scheduler.worth.tables import Kind, Tables, tables
 
@@ -77,9 +78,11 @@ class Appraiser:
         self._card = _USUAL_CARD
         self._tables: Known | None = None
         self._scarcity: tuple[int, Tables, Scarcity] | None = None
-        self._room: tuple[int, Reals, Room] | None = None
-        # Free cores by row of the grid; a new array for each change, or none until it is asked for again.
+        # Free cores by row of the grid, or none until they are asked for again.
         self._free: Reals | None = None
+        self._changes = RowChanges(0)
+        self._most_cores: float | None = None
+        self._made_for: Hardware | None = None
 
     def recall(self, page: Page) -> None:
         """Take over what an earlier leader has learnt, before the first pod is told of."""
@@ -88,12 +91,17 @@ class Appraiser:
     # --- what the watches tell ---------------------------------------------------------------------------------------
     def node_seen(self, node: Node) -> None:
         """A node is there, or is changed."""
-        self._allocatable[node.metadata.name] = _cores(node)
-        self._free = None
+        cores = _cores(node)
+        # A node tells of itself every few seconds, mostly the same.
+        if self._allocatable.get(node.metadata.name) != cores:
+            self._allocatable[node.metadata.name] = cores
+            self._most_cores = None
+            self._free = None
 
     def node_gone(self, name: str) -> None:
         """A node's object is deleted."""
         self._allocatable.pop(name, None)
+        self._most_cores = None
         self._free = None
 
     def pod_seen(self, pod: Pod) -> None:
@@ -119,12 +127,13 @@ class Appraiser:
     # --- what is asked -----------------------------------------------------------------------------------------------
     def look(self, pod: Pod) -> Appraisal:
         """All that is known now, for this pod."""
-        known, room = self._tables_now(), self._room_now()
+        known, free = self._tables_now(), self._free_cores()
         return Appraisal(
-            grid=self._picture.grid,
-            room=room,
+            cells=self._picture.grid,
+            free=free,
+            changes=self._changes,
             tables=known,
-            scarcity=self._scarcity_now(known, room),
+            scarcity=self._scarcity_now(known, free),
             cores=host_request(pod)[0] / _MILLI,
         )
 
@@ -163,11 +172,12 @@ class Appraiser:
     def _change(self, node: str, cores: float) -> None:
         self._by_node[node] = self._by_node.get(node, 0.0) + cores
         if self._free is not None and (known := self._picture.nodes.get(node)) is not None:
-            self._free = self._free.copy()
             self._free[known.row] -= cores
+            self._changes.note(known.row)
 
     def _tables_now(self) -> Tables:
-        if self._tables is None or self._tables.hardware != self._hardware():
+        hardware = self._hardware()
+        if self._tables is None or (self._tables.hardware is not hardware and self._tables.hardware != hardware):
             self._tables = self._work()()
         return self._tables.tables
 
@@ -184,29 +194,32 @@ class Appraiser:
         )
 
     def _hardware(self) -> Hardware:
-        grid = self._picture.grid
-        return Hardware(
-            kinds=tuple(kind.models for kind in grid.kinds) or ((),),
-            gpus=grid.open.shape[1],
-            cores=max(self._allocatable.values(), default=0.0),
-        )
+        """The same object as long as nothing has changed: it is asked for with every pod."""
+        grid, made = self._picture.grid, self._made_for
+        if self._most_cores is None:
+            self._most_cores = max(self._allocatable.values(), default=0.0)
+        if (
+            made is None
+            or made.cores != self._most_cores
+            or made.gpus != grid.open.shape[1]
+            or len(made.kinds) != max(1, len(grid.kinds))
+        ):
+            kinds = tuple(kind.models for kind in grid.kinds) or ((),)
+            made = self._made_for = Hardware(kinds=kinds, gpus=grid.open.shape[1], cores=self._most_cores)
+        return made
 
-    def _scarcity_now(self, known: Tables, room: Room) -> Scarcity:
+    def _scarcity_now(self, known: Tables, free: Reals) -> Scarcity:
         if self._scarcity is None or self._scarcity[1] is not known or self.book.requests >= self._scarcity[0]:
+            room = room_of(self._picture.grid, cores=free)
             self._scarcity = self.book.requests + RENEWED, known, scarcity(room, known)
         return self._scarcity[2]
-
-    def _room_now(self) -> Room:
-        grid, cores = self._picture.grid, self._free_cores()
-        if self._room is None or self._room[0] != grid.version or self._room[1] is not cores:
-            self._room = grid.version, cores, room_of(grid, cores=cores)
-        return self._room[2]
 
     def _free_cores(self) -> Reals:
         if self._free is None or self._free.size != self._picture.grid.rows:
             self._free = np.zeros(self._picture.grid.rows)
             for name, known in self._picture.nodes.items():
                 self._free[known.row] = self._allocatable.get(name, 0.0) - self._by_node.get(name, 0.0)
+            self._changes.all_anew(self._free.size)
         return self._free
 
 

@@ -28,6 +28,7 @@ from aliquot_scheduler.extender.decisions import BEST_GRADE, Filtered
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.fit.demand import Demand, demand_of
 from aliquot_scheduler.fit.finder import Finder, Look
+from aliquot_scheduler.fit.layout import Plan
 from aliquot_scheduler.fit.refusals import Refusal
 from aliquot_scheduler.fit.survey import Room, Survey
 from aliquot_scheduler.picture.grid import Rows
@@ -48,6 +49,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """What was last found for a pod, for the questions that follow a filter call."""
 
     survey: Survey
+    # The nodes that were named.
+    room: Room
     best: str
 
 
@@ -142,12 +145,12 @@ class Desk:
         offer = self._offers.get(pod.metadata.uid)
         if offer is None:
             return [(node, 0) for node in nodes]
-        known, rows = self._picture.rows_of(nodes)
+        # They are as they were answered: to look 1,000 up again would take as long as all the rest.
+        known, rows = (nodes, offer.room.rows) if nodes == offer.room.nodes else self._picture.rows_of(nodes)
         grades = dict(zip(known, offer.survey.grades(rows, best=BEST_GRADE), strict=True))
         if offer.best in grades:
             grades[offer.best] += 1
         if len(grades) == len(nodes):
-            # As good as always, and looking each of 1,000 up again was 40 % of the answer.
             return list(grades.items())
         return [(node, grades.get(node, 0)) for node in nodes]
 
@@ -158,7 +161,10 @@ class Desk:
             return "no room is promised to this pod (its time was over, or it was never filtered); it is placed anew"
         if why := self._why_no_bind(promise, node=node):
             return why
-        plan = self.finder.plan(promise.pod, promise.demand, node=node)
+        if node == promise.node and self.promises.holds_still(promise):
+            plan: Plan | None = promise.plan
+        else:
+            plan = self.finder.plan(promise.pod, promise.demand, node=node)
         if plan is None:
             self._drop(uid)
             known = self._picture.nodes.get(node)
@@ -265,7 +271,7 @@ class Desk:
         until = now + self._for_so_long
         promise = Promise(pod=pod, demand=demand, plan=best, stage=Stage.OFFERED, until=until, nodes=room.nodes)
         self.promises.make(promise)
-        self._offers[pod.metadata.uid] = Offer(survey=found, best=promise.node)
+        self._offers[pod.metadata.uid] = Offer(survey=found, room=room, best=promise.node)
         return promise
 
     def _why_no_bind(self, promise: Promise, *, node: str) -> str:

@@ -74,6 +74,8 @@ class Promises:
     def __init__(self, *, picture: Picture) -> None:
         self._picture = picture
         self._standing: dict[str, Promise] = {}
+        # As of which change of its node each was found.
+        self._found_at: dict[str, int] = {}
 
     def of(self, uid: str) -> Promise | None:
         """The promise for a pod, if there is one."""
@@ -90,6 +92,11 @@ class Promises:
         uid = promise.pod.metadata.uid
         self._standing[uid] = promise
         self._picture.hold(uid, {(promise.node, gpu): claim for gpu, claim in promise.plan.claims.items()})
+        self._found_at[uid] = self._picture.changed_at(promise.node)
+
+    def holds_still(self, promise: Promise) -> bool:
+        """Whether nothing has changed on its node since it was made: to look once more would find the same."""
+        return self._found_at[promise.pod.metadata.uid] == self._picture.changed_at(promise.node)
 
     def move_on(self, uid: str, stage: Stage, *, until: float) -> None:
         """The next stage, with the same room."""
@@ -98,11 +105,13 @@ class Promises:
     def take_back(self, uid: str) -> None:
         """Let the room go."""
         if self._standing.pop(uid, None) is not None:
+            del self._found_at[uid]
             self._picture.hold(uid, {})
 
     def kept(self, uid: str) -> None:
         """The grant is seen, and holds the room from now on."""
         self._standing.pop(uid, None)
+        self._found_at.pop(uid, None)
 
     def overdue(self, now: float) -> list[Promise]:
         """Those whose time is over."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import groupby
 from typing import Protocol
 
@@ -12,7 +13,8 @@ from aliquot_core.quantities import WHOLE
 from aliquot_core.request import Kind
 from aliquot_scheduler.fit.cost import WORST
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
-from aliquot_scheduler.picture.grid import Bools, Grid
+from aliquot_scheduler.picture.changes import RowChanges
+from aliquot_scheduler.picture.grid import Bools, Cells, Rows
 from aliquot_scheduler.worth.loss import CROWDING, Part, gpu_loss, loss
 from aliquot_scheduler.worth.mix import Shape
 from aliquot_scheduler.worth.room import STEPS, Ints, Reals, Room
@@ -35,29 +37,55 @@ class Lost(Protocol):
         """In GPUs."""
 
 
-def room_of(grid: Grid, *, cores: Reals) -> Room:
-    """The grid in percent, GPU-major as it lies in memory; on what is closed nothing is free."""
-    free = (grid.open & ~grid.closed & grid.bindable[:, np.newaxis]).T
-    compute = np.where(free, grid.compute.T, 0).astype(np.int64)
+def room_of(cells: Cells, *, cores: Reals) -> Room:
+    """The cells in percent, GPU-major as they lie in memory; on what is closed nothing is free."""
+    can_be = (cells.open & ~cells.closed & cells.bindable[:, np.newaxis]).T
+    compute = np.where(can_be, cells.compute.T, 0).astype(np.int64)
     # Dividing whole numbers takes three times as long; 70 % must not come out as 69.999.
-    memory = (grid.memory.T * (_FULL / np.maximum(1, grid.usable.T)) + _ROUND) * free
-    return Room(cores=cores, compute=compute, memory=memory.astype(np.int64), kinds=grid.kind.T.astype(np.int64))
+    percent = (cells.memory.T * (_FULL / np.maximum(1, cells.usable.T)) + _ROUND) * can_be
+    memory = percent.astype(np.int64)
+    # What has nothing free counts as of its node's kind, so that a node is judged alike whoever stands beside it.
+    kinds = np.where(np.minimum(compute, memory) > 0, cells.kind.T, cells.kind.T[0]).astype(np.int64)
+    return Room(cores=cores, compute=compute, memory=memory, kinds=kinds)
 
 
 class Appraisal:
     """What is known at one instant, ready for the questions about one pod."""
 
-    def __init__(self, *, grid: Grid, room: Room, tables: Tables, scarcity: Scarcity, cores: float) -> None:
-        """`cores` is what the pod requests of its node."""
-        self._grid = grid
-        self._room = room
-        self._tables = tables
-        self._scarcity = scarcity
-        self._cores = cores
+    def __init__(
+        self,
+        *,
+        cells: Cells,
+        free: Reals,
+        tables: Tables,
+        scarcity: Scarcity,
+        cores: float,
+        changes: RowChanges | None = None,
+    ) -> None:
+        """`free` is the cores that each row has left, `changes` when that changed last.
 
-    def of_nodes(self, asked: Sequence[Placed], *, fits: Bools) -> Reals:
-        """By row what the pod loses there beyond the best place for it, from 0 to WORST."""
-        degraded = self._grid.degraded.T
+        `cores` is what the pod requests of its node.
+        """
+        self._cells = cells
+        self._free = free
+        self.changes = changes or RowChanges(cells.rows)
+        self.tables = tables
+        self.scarcity = scarcity
+        self.cores = cores
+
+    def among(self, rows: Rows) -> Appraisal:
+        """The same of these rows alone."""
+        return Appraisal(
+            cells=self._cells.part(rows),
+            free=self._free[rows],
+            tables=self.tables,
+            scarcity=self.scarcity,
+            cores=self.cores,
+        )
+
+    def of_nodes(self, asked: Sequence[Placed]) -> Reals:
+        """By row what the pod loses there; meaningless where it does not fit."""
+        degraded = self._cells.degraded.T
         penalty: Reals | None = np.where(degraded, _DEGRADED, 0.0) if degraded.any() else None
         parts = [
             Part(
@@ -69,37 +97,45 @@ class Appraisal:
             )
             for piece, count, places in asked
         ]
-        found = loss(self._room, cores=self._cores, parts=parts, tables=self._tables, scarcity=self._scarcity)
-        best = found.nodes.min(initial=np.inf, where=fits)
-        cost: Reals = np.clip(np.where(fits, found.nodes - best if np.isfinite(best) else 0.0, 0.0), 0.0, WORST)
-        return cost
+        return loss(self._room, cores=self.cores, parts=parts, tables=self.tables, scarcity=self.scarcity).nodes
 
     def on_node(self, row: int) -> Callable[[int], Lost]:
         """What taking a part of a GPU of this node loses, by the GPU's column."""
-        level = int(self._tables.level(self._room.cores[row : row + 1] - self._cores)[0])
+        level = int(self.tables.level(self._free[row : row + 1] - self.cores)[0])
 
         def on_gpu(column: int) -> Lost:
-            usable, kind = max(1, int(self._grid.usable[row, column])), int(self._grid.kind[row, column])
-            line = (kind * self._tables.rests.shape[1] + level) * STEPS
-            crowding = CROWDING * float(self._scarcity.crowding[kind]) / _FULL
+            usable, kind = max(1, int(self._cells.usable[row, column])), int(self._cells.kind[row, column])
+            line = (kind * self.tables.rests.shape[1] + level) * STEPS
+            crowding = CROWDING * float(self.scarcity.crowding[kind]) / _FULL
 
             def lost(*, compute: int, memory: int, taken: tuple[int, int]) -> float:
                 before = compute, memory * _FULL // usable
                 after = compute - taken[0], 0 if taken[0] == _FULL else (memory - taken[1]) * _FULL // usable
                 size = max(before[0] - after[0], before[1] - after[1])
-                found = gpu_loss(before=_state(before), after=_state(after), line=line, tables=self._tables)
+                found = gpu_loss(before=_state(before), after=_state(after), line=line, tables=self.tables)
                 return float(found) + crowding * size
 
             return lost
 
         return on_gpu
 
+    @cached_property
+    def _room(self) -> Room:
+        return room_of(self._cells, cores=self._free)
+
     def _percent(self, piece: Piece) -> Ints | int:
         """Of each card's memory, begun percents as whole ones; a whole slice closes the card."""
         if piece.whole or piece.memory == 0:
             return _FULL if piece.whole else piece.portion
-        needed: Ints = np.ceil(piece.memory * (_FULL / np.maximum(1, self._grid.usable.T)) - _ROUND).astype(np.int64)
+        needed: Ints = np.ceil(piece.memory * (_FULL / np.maximum(1, self._cells.usable.T)) - _ROUND).astype(np.int64)
         return needed
+
+
+def beyond_best(lost: Reals, *, fits: Bools) -> Reals:
+    """What is lost by row beyond the best place of all, from 0 to WORST."""
+    best = lost.min(initial=np.inf, where=fits)
+    cost: Reals = np.clip(np.where(fits, lost - best if np.isfinite(best) else 0.0, 0.0), 0.0, WORST)
+    return cost
 
 
 def _state(free: tuple[int, int]) -> tuple[int, int]:

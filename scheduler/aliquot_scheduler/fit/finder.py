@@ -15,7 +15,8 @@ from aliquot_scheduler.fit.demand import Demand, suits
 from aliquot_scheduler.fit.layout import Card, Plan, lay_out
 from aliquot_scheduler.fit.refusals import Refusal, Refusals
 from aliquot_scheduler.fit.ruled import Ruled
-from aliquot_scheduler.fit.survey import Survey, survey
+from aliquot_scheduler.fit.survey import Survey
+from aliquot_scheduler.fit.surveys import Surveys
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.rules.judging import NO_RULES, Judgement, Rules
@@ -33,22 +34,26 @@ class Finder:
         self._look = look
         self._picture = picture
         self._names = names
+        self._surveys = Surveys(grid=picture.grid)
 
     def survey(self, pod: Pod, demand: Demand) -> Survey:
         """Which nodes could take the pod; it must hold nothing itself."""
         by_row = {known.row: known for known in self._picture.nodes.values()} if self._tries(demand) else {}
+        appraisal = self._appraisal(pod, demand)
 
         def trial(row: int) -> float | None:
-            plan = self._plan(pod, demand, known=by_row[row])
+            plan = self._plan(pod, demand, known=by_row[row], appraisal=appraisal)
             return plan.cost if plan else None
 
-        found = survey(demand, grid=self._picture.grid, trial=trial, appraisal=self._appraisal(pod, demand))
+        found = self._surveys.of(demand, trial=trial, appraisal=appraisal)
         return self._ruled.heard(found, pod=pod, demand=demand)
 
     def plan(self, pod: Pod, demand: Demand, *, node: str) -> Plan | None:
         """The pod on that node, if pods may be bound there and it fits."""
         known = self._picture.nodes.get(node)
-        return None if known is None or known.out else self._plan(pod, demand, known=known)
+        if known is None or known.out:
+            return None
+        return self._plan(pod, demand, known=known, appraisal=self._appraisal(pod, demand))
 
     def refusals(
         self, demand: Demand, nodes: Mapping[str, int], *, judgements: Mapping[str, Judgement] = NOTHING_SAID
@@ -84,9 +89,9 @@ class Finder:
     def _tries(demand: Demand) -> bool:
         return demand.pieces is None or bool(demand.request.uuids.allowed or demand.request.uuids.forbidden)
 
-    def _plan(self, pod: Pod, demand: Demand, *, known: KnownNode) -> Plan | None:
+    def _plan(self, pod: Pod, demand: Demand, *, known: KnownNode, appraisal: Appraisal | None) -> Plan | None:
         cards = self._cards(demand, known=known, but=pod.metadata.uid)
-        if (appraisal := self._appraisal(pod, demand)) is not None:
+        if appraisal is not None:
             on_gpu = appraisal.on_node(known.row)
             for card in cards:
                 card.lost = on_gpu(known.columns[card.gpu.uuid])

@@ -18,7 +18,7 @@ from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.appraisal import Appraisal, Placed, distinct
 from aliquot_scheduler.fit.cost import DEGRADED, WORST, Reals, grade, leftover, wanted
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
-from aliquot_scheduler.picture.grid import Bools, Grid, Ints, Rows
+from aliquot_scheduler.picture.grid import Bools, Cells, Ints, Rows
 from aliquot_scheduler.rules.judging import Judgement
 
 
@@ -50,6 +50,8 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
     def among(cls, nodes: Sequence[str], rows: Rows, found: Survey) -> Room:
         """Those of these nodes that have."""
         fits = found.fits[rows]
+        if fits.all():
+            return cls(nodes=nodes, rows=rows)
         return cls(nodes=list(compress(nodes, fits.tolist())), rows=rows[fits])
 
 
@@ -57,8 +59,8 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 Trial = Callable[[int], float | None]
 
 
-def survey(demand: Demand, *, grid: Grid, trial: Trial, appraisal: Appraisal | None = None) -> Survey:
-    """Ask all nodes; what they cost is what they lose of their value, where that is asked."""
+def survey(demand: Demand, *, grid: Cells, trial: Trial, appraisal: Appraisal | None = None) -> Survey:
+    """Ask all rows, each by itself; with an appraisal the cost is what a row loses, not held against others yet."""
     allowed = allowed_places(demand.request, grid=grid)
     parts = [(piece, count, takes(piece, grid=grid, allowed=allowed)) for piece, count in distinct(demand)]
     if demand.pieces is None:
@@ -71,12 +73,10 @@ def survey(demand: Demand, *, grid: Grid, trial: Trial, appraisal: Appraisal | N
         else:
             cost = np.zeros(grid.rows) if appraisal else _cost(demand, parts, grid=grid)
             found = Survey(fits=fits, cost=cost)
-    if appraisal is None:
-        return found
-    return msgspec.structs.replace(found, cost=appraisal.of_nodes(parts, fits=found.fits))
+    return msgspec.structs.replace(found, cost=appraisal.of_nodes(parts)) if appraisal else found
 
 
-def allowed_places(request: PodRequest, *, grid: Grid) -> Bools:
+def allowed_places(request: PodRequest, *, grid: Cells) -> Bools:
     """The GPUs that may be given and that the pod allows by model and isolation."""
     if not grid.kinds:
         return grid.open
@@ -84,13 +84,13 @@ def allowed_places(request: PodRequest, *, grid: Grid) -> Bools:
     return grid.open & suitable[grid.kind]
 
 
-def takes(piece: Piece, *, grid: Grid, allowed: Bools) -> Bools:
+def takes(piece: Piece, *, grid: Cells, allowed: Bools) -> Bools:
     """The GPUs that have room for a piece."""
     room = allowed & ~grid.closed & (grid.compute >= piece.compute) & (grid.memory >= needed_memory(piece, grid=grid))
     return room & (grid.holders == 0) if piece.whole else room
 
 
-def needed_memory(piece: Piece, *, grid: Grid) -> Ints:
+def needed_memory(piece: Piece, *, grid: Cells) -> Ints:
     """MiB of each GPU that the piece needs there."""
     if not piece.portion:
         return np.broadcast_to(np.int32(piece.memory), grid.usable.shape)
@@ -101,7 +101,7 @@ def needed_memory(piece: Piece, *, grid: Grid) -> Ints:
     return memory
 
 
-def _room_for(parts: Sequence[Placed], *, grid: Grid) -> Bools:
+def _room_for(parts: Sequence[Placed], *, grid: Cells) -> Bools:
     fits = np.ones(grid.rows, dtype=np.bool_)
     so_far = 0
     for _, count, places in parts:
@@ -110,7 +110,7 @@ def _room_for(parts: Sequence[Placed], *, grid: Grid) -> Bools:
     return fits
 
 
-def _cost(demand: Demand, parts: Sequence[Placed], *, grid: Grid) -> Reals:
+def _cost(demand: Demand, parts: Sequence[Placed], *, grid: Cells) -> Reals:
     """One piece: the best GPU's cost. Several: what is left idle of the node beside them."""
     (piece, count, places), *more = parts
     if count == 1 and not more:
@@ -123,14 +123,14 @@ def _cost(demand: Demand, parts: Sequence[Placed], *, grid: Grid) -> Reals:
     return costs
 
 
-def gpu_costs(piece: Piece, request: PodRequest, *, grid: Grid) -> Reals:
+def gpu_costs(piece: Piece, request: PodRequest, *, grid: Cells) -> Reals:
     """What the piece would cost on each GPU, whether or not it fits."""
     left = leftover(grid.compute - piece.compute, grid.memory - needed_memory(piece, grid=grid), grid.usable)
     costs: Reals = wanted(np.clip(left, 0.0, 1.0), request.placement) + DEGRADED * grid.degraded
     return costs
 
 
-def _by_trial(request: PodRequest, *, grid: Grid, allowed: Bools, trial: Trial) -> Survey:
+def _by_trial(request: PodRequest, *, grid: Cells, allowed: Bools, trial: Trial) -> Survey:
     possible = grid.bindable.copy()
     for container in request.containers:
         parts = [
@@ -141,7 +141,7 @@ def _by_trial(request: PodRequest, *, grid: Grid, allowed: Bools, trial: Trial) 
     return _tried(possible, grid=grid, trial=trial)
 
 
-def _tried(possible: Bools, *, grid: Grid, trial: Trial) -> Survey:
+def _tried(possible: Bools, *, grid: Cells, trial: Trial) -> Survey:
     fits = np.zeros(grid.rows, dtype=np.bool_)
     cost = np.zeros(grid.rows)
     for row in np.flatnonzero(possible):

@@ -18,17 +18,19 @@ import numpy.typing as npt
 from aliquot_core.claims import Claim
 from aliquot_core.inventory import Gpu, Health
 from aliquot_core.quantities import WHOLE
+from aliquot_scheduler.picture.changes import RowChanges, Rows
+
+__all__ = ["Bools", "Cells", "Grid", "Ints", "Kind", "Rows"]
 
 Ints = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
-# Numbers of rows.
-Rows = npt.NDArray[np.intp]
 
 _ROWS = 64
 _COLUMNS = 8
 # Column after column: what is asked of a node's GPUs together is then eight steps over long columns, not one for each
 # of 1,000 short rows (the least of each node: 3 us instead of 60).
 _ORDER: Literal["F"] = "F"
+_ARRAYS = ("compute", "memory", "usable", "holders", "kind", "open", "closed", "degraded")
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,29 +40,53 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     isolation: tuple[str, ...]
 
 
-class Grid:
-    """The arrays, and which row is whose."""
+class Cells:
+    """The arrays: a row for each of some nodes, or of all."""
 
-    def __init__(self) -> None:
-        self._spare = list(range(_ROWS - 1, -1, -1))
-        self.kinds: list[Kind] = []
-        self._numbers: dict[Kind, int] = {}
-        # Changes with every write: what was worked out of the arrays is good as long as it is the same.
-        self.version = 0
-        self.compute: Ints = _ints(_ROWS, _COLUMNS)
-        self.memory: Ints = _ints(_ROWS, _COLUMNS)
-        self.usable: Ints = _ints(_ROWS, _COLUMNS)
-        self.holders: Ints = _ints(_ROWS, _COLUMNS)
-        self.kind: Ints = _ints(_ROWS, _COLUMNS)
-        self.open: Bools = _bools(_ROWS, _COLUMNS)
-        self.closed: Bools = _bools(_ROWS, _COLUMNS)
-        self.degraded: Bools = _bools(_ROWS, _COLUMNS)
-        self.bindable: Bools = np.zeros(_ROWS, dtype=np.bool_)
+    kinds: list[Kind]
+    compute: Ints
+    memory: Ints
+    usable: Ints
+    holders: Ints
+    kind: Ints
+    open: Bools
+    closed: Bools
+    degraded: Bools
+    bindable: Bools
 
     @property
     def rows(self) -> int:
         """How many rows there are, used or not."""
         return len(self.bindable)
+
+    def part(self, rows: Rows) -> Cells:
+        """A copy of some rows, in this order."""
+        part = Cells()
+        part.kinds, part.bindable = self.kinds, self.bindable[rows]
+        for name in _ARRAYS:
+            setattr(part, name, getattr(self, name)[rows])
+        return part
+
+
+class Grid(Cells):
+    """All of them, and which row is whose."""
+
+    def __init__(self) -> None:
+        self._spare = list(range(_ROWS - 1, -1, -1))
+        self.kinds = []
+        self._numbers: dict[Kind, int] = {}
+        # Changes with every write: what was worked out of the arrays is good as long as it is the same.
+        self.version = 0
+        self.changes = RowChanges(_ROWS)
+        self.compute = _ints(_ROWS, _COLUMNS)
+        self.memory = _ints(_ROWS, _COLUMNS)
+        self.usable = _ints(_ROWS, _COLUMNS)
+        self.holders = _ints(_ROWS, _COLUMNS)
+        self.kind = _ints(_ROWS, _COLUMNS)
+        self.open = _bools(_ROWS, _COLUMNS)
+        self.closed = _bools(_ROWS, _COLUMNS)
+        self.degraded = _bools(_ROWS, _COLUMNS)
+        self.bindable = np.zeros(_ROWS, dtype=np.bool_)
 
     def take_row(self, *, gpus: int) -> int:
         """A row for a new node with so many GPUs."""
@@ -83,12 +109,12 @@ class Grid:
     def clear(self, row: int) -> None:
         """No GPU of this row can be used."""
         self.open[row] = False
-        self.version += 1
+        self._changed(row)
 
     def allow(self, row: int, *, bindable: bool) -> None:
         """Whether pods may be bound to this row's node."""
         self.bindable[row] = bindable
-        self.version += 1
+        self._changed(row)
 
     def write(self, row: int, column: int, *, gpu: Gpu, held: Claim, holders: int) -> None:
         """Put down what one GPU has left."""
@@ -101,7 +127,11 @@ class Grid:
         self.holders[row, column] = holders
         self.closed[row, column] = held.closes
         self.kind[row, column] = self._number(Kind(models=gpu.model_names, isolation=tuple(gpu.isolation)))
+        self._changed(row)
+
+    def _changed(self, row: int) -> None:
         self.version += 1
+        self.changes.note(row)
 
     def _number(self, kind: Kind) -> int:
         if kind not in self._numbers:
@@ -111,7 +141,7 @@ class Grid:
 
     def _grow(self, *, rows: int, columns: int) -> None:
         old = self.rows
-        for name in ("compute", "memory", "usable", "holders", "kind", "open", "closed", "degraded"):
+        for name in _ARRAYS:
             was = getattr(self, name)
             now = np.zeros((rows, columns), dtype=was.dtype, order=_ORDER)
             now[: was.shape[0], : was.shape[1]] = was
@@ -121,6 +151,7 @@ class Grid:
         self.bindable = bindable
         self._spare = list(range(rows - 1, old - 1, -1)) + self._spare
         self.version += 1
+        self.changes.all_anew(rows)
 
 
 def _ints(rows: int, columns: int) -> Ints:

@@ -31,6 +31,7 @@ from aliquot_scheduler.picture.signs import Beat, beat_seen, why_out
 
 log = logging.getLogger(__name__)
 
+_GONE = -1
 NO_GPUS = Inventory(problem="the node has published no GPUs")
 
 
@@ -150,6 +151,11 @@ class Picture:
             log.error("a grant is not its pod's", extra={"pod": pod.key, "node": grant.node, "uid": grant.pod})
             return None
         return {(node, gpu): claim for gpu, claim in claims(pod, grant).items()}
+
+    def changed_at(self, node: str) -> int:
+        """When anything changed last of what can be given of a node: the same number, and all is as it was."""
+        row = self._rows.get(node)
+        return _GONE if row is None else self.grid.changes.of(row)
 
     def rows_of(self, names: Sequence[str]) -> tuple[Sequence[str], Rows]:
         """Those of these nodes that are known, and the row of each."""

@@ -1,0 +1,207 @@
+"""Surveys that are brought up to date say what asking all nodes says."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aliquot_core.claims import Claim
+from aliquot_core.objects import Pod
+from aliquot_core.quantities import MiB, Percent
+from aliquot_core.request import parse_request
+from aliquot_scheduler.deciding.appraiser import Appraiser
+from aliquot_scheduler.fit.appraisal import Appraisal
+from aliquot_scheduler.fit.demand import demand_of
+from aliquot_scheduler.fit.finder import Finder
+from aliquot_scheduler.fit.survey import Survey
+from aliquot_scheduler.fit.surveys import Surveys
+from aliquot_scheduler.picture.changes import RowChanges
+from support.centre import (
+    NAMES,
+    WALL,
+    asks,
+    bound,
+    container,
+    gpus,
+    make_lease,
+    make_node,
+    make_pod,
+    picture_with,
+    sick,
+)
+
+NODES = tuple(f"n{number}" for number in range(6))
+PODS = (
+    asks("one", 30, 20_000),
+    asks("pack", 30, 20_000, annotations={NAMES.placement: "pack"}),
+    asks("cores", 30, 20_000, spec={"priority": 5}),
+    asks("two", 200, None),
+    asks("least", None, 1_000),
+    asks("named", 30, 20_000, annotations={NAMES.gpu_uuid: "GPU-n1-*"}),
+    make_pod("pair", container("a", (60, 20_000)), container("b", (60, 20_000))),
+)
+PODS[2].spec.containers[0].resources.requests["cpu"] = "6"
+
+
+class Changing:
+    """A cluster in which something changes, followed as the centre follows it."""
+
+    def __init__(self) -> None:
+        self.nodes = {name: make_node(name, gpus(name, 2), uid="1") for name in NODES}
+        self.picture = picture_with(*self.nodes.values())
+        self.appraiser = Appraiser(picture=self.picture, names=NAMES)
+        for name in NODES:
+            self.put(name)
+        self.finder = self.fresh()
+        self.count = 0
+
+    def fresh(self) -> Finder:
+        """One that has been asked nothing."""
+        return Finder(picture=self.picture, names=NAMES, look=self.appraiser.look)
+
+    def put(self, name: str, *, cards: int = 2, well: bool = True, cordoned: bool = False, model: str = "") -> None:
+        """A node is another one now."""
+        its = gpus(name, cards, model=model) if model else gpus(name, cards)
+        node = make_node(name, its if well else (sick(its[0]), *its[1:]), cordoned=cordoned)
+        node.status.allocatable["cpu"] = "8"
+        self.picture.node_seen(node)
+        self.appraiser.node_seen(node)
+
+    def hold(self, name: str, *, compute: int, card: int = 0) -> None:
+        """Somebody is promised a part of a GPU."""
+        self.count += 1
+        claim = Claim(compute=Percent(compute), memory=MiB(700 * compute), closes=compute == 100)
+        self.picture.hold(f"h{self.count}", {(name, f"GPU-{name}-{card}"): claim})
+
+    def let_go(self, number: int) -> None:
+        """And has it no more."""
+        self.picture.hold(f"h{number}", {})
+
+    def bind(self, name: str) -> None:
+        """A pod without GPUs takes cores."""
+        self.count += 1
+        pod = bound(make_pod(f"c{self.count}", {"name": "x"}), node=name, held={})
+        pod.spec.containers[0].resources.requests["cpu"] = "3"
+        self.appraiser.pod_seen(pod)
+
+    def go(self, name: str) -> None:
+        """A node is gone."""
+        self.picture.node_gone(name)
+        self.appraiser.node_gone(name)
+
+    def learn(self, size: int) -> None:
+        """Many pods of one size come."""
+        for _ in range(30):
+            self.count += 1
+            self.appraiser.pod_seen(asks(f"l{self.count}", size, None))
+        if work := self.appraiser.due():
+            self.appraiser.renew(work())
+
+
+def surveyed(finder: Finder, pod: Pod) -> Survey:
+    """What it finds for a pod."""
+    return finder.survey(pod, demand_of(parse_request(pod, names=NAMES)))
+
+
+names = st.sampled_from(NODES)
+CHANGES = st.one_of(
+    st.tuples(st.just("hold"), names, st.fixed_dictionaries({"compute": st.sampled_from([10, 50, 100])})),
+    st.tuples(st.just("hold"), names, st.fixed_dictionaries({"compute": st.just(30), "card": st.just(1)})),
+    st.tuples(st.just("let_go"), st.integers(1, 20), st.just({})),
+    st.tuples(st.just("bind"), names, st.just({})),
+    st.tuples(st.just("go"), names, st.just({})),
+    st.tuples(st.just("put"), names, st.fixed_dictionaries({"cordoned": st.booleans(), "well": st.booleans()})),
+    st.tuples(st.just("put"), names, st.just({"cards": 12})),
+    st.tuples(st.just("put"), st.just("new"), st.just({"model": "NVIDIA T4"})),
+    st.tuples(st.just("learn"), st.sampled_from([20, 46]), st.just({})),
+)
+
+
+@given(st.lists(st.tuples(CHANGES, st.sampled_from(PODS)), min_size=1, max_size=25))
+@settings(max_examples=120, deadline=None)
+def test_what_is_brought_up_to_date_is_what_asking_all_says(steps: list[tuple[tuple[str, object, dict], Pod]]) -> None:  # type: ignore[type-arg]
+    """Whatever has changed between two questions, and whoever asked before."""
+    town = Changing()
+    for pod in PODS:
+        surveyed(town.finder, pod)
+    for (what, whom, how), pod in steps:
+        getattr(town, what)(whom, **how)
+        found, anew = surveyed(town.finder, pod), surveyed(town.fresh(), pod)
+        assert found.fits.tolist() == anew.fits.tolist()
+        assert found.cost[found.fits].tolist() == anew.cost[anew.fits].tolist()
+
+
+def test_what_was_handed_out_stays_as_it_was() -> None:
+    """A survey is kept for the questions that follow, while others are placed."""
+    for pod in PODS[:2]:
+        town = Changing()
+        before = surveyed(town.finder, pod)
+        said = before.fits.tolist(), before.cost.tolist()
+        for name in NODES[:2]:
+            for card in (0, 1):
+                town.hold(name, compute=100, card=card)
+            surveyed(town.finder, pod)
+        assert (before.fits.tolist(), before.cost.tolist()) == said
+
+
+def test_other_prices_are_other_answers() -> None:
+    """Tables and prices are the same for all nodes, so with new ones all are asked."""
+    town, pod = Changing(), PODS[0]
+    town.hold("n0", compute=100)
+    town.hold("n1", compute=50)
+    asked = demand_of(parse_request(pod, names=NAMES))
+    first, surveys = town.appraiser.look(pod), Surveys(grid=town.picture.grid)
+    dearer = msgspec.structs.replace(first.scarcity, large=first.scarcity.large + np.arange(9.0)[:, np.newaxis])
+    for scarcity in (first.scarcity, dearer):
+        look = Appraisal(
+            cells=town.picture.grid,
+            free=np.full(town.picture.grid.rows, 8.0),
+            tables=first.tables,
+            scarcity=scarcity,
+            cores=1.0,
+            changes=first.changes,
+        )
+        found = surveys.of(asked, trial=lambda _: None, appraisal=look)
+        anew = Surveys(grid=town.picture.grid).of(asked, trial=lambda _: None, appraisal=look)
+        assert found.cost.tolist() == anew.cost.tolist()
+
+
+def test_a_grid_that_grows_is_asked_as_a_whole() -> None:
+    """There are more nodes than it was made for."""
+    town, pod = Changing(), PODS[0]
+    surveyed(town.finder, pod)
+    for number in range(70):
+        town.put(f"more{number}")
+        town.picture.lease_seen(make_lease(f"more{number}"), wall=WALL)
+    assert surveyed(town.finder, pod).fits.sum() == len(NODES) + 70
+
+
+def test_only_what_has_changed_is_asked_again() -> None:
+    """Of several containers each node has to be tried, which takes long."""
+    town, tried = Changing(), []
+    finder = Finder(picture=town.picture, names=NAMES)
+    plan = finder._plan
+    finder._plan = lambda *args, known, **more: (tried.append(known.name), plan(*args, known=known, **more))[1]  # type: ignore[method-assign,func-returns-value]
+    pair = PODS[-1]
+    assert surveyed(finder, pair).fits.sum() == len(NODES)
+    tried.clear()
+    town.hold("n2", compute=50)
+    assert surveyed(finder, pair).fits.sum() == len(NODES) - 1
+    assert tried == ["n2"]
+
+
+def test_changes_are_counted_row_by_row() -> None:
+    """After any number of them exactly those since then are told of."""
+    changes = RowChanges(5)
+    changes.note(3)
+    then = changes.now
+    changes.note(1)
+    changes.note(4)
+    changes.note(1)
+    assert changes.since(then).tolist() == [1, 4]
+    assert changes.of(3) == then < changes.of(4) < changes.of(1)
+    changes.all_anew(7)
+    assert changes.since(changes.now - 1).tolist() == list(range(7))
+    assert changes.since(changes.now).size == 0
