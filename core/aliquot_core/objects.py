@@ -18,6 +18,14 @@ class _Object(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=Fals
     """Common settings of all Kubernetes structs."""
 
 
+class OwnerReference(_Object, frozen=True, kw_only=True):
+    """Who made an object, and takes it along."""
+
+    kind: str = ""
+    name: str = ""
+    controller: bool = False
+
+
 class ObjectMeta(_Object, frozen=True, kw_only=True):
     """Identity, labels and annotations of any object."""
 
@@ -30,6 +38,7 @@ class ObjectMeta(_Object, frozen=True, kw_only=True):
     deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    owner_references: list[OwnerReference] = []
 
 
 class ResourceRequirements(_Object, frozen=True, kw_only=True):
