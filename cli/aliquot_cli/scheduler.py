@@ -14,6 +14,7 @@ from typing import Any
 import click
 from prometheus_client import CollectorRegistry
 
+from aliquot_cli.page import Page
 from aliquot_cli.running import run_until_stopped, start_logging, until
 from aliquot_cli.sources import gather
 from aliquot_core.backoff import Random
@@ -41,6 +42,7 @@ from aliquot_scheduler.certificates.settings import CENTRE, CertificateSettings
 from aliquot_scheduler.extender.forwarding import Forwarder
 from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.routes import ExtenderRoutes
+from aliquot_scheduler.page.settings import PageSettings
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.rules.installed import installed_rules
 from aliquot_scheduler.web.pages import StatusPages
@@ -64,6 +66,7 @@ class Settings:
         self.election = sources.resolve("election", ElectionSettings).value
         self.certificates = sources.resolve("certificates", CertificateSettings).value
         self.admission = sources.resolve("admission", AdmissionSettings).value
+        self.page = sources.resolve("page", PageSettings).value
 
 
 @click.command()
@@ -100,15 +103,26 @@ async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
             await keeper.ensure()
         landscape = Landscape(transport=transport, clock=clock, random=luck, names=settings.names)
         admission = Admission(names=settings.names, settings=settings.admission, models=centre.models, plans=landscape)
-        forwarder, server, tls = _served(
-            settings, centre=centre, leadership=leadership, admission=admission, clock=clock
+        tls = _tls(settings, clock=clock)
+        keeper.changed = tls.look
+        page = Page(
+            settings=settings.page,
+            names=settings.names,
+            centre=centre,
+            leadership=leadership,
+            transport=transport,
+            tls=tls,
+            clock=clock,
+        )
+        stack.push_async_callback(page.close)
+        forwarder, server = _served(
+            settings, centre=centre, leadership=leadership, admission=admission, page=page, tls=tls, clock=clock
         )
         stack.push_async_callback(forwarder.close)
-        keeper.changed = tls.look
         pace = _pace(
             settings, client=KubeClient(transport=transport), centre=centre, leadership=leadership, clock=clock
         )
-        running = [leadership.run, centre.run, server.run, landscape.run, pace.run, *kept]
+        running = [leadership.run, centre.run, server.run, landscape.run, pace.run, page.run, *kept]
         await until(stop, _all(*running), farewell=leadership.resign)
 
 
@@ -175,13 +189,23 @@ def _keeper(settings: Settings, *, client: KubeClient, clock: Clock, random: Ran
     )
 
 
-def _served(
-    settings: Settings, *, centre: Centre, leadership: Leadership, admission: Admission, clock: Clock
-) -> tuple[Forwarder, CentreServer, Tls]:
-    web, registry = settings.web, CollectorRegistry()
+def _tls(settings: Settings, *, clock: Clock) -> Tls:
+    web = settings.web
     files = TlsFiles(certificate=web.certificate, key=web.key, authority=web.authority)
-    tls = Tls(files=files, clock=clock, look_every=web.look_at_files)
+    return Tls(files=files, clock=clock, look_every=web.look_at_files)
 
+
+def _served(
+    settings: Settings,
+    *,
+    centre: Centre,
+    leadership: Leadership,
+    admission: Admission,
+    page: Page,
+    tls: Tls,
+    clock: Clock,
+) -> tuple[Forwarder, CentreServer]:
+    web, registry = settings.web, CollectorRegistry()
     tls.observe(registry)
 
     def leads() -> bool:
@@ -208,8 +232,10 @@ def _served(
     )
     registry.register(CentreCollector(reign=lambda: centre.reign, leads=leads))
     pages = StatusPages(registry=registry, alive=list, ready=lambda: _unready(leadership))
-    routes = [*extender.routes(), *admission_routes(admission)]
-    return forwarder, CentreServer(settings=web, tls=tls, routes=routes, pages=pages, clock=clock), tls
+    shown = page.routes()
+    routes = [*extender.routes(), *admission_routes(admission), *shown]
+    server = CentreServer(settings=web, tls=tls, routes=routes, pages=pages, clock=clock, plain=shown)
+    return forwarder, server
 
 
 def _unready(leadership: Leadership) -> list[str]:

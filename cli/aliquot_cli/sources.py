@@ -20,6 +20,7 @@ from aliquot_kube.election import ElectionSettings
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.certificates.settings import CertificateSettings
+from aliquot_scheduler.page.settings import PageSettings
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.web.settings import WebSettings
 from aliquot_standalone.home import UpSettings
@@ -39,6 +40,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "election": ElectionSettings,
     "certificates": CertificateSettings,
     "admission": AdmissionSettings,
+    "page": PageSettings,
     "up": UpSettings,
     "run": RunSettings,
 }

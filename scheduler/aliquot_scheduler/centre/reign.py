@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
@@ -108,6 +108,11 @@ class Reign:
         if not self._leads():
             return "this replica does not lead any more"
         return self._watches.why_blind(stale=self._stale)
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """All pods by `namespace/name`, as they are told of: live, for the loop's own thread."""
+        return self._watches.pods.objects
 
     def freshness(self) -> dict[str, Freshness]:
         """How old our knowledge is, by what it is of."""

@@ -28,12 +28,21 @@ class CentreServer:
     """Serves until `run` is cancelled; then what is under way is let to end."""
 
     def __init__(
-        self, *, settings: WebSettings, tls: Tls, routes: Iterable[web.RouteDef], pages: StatusPages, clock: Clock
+        self,
+        *,
+        settings: WebSettings,
+        tls: Tls,
+        routes: Iterable[web.RouteDef],
+        pages: StatusPages,
+        clock: Clock,
+        plain: Iterable[web.RouteDef] = (),
     ) -> None:
+        """`routes` are served over TLS, `plain` beside the status pages without."""
         self._settings = settings
         self._clock = clock
         self._tls = tls
         self._routes = list(routes)
+        self._plain = list(plain)
         self._pages = pages
         # Where it listens, once `serving` is set.
         self.port = 0
@@ -46,7 +55,7 @@ class CentreServer:
             stack.callback(self._pages.close)
             one = self._settings
             self.status_port = await self._listen(
-                stack, self._pages.routes(), address=one.status_address, port=one.status_port
+                stack, [*self._pages.routes(), *self._plain], address=one.status_address, port=one.status_port
             )
             self.port = await self._listen(stack, self._routes, address=one.address, port=one.port, tls=self._tls)
             stack.callback(self.serving.clear)

@@ -1,0 +1,1 @@
+"""The page: what the leader knows, for people to look at."""

@@ -1,0 +1,43 @@
+"""How it was: a ring of points in memory, gone with the leader that kept it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from aliquot_scheduler.page.model import Sample, State
+
+
+class History:
+    """The last points."""
+
+    def __init__(self, *, points: int) -> None:
+        self._samples: deque[Sample] = deque(maxlen=points)
+        self._let_in = 0
+        self._waited = 0.0
+        self._evicted = 0
+
+    def add(self, state: State) -> None:
+        """One more point."""
+        totals = state.totals
+        let_in, waited = totals.let_in - self._let_in, totals.waited - self._waited
+        self._samples.append(
+            Sample(
+                at=state.at,
+                compute_granted=_part(totals.compute_granted, totals.compute),
+                compute_used=None if totals.compute_used is None else _part(totals.compute_used, totals.compute),
+                memory_granted=_part(totals.memory_granted, totals.memory),
+                memory_used=None if totals.memory_used is None else _part(totals.memory_used, totals.memory),
+                waiting=totals.waiting,
+                wait=round(waited / let_in, 3) if let_in > 0 else None,
+                evicted=max(0, totals.evicted - self._evicted),
+            )
+        )
+        self._let_in, self._waited, self._evicted = totals.let_in, totals.waited, totals.evicted
+
+    def since(self, at: float = 0.0) -> list[Sample]:
+        """All points after an instant, the oldest first."""
+        return [sample for sample in self._samples if sample.at > at]
+
+
+def _part(amount: int, whole: int) -> float:
+    return round(amount / whole, 4) if whole else 0.0

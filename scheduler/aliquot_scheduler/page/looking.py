@@ -1,0 +1,312 @@
+"""From the centre's picture to what the page shows, again and again, without holding up decisions.
+
+Theory of operation. A look goes over all pods and all GPUs and makes a `State`. What has not changed since the look
+before is taken from there: a pod by being the same object and in the same queue, a GPU by being held and used as it
+was. So a look at 1,000 GPUs and 5,000 pods costs a few milliseconds, and whoever renders can see by identity what is
+new. A look comes in steps, between which others have their turn; it may then mix what was known at two instants a few
+milliseconds apart, which no reader can tell.
+
+What must always hold: nothing here changes what decisions are made from; what is gone is forgotten with the next look.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+
+import msgspec
+
+from aliquot_core.claims import Claim
+from aliquot_core.inventory import Gpu, Health
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_core.request import asks
+from aliquot_scheduler.page.model import (
+    GpuShown,
+    NodeShown,
+    PodShown,
+    SliceShown,
+    Stage,
+    State,
+    Totals,
+    WaitingShown,
+)
+from aliquot_scheduler.page.owners import owner_of
+from aliquot_scheduler.page.usage import Usage, Use
+from aliquot_scheduler.picture.picture import KnownNode, Picture
+from aliquot_scheduler.queues.entry import Plan
+from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.telling import rows
+from aliquot_scheduler.queues.tree import COMPUTE, MEMORY
+from aliquot_scheduler.queues.turns import Queues
+
+# One step's worth: about a millisecond of work.
+_PODS_AT_ONCE = 500
+_GPUS_AT_ONCE = 64
+# Reasons are worked out for so many; the others are counted under a word of their own.
+MOST_WAITING = 1000
+_NOT_SHOWN = "not looked at"
+_DISRUPTED = "DisruptionTarget"
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What the leader knows, as it is: read-only, for the loop's own thread."""
+
+    picture: Picture
+    turns: Queues
+    pods: Mapping[str, Pod]
+    paused: str
+    now: float
+    wall: float
+
+
+class _KnownPod(msgspec.Struct, frozen=True, kw_only=True):
+    pod: Pod
+    queue: str
+    waits: bool
+    shown: PodShown | None
+
+
+class _KnownGpu(msgspec.Struct, frozen=True, kw_only=True):
+    gpu: Gpu
+    held: dict[str, Claim]
+    holders: list[PodShown | None]
+    uses: list[Use]
+    shown: GpuShown
+
+
+class Looking:
+    """Looks, and remembers what it saw for the next look."""
+
+    def __init__(self, *, names: Names) -> None:
+        self._names = names
+        self._pods: dict[str, _KnownPod] = {}
+        self._gpus: dict[tuple[str, str], _KnownGpu] = {}
+        self._nodes: dict[str, NodeShown] = {}
+        self._disrupted: set[str] = set()
+        self._evicted = 0
+
+    def look(self, seen: Seen, usage: Usage) -> Generator[None, None, State]:
+        """See everything, step by step; the state is what it returns."""
+        waiters = seen.turns.waiting()
+        yield
+        yield from self._see_pods(seen, waiting={waiter.uid: waiter for waiter in waiters})
+        nodes = yield from self._see_nodes(seen, usage)
+        waiting, reasons = yield from _waiting(waiters, seen.turns)
+        coming = [_placing(waiter) for waiter in seen.turns.under_way()]
+        pods = tuple(known.shown for known in self._pods.values() if known.shown)
+        tree = seen.turns.books.ledger.tree
+        statuses = seen.turns.statuses(now=seen.now, at="")
+        yield
+        return State(
+            at=seen.wall,
+            paused=seen.paused,
+            used_at=usage.at,
+            totals=self._totals(nodes, pods, seen, used=usage.at is not None),
+            queues=rows(Plan(specs={}, tree=tree), statuses=statuses, standing=None),
+            nodes=nodes,
+            pods=pods,
+            waiting=(*waiting, *coming),
+            reasons=dict(reasons),
+        )
+
+    # --- pods --------------------------------------------------------------------------------------------------------
+    def _see_pods(self, seen: Seen, *, waiting: Mapping[str, Waiter]) -> Generator[None]:
+        ledger, before, found = seen.turns.books.ledger, self._pods, {}
+        for number, pod in enumerate(list(seen.pods.values())):
+            if not number % _PODS_AT_ONCE:
+                yield
+            uid = pod.metadata.uid
+            known, waiter = before.get(uid), waiting.get(uid)
+            charge = ledger.of(uid)
+            queue = waiter.queue if waiter else charge.queue if charge else ""
+            if known is not None and known.pod is pod and (known.queue == queue and known.waits == bool(waiter)):
+                found[uid] = known
+                continue
+            amounts = waiter.amounts if waiter else charge.amounts if charge else None
+            shown = self._pod(pod, queue=queue, amounts=amounts, waits=bool(waiter), before=known)
+            found[uid] = _KnownPod(pod=pod, queue=queue, waits=bool(waiter), shown=shown)
+            self._count_eviction(pod)
+        self._pods = found
+        self._disrupted &= found.keys()
+
+    def _pod(
+        self, pod: Pod, *, queue: str, amounts: Sequence[int] | None, waits: bool, before: _KnownPod | None
+    ) -> PodShown | None:
+        if not asks(pod, names=self._names):
+            return None
+        was = before.shown if before else None
+        if amounts is None:
+            # It has ended: what it had is told, though it is charged to nobody any more.
+            compute, memory, queue = (was.compute, was.memory, was.queue) if was else (0, 0, queue)
+        else:
+            compute, memory = amounts[COMPUTE], amounts[MEMORY]
+        shown = PodShown(
+            uid=pod.metadata.uid,
+            namespace=pod.metadata.namespace,
+            name=pod.metadata.name,
+            owner=owner_of(pod, names=self._names),
+            stage=_stage(pod, waits=waits),
+            phase=pod.status.phase,
+            queue=queue,
+            node=pod.spec.node_name,
+            compute=compute,
+            memory=memory,
+            created=pod.metadata.creation_timestamp or "",
+        )
+        return was if was == shown else shown
+
+    def _count_eviction(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        if uid not in self._disrupted and any(
+            one.type == _DISRUPTED and one.status == "True" for one in pod.status.conditions
+        ):
+            self._disrupted.add(uid)
+            self._evicted += 1
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+    def _see_nodes(self, seen: Seen, usage: Usage) -> Generator[None, None, tuple[NodeShown, ...]]:
+        gpus, nodes, done = {}, {}, 0
+        for name, known in sorted(seen.picture.nodes.items()):
+            cards = []
+            for gpu in known.inventory.gpus:
+                if not done % _GPUS_AT_ONCE:
+                    yield
+                done += 1
+                at = name, gpu.uuid
+                gpus[at] = self._gpu(at, gpu, held=seen.picture.holdings.on(at), usage=usage)
+                cards.append(gpus[at].shown)
+            nodes[name] = self._node(known, tuple(cards))
+        self._gpus, self._nodes = gpus, nodes
+        return tuple(nodes.values())
+
+    def _node(self, known: KnownNode, cards: tuple[GpuShown, ...]) -> NodeShown:
+        was = self._nodes.get(known.name)
+        driver = known.inventory.driver
+        if (
+            was is not None
+            and (was.out, was.driver) == (known.out, driver)
+            and (len(was.gpus) == len(cards) and all(old is new for old, new in zip(was.gpus, cards, strict=True)))
+        ):
+            return was
+        return NodeShown(name=known.name, out=known.out, driver=driver, gpus=cards)
+
+    def _gpu(self, at: tuple[str, str], gpu: Gpu, *, held: Mapping[str, Claim], usage: Usage) -> _KnownGpu:
+        node, uuid = at
+        holders = [one.shown if (one := self._pods.get(uid)) else None for uid in held]
+        uses = [usage.of_gpu(node, uuid), *(usage.of_slice(node, uuid, one.key if one else "") for one in holders)]
+        was = self._gpus.get(at)
+        if (
+            was is not None
+            and was.gpu is gpu
+            and was.uses == uses
+            and was.held == held
+            and all(old is new for old, new in zip(was.holders, holders, strict=True))
+        ):
+            return was
+        parts = zip(held.items(), holders, uses[1:], strict=True)
+        slices = tuple(_slice(uid, claim, pod=pod, use=use) for (uid, claim), pod, use in parts)
+        shown = _gpu_shown(gpu, node=node, slices=slices, use=uses[0])
+        return _KnownGpu(gpu=gpu, held=dict(held), holders=holders, uses=uses, shown=shown)
+
+    # --- sums --------------------------------------------------------------------------------------------------------
+    def _totals(self, nodes: Sequence[NodeShown], pods: Sequence[PodShown], seen: Seen, *, used: bool) -> Totals:
+        gpus = [gpu for node in nodes for gpu in node.gpus]
+        good = [gpu for gpu in gpus if gpu.health is not Health.SICK]
+        waits = seen.turns.waits.values()
+        return Totals(
+            nodes=len(nodes),
+            nodes_out=sum(bool(node.out) for node in nodes),
+            gpus=len(gpus),
+            gpus_sick=len(gpus) - len(good),
+            compute=100 * len(good),
+            compute_granted=sum(gpu.compute for gpu in good),
+            compute_used=sum(gpu.used_compute or 0 for gpu in good) if used else None,
+            memory=sum(gpu.size for gpu in good),
+            memory_granted=sum(gpu.memory for gpu in good),
+            memory_used=sum(gpu.used_memory or 0 for gpu in good) if used else None,
+            running=sum(pod.stage in {Stage.RUNNING, Stage.STARTING} for pod in pods),
+            waiting=len(seen.turns),
+            let_in=sum(count for count, _ in waits),
+            waited=sum(seconds for _, seconds in waits),
+            evicted=self._evicted,
+        )
+
+
+def _stage(pod: Pod, *, waits: bool) -> Stage:
+    if pod.ended:
+        return Stage.ENDED
+    if pod.spec.node_name:
+        return Stage.RUNNING if pod.status.phase == "Running" else Stage.STARTING
+    return Stage.WAITING if waits else Stage.LET_IN
+
+
+def _slice(uid: str, claim: Claim, *, pod: PodShown | None, use: Use) -> SliceShown:
+    return SliceShown(
+        # A pod that the watch of pods has not told of yet, or that another replica was promised room for.
+        pod=pod.key if pod else uid,
+        owner=pod.owner.key if pod else "",
+        queue=pod.queue if pod else "",
+        stage=pod.stage if pod else Stage.LET_IN,
+        compute=claim.compute.value,
+        memory=claim.memory.value,
+        whole=claim.closes,
+        used_compute=use.compute,
+        used_memory=use.memory,
+    )
+
+
+def _gpu_shown(gpu: Gpu, *, node: str, slices: tuple[SliceShown, ...], use: Use) -> GpuShown:
+    return GpuShown(
+        node=node,
+        uuid=gpu.uuid,
+        index=gpu.index,
+        model=gpu.model,
+        health=gpu.health,
+        reason="it is cut by MIG, which Aliquot does not share" if gpu.mig and not gpu.reason else gpu.reason,
+        isolation=tuple(gpu.isolation),
+        size=gpu.memory,
+        compute=sum(one.compute for one in slices),
+        memory=sum(one.memory for one in slices),
+        slices=tuple(sorted(slices, key=lambda one: (one.queue, one.pod))),
+        used_compute=use.compute,
+        used_memory=use.memory,
+    )
+
+
+def _waiting(
+    waiters: Sequence[Waiter], turns: Queues
+) -> Generator[None, None, tuple[list[WaitingShown], Counter[str]]]:
+    """Those who come first in each queue, and how many wait for which reason."""
+    found: list[WaitingShown] = []
+    reasons: Counter[str] = Counter()
+    ordered = sorted(waiters, key=lambda waiter: (waiter.queue, waiter.place))
+    for number, waiter in enumerate(ordered[:MOST_WAITING]):
+        if not number % _GPUS_AT_ONCE:
+            yield
+        notice = turns.notice(waiter)
+        reasons[notice.reason] += 1
+        found.append(_shown(waiter, reason=notice.reason, why=notice.message))
+    if rest := len(ordered) - len(found):
+        reasons[_NOT_SHOWN] = rest
+    return found, reasons
+
+
+def _placing(waiter: Waiter) -> WaitingShown:
+    """Its queue has let it in; what kube-scheduler says of it."""
+    said = next((one.message for one in waiter.pod.status.conditions if one.type == "PodScheduled"), "")
+    return _shown(waiter, reason="Placing", why=said or "its turn has come, and kube-scheduler places it")
+
+
+def _shown(waiter: Waiter, *, reason: str, why: str) -> WaitingShown:
+    return WaitingShown(
+        pod=waiter.pod.key,
+        queue=waiter.queue,
+        user=waiter.user,
+        priority=waiter.priority,
+        since=waiter.pod.metadata.creation_timestamp or "",
+        compute=waiter.amounts[COMPUTE],
+        memory=waiter.amounts[MEMORY],
+        reason=reason,
+        why=why,
+    )

@@ -1,0 +1,90 @@
+"""One pod: what it asks, where it is or why it waits, and all that was written on it, as text."""
+
+from __future__ import annotations
+
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_scheduler.page.amounts import NONE, gib, percent
+from aliquot_scheduler.page.html import Html, join, link, tag
+from aliquot_scheduler.page.lists import since
+from aliquot_scheduler.page.model import PodShown, Stage, State
+from aliquot_scheduler.page.views import Region, View, keyed, row, table
+
+# An annotation may be of 256 KiB, and a reader has only so much patience.
+LONGEST = 2000
+
+
+def pod_view(namespace: str, name: str, state: State, *, pod: Pod | None, names: Names) -> View:
+    """Draw it; `pod` is its object, if there is one."""
+    title = f"Pod {namespace}/{name}"
+    shown = next((one for one in state.pods if (one.namespace, one.name) == (namespace, name)), None)
+    if shown is None or pod is None:
+        why = tag("p", "There is no such pod, or it asks for no slices.")
+        return View(title=title, section="applications", pieces=(why,), found=False)
+    conditions = {
+        one.type: row(
+            one.type, one.type, one.status, one.reason, cut(one.message), since(one.last_transition_time or "")
+        )
+        for one in pod.status.conditions
+    }
+    notes = {
+        key: row(key, key, cut(value))
+        for key, value in sorted(pod.metadata.annotations.items())
+        if key.startswith(f"{names.domain}/")
+    }
+    pieces = (
+        Region(name="pod", children=_facts(shown, state)),
+        *_slices(shown, state),
+        *table(
+            "Conditions",
+            ("Condition", "Status", "Reason", "Message", "Since"),
+            Region(name="conditions", element="tbody", children=conditions),
+        ),
+        *table("Annotations of Aliquot", ("Name", "Value"), Region(name="notes", element="tbody", children=notes)),
+    )
+    return View(title=title, section="applications", pieces=pieces)
+
+
+def _facts(pod: PodShown, state: State) -> dict[str, Html]:
+    owner = pod.owner
+    waits = next((one for one in state.waiting if one.pod == pod.key), None)
+    told: list[tuple[str, object]] = [
+        ("Stage", pod.stage if pod.stage is not Stage.ENDED else f"ended ({pod.phase})"),
+        ("Queue", pod.queue or NONE),
+        ("Node", link(pod.node, "nodes", pod.node) if pod.node else NONE),
+        ("Application", link(f"{owner.kind} {owner.name}", "applications", owner.namespace, owner.kind, owner.name)),
+        ("Asks", f"{pod.compute} % compute, {gib(pod.memory)}"),
+        ("Created", since(pod.created)),
+    ]
+    if waits:
+        told += [("User", waits.user), ("Why it waits", f"{waits.reason}: {waits.why}")]
+    facts = [join(tag("dt", name), tag("dd", value)) for name, value in told]
+    return {"facts": keyed("dl", "facts", *facts, class_="facts")}
+
+
+def _slices(pod: PodShown, state: State) -> list[Html | Region]:
+    heads = ("GPU", "Model", "Compute granted", "Compute used", "Memory granted", "Memory used", "Other pods")
+    numbers = frozenset({2, 3, 4, 5, 6})
+    rows = {
+        gpu.uuid: row(
+            gpu.uuid,
+            link(f"GPU {gpu.index} of {gpu.node}", "gpus", gpu.node, gpu.uuid),
+            gpu.model,
+            f"{one.compute} %",
+            percent(one.used_compute),
+            gib(one.memory),
+            gib(one.used_memory),
+            len(gpu.slices) - 1,
+            numbers=numbers,
+        )
+        for node in state.nodes
+        for gpu in node.gpus
+        for one in gpu.slices
+        if one.pod == pod.key
+    }
+    return table("Its slices", heads, Region(name="slices", element="tbody", children=rows), numbers=numbers)
+
+
+def cut(value: str) -> str:
+    """As much of it as anybody reads."""
+    return value if len(value) <= LONGEST else f"{value[:LONGEST]}… ({len(value)} characters)"

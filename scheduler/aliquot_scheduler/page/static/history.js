@@ -1,0 +1,82 @@
+// Charts of how it was. The server keeps the points; new ones are asked for when the table of the last ones changes.
+
+import uPlot from "./uplot/uPlot.esm.js";
+
+const percent = (value) => (value === null ? null : 100 * value);
+const of = (name, change = (value) => value) => (samples) => samples.map((sample) => change(sample[name]));
+
+const CHARTS = {
+  utilisation: {
+    unit: "%",
+    series: [
+      ["Compute granted", "--c0", of("computeGranted", percent)],
+      ["Compute used", "--c1", of("computeUsed", percent)],
+      ["Memory granted", "--c2", of("memoryGranted", percent)],
+      ["Memory used", "--c3", of("memoryUsed", percent)],
+    ],
+    range: [0, 100],
+  },
+  waits: {
+    unit: "",
+    series: [
+      ["Pods that wait", "--c4", of("waiting")],
+      ["Mean wait, s", "--c5", of("wait")],
+    ],
+  },
+  evictions: { unit: "", series: [["Evictions", "--c6", of("evicted")]] },
+};
+
+let samples = [];
+const drawn = new Map();
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function data(chart) {
+  return [samples.map((sample) => sample.at), ...chart.series.map(([, , values]) => values(samples))];
+}
+
+function draw(name, chart) {
+  const box = document.getElementById(`chart-${name}`);
+  drawn.get(name)?.destroy();
+  const axis = { stroke: colour("--text"), grid: { stroke: colour("--line"), width: 1 } };
+  const options = {
+    width: box.clientWidth,
+    height: 220,
+    series: [
+      {},
+      ...chart.series.map(([label, stroke]) => ({
+        label,
+        stroke: colour(stroke),
+        width: 2,
+        points: { show: samples.length < 3 },
+        value: (_, value) => (value === null ? "-" : `${Math.round(value * 10) / 10} ${chart.unit}`),
+      })),
+    ],
+    axes: [axis, axis],
+    scales: chart.range ? { y: { range: chart.range } } : {},
+  };
+  drawn.set(name, new uPlot(options, data(chart), box));
+}
+
+function drawAll() {
+  for (const [name, chart] of Object.entries(CHARTS)) draw(name, chart);
+}
+
+async function more() {
+  const since = samples.at(-1)?.at ?? 0;
+  const answer = await fetch(`/page/history.json?since=${since}`);
+  if (!answer.ok) return;
+  const found = await answer.json();
+  if (!found.length) return;
+  samples = [...samples, ...found].slice(-5000);
+  for (const [name, chart] of Object.entries(CHARTS)) drawn.get(name)?.setData(data(chart));
+}
+
+await more();
+drawAll();
+new MutationObserver(more).observe(document.getElementById("samples"), { childList: true });
+document.addEventListener("theme", drawAll);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+addEventListener("resize", drawAll);
