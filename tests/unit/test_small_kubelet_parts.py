@@ -229,6 +229,17 @@ def test_status_of_a_running_pod() -> None:
     ]
 
 
+def test_a_condition_keeps_the_time_that_was_said_of_it_last() -> None:
+    """The pod may be older than what was written of it: two times that take turns would be written for ever."""
+    life = Life(state=Running(process=Process(id="p.0", pid=7, born="b"), since=50.0), starts=1)
+    behind = pod("one", containers=[container("main", "x")])
+    said = {"Ready": ("True", "then"), "Initialized": ("False", "before")}
+    report = Report(pod=behind, lives={"main": life}, started_at=0.0, now=100.0, said=said)
+    status = pod_status(report, devices_of=lambda _: {}, settings=Settings())
+    since = {one["type"]: one["lastTransitionTime"] for one in status["conditions"]}
+    assert (since["Ready"], since["Initialized"]) == ("then", "1970-01-01T00:01:40Z")
+
+
 @pytest.mark.parametrize(
     ("life", "state", "word"),
     [

@@ -60,6 +60,7 @@ class PodWorker:
         self._going_until: float | None = self._started_at if refused else None
         self._remove_at_end = False
         self._ended_as = ""
+        self._said: dict[str, tuple[str, str]] = {}
         self._changed = asyncio.Event()
         self._starts: dict[str, asyncio.Task[None]] = {}
         self._stops: dict[str, asyncio.Task[None]] = {}
@@ -204,10 +205,18 @@ class PodWorker:
 
     def _remember_and_report(self) -> None:
         self._remember()
-        report = Report(pod=self.pod, lives=self._lives, started_at=self._started_at, now=self._now, going=self._going)
+        report = Report(
+            pod=self.pod,
+            lives=self._lives,
+            started_at=self._started_at,
+            now=self._now,
+            going=self._going,
+            said=self._said,
+        )
         status = pod_status(
             report, devices_of=lambda name: self._house.devices_of(self.pod, name), settings=self._house.settings
         )
+        self._said = {one["type"]: (one["status"], one["lastTransitionTime"]) for one in status["conditions"]}
         if self._ended_as:
             status["phase"] = self._ended_as
         if self.refused:

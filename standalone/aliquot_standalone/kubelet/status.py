@@ -34,6 +34,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     going: bool = False
     host_ip: str = "127.0.0.1"
+    # What was said of each condition last, and since when it holds: the pod's own may be older, while a write of ours
+    # is under way, and two times that take turns would be two writes that bring each other about for ever.
+    said: Mapping[str, tuple[str, str]] = {}
 
 
 def pod_status(report: Report, *, devices_of: DevicesOf, settings: Settings) -> dict[str, Any]:
@@ -172,15 +175,19 @@ def _init_done(container: Container, lives: Lives) -> bool:
 def _condition(report: Report, kind: str, *, holds: bool, reason: str = "", message: str = "") -> dict[str, Any]:
     """One condition; the time of its last change is kept while it does not change."""
     status = "True" if holds else "False"
-    before = next((one for one in report.pod.status.conditions if one.type == kind), None)
-    since = before.last_transition_time if before and before.status == status else None
     condition: dict[str, Any] = {
         "type": kind,
         "status": status,
-        "lastTransitionTime": since or rfc3339(report.now),
+        "lastTransitionTime": _since(report, kind, status) or rfc3339(report.now),
     }
     if reason:
         condition["reason"] = reason
     if message:
         condition["message"] = message
     return condition
+
+
+def _since(report: Report, kind: str, status: str) -> str | None:
+    of_the_pod = {one.type: (one.status, one.last_transition_time) for one in report.pod.status.conditions}
+    before = report.said.get(kind) or of_the_pod.get(kind)
+    return before[1] if before and before[0] == status else None

@@ -179,8 +179,9 @@ class Household:
         return {}
 
     def report(self, pod: Pod, status: dict[str, Any], *, remove: bool) -> None:
-        """Have the status written."""
-        self._reporter.report(pod, status, remove=remove)
+        """Have the status written; not that of a start under way, which is over before anybody could read it."""
+        if not any("ContainerCreating" in str(one["state"]) for one in status["containerStatuses"]):
+            self._reporter.report(pod, status, remove=remove)
 
     def _played(self, pod: Pod, container: str, *, since: float | None = None) -> Process:
         try:
