@@ -17,6 +17,7 @@ NOT_ADMITTED = 5
 
 COMMANDS = {
     "up": ("aliquot_cli.up:up", "Share this machine's GPUs (or simulated ones) without a cluster."),
+    "down": ("aliquot_cli.down:down", "End what `aliquot up` has started, and forget it if asked to."),
     "run": ("aliquot_cli.run:run", "Run a program with a slice of a GPU."),
     "agent": ("aliquot_cli.agent:agent", "Run the agent of one node."),
     "endpoint": ("aliquot_cli.endpoint:endpoint", "Run the small process that the kubelet speaks to."),

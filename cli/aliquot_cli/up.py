@@ -1,67 +1,173 @@
-"""`aliquot up`: everything on one machine. So far: one simulated node, and a demonstration on it."""
+"""`aliquot up`: everything on one machine, without a cluster."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import shutil
+import socket
 import sys
-import tempfile
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 
-from aliquot_agent.gpus.spec import models_by_node, parse_gpu_spec
 from aliquot_cli.running import run_until_stopped, until
-from aliquot_core.errors import UserError
+from aliquot_cli.sources import gather
+from aliquot_core.clock import Clock
 from aliquot_core.logs import LogSettings, configure_logging
 from aliquot_core.names import Names
+from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
-from aliquot_standalone.demo import GPUS_NEEDED, Demo
-from aliquot_standalone.one_node import OneNode, check_sockets_fit, one_node
+from aliquot_kube.resources import NODES, PODS
+from aliquot_standalone.children import set_aside
+from aliquot_standalone.composition import Whole, standing
+from aliquot_standalone.home import FOLDER_VARIABLE, Home, UpSettings
+from aliquot_standalone.plan import gpus_here, plan
+from aliquot_standalone.ports import choose_ports
+from aliquot_standalone.summary import summarise
 
-NODE = "this-machine"
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked of this run."""
+
+    settings: UpSettings
+    names: Names
+    log: LogSettings
+    demo: bool
+    exit_after: float | None
+    summary: bool
 
 
 @click.command()
-@click.option("--simulate", "gpus", default="8xA100-80GB", metavar="SPEC", show_default=True, help="GPUs to simulate.")
-@click.option("--demo", is_flag=True, help="Submit a few pods and tell what happens.")
-@click.option("--stay/--leave", default=None, help="Go on after the demonstration (default: at a terminal).")
-def up(gpus: str, demo: bool, stay: bool | None) -> None:  # noqa: FBT001 - click hands flags over
-    """Run one simulated node on this machine: API server, kubelet's part, endpoint and agent.
+@click.option("--config", "file", metavar="FILE", help="Settings file (default: $ALIQUOT_CONFIG).")
+@click.option(
+    "--simulate",
+    "--gpus",
+    "gpus",
+    metavar="SPEC",
+    help='GPUs to simulate, or "nvml" for this machine\'s own (default: as last time, else its own, else some).',
+)
+@click.option("--full", type=int, metavar="N", help="Simulated nodes that run pods' commands (default: 1, at most 4).")
+@click.option("--folder", metavar="FOLDER", help="Where all state lies (default: $ALIQUOT_HOME).")
+@click.option("--port", type=int, help="The API server's (default: 10980 if it is free; 0: any).")
+@click.option("--page-port", type=int, help="The page's (default: 10944 if it is free; 0: any).")
+@click.option("--demo", is_flag=True, help="Submit a lively mix of work, and tell what happens.")
+@click.option(
+    "--exit-after", type=click.FloatRange(min=0), metavar="SECONDS", help="End by itself so long after it was ready."
+)
+@click.option("--summary", type=click.Choice(["json"]), help="Print what there was at the end, and nothing else.")
+def up(file: str | None, *, demo: bool, exit_after: float | None, summary: str | None, **flags: Any) -> None:
+    """Share this machine's GPUs, or simulated ones: API server, centre, scheduling and nodes in one command.
 
     \b
-    Example:
+    Examples:
       aliquot up --demo
-      aliquot up --simulate 4xL40S
+      aliquot up --simulate 2x8xA100-80GB,4x4xL40S
+      aliquot up --exit-after 10 --summary json
     """
-    models, *others = models_by_node(parse_gpu_spec(gpus))
-    if others:
-        raise UserError("more than one node", where="--simulate", remedy="this version runs one: write 8xA100-80GB")
-    if demo and len(models) < GPUS_NEEDED:
-        remedy = f"write {GPUS_NEEDED} or more, or leave --demo out"
-        raise UserError(f"the demonstration needs {GPUS_NEEDED} GPUs", where="--simulate", remedy=remedy)
-    configure_logging(LogSettings(level="error"))
-    remain = stay if stay is not None else (not demo or sys.stdin.isatty())
-    run_until_stopped(lambda stop: _serve(stop, gpus=gpus, demo=demo, remain=remain))
+    sources = gather(file=file, flags={"up": flags})
+    wish = Wish(
+        settings=sources.resolve("up", UpSettings).value,
+        names=sources.resolve("names", Names).value,
+        log=sources.resolve("log", LogSettings).value,
+        demo=demo,
+        exit_after=exit_after,
+        summary=summary is not None,
+    )
+    run_until_stopped(partial(_serve, wish=wish))
 
 
-async def _serve(stop: asyncio.Event, *, gpus: str, demo: bool, remain: bool) -> None:
-    # Short, because unix sockets lie in it; the name says whose it is.
-    with tempfile.TemporaryDirectory(prefix="aliquot-up-") as folder:
-        check_sockets_fit(Path(folder))
-        async with one_node(name=NODE, folder=Path(folder), gpus=gpus, clock=SystemClock()) as node:
-            await until(stop, _show(node, gpus=gpus, demo=demo))
-            if remain and not stop.is_set():
-                click.echo(
-                    f"API server: kubectl --kubeconfig {folder}/kubeconfig get pods,nodes\nlogs: {folder}/agent.log"
-                )
-                click.echo("Ctrl-C ends everything.")
-                await until(stop, node.watch())
+async def _serve(stop: asyncio.Event, *, wish: Wish) -> None:
+    clock, settings = SystemClock(), wish.settings
+    began = clock.monotonic()
+    home = Home.of(settings.folder, environment=os.environ)
+    gpus = settings.gpus or home.remembered() or gpus_here()
+    machine = plan(gpus, full=settings.full, host=socket.gethostname())
+    ports = choose_ports(settings)
+    home.create()
+    with _logged(home, settings=wish.log):
+        async with standing(home=home, plan=machine, names=wish.names, ports=ports, clock=clock) as whole:
+            await until(stop, _stay(whole, wish=wish, clock=clock, began=began))
+    if not wish.summary:
+        click.echo("ended; `aliquot up` goes on where it was, `aliquot down --purge` forgets it")
 
 
-async def _show(node: OneNode, *, gpus: str, demo: bool) -> None:
-    names = Names()
-    if demo:
-        await Demo(node=node, names=names, clock=SystemClock(), say=click.echo, gpus=gpus).tell()
-    else:
-        await node.until_offered(names)
-        click.echo(f"Node {node.name} offers {gpus}.")
+async def _stay(whole: Whole, *, wish: Wish, clock: Clock, began: float) -> None:
+    await whole.start()
+    ready = clock.monotonic() - began
+    if not wish.summary:
+        click.echo(_greeting(whole, ready=ready))
+    if wish.exit_after is None:
+        await whole.run()
+        return
+    leaving = asyncio.ensure_future(clock.sleep(wish.exit_after))
+    await until_first(leaving, asyncio.ensure_future(whole.run()))
+    if wish.summary:
+        click.echo(msgspec.json.format(await _summary(whole, ready=ready)).decode())
+
+
+async def until_first(*tasks: asyncio.Future[None]) -> None:
+    """Wait for whichever ends first; its error is raised."""
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _summary(whole: Whole, *, ready: float) -> bytes:
+    client = KubeClient(transport=whole.transport)
+    nodes, pods = await asyncio.gather(client.list(NODES), client.list(PODS))
+    summary = summarise(
+        nodes=nodes, pods=pods, names=whole.names, ready_seconds=ready, api=whole.url, page=whole.centre.page
+    )
+    return msgspec.json.encode(summary)
+
+
+def _greeting(whole: Whole, *, ready: float) -> str:
+    full = ", ".join(node.name for node in whole.plan.full)
+    simulated = len(whole.plan.simulated)
+    return "\n".join(
+        (
+            f"Ready after {ready:.1f} s: {whole.plan.gpus} on {len(whole.plan.names)} nodes.",
+            f"  pods' commands run on this machine as processes (node {full})" if full else "  nothing runs for real",
+            *([f"  {simulated} nodes and what runs on them are simulated"] if simulated else []),
+            f"Page        {whole.centre.page}",
+            f"API server  {whole.url}  (kubectl --kubeconfig {whole.home.kubeconfig} get pods -A)",
+            "Try next, in another terminal:",
+            *(f"  {_called(whole.home)} {words}" for words in _NEXT),
+            "Ctrl-C ends everything.",
+        )
+    )
+
+
+_NEXT = ("run --compute 30 --memory 8000 -- sh -c 'echo I have $ALIQUOT_GPUS'", "ps -A", "top")
+
+
+def _called(home: Home) -> str:
+    """How the person at this terminal calls us."""
+    called = Path(sys.argv[0])
+    name = "aliquot" if shutil.which("aliquot") else os.path.relpath(called) if called.exists() else "aliquot"
+    usual = Home.of("", environment=os.environ).folder
+    return name if home.folder == usual else f"{FOLDER_VARIABLE}={home.folder} {name}"
+
+
+@contextlib.contextmanager
+def _logged(home: Home, *, settings: LogSettings) -> Iterator[None]:
+    """Log to a file: the terminal is for what is told."""
+    path = home.logs / "up.log"
+    set_aside(path)
+    with path.open("a") as stream:
+        configure_logging(settings, stream=stream)
+        try:
+            yield
+        finally:
+            configure_logging(settings)

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -68,14 +68,13 @@ class Children:
         self._keepers: dict[str, asyncio.Task[None]] = {}
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def start(self, command: Command) -> None:
-        """Start a child, and have it kept alive."""
-        log_file = self.log_of(command.name)
-        with contextlib.suppress(FileNotFoundError):
-            if log_file.stat().st_size > _LARGE_LOG:
-                log_file.replace(log_file.with_suffix(".log.old"))
+    async def start(self, command: Command, *, before_again: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Start a child, and have it kept alive; `before_again` puts right what a dead one has left."""
+        set_aside(self.log_of(command.name))
         await self._start(command)
-        self._keepers[command.name] = asyncio.create_task(self._keep(command), name=f"keep {command.name}")
+        self._keepers[command.name] = asyncio.create_task(
+            self._keep(command, before_again), name=f"keep {command.name}"
+        )
 
     async def run(self) -> None:
         """Return never: raise when a child can't be kept alive."""
@@ -112,7 +111,7 @@ class Children:
                 start_new_session=True,
             )
 
-    async def _keep(self, command: Command) -> None:
+    async def _keep(self, command: Command, before_again: Callable[[], Awaitable[None]] | None) -> None:
         deaths: deque[float] = deque(maxlen=DEATHS)
         while True:
             code = await self._processes[command.name].wait()
@@ -123,6 +122,8 @@ class Children:
                 return
             # The first time at once, then with more and more patience.
             await self._clock.sleep(float(len(deaths) - 1))
+            if before_again is not None:
+                await before_again()
             await self._start(command)
 
     def _give_up(self, name: str) -> None:
@@ -130,6 +131,13 @@ class Children:
         lines = "\n  ".join([f"the {name} has ended by itself {DEATHS} times in a row; its last lines:", *last])
         if not self._broken.done():
             self._broken.set_exception(ChildError(lines))
+
+
+def set_aside(log_file: Path) -> None:
+    """Begin a new log where the old one is large; the one before that goes."""
+    with contextlib.suppress(FileNotFoundError):
+        if log_file.stat().st_size > _LARGE_LOG:
+            log_file.replace(log_file.with_suffix(".log.old"))
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:

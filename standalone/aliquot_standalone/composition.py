@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import msgspec
 
+from aliquot_agent.health.xids import HealthSettings, policy
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
@@ -33,22 +34,17 @@ from aliquot_standalone.installing import Installer
 from aliquot_standalone.nodes import FullNode, NodePlan
 from aliquot_standalone.plan import Plan
 from aliquot_standalone.pod_logs import pod_logs
-from aliquot_standalone.ports import LOOPBACK
+from aliquot_standalone.ports import LOOPBACK, Ports
 from aliquot_standalone.scheduling.extender import Extender, ExtenderSettings
 from aliquot_standalone.scheduling.loop import SchedulingLoop
+from aliquot_standalone.scheduling.objects import PlacedPod, Toleration
+from aliquot_standalone.simulated.fleet import Fleet
+from aliquot_standalone.simulated.loads import SimNames
 
 # What containers have to leave in, whatever grace their pods name: somebody waits at the terminal.
 GRACE = 5.0
 _REQUESTS_AT_ONCE = 16
 Work = Callable[[], Awaitable[None]]
-
-
-class Ports(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to listen, on loopback."""
-
-    api: int
-    centre: int
-    page: int
 
 
 class Whole:
@@ -63,8 +59,11 @@ class Whole:
         self.url = f"http://{LOOPBACK}:{ports.api}"
         self.centre = CentrePlace(port=ports.centre, status_port=ports.page)
         self.nodes: list[FullNode] = []
+        # None where no node is simulated.
+        self.fleet: Fleet | None = None
         credentials = Credentials(load=partial(load_configuration, kubeconfig=str(home.kubeconfig)))
         self.transport = HttpTransport(credentials=credentials, user_agent="aliquot-up", workers=_REQUESTS_AT_ONCE)
+        self._installer = Installer(transport=self.transport, names=names)
         self.children = Children(logs=home.logs, clock=clock)
         self._clock = clock
         self._random = random
@@ -76,11 +75,15 @@ class Whole:
         stack, began = self._stack, self._clock.wall()
         stack.push_async_callback(self.transport.close)
         files = make_files(self.home.centre, host=LOOPBACK, now=began)
-        await self._install(files, now=began)
+        await self._install(files)
         stack.push_async_callback(self.children.close)
         self.work(self.children.run)
-        await self.children.start(centre_command(self.centre, files=files, kubeconfig=self.home.kubeconfig))
+        centre = centre_command(self.centre, files=files, kubeconfig=self.home.kubeconfig)
+        await self.children.start(centre, before_again=self._free_leadership)
         await asyncio.gather(*(self._start_node(shape.name, gpus=shape.gpus) for shape in self.plan.full))
+        if self.plan.simulated:
+            self.fleet = self._new_fleet()
+            self.work(self.fleet.run)
         self.work(self._scheduling(files).run)
         await self._or_broken(self._until_ready())
         stack.callback(self.home.retract)
@@ -98,12 +101,14 @@ class Whole:
         for task in done:
             task.result()
 
-    async def _install(self, files: CentreFiles, *, now: float) -> None:
-        installer = Installer(transport=self.transport, names=self.names)
-        await installer.install()
-        await installer.retire_nodes(keep=self.plan.names)
-        await installer.free_leadership(now=now)
-        await installer.ask_at(self.centre.url, authority=files.authority.read_bytes())
+    async def _install(self, files: CentreFiles) -> None:
+        await self._installer.install()
+        await self._installer.retire_nodes(keep=self.plan.names)
+        await self._free_leadership()
+        await self._installer.ask_at(self.centre.url, authority=files.authority.read_bytes())
+
+    async def _free_leadership(self) -> None:
+        await self._installer.free_leadership(now=self._clock.wall())
 
     async def _start_node(self, name: str, *, gpus: str) -> None:
         plan = NodePlan(
@@ -131,10 +136,30 @@ class Whole:
             )
         )
         self._stack.push_async_callback(extender.close)
-        managed = self.names.resources()
         return SchedulingLoop(
-            transport=self.transport, extender=extender, managed=managed, clock=self._clock, random=self._random
+            transport=self.transport,
+            extender=extender,
+            managed=self.names.resources(),
+            clock=self._clock,
+            random=self._random,
+            also=self._tolerated,
         )
+
+    def _new_fleet(self) -> Fleet:
+        return Fleet(
+            nodes={shape.name: shape.models for shape in self.plan.simulated},
+            transport=self.transport,
+            names=self.names,
+            policy=policy(HealthSettings(), names=self.names),
+            clock=self._clock,
+            random=self._random,
+            # A pod with a command in it is to be run where commands are.
+            apart=bool(self.plan.full),
+        )
+
+    def _tolerated(self, pod: PlacedPod) -> Sequence[Toleration]:
+        sim = SimNames(self.names)
+        return (Toleration(key=sim.simulated, operator="Exists"),) if sim.played(pod) else ()
 
     async def _until_ready(self) -> None:
         offered = (node.until_offered(self.names) for node in self.nodes)
@@ -171,6 +196,7 @@ async def standing(*, home: Home, plan: Plan, names: Names, ports: Ports, clock:
         )
         # The lock is ours from here on.
         home.retract()
+        home.remember(plan.gpus)
         stack.callback(shutil.rmtree, home.runtime, ignore_errors=True)
         home.write_kubeconfig(msgspec.json.encode(kubeconfig(server.url, token=token)))
         yield Whole(home=home, plan=plan, names=names, clock=clock, ports=ports, random=luck, stack=stack)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -119,6 +120,10 @@ class Home:
         """What belongs to one node."""
         return self.folder / "nodes" / name
 
+    def nodes(self) -> list[Path]:
+        """The folders of all nodes that there have been."""
+        return sorted(self.node("").glob("*/"))
+
     @property
     def runtime(self) -> Path:
         """Where sockets lie: in the folder if they fit, else in a short one of the user's own."""
@@ -160,6 +165,33 @@ class Home:
         replace_file(self.up_file, msgspec.json.encode(running))
         return running
 
+    def remember(self, gpus: str) -> None:
+        """Keep what this run was given, for the next one that is given nothing."""
+        replace_file(self._last, msgspec.json.encode(_Last(gpus=gpus)))
+
+    def remembered(self) -> str:
+        """The GPUs of the last run; empty where there was none."""
+        try:
+            return msgspec.json.decode(self._last.read_bytes(), type=_Last).gpus
+        except (OSError, *NOT_JSON):
+            return ""
+
+    def purge(self) -> list[Path]:
+        """Remove all that is ours; what is left in the folder is somebody else's."""
+        shutil.rmtree(self.runtime, ignore_errors=True)
+        for name in ("centre", "logs", "nodes"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        for path in (self.kubeconfig, self.up_file, self._last, *self.folder.glob("journal*"), self.lock):
+            path.unlink(missing_ok=True)
+        left = sorted(self.folder.iterdir()) if self.folder.is_dir() else []
+        if self.folder.is_dir() and not left:
+            self.folder.rmdir()
+        return left
+
+    @property
+    def _last(self) -> Path:
+        return self.folder / "last.json"
+
     def token(self) -> str:
         """By what our own clients are known, and nobody else on this machine; kept, so that copies stay good."""
         try:
@@ -176,6 +208,10 @@ class Home:
     def retract(self) -> None:
         """Say no more that somebody serves here."""
         self.up_file.unlink(missing_ok=True)
+
+
+class _Last(msgspec.Struct, frozen=True, kw_only=True):
+    gpus: str
 
 
 class _User(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from aliquot_agent.gpus.known_models import KnownModel
 from aliquot_agent.gpus.spec import models_by_node, parse_gpu_spec
 from aliquot_agent.settings import NVML
 from aliquot_standalone.home import LONGEST_NODE
@@ -17,8 +18,6 @@ SIMULATED = "2x8xA100-80GB,4x4xL40S"
 # Its driver lists the GPUs that it drives here.
 _DRIVER = Path("/proc/driver/nvidia/gpus")
 
-API_PORT, PAGE_PORT = 10980, 10944
-
 
 class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
     """A node's name and its GPUs."""
@@ -26,6 +25,11 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     # "nvml", or such as 8xA100-80GB.
     gpus: str
+
+    @property
+    def models(self) -> tuple[KnownModel, ...]:
+        """Of GPUs that are to be simulated."""
+        return models_by_node(parse_gpu_spec(self.gpus))[0]
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,13 +4,35 @@ from __future__ import annotations
 
 import socket
 
+import msgspec
+
 from aliquot_core.errors import ClusterError
+from aliquot_standalone.home import UpSettings
 
 LOOPBACK = "127.0.0.1"
+# Tried first, so that bookmarks and copied commands stay good.
+API_PORT, PAGE_PORT = 10980, 10944
 
 
 class PortTakenError(ClusterError):
     """Somebody else listens there."""
+
+
+class Ports(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one machine listens."""
+
+    api: int
+    centre: int
+    page: int
+
+
+def choose_ports(settings: UpSettings) -> Ports:
+    """Choose all three; one that was named in the settings is insisted on."""
+    return Ports(
+        api=_chosen(settings.port, usual=API_PORT, flag="--port"),
+        centre=choose_port(0),
+        page=_chosen(settings.page_port, usual=PAGE_PORT, flag="--page-port"),
+    )
 
 
 def choose_port(wanted: int, *, insist: bool = False, flag: str = "") -> int:
@@ -24,6 +46,10 @@ def choose_port(wanted: int, *, insist: bool = False, flag: str = "") -> int:
                 f"can't listen: {error.strerror}", where=f"{LOOPBACK}:{wanted}", remedy=remedy
             ) from error
     return _free(0)
+
+
+def _chosen(named: int | None, *, usual: int, flag: str) -> int:
+    return choose_port(usual if named is None else named, insist=named is not None, flag=flag)
 
 
 def _free(port: int) -> int:

@@ -20,12 +20,13 @@ def needs_of(pod: Pod) -> list[Need]:
     return [*inits, *(_need(one, Role.APP) for one in pod.spec.containers)]
 
 
-def node_object(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    """The Node to create."""
+def node_object(name: str, labels: Mapping[str, str], *, taint: str = "") -> dict[str, Any]:
+    """The Node to create; pods that do not tolerate the taint are not placed there."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
+        "spec": {"taints": [{"key": taint, "effect": "NoSchedule"}]} if taint else {},
     }
 
 

@@ -33,8 +33,8 @@ class UnreadableError(ValueError):
     """An affinity that is none."""
 
 
-def demand_of(pod: PlacedPod, *, managed: Collection[str]) -> Demand:
-    """Read a pod; `managed` are the resources that are the extender's business."""
+def demand_of(pod: PlacedPod, *, managed: Collection[str], also: Sequence[Toleration] = ()) -> Demand:
+    """Read a pod; `managed` are the resources that are the extender's business, `also` is tolerated besides."""
     affinity = _affinity(pod)
     required = affinity.node_affinity.required
     amounts = asked_by(pod)
@@ -43,7 +43,7 @@ def demand_of(pod: PlacedPod, *, managed: Collection[str]) -> Demand:
         selector=pod.spec.node_selector,
         terms=None if required is None else required.node_selector_terms,
         preferences=affinity.node_affinity.preferred,
-        tolerations=pod.spec.tolerations,
+        tolerations=(*pod.spec.tolerations, *also),
         extended=not amounts.keys().isdisjoint(managed),
         beyond=_beyond(pod, affinity),
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from aliquot_core.backoff import Random
@@ -20,7 +20,7 @@ from aliquot_kube.pacing import sleep_unless
 from aliquot_kube.transport import Transport
 from aliquot_standalone.scheduling.attempt import Answer, Ask, Chosen, Unfit, attempt
 from aliquot_standalone.scheduling.demands import Demand, UnreadableError, demand_of
-from aliquot_standalone.scheduling.objects import PLACED_PODS, PLACES, Place, PlacedPod
+from aliquot_standalone.scheduling.objects import PLACED_PODS, PLACES, Place, PlacedPod, Toleration
 from aliquot_standalone.scheduling.picture import Picture
 from aliquot_standalone.scheduling.queue import Queue
 from aliquot_standalone.scheduling.telling import Teller
@@ -58,11 +58,13 @@ class SchedulingLoop:
         clock: Clock,
         random: Random,
         schedulers: Collection[str] = SCHEDULERS,
+        also: Callable[[PlacedPod], Sequence[Toleration]] = lambda _: (),
     ) -> None:
-        """`managed` are the resources of which the extender is asked."""
+        """`managed` are the resources of which the extender is asked; `also` is what a pod tolerates unsaid."""
         self._extender = extender
         self._managed = managed
         self._schedulers = schedulers
+        self._also = also
         self._clock = clock
         self._client = KubeClient(transport=transport)
         self._teller = Teller(client=self._client, clock=clock, random=random)
@@ -141,7 +143,7 @@ class SchedulingLoop:
     async def _try(self, pod: PlacedPod, tasks: asyncio.TaskGroup) -> None:
         uid = pod.metadata.uid
         try:
-            demand = demand_of(pod, managed=self._managed)
+            demand = demand_of(pod, managed=self._managed, also=self._also(pod))
             outcome = await self._attempted(pod, demand)
         except AliquotError as error:
             await self._failed(pod, str(error))

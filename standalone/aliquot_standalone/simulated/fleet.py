@@ -44,7 +44,9 @@ class Fleet:
         policy: Policy,
         clock: Clock,
         random: Random,
+        apart: bool = False,
     ) -> None:
+        """`apart` keeps pods away that do not say how they are to be played."""
         self._clock = clock
         self._names = names
         self._client = KubeClient(transport=transport)
@@ -61,6 +63,7 @@ class Fleet:
                 transport=transport,
                 doors=doors,
                 reporter=self._reporter,
+                apart=apart,
             )
             for name, models in nodes.items()
         }

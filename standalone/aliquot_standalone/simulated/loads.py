@@ -37,8 +37,12 @@ class SimNames:
 
     @property
     def simulated(self) -> str:
-        """Node label: nothing that runs here is real."""
+        """Node label, and a taint where other nodes run pods for real: nothing that runs here is real."""
         return f"{self._domain}/simulated"
+
+    def played(self, pod: Pod) -> bool:
+        """Whether a pod says how it is to be played."""
+        return any(note.startswith(f"{self._domain}/") for note in pod.metadata.annotations)
 
     @property
     def duration(self) -> str:

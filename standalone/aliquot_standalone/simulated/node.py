@@ -64,8 +64,11 @@ class SimulatedNode:
         transport: Transport,
         doors: ApiDoors,
         reporter: Reporter,
+        apart: bool = False,
     ) -> None:
+        """`apart` keeps pods away that do not say how they are to be played."""
         self.name = name
+        self._apart = apart
         self._names = names
         self._sim = SimNames(names)
         self._clock = clock
@@ -168,7 +171,9 @@ class SimulatedNode:
 
     async def join(self) -> None:
         """Create the node's object, unless it is there."""
-        await self._doors.create_node(node_object(self.name, {self._sim.simulated: "true"}))
+        await self._doors.create_node(
+            node_object(self.name, {self._sim.simulated: "true"}, taint=self._sim.simulated if self._apart else "")
+        )
 
     def _kubelet(self) -> KubeletSeen | None:
         """A kubelet listens as soon as the node offers anything."""

@@ -1,0 +1,50 @@
+"""`aliquot down`: end what `aliquot up` has started, from any terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import click
+
+from aliquot_cli.sources import gather
+from aliquot_kube.clock import SystemClock
+from aliquot_standalone.composition import GRACE
+from aliquot_standalone.ending import end_leftovers, end_running
+from aliquot_standalone.home import Home, UpSettings
+
+
+@click.command()
+@click.option("--config", "file", metavar="FILE", help="Settings file (default: $ALIQUOT_CONFIG).")
+@click.option("--folder", metavar="FOLDER", help="Where all state lies (default: $ALIQUOT_HOME).")
+@click.option("--purge", is_flag=True, help="Remove the folder of state too: pods, queues, logs.")
+def down(file: str | None, *, folder: str | None, purge: bool) -> None:
+    """End the `aliquot up` of this folder and all its pods' processes; `aliquot up` goes on where it was.
+
+    \b
+    Examples:
+      aliquot down
+      aliquot down --purge     # and forget everything
+    """
+    settings = gather(file=file, flags={"up": {"folder": folder}}).resolve("up", UpSettings).value
+    home = Home.of(settings.folder, environment=os.environ)
+    asyncio.run(_end(home, purge=purge))
+
+
+async def _end(home: Home, *, purge: bool) -> None:
+    if running := home.running():
+        await end_running(running)
+        click.echo(f"ended `aliquot up` (pid {running.pid})")
+    else:
+        click.echo(f"no `aliquot up` runs from {home.folder}")
+    if left := await end_leftovers(home, clock=SystemClock(), grace=GRACE):
+        click.echo(f"ended {left} processes of pods that it had left")
+    if purge:
+        _purge(home)
+
+
+def _purge(home: Home) -> None:
+    strangers = home.purge()
+    click.echo(f"removed {home.folder}" if not strangers else f"emptied {home.folder}")
+    for path in strangers:
+        click.echo(f"left alone, for it is not ours: {path}")

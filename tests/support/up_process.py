@@ -1,0 +1,144 @@
+"""`aliquot up` as its users run it: a real process in a folder of its own, and a client of its API server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aliquot_core.names import Names
+from aliquot_standalone.home import Home
+from support.http_api import HttpApi, Json
+
+NAMES = Names()
+PODS = "/api/v1/namespaces/default/pods"
+ALIQUOT = [sys.executable, "-m", "aliquot_cli.main"]
+# One node on the full path, and none that is simulated: what most tests need.
+ONE = "8xA100-80GB"
+_PATIENCE = 30.0
+
+
+class Up:
+    """A running `aliquot up`."""
+
+    def __init__(self, *, process: subprocess.Popen[str], home: Home) -> None:
+        self.process = process
+        self.home = home
+        content = json.loads(home.kubeconfig.read_bytes())
+        token = content["users"][0]["user"]["token"]
+        self.api = HttpApi(url=content["clusters"][0]["cluster"]["server"], token=token)
+
+    def run(self, name: str, *command: str, compute: str = "30", **spec: Any) -> Json:
+        """Create a pod that asks for a slice."""
+        limits = {NAMES.compute: compute, NAMES.memory: "8000"}
+        container = {"name": "main", "image": "none", "command": list(command), "resources": {"limits": limits}}
+        body = {
+            "metadata": {"name": name},
+            "spec": {
+                "containers": [container],
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                **spec,
+            },
+        }
+        return self.api.post(PODS, body).ok()
+
+    def pod(self, name: str) -> Json:
+        """The pod as it is now."""
+        return self.api.get(f"{PODS}/{name}").ok()
+
+    def until(self, name: str, *phases: str) -> Json:
+        """Wait until a pod is in one of these phases."""
+        with self.api.watch(PODS, fieldSelector=f"metadata.name={name}") as watch:
+            while True:
+                pod: Json = watch.next()["object"]
+                if pod.get("status", {}).get("phase") in phases:
+                    return pod
+
+    def log(self, name: str) -> str:
+        """What a pod has printed."""
+        return str(self.api.get(f"{PODS}/{name}/log").body)
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> int:
+        """Ask it to end; its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(_PATIENCE)
+
+    def children(self, command: str) -> list[int]:
+        """The child processes that run this command of ours."""
+        pid = self.process.pid
+        ids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [int(one) for one in ids if command.encode() in Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")]
+
+
+@contextlib.contextmanager
+def running_up(folder: Path, *flags: str, gpus: str = ONE, environment: Mapping[str, str] = os.environ) -> Iterator[Up]:
+    """Run it, wait until it is ready, and kill it in the end if it still lives."""
+    argv = [*ALIQUOT, "up", "--folder", str(folder), "--simulate", gpus, "--port", "0", "--page-port", "0", *flags]
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        assert process.stdout
+        told: list[str] = []
+        try:
+            for line in process.stdout:
+                told.append(line)
+                if "Ctrl-C ends everything" in line:
+                    break
+            else:
+                raise AssertionError("".join(told))
+            yield Up(process=process, home=Home(folder, environment=environment))
+        finally:
+            process.kill()
+            # Whoever was killed leaves its containers; a test that wants them ends its block after the next run.
+            process.stdout.close()
+
+
+def aliquot(*argv: str, folder: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Call a command of ours that finds its API server in a folder."""
+    environment = {**os.environ, "ALIQUOT_HOME": str(folder)}
+    return subprocess.run(
+        [*ALIQUOT, *argv], env=environment, capture_output=True, text=True, check=False, input=stdin, timeout=_PATIENCE
+    )
+
+
+def naming(folder: Path) -> list[str]:
+    """Processes that name something below a folder, in their command line or environment: what is left behind."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended between two looks
+            text = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+            if str(folder).encode() in text and int(entry.name) != os.getpid():
+                found.append((entry / "cmdline").read_text().replace("\0", " "))
+    return found
+
+
+def gone(pids: Sequence[int]) -> bool:
+    """Whether all these processes end soon; they need be nobody's children."""
+    for pid in pids:
+        try:
+            process = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        # Readable once the process has ended.
+        ended = bool(select.select([process], [], [], _PATIENCE)[0])
+        os.close(process)
+        if not ended:
+            return False
+    return True
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Look at something that tells nobody when it changes."""
+    deadline = time.monotonic() + _PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
