@@ -10,10 +10,11 @@ import click
 import msgspec
 
 from aliquot_cli.cluster import connected
+from aliquot_cli.names_of import complete_pods
 from aliquot_cli.options import Call, make_call, namespace_option, server_options
+from aliquot_cli.pods_found import no_pod
 from aliquot_cli.reading import read_everything, read_plan
 from aliquot_cli.tables import table
-from aliquot_core.errors import UserError
 from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, NotFoundError
@@ -26,12 +27,8 @@ from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.rules.installed import installed_rules
 
 
-class NoPodError(UserError):
-    """A pod that is not there."""
-
-
 @click.command()
-@click.argument("pod")
+@click.argument("pod", shell_complete=complete_pods)
 @namespace_option
 @server_options
 @click.option("-o", "form", type=click.Choice(["text", "json"]), default="text", help="How to print.")
@@ -53,9 +50,7 @@ async def _explained(pod: str, *, namespace: str, call: Call) -> Explanation:
         try:
             wanted = await client.get(PODS, name=pod, namespace=namespace)
         except NotFoundError:
-            raise NoPodError(
-                "there is no such pod", where=f"{namespace}/{pod}", remedy="check the name, and -n for its namespace"
-            ) from None
+            raise no_pod(namespace, pod) from None
         everything = await read_everything(client, names=names)
         if everything is None:
             return by_its_condition(wanted, names=names)

@@ -19,6 +19,9 @@ COMMANDS = {
     "up": ("aliquot_cli.up:up", "Share this machine's GPUs (or simulated ones) without a cluster."),
     "down": ("aliquot_cli.down:down", "End what `aliquot up` has started, and forget it if asked to."),
     "run": ("aliquot_cli.run:run", "Run a program with a slice of a GPU."),
+    "ps": ("aliquot_cli.ps:ps", "List who has a slice, and who waits for one."),
+    "logs": ("aliquot_cli.logs:logs", "Print what a pod has printed."),
+    "stop": ("aliquot_cli.stop:stop", "End pods."),
     "agent": ("aliquot_cli.agent:agent", "Run the agent of one node."),
     "endpoint": ("aliquot_cli.endpoint:endpoint", "Run the small process that the kubelet speaks to."),
     "scheduler": ("aliquot_cli.scheduler:scheduler", "Run one replica of the centre."),
@@ -28,6 +31,7 @@ COMMANDS = {
         "aliquot_cli.simulate:simulate",
         "Replay a recorded workload: how much of the GPUs can be given away.",
     ),
+    "completion": ("aliquot_cli.completion:completion", "Let your shell complete commands and names."),
     "config": ("aliquot_cli.config:config", "Print every setting, its value and where it came from."),
 }
 

@@ -56,6 +56,12 @@ def form_option(command: _Command) -> _Command:
     return click.option("-o", "form", type=click.Choice(FORMS), default="table", help="How to print.")(command)
 
 
+def page_option(command: _Command) -> _Command:
+    """Where the centre's page is: `page`."""
+    text = "The centre's page, which knows what is used, such as http://127.0.0.1:8080 (default: that of `aliquot up`)."
+    return click.option("--page", metavar="URL", default="", help=text)(command)
+
+
 def namespace_options(command: _Command) -> _Command:
     """Which namespaces: `namespace` and `everywhere`."""
     everywhere = click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Of all namespaces.")

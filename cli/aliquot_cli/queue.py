@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from aliquot_cli.cluster import connected
+from aliquot_cli.names_of import complete_queues
 from aliquot_cli.options import Call, make_call, server_options
 from aliquot_cli.queue_text import answer_text, rows_text
 from aliquot_cli.reading import read_everything, read_plan
@@ -31,7 +32,7 @@ class NoQueueError(UserError):
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_queues)
 @server_options
 @click.option("-o", "form", type=click.Choice(["text", "wide", "json", "name"]), default="text", help="How to print.")
 def queue(*, name: str | None, form: str, **server: Any) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from aliquot_cli.tables import table
-from aliquot_core.instants import seconds_of
+from aliquot_cli.tables import ago, table
 from aliquot_scheduler.queues.telling import Part, QueueAnswer, QueueRow, WaitingPod
 
 _UNKNOWN = "-"
-_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def rows_text(rows: Sequence[QueueRow], *, wide: bool) -> str:
@@ -98,7 +96,7 @@ def _pods(pods: Sequence[WaitingPod], *, now: float) -> str:
             one.user,
             str(one.priority),
             f"{one.compute} %, {one.memory} MiB",
-            _ago(one.since, now=now),
+            ago(one.since, now=now),
             one.why or "its turn comes",
         )
         for one in pods
@@ -108,12 +106,3 @@ def _pods(pods: Sequence[WaitingPod], *, now: float) -> str:
 
 def _part_of(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def _ago(since: str, *, now: float) -> str:
-    began = seconds_of(since)
-    if began is None:
-        return _UNKNOWN
-    seconds = max(0.0, now - began)
-    size, unit = next((pair for pair in _UNITS if seconds >= pair[0]), _UNITS[-1])
-    return f"{int(seconds // size)}{unit}"

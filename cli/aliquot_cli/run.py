@@ -19,6 +19,7 @@ import msgspec
 
 from aliquot_cli.attending import Attending, create
 from aliquot_cli.cluster import Connection, connected
+from aliquot_cli.names_of import complete_queues
 from aliquot_cli.options import Call, make_call, namespace_option, server_options
 from aliquot_cli.pod_output import writer_to
 from aliquot_cli.settings import RunSettings
@@ -36,7 +37,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.option("--memory", type=click.IntRange(min=1), help="MiB of GPU memory (default: compute's share of the card).")
 @click.option("--gpus", type=click.IntRange(min=1), help="Spread evenly over so many GPUs.")
 @click.option("--model", default="", metavar="GLOB", help="GPU models allowed, or with ! forbidden.")
-@click.option("--queue", default="", metavar="NAME", help="Where to wait (default: the namespace's own queue).")
+@click.option(
+    "--queue",
+    default="",
+    metavar="NAME",
+    shell_complete=complete_queues,
+    help="Where to wait (default: the namespace's own queue).",
+)
 @click.option("--priority-class", default="", metavar="NAME", help="The pod's PriorityClass.")
 @click.option("--name", default="", help="The pod's name (default: after the program).")
 @click.option("-e", "--env", "said", multiple=True, metavar="K[=V]", help="Pass a variable on; K alone: as it is here.")

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aliquot_core.instants import seconds_of
+
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
 
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as their widest cell; the first row is the heading."""
@@ -11,3 +15,13 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
+
+
+def ago(since: str, *, now: float) -> str:
+    """How long ago an instant was, in its largest unit."""
+    began = seconds_of(since)
+    if began is None:
+        return "-"
+    seconds = max(0.0, now - began)
+    size, unit = next((pair for pair in _UNITS if seconds >= pair[0]), _UNITS[-1])
+    return f"{int(seconds // size)}{unit}"

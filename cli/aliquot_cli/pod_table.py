@@ -1,0 +1,43 @@
+"""Rows of pods as a terminal shows them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aliquot_cli.pod_rows import GpuPart, PodRow
+from aliquot_cli.tables import ago
+
+_UNKNOWN = "-"
+
+
+def pod_table(rows: Sequence[PodRow], *, wide: bool, everywhere: bool, now: float) -> list[list[str]]:
+    """The table with its heading; use is shown beside what was granted where anybody tells of it."""
+    told = any(row.used.compute is not None or row.used.memory is not None for row in rows)
+    used = ["USED"] if told else []
+    more = ["NODE", "MODEL", "USER"] if wide else []
+    names = ["NAMESPACE"] if everywhere else []
+    heading = [*names, "NAME", "STATE", "QUEUE", "GPU", "COMPUTE", "MEMORY", *used, "AGE", *more, "WHY"]
+    return [heading, *(_line(row, wide=wide, everywhere=everywhere, told=told, now=now) for row in rows)]
+
+
+def _line(row: PodRow, *, wide: bool, everywhere: bool, told: bool, now: float) -> list[str]:
+    cells = [row.namespace] if everywhere else []
+    state = f"{row.state} ({row.place})" if row.place else str(row.state)
+    cells += [row.name, state, row.queue or _UNKNOWN, gpus_text(row.gpus)]
+    cells += [_amount(row.compute, "%"), _amount(row.memory, "MiB")]
+    if told:
+        cells.append(f"{_amount(row.used.compute, '%')}, {_amount(row.used.memory, 'MiB')}")
+    cells.append(ago(row.created, now=now))
+    if wide:
+        models = ", ".join(sorted({part.model for part in row.gpus if part.model}))
+        cells += [row.node or _UNKNOWN, models or _UNKNOWN, row.user]
+    return [*cells, row.why]
+
+
+def gpus_text(parts: Sequence[GpuPart]) -> str:
+    """GPUs by their numbers on the node, else by what their uuids begin with."""
+    return ",".join(str(part.index) if part.index is not None else part.uuid[:12] for part in parts) or _UNKNOWN
+
+
+def _amount(number: int | None, unit: str) -> str:
+    return _UNKNOWN if number is None else f"{number} {unit}"

@@ -1,0 +1,87 @@
+"""`aliquot ps`: who has a slice, and who waits for one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import click
+
+from aliquot_cli.cluster import Connection, connected
+from aliquot_cli.options import Call, form_option, make_call, namespace_options, page_option, server_options
+from aliquot_cli.pod_rows import PodRow, pod_rows
+from aliquot_cli.pod_stages import Stage
+from aliquot_cli.pod_table import pod_table
+from aliquot_cli.printing import printed
+from aliquot_cli.reading import read_everything, read_plan
+from aliquot_cli.usage import read_used
+from aliquot_core.objects import Pod
+from aliquot_kube.errors import ForbiddenError
+from aliquot_kube.resources import PODS
+from aliquot_scheduler.picture.picture import picture_of
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.standing import Standing
+
+_OVER = frozenset({Stage.DONE, Stage.FAILED})
+
+
+@click.command()
+@click.option("-a", "--all", "ended", is_flag=True, help="Those that have ended too.")
+@namespace_options
+@form_option
+@page_option
+@server_options
+def ps(*, ended: bool, namespace: str, everywhere: bool, form: str, page: str, **server: Any) -> None:
+    """List the pods that have a slice of a GPU or wait for one: where, how much, since when, and why they wait.
+
+    Whoever waits has the place in brackets, counted over all queues. Use is shown where the centre's page tells it.
+    Who may read only a namespace's pods is told what stands on them.
+
+    \b
+    Examples:
+      aliquot ps
+      aliquot ps -A -o wide
+      aliquot ps -n team-a -a -o json
+    """
+    call = make_call(**server)
+    rows = asyncio.run(_rows(call, namespace=namespace, everywhere=everywhere, page=page))
+    shown = [row for row in rows if ended or row.state not in _OVER]
+    text = printed(
+        shown,
+        form=form,
+        rows=lambda wide: pod_table(shown, wide=wide, everywhere=everywhere, now=time.time()),
+        lines=lambda: [f"pod/{row.name}" for row in shown],
+    )
+    if text:
+        click.echo(text)
+
+
+async def _rows(call: Call, *, namespace: str, everywhere: bool, page: str) -> list[PodRow]:
+    async with connected("ps", place=call.place) as connection:
+        where = "" if everywhere else namespace or connection.namespace
+        rows = await _all_rows(call, connection, page=page)
+        if rows is None:
+            pods = await connection.client.list(PODS, namespace=where)
+            return pod_rows(pods, names=call.names)
+    return [row for row in rows if where in {"", row.namespace}]
+
+
+async def _all_rows(call: Call, connection: Connection, *, page: str) -> list[PodRow] | None:
+    """Rows by all that is on the cluster; None for who may not read it."""
+    names = call.names
+    everything, used = await asyncio.gather(
+        read_everything(connection.client, names=names), read_used(connection.place, page=page)
+    )
+    if everything is None:
+        return None
+    wall = time.time()
+    pods: list[Pod] = list(everything.pods)
+    picture = picture_of(nodes=everything.nodes, leases=everything.leases, pods=pods, names=names, wall=wall)
+    try:
+        plan, told = await read_plan(connection.client, names=names)
+    except ForbiddenError:
+        return pod_rows(pods, names=names, picture=picture, used=used)
+    settings = call.sources.resolve("queues", QueueSettings).value
+    standing = Standing(picture=picture, plan=plan, pods=pods, names=names, wall=wall, told=told, settings=settings)
+    return pod_rows(pods, names=names, picture=picture, standing=standing, used=used)
