@@ -79,6 +79,27 @@ SCENARIOS = (
         ],
     ),
     Scenario(
+        # red's pod has no card as long as green lies on all four, and blue has borrowed under their parent's limit.
+        name="what a limit leaves is kept for a guarantee below it",
+        queues={
+            "org": {"compute": {"limit": 140}},
+            "red": {"parent": "org", "compute": {"guarantee": 100}},
+            "blue": {"parent": "org"},
+            "green": {},
+        },
+        steps=[
+            Step(submit=[Pods(queue="green", count=4, compute=60)], held={"green": 240}),
+            Step(submit=[Pods(queue="blue", count=1, compute=40)], held={"blue": 40}),
+            Step(submit=_each(red=1), held={"red": 0}, waiting={"red": 1}),
+            Step(
+                submit=[Pods(queue="blue", count=1, compute=20)],
+                held={"red": 0, "blue": 40},
+                waiting={"red": 1, "blue": 1},
+            ),
+            Step(end={"green": 2}, held={"red": 100, "blue": 40, "green": 120}, waiting={"red": 0, "blue": 1}),
+        ],
+    ),
+    Scenario(
         name="pods that are never evicted stay inside the guarantee",
         queues={"red": {"compute": {"guarantee": 200}}, "blue": {}},
         steps=[

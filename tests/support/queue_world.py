@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -17,8 +17,9 @@ from aliquot_scheduler.queues.ledger import Charge
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import HostLimits, QueueSpec, Quota
-from aliquot_scheduler.queues.tree import ROOT, Tree
+from aliquot_scheduler.queues.tree import Tree
 from support.centre import NAMES, gpus, make_node, sick
+from support.guarantee_oracle import Guarantees
 from support.queue_stage import Stage, queue
 
 MEMORY = 80_000
@@ -209,7 +210,7 @@ class QueueWorld(Stage):
             assert account.used == counted.used[name], name
             assert account.asked == counted.asked[name], name
         for dimension in range(ledger.tree.dimensions.cards):
-            assert ledger.held_back(dimension) == counted.held_below(ROOT, dimension)
+            assert ledger.held_back(dimension) == counted.guarantees(dimension).served(plenty=True)
 
     def check_gangs(self, told: set[str]) -> None:
         """A gang of which somebody was let in has its minimum now."""
@@ -248,36 +249,42 @@ class Count:
         self.tree = ledger.tree
         self._width = len(self.tree.dimensions)
         self.free = world.queues.stock().free
-        self.used = self._nothing()
-        self.asked = self._nothing()
-        self.firm = self._nothing()
-        for charge in ledger.charges().values():
-            self._add(self.used, charge.queue, charge.amounts)
-            if charge.firm:
-                self._add(self.firm, charge.queue, charge.amounts)
-        for waiter in world.queues.waiting():
-            if world.queues.is_in_line(waiter.uid) and not self.tree.nodes[waiter.queue].stop:
-                self._add(self.asked, waiter.queue, waiter.amounts)
+        charges = ledger.charges().values()
+        waiting = [
+            waiter
+            for waiter in world.queues.waiting()
+            if world.queues.is_in_line(waiter.uid) and not self.tree.nodes[waiter.queue].stop
+        ]
+        self._charged = self._sum((charge.queue, charge.amounts) for charge in charges)
+        self._asks = self._sum((waiter.queue, waiter.amounts) for waiter in waiting)
+        self.used = self._with_those_below(self._charged)
+        self.asked = self._with_those_below(self._asks)
+        self.firm = self._with_those_below(
+            self._sum((charge.queue, charge.amounts) for charge in charges if charge.firm)
+        )
         self.holders = set(ledger.charges())
 
-    def _nothing(self) -> Amounts:
-        return {name: [0] * self._width for name in self.tree.nodes}
+    def _sum(self, parts: Iterable[tuple[str, Sequence[int]]]) -> Amounts:
+        found: Amounts = {}
+        for name, amounts in parts:
+            # What is in a queue that is there no more counts for all together.
+            known = self.tree.path(name)[0]
+            found[known] = [sum(pair) for pair in zip(found.get(known, [0] * self._width), amounts, strict=True)]
+        return found
 
-    def _add(self, counts: Amounts, queue: str, amounts: tuple[int, ...]) -> None:
-        for name in self.tree.path(queue):
-            for dimension, amount in enumerate(amounts):
-                counts[name][dimension] += amount
+    def _with_those_below(self, own: Amounts) -> Amounts:
+        found = {name: [0] * self._width for name in self.tree.nodes}
+        for leaf, amounts in own.items():
+            for name in self.tree.path(leaf):
+                found[name] = [sum(pair) for pair in zip(found[name], amounts, strict=True)]
+        return found
 
-    def held(self, name: str, dimension: int) -> int:
-        """What of what is guaranteed to a queue is asked for and not used, or kept idle."""
-        node, used = self.tree.nodes[name], self.used[name][dimension]
-        due = max(min(node.guarantee[dimension], used + self.asked[name][dimension]), node.kept[dimension])
-        missing = max(due - used, self.held_below(name, dimension), 0)
-        return min(missing, max(0, node.ceiling[dimension] - used))
-
-    def held_below(self, name: str, dimension: int) -> int:
-        """The same of all below."""
-        return sum(self.held(child, dimension) for child in self.tree.nodes[name].children)
+    def guarantees(self, dimension: int) -> Guarantees:
+        """What is guaranteed, demanded, and still there to serve it."""
+        charged, asked = (
+            {name: amounts[dimension] for name, amounts in own.items()} for own in (self._charged, self._asks)
+        )
+        return Guarantees(self.tree, dimension=dimension, used=charged, asked=asked, free=self.free[dimension])
 
     def check_next(self, after: Count, charges: Mapping[str, Charge]) -> None:
         """Those who were let in since took nobody over a limit, and nothing that is others'."""
@@ -292,9 +299,8 @@ class Count:
                 for dimension in node.promised:
                     assert after.firm[charge.queue][dimension] <= node.guarantee[dimension], (uid, dimension)
         for dimension in range(after.tree.dimensions.cards):
-            taken = self.free[dimension] - after.free[dimension]
-            was, now = self.held_below(ROOT, dimension), after.held_below(ROOT, dimension)
-            assert after.free[dimension] >= now or was - now >= taken, dimension
+            lacks = after.guarantees(dimension).lacking()
+            assert lacks <= self.guarantees(dimension).lacking(), dimension
 
 
 STEPS: dict[Callable[[QueueWorld], None], int] = {

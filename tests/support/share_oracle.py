@@ -77,13 +77,15 @@ class Oracle:
         own = max(quota.guarantee or 0, sum(map(self._uncut, self._children(name))))
         return own if quota.limit is None else min(own, quota.limit)
 
-    def _need(self, name: str) -> Fraction:
+    def _ceiling(self, name: str) -> Fraction:
         quota = self.specs[name].compute
         borrow = 0 if quota.weight == 0 else NO_LIMIT if quota.borrowing_limit is None else quota.borrowing_limit
-        most = min(self._guarantee(name) + borrow, NO_LIMIT if quota.limit is None else quota.limit)
+        return Fraction(min(self._guarantee(name) + borrow, NO_LIMIT if quota.limit is None else quota.limit))
+
+    def _need(self, name: str) -> Fraction:
         children = self._children(name)
         asked = sum(map(self._need, children)) if children else Fraction(self.demand.get(name, 0))
-        return min(Fraction(most), Fraction(asked))
+        return min(self._ceiling(name), Fraction(asked))
 
     def _kept(self, name: str) -> int:
         lend = self.specs[name].compute.lending_limit
@@ -92,11 +94,12 @@ class Oracle:
     def _most(self, name: str) -> Fraction:
         """Need and what nobody else may use, below and here."""
         idle = sum((self._most(child) - self._need(child) for child in self._children(name)), Fraction(0))
-        return max(self._need(name) + idle, Fraction(self._kept(name)))
+        return min(self._ceiling(name), max(self._need(name) + idle, Fraction(self._kept(name))))
 
     def _first(self, name: str) -> Fraction:
+        """What is promised to it and to those below."""
         below = sum(map(self._first, self._children(name)), Fraction(0))
-        return max(min(Fraction(self._guarantee(name)), self._need(name)), Fraction(self._kept(name)), below)
+        return max(min(Fraction(self._guarantee(name)), self._most(name)), below)
 
 
 def random_tree(random: Random) -> tuple[dict[str, QueueSpec], dict[str, int], int]:

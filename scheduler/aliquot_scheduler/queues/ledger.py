@@ -4,11 +4,17 @@ A pod is charged when it is admitted, with the most that it may come to (memory 
 that it may lie on), and again when it is bound, with what it was granted. What waits is counted too, because a
 guarantee is held back only for those who ask for it.
 
-**Held back** of a queue, in each dimension of GPUs: what is missing of its guarantee as far as it is asked for, what it
-keeps even when idle, and no less than what is held back of its children; never more than it may still use.
+**Demanded** of a queue, in each dimension of GPUs: what is asked there and below, and what is kept there even when
+idle, as far as the ceilings there and below still let it be used.
 
-**An admission is just** in a dimension if what is free beyond all that is held back does not sink below zero by it, or
-does not sink at all: then it takes what nobody is promised, or what is held back for itself.
+**Missing** of a queue: what is missing of its guarantee as far as that is demanded, and no less than what is held back
+of its children. **Held back** is as much of that as its ceiling still lets it use: what others have taken under the
+ceiling, only they can give back.
+
+**An admission is just** in a dimension if at every queue on its way up, and for all queues together, the room that is
+left beyond what is missing does not sink below zero by it, or does not sink at all: then it takes what nobody is
+promised, or what is missing for itself. The room of a queue is what its ceiling leaves; of all together, what is free.
+It is not enough to look at what is free: under a parent's ceiling, who borrows takes what serves a guarantee there.
 
 What must always hold: nobody's charge takes a queue, or one above it, over its ceiling (`fits` is asked before
 `charge`); a holder is charged once; all numbers are those that counting anew would give. O(depth) per event.
@@ -17,6 +23,7 @@ What must always hold: nobody's charge takes a queue, or one above it, over its 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,16 +38,28 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     firm: bool = False
 
 
+class Effect(NamedTuple):
+    """What an admission would do to what is held back, in one dimension."""
+
+    # By how much less would be held back of all.
+    lessened: int
+    # The queue under whose ceiling it would take what is missing for others; empty if there is none.
+    injured: str
+
+
 class Account:
     """The numbers of one queue."""
 
-    __slots__ = ("asked", "firm", "held", "held_below", "node", "used")
+    __slots__ = ("asked", "demanded", "firm", "held", "held_below", "node", "used", "wanted")
 
     def __init__(self, node: Node, *, width: int) -> None:
         self.node = node
         self.used = [0] * width
         self.firm = [0] * width
         self.asked = [0] * width
+        # What is asked here and demanded of the children; and what is demanded here.
+        self.wanted = [0] * width
+        self.demanded = [0] * width
         self.held = [0] * width
         # The sum of the children's.
         self.held_below = [0] * width
@@ -74,9 +93,11 @@ class Ledger:
 
     def ask(self, queue: str, amounts: Sequence[int]) -> None:
         """A pod that could be admitted waits in the queue; negative amounts when it does not any more."""
-        for account in self._path(queue):
-            for dimension, amount in enumerate(amounts):
-                if amount:
+        path = self._path(queue)
+        for dimension, amount in enumerate(amounts):
+            if amount:
+                path[0].wanted[dimension] += amount
+                for account in path:
                     account.asked[dimension] += amount
                     self._hold(account, dimension)
 
@@ -113,11 +134,21 @@ class Ledger:
         account = self._path(queue)[0]
         return self._beyond(account.node, account.firm, amounts)
 
-    def lessened(self, queue: str, amounts: Sequence[int]) -> list[int]:
-        """By how much less would be held back of all, if a pod that asks so much were admitted here."""
-        return [
-            self.lessened_in(dimension, queue, amounts) if amounts[dimension] else 0 for dimension in range(self._cards)
-        ]
+    def effect(self, dimension: int, queue: str, amounts: Sequence[int]) -> Effect:
+        """What it would do to what is held back, if a pod that asks so much there were admitted: followed upwards."""
+        amount, injured = amounts[dimension], ""
+        less_wanted, change = min(amount, self._path(queue)[0].wanted[dimension]), 0
+        for account in self._path(queue):
+            if account.node.name == ROOT:
+                break
+            wanted = account.wanted[dimension] - less_wanted
+            before = _holding(account, dimension)
+            after = _holding(account, dimension, more=amount, wanted=wanted, below=change)
+            if before.missing - after.missing < amount and after.missing > after.room:
+                injured = account.node.name
+            less_wanted = account.demanded[dimension] - after.demanded
+            change = after.held - account.held[dimension]
+        return Effect(lessened=-change, injured=injured)
 
     def held_back(self, dimension: int) -> int:
         """What is held back of all queues together."""
@@ -144,37 +175,29 @@ class Ledger:
                     self._hold(account, dimension)
 
     def _hold(self, account: Account, dimension: int) -> None:
-        """Count anew what is held back of one queue, and pass the difference on to its parent."""
+        """Count anew what is held back of one queue, and pass the differences on to its parent."""
         if dimension >= self._cards or account.node.name == ROOT:
             return
-        now = _held(
-            account.node,
-            dimension,
-            used=account.used[dimension],
-            asked=account.asked[dimension],
-            below=account.held_below[dimension],
-        )
-        if now != account.held[dimension]:
-            self.accounts[account.node.path[1]].held_below[dimension] += now - account.held[dimension]
-            account.held[dimension] = now
-
-    def lessened_in(self, dimension: int, queue: str, amounts: Sequence[int]) -> int:
-        """The same of one dimension: the change is followed upwards."""
-        amount, change = amounts[dimension], 0
-        for account in self._path(queue):
-            if account.node.name == ROOT:
-                break
-            after = _held(
-                account.node,
-                dimension,
-                used=account.used[dimension] + amount,
-                asked=max(0, account.asked[dimension] - amount),
-                below=account.held_below[dimension] + change,
-            )
-            change = after - account.held[dimension]
-        return -change
+        now = _holding(account, dimension)
+        parent = self.accounts[account.node.path[1]]
+        parent.wanted[dimension] += now.demanded - account.demanded[dimension]
+        parent.held_below[dimension] += now.held - account.held[dimension]
+        account.demanded[dimension], account.held[dimension] = now.demanded, now.held
 
 
-def _held(node: Node, dimension: int, *, used: int, asked: int, below: int) -> int:
-    due = max(min(node.guarantee[dimension], used + asked), node.kept[dimension])
-    return min(max(due - used, below, 0), max(0, node.ceiling[dimension] - used))
+class _Holding(NamedTuple):
+    room: int
+    demanded: int
+    missing: int
+    held: int
+
+
+def _holding(account: Account, dimension: int, *, more: int = 0, wanted: int | None = None, below: int = 0) -> _Holding:
+    """One queue's numbers; or what they would be with so much more in use, and so much more held back below."""
+    node, used = account.node, account.used[dimension] + more
+    room = max(0, node.ceiling[dimension] - used)
+    wanted = account.wanted[dimension] if wanted is None else wanted
+    demanded = min(max(wanted, node.kept[dimension] - used), room)
+    due = min(node.guarantee[dimension], used + demanded)
+    missing = max(due - used, account.held_below[dimension] + below, 0)
+    return _Holding(room=room, demanded=demanded, missing=missing, held=min(missing, room))

@@ -45,7 +45,8 @@ def _of_refusal(waiter: Waiter, refusal: Refusal, *, ledger: Ledger) -> Notice:
             said = f"the guarantee of queue {refusal.queue} has no {thing} left for pods that are never evicted"
             return Notice(reason="OutsideGuarantee", message=said)
         case Cause.HELD_BACK:
-            return Notice(reason="HeldBack", message=f"the {thing} that is free is others' by their guarantees")
+            what = f"that queue {refusal.queue} may still use" if refusal.queue else "that is free"
+            return Notice(reason="HeldBack", message=f"the {thing} {what} is others' by their guarantees")
         case Cause.BEHIND:
             return Notice(reason="Behind", message="one that has waited for long goes first")
         case Cause.CARDS:

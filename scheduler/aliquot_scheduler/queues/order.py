@@ -18,7 +18,7 @@ import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from aliquot_scheduler.queues.ledger import Account, Ledger
+from aliquot_scheduler.queues.ledger import Account, Effect, Ledger
 from aliquot_scheduler.queues.line import Candidate
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, Tree
 from aliquot_scheduler.queues.usage import Usage
@@ -212,4 +212,8 @@ def within_guarantee(ledger: Ledger, candidate: Candidate) -> bool:
     guaranteed = [dim for dim in range(len(amounts) - 2) if amounts[dim] and any(node.guarantee[dim] for node in path)]
     if not guaranteed:
         return False
-    return all(ledger.lessened_in(dim, queue, amounts) >= amounts[dim] for dim in guaranteed)
+    return all(_takes_its_own(ledger.effect(dim, queue, amounts), amounts[dim]) for dim in guaranteed)
+
+
+def _takes_its_own(effect: Effect, amount: int) -> bool:
+    return effect.lessened >= amount and not effect.injured

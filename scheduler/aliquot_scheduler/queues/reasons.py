@@ -61,27 +61,29 @@ def _told(refusal: Refusal, waiter: Waiter, standing: Standing) -> str:
                 f"{account.firm[dimension]} of its guarantee of {account.node.guarantee[dimension]} so"
             )
         case Cause.HELD_BACK:
-            return (
-                f"it asks {asked} of {thing}; {standing.stock.free[dimension]} of {standing.stock.capacity[dimension]} "
-                f"are free, and {standing.books.ledger.held_back(dimension)} of that is held back for guarantees"
-                f"{_for_whom(dimension, standing)}"
-            )
+            return f"it asks {asked} of {thing}; {_held_back(refusal, standing)}"
         case _:
             return f"others wait longer for the same: {refusal.cause}"
 
 
-def _for_whom(dimension: int, standing: Standing) -> str:
-    accounts = standing.books.ledger.accounts
-    held = sorted(
-        (
-            (accounts[name].held[dimension], name)
-            for name in accounts
-            if name != ROOT and accounts[name].held[dimension]
-        ),
-        reverse=True,
-    )
-    leaves = [f"{name} {amount}" for amount, name in held if standing.plan.tree.leaf(name)]
-    return f" ({', '.join(leaves[:NAMED])})" if leaves else ""
+def _held_back(refusal: Refusal, standing: Standing) -> str:
+    dimension, ledger = refusal.dimension, standing.books.ledger
+    if refusal.queue == ROOT:
+        free, capacity = standing.stock.free[dimension], standing.stock.capacity[dimension]
+        left, held = f"{free} of {capacity} are free", ledger.held_back(dimension)
+    else:
+        account = ledger.accounts[refusal.queue]
+        room = account.node.ceiling[dimension] - account.used[dimension]
+        left, held = f"queue {refusal.queue} may use {room} more", min(room, account.held[dimension])
+    return f"{left}, and {held} of that is held back for guarantees{_for_whom(refusal, standing)}"
+
+
+def _for_whom(refusal: Refusal, standing: Standing) -> str:
+    tree, accounts = standing.plan.tree, standing.books.ledger.accounts
+    below = [name for name in accounts if tree.leaf(name) and refusal.queue in tree.path(name)]
+    held = sorted(((accounts[name].held[refusal.dimension], name) for name in below), reverse=True)
+    said = [f"{name} {amount}" for amount, name in held if amount]
+    return f" ({', '.join(said[:NAMED])})" if said else ""
 
 
 def quota_of_path(waiter: Waiter, standing: Standing) -> list[str]:

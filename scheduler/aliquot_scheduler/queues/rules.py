@@ -35,10 +35,10 @@ class Cause(StrEnum):
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause, at which queue, in which dimension."""
+    """A cause, at which queue (the root: for all together), in which dimension."""
 
     cause: Cause
-    queue: str = ""
+    queue: str = ROOT
     dimension: int = COMPUTE
 
 
@@ -73,6 +73,8 @@ class Rules:
                 self._closed_queues.add(refusal.queue)
             case Cause.FIRM:
                 self._closed_firm.add(refusal.queue)
+            case Cause.HELD_BACK if refusal.queue:
+                self._closed_queues.add(refusal.queue)
             case Cause.HELD_BACK:
                 self._closed_dimensions.add(refusal.dimension)
             case Cause.BEHIND | Cause.CARDS:
@@ -81,15 +83,16 @@ class Rules:
     def _taken_from_others(self, candidate: Candidate) -> Refusal | None:
         """No admission takes what is held back for others: it leaves enough, or takes only what is its own."""
         queue, amounts = candidate.first.queue, candidate.amounts
-        lessened: list[int] | None = None
         for dimension, free in enumerate(self._stock.free):
             held, amount = self._ledger.held_back(dimension), amounts[dimension]
             if not amount or (not held and dimension not in self._closed_dimensions):
                 continue
-            lessened = self._ledger.lessened(queue, amounts) if lessened is None else lessened
-            own = lessened[dimension] >= amount
-            if not own and free - amount < held - lessened[dimension]:
-                return Refusal(cause=Cause.HELD_BACK, queue=queue, dimension=dimension)
+            effect = self._ledger.effect(dimension, queue, amounts)
+            if effect.injured:
+                return Refusal(cause=Cause.HELD_BACK, queue=effect.injured, dimension=dimension)
+            own = effect.lessened >= amount
+            if not own and free - amount < held - effect.lessened:
+                return Refusal(cause=Cause.HELD_BACK, dimension=dimension)
             if not own and dimension in self._closed_dimensions:
                 return Refusal(cause=Cause.BEHIND, queue=queue, dimension=dimension)
         return None

@@ -3,7 +3,8 @@
 By hand, for one dimension and the children of one queue:
 
 1. A child needs what is asked below it, at most its ceiling.
-2. First each gets its need up to its guarantee. What a child keeps idle (its lending limit says so) nobody else gets.
+2. First each gets its need up to its guarantee. What is kept idle, here or below (lending limits say so), is part of
+   that, and nobody else gets it.
 3. What is left goes to those who still need something, the higher priority first, and among equals by weight: all
    levels rise together, each as fast as its weight, and who has enough stops (max-min, "water-filling").
 4. If there is less than the guarantees, they are met in proportion to what each is due, likewise.
@@ -38,7 +39,7 @@ class _Due(msgspec.Struct, kw_only=True):
     weight: int
     # What its pods use or ask, up to its ceiling.
     need: int
-    # That and what is kept idle below: more would be of no use to it.
+    # That and what is kept idle, up to its ceiling: more would be of no use to it.
     useful: int
     # What it gets before anybody borrows.
     first: int
@@ -84,12 +85,13 @@ def _due(node: Node, *, dimension: int, asked: int, below: Sequence[_Due]) -> _D
     kept = node.kept[dimension]
     need = min(node.ceiling[dimension], sum(child.need for child in below) if node.children else asked)
     idle = sum(child.useful - child.need for child in below)
+    useful = min(node.ceiling[dimension], max(need + idle, kept))
     return _Due(
         node=node,
         weight=node.weight[dimension],
         need=need,
-        useful=max(need + idle, kept),
-        first=max(min(node.guarantee[dimension], need), kept, sum(child.first for child in below)),
+        useful=useful,
+        first=max(min(node.guarantee[dimension], useful), sum(child.first for child in below)),
     )
 
 

@@ -1,0 +1,118 @@
+"""What guarantees lack, worked out by serving them: no number is taken from the ledger that decisions are made by.
+
+`lacking` is how much of all that is guaranteed and demanded can't be served, with what is free and under the ceilings.
+Guarantees are served from the leaves up, one after the other, each as far as what is left lets it. What they come to
+without any scarcity is the dearest choice of queues none of which lies below another: what is served of one queue's
+guarantee is served of those above it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from aliquot_scheduler.queues.tree import ROOT, Node, Tree
+
+PLENTY = 2**62
+
+
+class Guarantees:
+    """One instant of one dimension."""
+
+    def __init__(
+        self, tree: Tree, *, dimension: int, used: Mapping[str, int], asked: Mapping[str, int], free: int
+    ) -> None:
+        """`used` and `asked` are of each queue itself, without those below it."""
+        self._tree = tree
+        self._dimension = dimension
+        self._free = free
+        self._asked = {name: amount for name, amount in asked.items() if amount}
+        self._upwards = sorted((node for node in tree.nodes.values() if node.name != ROOT), key=_height)
+        self._used = {
+            node.name: sum(amount for name, amount in used.items() if node.name in tree.path(name))
+            for node in self._upwards
+        }
+
+    def lacking(self) -> int:
+        """What is guaranteed and demanded, and can't be served."""
+        return self._dearest(self._upwards, self._missing()) - self.served()
+
+    def served(self, *, plenty: bool = False) -> int:
+        """How much of what is guaranteed and demanded can be served; or could be if anything were free."""
+        serving = _Serving(self, free=PLENTY if plenty else self._free)
+        for node in self._upwards:
+            serving.up_to(node.guarantee[self._dimension], node)
+        return serving.given[ROOT]
+
+    def _missing(self) -> dict[str, int]:
+        """Of each guarantee, as far as it is demanded: all that could be used at once, whatever is guaranteed."""
+        found: dict[str, int] = {}
+        for node in self._upwards:
+            serving = _Serving(self, free=PLENTY, top=node.name)
+            for below in self._upwards:
+                if node.name in below.path:
+                    serving.up_to(PLENTY, below)
+            demanded = serving.given[node.name]
+            found[node.name] = min(demanded, max(0, node.guarantee[self._dimension] - self._used[node.name]))
+        return found
+
+    def _dearest(self, choice: Sequence[Node], price: Mapping[str, int]) -> int:
+        """The most that nodes of which none lies below another come to."""
+        if not choice:
+            return 0
+        highest, rest = choice[-1], choice[:-1]
+        apart = [node for node in rest if highest.name not in node.path]
+        return max(price[highest.name] + self._dearest(apart, price), self._dearest(rest, price))
+
+    # --- for serving -------------------------------------------------------------------------------------------------
+    def left(self, free: int) -> dict[str, int]:
+        """How much more each queue, and all together, may use."""
+        rooms = {node.name: max(0, node.ceiling[self._dimension] - self._used[node.name]) for node in self._upwards}
+        return rooms | {ROOT: free}
+
+    def askers(self, node: Node) -> Iterator[tuple[str, int]]:
+        """Who asks in a queue, or below it."""
+        return ((name, amount) for name, amount in self._asked.items() if node.name in self._tree.path(name))
+
+    def used(self, node: Node) -> int:
+        """What a queue uses."""
+        return self._used[node.name]
+
+    def idle(self, node: Node) -> int:
+        """What it keeps of its guarantee, whoever asks."""
+        return node.kept[self._dimension]
+
+    def path(self, name: str, top: str) -> Sequence[str]:
+        """From a queue up to another."""
+        path = self._tree.path(name)
+        return path[: path.index(top) + 1]
+
+
+class _Serving:
+    """Gives out what is left."""
+
+    def __init__(self, state: Guarantees, *, free: int, top: str = ROOT) -> None:
+        self._state = state
+        self._top = top
+        self._left = state.left(free)
+        self._had: dict[str, int] = {}
+        self.given = dict.fromkeys(self._left, 0)
+
+    def up_to(self, guarantee: int, node: Node) -> None:
+        """Serve a queue's guarantee from what is asked below it, then what it keeps idle."""
+        for name, asked in self._state.askers(node):
+            missing = guarantee - self._state.used(node) - self.given[node.name]
+            had = self._had.get(name, 0)
+            self._had[name] = had + self._give(name, min(asked - had, missing))
+        self._give(node.name, self._state.idle(node) - self._state.used(node) - self.given[node.name])
+
+    def _give(self, name: str, most: int) -> int:
+        path = self._state.path(name, self._top)
+        amount = max(0, min(most, *(self._left[above] for above in path)))
+        for above in path:
+            self._left[above] -= amount
+            self.given[above] += amount
+        return amount
+
+
+def _height(node: Node) -> tuple[int, str]:
+    return -len(node.path), node.name
