@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from aliquot_scheduler.page.model import Sample, State
+from aliquot_scheduler.page.model import Sample, State, Totals
 
 
 class History:
@@ -12,14 +12,16 @@ class History:
 
     def __init__(self, *, points: int) -> None:
         self._samples: deque[Sample] = deque(maxlen=points)
-        self._let_in = 0
-        self._waited = 0.0
-        self._evicted = 0
+        # What had been counted at the point before; nothing, where the counting began anew since.
+        self._before: Totals | None = None
 
     def add(self, state: State) -> None:
         """One more point."""
         totals = state.totals
-        let_in, waited = totals.let_in - self._let_in, totals.waited - self._waited
+        before = self._before
+        if before is None or totals.let_in < before.let_in or totals.evicted < before.evicted:
+            before = totals
+        let_in, waited = totals.let_in - before.let_in, totals.waited - before.waited
         self._samples.append(
             Sample(
                 at=state.at,
@@ -29,10 +31,10 @@ class History:
                 memory_used=None if totals.memory_used is None else _part(totals.memory_used, totals.memory),
                 waiting=totals.waiting,
                 wait=round(waited / let_in, 3) if let_in > 0 else None,
-                evicted=max(0, totals.evicted - self._evicted),
+                evicted=totals.evicted - before.evicted,
             )
         )
-        self._let_in, self._waited, self._evicted = totals.let_in, totals.waited, totals.evicted
+        self._before = totals
 
     def since(self, at: float = 0.0) -> list[Sample]:
         """All points after an instant, the oldest first."""

@@ -1,4 +1,4 @@
-"""HTML that can't be broken out of: whatever is not `Html` is escaped, and only `tag` makes `Html`.
+"""HTML that can't be broken out of: whatever is not `Html` is escaped, and `tag` makes `Html`.
 
 Names, annotations and messages come from whoever may create a pod. None of them gets into a page but through here.
 """
@@ -9,8 +9,9 @@ from html import escape
 from urllib.parse import quote
 
 Attribute = str | int | float | bool | None
-# Elements without an end.
-_VOID = frozenset({"meta", "link", "input", "br", "rect"})
+# Elements without an end, in HTML and in SVG.
+_VOID = frozenset({"meta", "link", "input"})
+_CLOSED = frozenset({"rect"})
 
 
 class Html(str):
@@ -37,6 +38,8 @@ def tag(name: str, /, *children: object, **attributes: Attribute) -> Html:
     opened = open_tag(name, **attributes)
     if name in _VOID:
         return opened
+    if name in _CLOSED:
+        return Html(f"{opened[:-1]}/>")
     return Html(f"{opened}{''.join(map(text, children))}</{name}>")
 
 

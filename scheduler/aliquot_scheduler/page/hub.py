@@ -182,7 +182,8 @@ class Hub:
         self._wake()
 
     def _sample(self, now: float) -> None:
-        if self._glance is not None and now >= self._next_sample:
+        # What is not known yet is not how it was.
+        if self._glance is not None and not self._glance.state.paused and now >= self._next_sample:
             self.history.add(self._glance.state)
             self._next_sample = now + self._settings.sample
 

@@ -21,8 +21,8 @@ def queues_view(state: State) -> View:
     pieces: list[Piece] = [
         tag(
             "p",
-            "In each bar: what lies in the guarantee is dark, what is borrowed is striped, the frame is the guarantee, "
-            "the thin lines are fair share and limit.",
+            "Each bar is the whole cluster: the grey part is what the queue is guaranteed, blue what it uses of that, "
+            "orange what it borrows; the thin lines are its fair share (dark) and its limit (red).",
             class_="hint",
         )
     ]

@@ -55,7 +55,7 @@ function draw(name, chart) {
       })),
     ],
     axes: [axis, axis],
-    scales: chart.range ? { y: { range: chart.range } } : {},
+    scales: { y: { range: chart.range ?? ((_, __, most) => [0, Math.max(1, most * 1.1)]) } },
   };
   drawn.set(name, new uPlot(options, data(chart), box));
 }
