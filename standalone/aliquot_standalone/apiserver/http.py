@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -52,6 +53,7 @@ class HttpServer:
         self._tokens = tokens
         self._watchers = Watchers(store=frontend.store, clock=clock, timing=timing or Timing())
         self._runner: web.AppRunner | None = None
+        self._listener: socket.socket | None = None
         self.url = ""
 
     async def start(self, *, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -60,17 +62,23 @@ class HttpServer:
         application.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
-        await site.start()
-        where = self._runner.addresses[0]
+        self._listener = socket.create_server((host, port))
+        await web.SockSite(self._runner, self._listener).start()
+        where = self._listener.getsockname()
         self.url = f"http://{where[0]}:{where[1]}"
         _log.info("api server listens", extra={"url": self.url})
 
     async def close(self) -> None:
-        """End all watches and stop listening."""
+        """End all watches and stop listening; who does not read is cut off."""
         self._watchers.end_all()
+        if self._listener:
+            await _hear_no_more(self._listener)
         if self._runner:
+            open_still = [one.transport for one in self._runner.server.connections] if self._runner.server else []
             await self._runner.cleanup()
+            for transport in open_still:
+                if transport is not None:
+                    transport.abort()
 
     async def _serve(self, http: web.Request) -> web.StreamResponse:
         try:
@@ -153,6 +161,12 @@ class HttpServer:
         finally:
             await pieces.aclose()
         return response
+
+
+async def _hear_no_more(listener: socket.socket) -> None:
+    """Take no more connections, but let those in that were just taken: asyncio loses them unclosed with the server."""
+    asyncio.get_running_loop().remove_reader(listener.fileno())
+    await asyncio.sleep(0)
 
 
 def _quoted(text: str) -> str:
