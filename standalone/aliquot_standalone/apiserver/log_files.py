@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from .logs import LogWish
 
 _PIECE = 64 * 1024
-# As often as a person can tell.
-_LOOK_EVERY = 0.1
+# What ends or speaks at once is seen at once (`aliquot run -- true` would wait a tenth of a second for nothing); what
+# has long been silent is looked at as often as a person can tell.
+_LOOK_SOON, _LOOK_EVERY = 0.005, 0.1
 
 
 class LogFiles:
@@ -37,15 +38,18 @@ class LogFiles:
         left = wish.limit
         with path.open("rb") as file:
             _skip_to_tail(file, wish.tail)
+            pause = _LOOK_SOON
             while True:
                 # Asked before reading: what is printed last is read after the end was seen.
                 over = not wish.follow or self._ended(wish)
                 while piece := file.read(_PIECE if left is None else min(left, _PIECE)):
                     left = None if left is None else left - len(piece)
+                    pause = _LOOK_SOON
                     yield piece
                 if over or left == 0:
                     return
-                await self._clock.sleep(_LOOK_EVERY)
+                await self._clock.sleep(pause)
+                pause = min(2 * pause, _LOOK_EVERY)
 
     def _file(self, wish: LogWish) -> Path:
         folder = self._folder_of(wish.node) if wish.node else None

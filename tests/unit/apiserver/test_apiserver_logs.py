@@ -104,3 +104,22 @@ async def test_a_log_that_is_not_there(node: Node, wish: dict[str, Any]) -> None
     (node.place / "1.log").unlink()
     with pytest.raises(LogsMissingError, match="previous terminated container"):
         await node.read(previous=True)
+
+
+async def test_what_ends_soon_is_seen_soon_and_silence_costs_little(node: Node) -> None:
+    """A short program is not waited for a tenth of a second longer; in long silence ten looks a second are enough."""
+    pieces = node.files.read(node.wish(follow=True, tail=1))
+    await anext(pieces)
+    looks = []
+
+    def look(_: LogWish) -> bool:
+        looks.append(node.clock.monotonic())
+        return False
+
+    node.files._ended = look
+    waiting = asyncio.ensure_future(anext(pieces, None))
+    await node.clock.advance(5.0)
+    assert looks[0] <= 0.01
+    assert 9 <= len([at for at in looks if at > 4.0]) <= 11
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
