@@ -13,7 +13,9 @@ import pytest
 from aliquot_core.objects import PodCondition
 from aliquot_kube.client import KubeClient
 from aliquot_kube.transport import Question, Response
+from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
+from aliquot_scheduler.centre.pod_events import PodEvents
 from aliquot_scheduler.centre.pod_patches import status_of
 from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.queues.settings import QueueSettings
@@ -62,11 +64,17 @@ class Desk:
             there=lambda: dict.fromkeys(TWO),
             why_not=lambda: self.silent,
         )
+        self.events = PodEvents(client=client, clock=self.clock, random=lambda: 0.5, names=NAMES, instance="replica")
         self.notices = NoticeWriter(
-            turns=self.stage.queues, client=client, clock=self.clock, names=NAMES, why_not=lambda: self.silent
+            turns=self.stage.queues,
+            client=client,
+            clock=self.clock,
+            names=NAMES,
+            events=self.events,
+            why_not=lambda: self.silent,
         )
 
-    async def lives(self, writer: QueueWriter | NoticeWriter, *, seconds: float) -> None:
+    async def lives(self, writer: QueueWriter | NoticeWriter | PodEvents | Gatekeeper, *, seconds: float) -> None:
         """Let a writer run for so long."""
         running = asyncio.ensure_future(writer.run())
         for _ in range(int(seconds)):
@@ -171,6 +179,42 @@ async def test_conditions_of_thousands_are_written_at_a_bounded_pace() -> None:
     assert len(desk.sink.asked) == len({one.path for one in desk.sink.asked}) == 300
 
 
+async def test_an_event_is_told_with_each_new_reason() -> None:
+    """Beside the condition, in the same words, and only once it is written."""
+    desk = Desk({"a": queue(limit=100), "b": queue()}, nodes=(1,))
+    desk.stage.submit("x", 100, queue="b")
+    desk.stage.run()
+    desk.stage.submit("p", 100, queue="a")
+    desk.stage.run()
+    await asyncio.gather(desk.lives(desk.notices, seconds=10), desk.lives(desk.events, seconds=10))
+    (event,) = desk.sink.bodies("/events")
+    said = desk.sink.bodies("/status")[0]["status"]["conditions"][0]
+    assert (event["reason"], event["note"], event["type"]) == ("NoRoom", said["message"], "Normal")
+    assert (event["regarding"]["name"], event["regarding"]["uid"]) == ("pod-p", "p")
+    assert (event["reportingController"], event["reportingInstance"]) == (NAMES.of("scheduler"), "replica")
+
+
+async def test_conditions_and_events_together_keep_to_their_pace() -> None:
+    """What thousands wait for changes at once: at most 20 writes in any second, and most of them conditions."""
+    desk = Desk(nodes=(1,))
+    desk.stage.submit("x", 100, queue="b")
+    for number in range(500):
+        desk.stage.submit(f"p{number:03}", 100, queue="a")
+    desk.stage.run()
+    running = [asyncio.ensure_future(one.run()) for one in (desk.notices, desk.events)]
+    at: list[float] = []
+    while desk.clock.monotonic() < 20.0:
+        before = len(desk.sink.asked)
+        await desk.clock.advance(0.01)
+        at += [desk.clock.monotonic()] * (len(desk.sink.asked) - before)
+    for one in running:
+        one.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    assert max(sum(then <= one < then + 0.995 for one in at) for then in at) <= 20
+    assert 50 <= len(desk.sink.bodies("/events")) <= 80
+    assert len(desk.sink.bodies("/status")) >= 150
+
+
 async def test_what_is_left_of_a_gang_that_can_not_run_is_evicted_once() -> None:
     """By its UID; again only after a while, if it is still there."""
     desk = Desk(settings=QueueSettings(stale_gang=5.0))
@@ -201,3 +245,27 @@ def test_whoever_was_told_to_wait_is_told_that_it_waits_no_more(told: bool, type
     assert type_ in patch.content_type
     assert body["status"]["nominatedNodeName"] == "n0"
     assert [one["status"] for one in body["status"].get("conditions", [])] == (["True"] if told else [])
+
+
+@pytest.mark.parametrize("told", [False, True])
+async def test_an_event_tells_that_a_pod_waits_no_more(*, told: bool) -> None:
+    """If it was told to wait; who never waited has Events enough, and no write is spent on it."""
+    desk = Desk()
+    pod = desk.stage.submit("p", 100, queue="a")
+    if told:
+        said = PodCondition(type=NAMES.admitted, status="False", reason="NoRoom")
+        desk.stage.see(replace(pod, status=replace(pod.status, conditions=[said])))
+    desk.stage.beat()
+    gatekeeper = Gatekeeper(
+        desk=desk.stage.desk,
+        turns=desk.stage.queues,
+        client=KubeClient(transport=desk.sink),
+        clock=desk.clock,
+        names=NAMES,
+        events=desk.events,
+        why_not=lambda: "",
+    )
+    await asyncio.gather(desk.lives(gatekeeper, seconds=3), desk.lives(desk.events, seconds=3))
+    assert len(desk.sink.bodies("/status")) == 1
+    events = [(event["reason"], event["action"]) for event in desk.sink.bodies("/events")]
+    assert events == ([("LetIn", "Admitting")] if told else [])

@@ -15,7 +15,8 @@ from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.pacing import sleep_unless
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.nominations import Nominations
-from aliquot_scheduler.centre.pod_patches import lifted, status_of, woken
+from aliquot_scheduler.centre.pod_events import PodEvents
+from aliquot_scheduler.centre.pod_patches import LET_IN, lifted, status_of, was_told_to_wait, woken
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.turns import Queues
@@ -41,8 +42,10 @@ class Gatekeeper:
         client: KubeClient,
         clock: Clock,
         names: Names,
+        events: PodEvents,
         why_not: Callable[[], str],
     ) -> None:
+        self._events = events
         self._desk = desk
         self._turns = turns
         self._client = client
@@ -110,4 +113,6 @@ class Gatekeeper:
         gated = bool(pod.spec.scheduling_gates)
         patch = lifted(pod, names=self._names) if gated else woken(turn, names=self._names)
         await self._client.patch(PODS, **where, patch=patch)
+        if was_told_to_wait(pod, names=self._names):
+            self._events.tell(pod, LET_IN, action="Admitting")
         log.info("let through", extra={"pod": pod.key, "node": node, "turn": turn.number})

@@ -1,7 +1,7 @@
-"""The leader tells waiting pods why they wait, in a condition of theirs; and sends back what is left of broken gangs.
+"""The leader tells waiting pods why they wait, in a condition of theirs and an Event; and sends broken gangs back.
 
 A condition is rewritten only when its reason is another one, and was so for a moment: a pod whose turn comes at once
-has none. Never more than 20 a second in all: what 5,000 pods wait for may change at one instant.
+has none. With Events never more than 20 a second in all: what 5,000 pods wait for may change at one instant.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.resources import PODS
+from aliquot_scheduler.centre.pod_events import PodEvents
 from aliquot_scheduler.centre.pod_patches import said_of, saying
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.notices import Notice
@@ -25,7 +26,8 @@ from aliquot_scheduler.queues.turns import Queues
 log = logging.getLogger(__name__)
 
 _LOOK = 2.0
-_BETWEEN = 0.05
+# 15 in any second at most, beside 5 Events.
+_BETWEEN = 1 / 14
 # A pod that was asked to go may take its time, or a disruption budget may forbid it.
 _ASK_AGAIN = 30.0
 
@@ -34,9 +36,17 @@ class NoticeWriter:
     """Keeps conditions right, and asks stale gangs to go."""
 
     def __init__(
-        self, *, turns: Queues, client: KubeClient, clock: Clock, names: Names, why_not: Callable[[], str]
+        self,
+        *,
+        turns: Queues,
+        client: KubeClient,
+        clock: Clock,
+        names: Names,
+        events: PodEvents,
+        why_not: Callable[[], str],
     ) -> None:
         self._turns = turns
+        self._events = events
         self._client = client
         self._clock = clock
         self._names = names
@@ -49,12 +59,13 @@ class NoticeWriter:
     async def run(self) -> None:
         """Write what is due until cancelled."""
         while True:
-            await self._clock.sleep(_LOOK)
-            if self._why_not():
-                continue
-            for waiter, notice in self._due():
-                await self._tell(waiter, notice)
-            await self._send_back()
+            began = self._clock.monotonic()
+            if not self._why_not():
+                for waiter, notice in self._due():
+                    await self._tell(waiter, notice)
+                await self._send_back()
+            spent = self._clock.monotonic() - began
+            await self._clock.sleep(max(_BETWEEN, _LOOK - spent))
 
     def _due(self) -> list[tuple[Waiter, Notice]]:
         """Whose reason is another one than is written, and was so at the last look; as many as can be told now."""
@@ -81,6 +92,8 @@ class NoticeWriter:
             await self._client.patch(PODS, name=meta.name, namespace=meta.namespace, patch=patch, subresource="status")
         except (ApiError, NotLeadingError) as error:
             log.info("a pod could not be told why it waits", extra={"pod": waiter.pod.key, "error": str(error)})
+        else:
+            self._events.tell(waiter.pod, notice, action="Queueing")
         self._written[meta.uid] = notice.reason
         await self._clock.sleep(_BETWEEN)
 

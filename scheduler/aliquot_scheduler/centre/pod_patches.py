@@ -16,12 +16,18 @@ from aliquot_kube.patches import Patch, expect, json_patch, merge_patch, pointer
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.notices import Notice
 
-LET_IN = Notice(reason="LetIn", message="")
+LET_IN = Notice(reason="LetIn", message="its turn has come")
 
 
 def said_of(pod: Pod, *, names: Names) -> PodCondition | None:
     """What the pod says now, if it says anything."""
     return next((one for one in pod.status.conditions if one.type == names.admitted), None)
+
+
+def was_told_to_wait(pod: Pod, *, names: Names) -> bool:
+    """Whether it says that it waits."""
+    said = said_of(pod, names=names)
+    return said is not None and said.status == "False"
 
 
 def saying(pod: Pod, notice: Notice, *, admitted: bool, names: Names, at: str, node: str = "") -> Patch:
@@ -61,8 +67,7 @@ def status_of(turn: Turn, *, names: Names, at: str) -> Patch | None:
     """Where there is room for it; and that it waits no more, if it was told that it does. None if there is nothing."""
     pod = turn.pod
     node = turn.promise.node if turn.promise and may_be_nominated(pod) else ""
-    said = said_of(pod, names=names)
-    if said is not None and said.status == "False":
+    if was_told_to_wait(pod, names=names):
         return saying(pod, LET_IN, admitted=True, names=names, at=at, node=node)
     return nominated(pod, node) if node else None
 

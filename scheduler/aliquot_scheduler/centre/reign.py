@@ -23,6 +23,7 @@ from aliquot_scheduler.centre.binder import Binder
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.mix_keeper import MixKeeper
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
+from aliquot_scheduler.centre.pod_events import PodEvents
 from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.centre.table_renewer import Aside, TableRenewer, at_once
@@ -80,9 +81,16 @@ class Reign:
             rules=rules,
         )
         client = KubeClient(transport=transport, timeouts=WRITES)
+        events = self.events = PodEvents(client=client, clock=clock, random=random, names=names, instance=settings.name)
         self.binder = Binder(desk=self.desk, client=client, clock=clock, names=names, why_not=self.why_not)
         self.gatekeeper = Gatekeeper(
-            desk=self.desk, turns=self.turns, client=client, clock=clock, names=names, why_not=self.why_not
+            desk=self.desk,
+            turns=self.turns,
+            client=client,
+            clock=clock,
+            names=names,
+            events=events,
+            why_not=self.why_not,
         )
         watches = self._watches = Watches(transport=transport, clock=clock, random=random, names=names)
         self.queue_writer = QueueWriter(
@@ -95,7 +103,9 @@ class Reign:
         )
         self.tables = TableRenewer(appraiser=self.appraiser, clock=clock, aside=aside)
         self.mix = MixKeeper(appraiser=self.appraiser, client=client, clock=clock, names=names)
-        self.notices = NoticeWriter(turns=self.turns, client=client, clock=clock, names=names, why_not=self.why_not)
+        self.notices = NoticeWriter(
+            turns=self.turns, client=client, clock=clock, names=names, events=events, why_not=self.why_not
+        )
         self.desk.tell_time(clock.monotonic())
         watches.queues.subscribe(self._queue_changed)
         watches.namespaces.subscribe(self._namespace_changed)
@@ -135,6 +145,7 @@ class Reign:
             self.gatekeeper.look()
             work.create_task(self.queue_writer.run())
             work.create_task(self.notices.run())
+            work.create_task(self.events.run())
             work.create_task(self.mix.run())
             work.create_task(self.tables.run())
             log.info(

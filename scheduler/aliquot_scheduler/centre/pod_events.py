@@ -1,0 +1,49 @@
+"""Events of pods that begin to wait for another reason, or wait no more: what people read under `kubectl describe`.
+
+They are a courtesy beside the condition: what can't be written in time is dropped, and no admission waits for them.
+Conditions and Events share what the centre may write about waiting, 20 a second; Events get a fifth of it.
+"""
+
+from __future__ import annotations
+
+from aliquot_core.backoff import Random
+from aliquot_core.clock import Clock
+from aliquot_core.names import Names
+from aliquot_core.objects import ObjectReference, Pod
+from aliquot_kube.client import KubeClient
+from aliquot_kube.event_ledger import EventLedger, Limits
+from aliquot_kube.events import EventRecorder
+from aliquot_scheduler.queues.notices import Notice
+
+PER_SECOND = 4
+# What is older than a minute when it is written explains nothing any more.
+_LIMITS = Limits(all_burst=1.0, all_per_second=PER_SECOND, most_series=60 * PER_SECOND)
+# The API's own limit.
+_LONGEST_INSTANCE = 128
+
+
+class PodEvents:
+    """Tells people of pods."""
+
+    def __init__(self, *, client: KubeClient, clock: Clock, random: Random, names: Names, instance: str) -> None:
+        """`instance` says which replica tells."""
+        self._recorder = EventRecorder(
+            client=client,
+            clock=clock,
+            random=random,
+            controller=names.of("scheduler"),
+            instance=instance[:_LONGEST_INSTANCE],
+            ledger=EventLedger(limits=_LIMITS),
+        )
+
+    def tell(self, pod: Pod, notice: Notice, *, action: str) -> None:
+        """Costs nothing now."""
+        meta = pod.metadata
+        regarding = ObjectReference(
+            api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid
+        )
+        self._recorder.tell(regarding=regarding, reason=notice.reason, action=action, note=notice.message)
+
+    async def run(self) -> None:
+        """Write them until cancelled."""
+        await self._recorder.run()
