@@ -11,7 +11,7 @@ from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness, Options
 from cluster.installed import NAMES
 from cluster.played_centre import PlayedCentre
-from cluster.queueing import queue
+from cluster.queueing import QUEUES, queue
 from support.queue_scenarios import SCENARIOS, Pods, Scenario
 
 
@@ -66,3 +66,35 @@ def test_it_is_as_the_table_says(cluster: ClusterHarness, centre: PlayedCentre, 
                     centre.end(pod)
             centre.settled({f"{name}-1": held for name, held in step.held.items()})
             centre.lined_up({f"{name}-1": count for name, count in step.waiting.items()})
+
+
+def told(centre: PlayedCentre, pod: str) -> set[tuple[str, str]]:
+    """The Events of a pod that are the centre's: reason, and what is done about it."""
+    events = centre.api.items("/apis/events.k8s.io/v1/namespaces/one/events")
+    ours = [event for event in events if event.get("reportingController") == NAMES.of("scheduler")]
+    return {(event["reason"], event["action"]) for event in ours if event["regarding"]["name"] == pod}
+
+
+def said(centre: PlayedCentre, pod: str) -> str:
+    """The reason of the condition in which a pod says why it waits."""
+    conditions = next(
+        one["status"].get("conditions", []) for one in centre.pods("one") if one["metadata"]["name"] == pod
+    )
+    return next((one["reason"] for one in conditions if one["type"] == NAMES.admitted), "")
+
+
+def test_events_tell_why_a_pod_waits_and_that_it_goes_in(cluster: ClusterHarness, centre: PlayedCentre) -> None:
+    """One for each new reason, with the rights that the manifests give; none of a pod that never waited."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one", "labels": {NAMES.queue: "one"}}}
+    with centre.applied([queue("one", compute={"limit": 200}), namespace]):
+        for name in ("first", "second"):
+            cluster.create_pod(asking(name, "one", {"compute": "150", "memory": "1000"}))
+            centre.settled({"one": 150})
+        cluster.wait_for("the reason to be told", lambda: told(centre, "second") == {("OverLimit", "Queueing")})
+        assert said(centre, "second") == "OverLimit"
+        centre.api.patch(f"{QUEUES}/one", {"spec": {"stop": "hold"}})
+        cluster.wait_for("the next one to be told", lambda: ("QueueHeld", "Queueing") in told(centre, "second"))
+        centre.api.patch(f"{QUEUES}/one", {"spec": {"stop": None}})
+        centre.end(centre.holding("one")[0])
+        cluster.wait_for("its turn to be told", lambda: ("LetIn", "Admitting") in told(centre, "second"))
+        assert told(centre, "first") == set()
