@@ -16,7 +16,19 @@ from aliquot_scheduler.fit.bounds import Bounds
 from aliquot_scheduler.fit.demand import Demand
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.turns import Queues
-from support.centre import NAMES, WALL, asks, bound, container, gpus, make_lease, make_node, make_pod, picture_with
+from support.centre import (
+    NAMES,
+    WALL,
+    asks,
+    bound,
+    container,
+    gpus,
+    make_lease,
+    make_node,
+    make_pod,
+    picture_with,
+    sick,
+)
 
 OURS, THEIRS = {"name": NAMES.gate}, {"name": "example.com/theirs"}
 replace = msgspec.structs.replace
@@ -311,3 +323,51 @@ def test_a_search_of_thousands_of_different_pods_is_cut_short_and_comes_to_each(
     assert line.due() == []
     # What had no room then has none now: only what was taken has changed.
     assert line.searches <= MOST_IN_VAIN
+
+
+def test_the_room_of_a_turn_is_answered_alone_and_once() -> None:
+    """kube-scheduler then weighs no other nodes; if it could not bind it there, it is told of all."""
+    line = Line(picture_with(*(make_node(name, gpus(name, 2)) for name in ("n1", "n2", "n3"))))
+    line.sees(waiting("a"))
+    (turn,) = line.due()
+    assert turn.promise is not None
+    pod = ungated(turn.pod)
+    assert list(line.desk.filter(pod, ["n1", "n2", "n3"], now=1.0).nodes) == [turn.promise.node]
+    renewed = line.desk.promises.of("a")
+    assert renewed is not None
+    assert (renewed.plan, renewed.until) == (turn.promise.plan, 1.0 + PROMISE)
+    assert set(line.desk.filter(pod, ["n1", "n2", "n3"], now=2.0).nodes) == {"n1", "n2", "n3"}
+
+
+@pytest.mark.parametrize("why", ["prefers", "not offered", "asks for more", "cordoned"])
+def test_the_room_of_a_turn_is_one_of_many_where_others_may_be_better(why: str) -> None:
+    """What a pod prefers is kube-scheduler's to weigh, and room that is no more is not answered."""
+    names = ["n1", "n2", "n3"]
+    line = Line(picture_with(*(make_node(name, gpus(name, 2)) for name in names)))
+    prefers: dict[str, Any] = {"affinity": {"nodeAffinity": {}}} if why == "prefers" else {}
+    line.sees(waiting("a", spec={"schedulingGates": [OURS], **prefers}))
+    (turn,) = line.due()
+    assert turn.promise is not None
+    promised, pod = turn.promise.node, ungated(turn.pod)
+    others = [name for name in names if name != promised]
+    if why == "asks for more":
+        pod = ungated(waiting("a", 70))
+    if why == "cordoned":
+        line.picture.node_seen(make_node(promised, gpus(promised, 2), cordoned=True))
+    found = line.desk.filter(pod, others if why == "not offered" else names, now=1.0)
+    assert set(found.nodes) == set(others if why in {"not offered", "cordoned"} else names)
+
+
+def test_the_room_of_a_turn_is_looked_at_again_before_it_is_answered() -> None:
+    """A GPU that has fallen sick meanwhile is not granted."""
+    cards = gpus("n1", 2)
+    line = Line(picture_with(make_node("n1", cards)))
+    line.sees(waiting("a"))
+    (turn,) = line.due()
+    assert turn.promise is not None
+    (first,) = turn.promise.plan.claims
+    line.picture.node_seen(make_node("n1", [sick(card) if card.uuid == first else card for card in cards]))
+    assert list(line.desk.filter(ungated(turn.pod), ["n1"], now=1.0).nodes) == ["n1"]
+    promise = line.desk.begin_bind(uid="a", node="n1")
+    assert not isinstance(promise, str)
+    assert set(promise.plan.claims) == {card.uuid for card in cards} - {first}

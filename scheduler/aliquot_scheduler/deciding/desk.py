@@ -21,10 +21,11 @@ import numpy as np
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
-from aliquot_core.request import PodRequest, parse_request
+from aliquot_core.request import parse_request
+from aliquot_scheduler.deciding.offers import Offer, Offers, takes_any_node
 from aliquot_scheduler.deciding.promises import NEVER, Ended, Promise, Promises, Stage
 from aliquot_scheduler.deciding.turns import Turns
-from aliquot_scheduler.extender.decisions import BEST_GRADE, Filtered
+from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.fit.demand import Demand, demand_of
 from aliquot_scheduler.fit.finder import Finder, Look
@@ -43,15 +44,6 @@ PROMISE = 30.0
 DOUBT = 65.0
 # Of nodes that are not the pod's to have, whatever room they have.
 OUTSIDE = "the pod's group lies elsewhere, or the node is kept for one that has waited long"
-
-
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """What was last found for a pod, for the questions that follow a filter call."""
-
-    survey: Survey
-    # The nodes that were named.
-    room: Room
-    best: str
 
 
 class Desk:
@@ -74,7 +66,7 @@ class Desk:
         self._turns = turns
         self.finder = Finder(picture=picture, names=names, look=look, rules=rules)
         self.promises = Promises(picture=picture)
-        self._offers: dict[str, Offer] = {}
+        self._offers = Offers(picture=picture)
         self._pods: dict[str, Pod] = {}
         self._turned_away: set[str] = set()
 
@@ -85,7 +77,7 @@ class Desk:
         held = self._picture.granted(pod)
         if held is not None:
             self.promises.kept(uid)
-            self._offers.pop(uid, None)
+            self._offers.forget(uid)
             self._picture.hold(uid, held)
         elif pod.spec.node_name:
             self._bound_by_others(uid)
@@ -100,7 +92,7 @@ class Desk:
         """A pod is gone, and with it all that was kept for it."""
         uid = pod.metadata.uid
         self._pods.pop(uid, None)
-        self._offers.pop(uid, None)
+        self._offers.forget(uid)
         self.promises.kept(uid)
         self._picture.pod_gone(pod)
 
@@ -135,24 +127,13 @@ class Desk:
             return Filtered(nodes=nodes)
         if busy := self._busy(pod) or self._turns.why_not(pod):
             return Filtered(unresolvable=dict.fromkeys(nodes, busy))
-        return self._filtered(pod, request, nodes, now=now)
+        bounds = self._turns.bounds(pod)
+        demand = bounds.narrowed(demand_of(request))
+        return self._as_promised(pod, demand, nodes, now=now) or self._filtered(pod, demand, bounds, nodes, now=now)
 
     def prioritize(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
-        """How good each node is; the one with the promised room is a little better than its equals.
-
-        kube-scheduler draws among equals, and would scatter what was meant to be packed.
-        """
-        offer = self._offers.get(pod.metadata.uid)
-        if offer is None:
-            return [(node, 0) for node in nodes]
-        # They are as they were answered: to look 1,000 up again would take as long as all the rest.
-        known, rows = (nodes, offer.room.rows) if nodes == offer.room.nodes else self._picture.rows_of(nodes)
-        grades = dict(zip(known, offer.survey.grades(rows, best=BEST_GRADE), strict=True))
-        if offer.best in grades:
-            grades[offer.best] += 1
-        if len(grades) == len(nodes):
-            return list(grades.items())
-        return [(node, grades.get(node, 0)) for node in nodes]
+        """How good each node is; the one with the promised room is a little better than its equals."""
+        return self._offers.grades(pod.metadata.uid, nodes)
 
     def begin_bind(self, *, uid: str, node: str) -> Promise | str:
         """Look at all once more; the promise to be written, or why it can't be."""
@@ -161,10 +142,7 @@ class Desk:
             return "no room is promised to this pod (its time was over, or it was never filtered); it is placed anew"
         if why := self._why_no_bind(promise, node=node):
             return why
-        if node == promise.node and self.promises.holds_still(promise):
-            plan: Plan | None = promise.plan
-        else:
-            plan = self.finder.plan(promise.pod, promise.demand, node=node)
+        plan = self._plan_again(promise, node=node)
         if plan is None:
             self._drop(uid)
             known = self._picture.nodes.get(node)
@@ -218,7 +196,10 @@ class Desk:
         demand = bounds.narrowed(demand)
         found = self.finder.survey(pod, demand)
         nodes, rows = self._picture.rows_of(bounds.among(list(self._picture.nodes)))
-        return self._promise(pod, demand, found, Room.among(nodes, rows, found), now=now)
+        promise = self._promise(pod, demand, found, Room.among(nodes, rows, found), now=now)
+        if promise is not None and takes_any_node(pod):
+            self._offers.expect(pod.metadata.uid)
+        return promise
 
     # --- how it is done ----------------------------------------------------------------------------------------------
     def _busy(self, pod: Pod) -> str:
@@ -233,11 +214,34 @@ class Desk:
             return "it is bound already"
         return ""
 
-    def _filtered(self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, now: float) -> Filtered:
+    def _as_promised(self, pod: Pod, demand: Demand, nodes: Sequence[str], *, now: float) -> Filtered | None:
+        """The node that a turn has found, alone: kube-scheduler then neither weighs others nor asks for grades.
+
+        Once: whoever comes again could not be bound there, and is told of all nodes.
+        """
+        uid = pod.metadata.uid
+        promise = self.promises.of(uid)
+        if promise is None or not self._offers.was_expected(uid):
+            return None
+        if promise.node not in nodes or promise.demand != demand or not takes_any_node(pod):
+            return None
+        if (plan := self._plan_again(promise, node=promise.node)) is None:
+            return None
+        until = now + self._for_so_long
+        renewed = msgspec.structs.replace(promise, plan=plan, until=until, nodes=[promise.node])
+        self.promises.make(renewed)
+        self._turns.promised(renewed)
+        return Filtered(nodes=[renewed.node])
+
+    def _plan_again(self, promise: Promise, *, node: str) -> Plan | None:
+        """The pod on that node as things are now."""
+        if node == promise.node and self.promises.holds_still(promise):
+            return promise.plan
+        return self.finder.plan(promise.pod, promise.demand, node=node)
+
+    def _filtered(self, pod: Pod, demand: Demand, bounds: Bounds, nodes: Sequence[str], *, now: float) -> Filtered:
         self.take_back(pod.metadata.uid)
-        bounds = self._turns.bounds(pod)
         within = bounds.among(nodes)
-        demand = bounds.narrowed(demand_of(request))
         found = self.finder.survey(pod, demand)
         known, rows = self._picture.rows_of(within)
         room = Room.among(known, rows, found)
@@ -271,7 +275,7 @@ class Desk:
         until = now + self._for_so_long
         promise = Promise(pod=pod, demand=demand, plan=best, stage=Stage.OFFERED, until=until, nodes=room.nodes)
         self.promises.make(promise)
-        self._offers[pod.metadata.uid] = Offer(survey=found, room=room, best=promise.node)
+        self._offers.make(pod.metadata.uid, Offer(survey=found, room=room, best=promise.node))
         return promise
 
     def _why_no_bind(self, promise: Promise, *, node: str) -> str:
@@ -306,7 +310,7 @@ class Desk:
             self._turns.missed(pod, now=now)
 
     def _drop(self, uid: str) -> None:
-        self._offers.pop(uid, None)
+        self._offers.forget(uid)
         self.promises.take_back(uid)
 
     @property
