@@ -86,6 +86,7 @@ def _whole(
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", http_equiv="refresh", content="3") if again else "",
         tag("title", f"{title} - Aliquot"),
+        tag("link", rel="icon", href=f"{static}/icon.svg"),
         tag("link", rel="stylesheet", href=f"{static}/page.css"),
         tag("link", rel="stylesheet", href=f"{static}/uplot/uPlot.min.css") if HISTORY in scripts else "",
         # Before anything is painted, so that a dark page does not flash.

@@ -89,6 +89,7 @@ class Hub:
         self._looked_at = float("-inf")
         self._next_sample = float("-inf")
         self._news = asyncio.Event()
+        self._over = False
 
     async def run(self) -> None:
         """Look as often as is wanted, until cancelled."""
@@ -100,11 +101,16 @@ class Hub:
                     log.exception("the page could not be brought up to date")
                 await self._clock.sleep(self._settings.every)
         finally:
+            # Whoever follows is let go at once: a server that ends would wait for them.
+            self._over = True
+            self._wake()
             self._pen.shutdown(wait=False)
 
     async def glance(self) -> Glance:
         """What there is to see, as of a moment ago."""
         async with self._look_lock:
+            if self._over:
+                raise NobodyLeadsError
             fresh = self._clock.monotonic() - self._looked_at < self._settings.every
             if self._glance is None or not fresh or self._sight() is None:
                 await self._look_now()

@@ -7,9 +7,9 @@ from importlib.resources import files
 
 import msgspec
 
-_TYPES = {".js": "text/javascript", ".css": "text/css"}
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 # By name, as addresses have them. The charts are uPlot's (MIT), unchanged; its licence lies beside them.
-_NAMES = ("page.css", "page.js", "theme.js", "history.js", "uplot/uPlot.esm.js", "uplot/uPlot.min.css")
+_NAMES = ("icon.svg", "page.css", "page.js", "theme.js", "history.js", "uplot/uPlot.esm.js", "uplot/uPlot.min.css")
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):

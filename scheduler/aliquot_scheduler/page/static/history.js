@@ -57,7 +57,10 @@ function draw(name, chart) {
     axes: [axis, axis],
     scales: { y: { range: chart.range ?? ((_, __, most) => [0, Math.max(1, most * 1.1)]) } },
   };
-  drawn.set(name, new uPlot(options, data(chart), box));
+  const plot = new uPlot(options, data(chart), box);
+  // Whoever listens has the caption, and the table below.
+  plot.root.setAttribute("aria-hidden", "true");
+  drawn.set(name, plot);
 }
 
 function drawAll() {
