@@ -36,7 +36,7 @@ from aliquot_proto import deviceplugin_v1beta1_pb2 as pb  # noqa: E402
 from aliquot_standalone.apiserver.embedded import kubeconfig, serving  # noqa: E402
 from aliquot_standalone.kubelet.checkpoint import encode  # noqa: E402
 from aliquot_standalone.kubelet.holdings import Holding, HoldingKey  # noqa: E402
-from aliquot_standalone.one_node import OneNode  # noqa: E402
+from support.one_node import OneNode  # noqa: E402
 from support.scripted_kubelet import Client, ScriptedKubelet  # noqa: E402
 
 NAMES = Names()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ from aliquot_kube.clock import SystemClock
 from aliquot_kube.resources import NODES, PODS
 from aliquot_standalone.children import set_aside
 from aliquot_standalone.composition import Whole, standing
+from aliquot_standalone.demo.playing import check_stage, prepared
 from aliquot_standalone.home import FOLDER_VARIABLE, Home, UpSettings
-from aliquot_standalone.plan import gpus_here, plan
+from aliquot_standalone.plan import SIMULATED, gpus_here, plan
 from aliquot_standalone.ports import choose_ports
 from aliquot_standalone.summary import summarise
 
@@ -86,12 +88,16 @@ async def _serve(stop: asyncio.Event, *, wish: Wish) -> None:
     clock, settings = SystemClock(), wish.settings
     began = clock.monotonic()
     home = Home.of(settings.folder, environment=os.environ)
-    gpus = settings.gpus or home.remembered() or gpus_here()
+    remembered = home.remembered()
+    gpus = settings.gpus or (SIMULATED if wish.demo else remembered or gpus_here())
     machine = plan(gpus, full=settings.full, host=socket.gethostname())
+    if wish.demo:
+        check_stage(machine, remembered=remembered)
     ports = choose_ports(settings)
     home.create()
     with _logged(home, settings=wish.log):
         async with standing(home=home, plan=machine, names=wish.names, ports=ports, clock=clock) as whole:
+            home.remember(gpus)
             await until(stop, _stay(whole, wish=wish, clock=clock, began=began))
     if not wish.summary:
         click.echo("ended; `aliquot up` goes on where it was, `aliquot down --purge` forgets it")
@@ -102,17 +108,24 @@ async def _stay(whole: Whole, *, wish: Wish, clock: Clock, began: float) -> None
     ready = clock.monotonic() - began
     if not wish.summary:
         click.echo(_greeting(whole, ready=ready))
-    if wish.exit_after is None:
-        await whole.run()
-        return
-    leaving = asyncio.ensure_future(clock.sleep(wish.exit_after))
-    await until_first(leaving, asyncio.ensure_future(whole.run()))
+    await _until_first(whole.run(), _show(whole, wish=wish, clock=clock))
     if wish.summary:
         click.echo(msgspec.json.format(await _summary(whole, ready=ready)).decode())
 
 
-async def until_first(*tasks: asyncio.Future[None]) -> None:
+async def _show(whole: Whole, *, wish: Wish, clock: Clock) -> None:
+    """Tell the story if one is wanted, and stay."""
+    if wish.demo:
+        story, crowd = prepared(whole, clock=clock, say=partial(click.echo, err=wish.summary))
+        await story.tell()
+        whole.work(crowd.run)
+        click.echo("\nFrom here on jobs come and go by themselves: look at the page, or `top`.", err=wish.summary)
+    await clock.sleep(math.inf if wish.exit_after is None else wish.exit_after)
+
+
+async def _until_first(*works: Awaitable[None]) -> None:
     """Wait for whichever ends first; its error is raised."""
+    tasks = [asyncio.ensure_future(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:

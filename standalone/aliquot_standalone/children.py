@@ -32,14 +32,14 @@ DEATHS, WITHIN = 4, 60.0
 LAST_LINES = 8
 # A log of ours that has grown so large is put aside when the next run begins.
 _LARGE_LOG = 16 * 1024 * 1024
-_PARENT = "ALIQUOT_UP_PARENT"
+PARENT = "ALIQUOT_UP_PARENT"
 # Asks the kernel to kill this process when its parent is gone, however that ended; 1 is PR_SET_PDEATHSIG. Killed, for
 # without the API server there is nothing to leave in order. Not by a hook of fork: where gRPC has threads, its own
 # handlers run in such a child, and 1 of 10 hung there before it began.
-_DIES_WITH_PARENT = f"""
+DIES_WITH_PARENT = f"""
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-if os.getppid() != int(os.environ.pop("{_PARENT}")):
+if os.getppid() != int(os.environ.pop("{PARENT}")):
     sys.exit("the parent is gone")
 from aliquot_cli.main import main
 main(prog_name="aliquot")
@@ -101,12 +101,12 @@ class Children:
             self._processes[command.name] = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-c",
-                _DIES_WITH_PARENT,
+                DIES_WITH_PARENT,
                 *command.argv,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**command.environment, _PARENT: str(os.getpid())},
+                env={**command.environment, PARENT: str(os.getpid())},
                 # Ctrl-C at a terminal is for us; we tell the children in their turn.
                 start_new_session=True,
             )

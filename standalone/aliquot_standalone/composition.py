@@ -196,7 +196,6 @@ async def standing(*, home: Home, plan: Plan, names: Names, ports: Ports, clock:
         )
         # The lock is ours from here on.
         home.retract()
-        home.remember(plan.gpus)
         stack.callback(shutil.rmtree, home.runtime, ignore_errors=True)
         home.write_kubeconfig(msgspec.json.encode(kubeconfig(server.url, token=token)))
         yield Whole(home=home, plan=plan, names=names, clock=clock, ports=ports, random=luck, stack=stack)

@@ -8,10 +8,7 @@ nodes that this run does not have.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
-
-import msgspec
+from collections.abc import Collection
 
 from aliquot_core.instants import micro_time
 from aliquot_core.names import LEADER_LEASE, Names
@@ -19,40 +16,34 @@ from aliquot_core.objects import Node, Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import NotFoundError
 from aliquot_kube.patches import strategic_patch
-from aliquot_kube.resources import LEASES, NAMESPACES, NODES, PODS
-from aliquot_kube.transport import Question, Transport
+from aliquot_kube.resources import LEASES, NODES, PODS
+from aliquot_kube.transport import Transport
 from aliquot_standalone.installed import webhooks_at, without_webhooks
+from aliquot_standalone.manifests import Manifests
 
 log = logging.getLogger(__name__)
 
-MANAGER = "aliquot-up"
 NODE_LOST = "NodeLost"
-_APPLY = "application/apply-patch+yaml"
-_COLLECTIONS = {
-    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-    "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
-    "ValidatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
-    "Namespace": NAMESPACES.collection(),
-}
-Json = Mapping[str, Any]
 
 
 class Installer:
     """Writes as the one who runs the machine."""
 
     def __init__(self, *, transport: Transport, names: Names) -> None:
-        self._transport = transport
+        self._manifests = Manifests(transport=transport)
         self._client = KubeClient(transport=transport)
         self._names = names
 
     async def install(self) -> None:
         """Our kind and our namespace."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._names.namespace}}
-        await self._apply([*without_webhooks(), namespace])
+        for one in (*without_webhooks(), namespace):
+            await self._manifests.apply(one)
 
     async def ask_at(self, url: str, *, authority: bytes) -> None:
         """Have the centre asked at this address from now on."""
-        await self._apply(webhooks_at(url, authority=authority))
+        for one in webhooks_at(url, authority=authority):
+            await self._manifests.apply(one)
 
     async def free_leadership(self, *, now: float) -> None:
         """Write that whoever led has let go, so that the new centre need not wait for its lease to run out."""
@@ -67,7 +58,7 @@ class Installer:
         metadata = {"name": LEADER_LEASE, "namespace": space}
         spec = {"renewTime": micro_time(now), "leaseTransitions": terms + 1, "leaseDurationSeconds": 1}
         body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
-        await self._ask("POST", LEASES.collection(space), body)
+        await self._manifests.create(body)
 
     async def retire_nodes(self, *, keep: Collection[str]) -> list[str]:
         """Remove nodes that are not there any more; their pods are lost, and say so."""
@@ -94,26 +85,6 @@ class Installer:
         name = node.metadata.name
         await self._client.delete(NODES, name=name)
         try:
-            await self._client.delete(LEASES, namespace=self._names.namespace, name=name)
+            await self._client.delete(LEASES, namespace=self._names.namespace, name=self._names.lease(name))
         except NotFoundError:
             log.debug("a node had no lease", extra={"node": name})
-
-    async def _apply(self, objects: Iterable[Json]) -> None:
-        for one in objects:
-            path = f"{_COLLECTIONS[one['kind']]}/{one['metadata']['name']}"
-            query = {"fieldManager": MANAGER, "force": "true"}
-            await self._ask("PATCH", path, one, content_type=_APPLY, query=query)
-
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        body: Json,
-        *,
-        content_type: str = "application/json",
-        query: Mapping[str, str] | None = None,
-    ) -> None:
-        content = msgspec.json.encode(body)
-        await self._transport.request(
-            Question(method=method, path=path, query=dict(query or {}), body=content, content_type=content_type)
-        )

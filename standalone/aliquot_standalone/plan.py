@@ -40,6 +40,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     simulated: tuple[NodeShape, ...] = ()
 
     @property
+    def played_gpus(self) -> int:
+        """How many there are on nodes that are simulated as a whole."""
+        return sum(len(node.models) for node in self.simulated)
+
+    @property
     def names(self) -> frozenset[str]:
         """Of all nodes."""
         return frozenset(node.name for node in (*self.full, *self.simulated))

@@ -232,6 +232,39 @@ def test_down_ends_what_a_kill_has_left(folder: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.timeout(180)
+def test_the_demonstration_tells_what_it_has_seen(folder: Path) -> None:
+    """Slices of one GPU, borrowing, a gang that waits as a whole, a GPU that fails and is mended; twice in a row."""
+    for _ in range(2):
+        done = aliquot(
+            "up", "--demo", "--port", "0", "--page-port", "0", "--exit-after", "0", folder=folder, seconds=90
+        )
+        assert done.returncode == 0, done.stderr
+        assert re.search(r"notebook-anna +runs after +\d+ ms and says: 30 % and 4000 MiB of GPU-", done.stdout)
+        assert "3 programs, 1 GPU\n" in done.stdout
+        assert re.search(r"31 run after .* s, 15 more than its guarantee; 4 wait", done.stdout)
+        assert re.search(r"8 wait: all GPUs are taken", done.stdout)
+        assert re.search(r"8 run after .* s, the last \d\.\d s after the first", done.stdout)
+        assert re.search(r"it is sick \(XID 79.*\n +burst-\d+ is Failed", done.stdout)
+        assert "by an operator, it is healthy again" in done.stdout
+    assert naming(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (("--simulate", "8xA100-80GB"), "needs 4 GPUs on simulated nodes, and here are 0"),
+        (("--simulate", "nvml"), "and here are 0"),
+    ],
+)
+def test_a_demonstration_without_a_stage_is_refused(folder: Path, flags: tuple[str, ...], reason: str) -> None:
+    """At once, with what to write instead."""
+    done = aliquot("up", "--demo", *flags, folder=folder)
+    assert done.returncode == 3
+    assert reason in done.stderr
+    assert not folder.exists()
+
+
 @pytest.mark.parametrize(("spec", "reason"), [("8xH1000", "no model"), ("two", "known"), ("99xL40S", "write 1 to 16")])
 def test_gpus_that_can_not_be_simulated_are_refused(folder: Path, spec: str, reason: str) -> None:
     """One line says what is wrong and what to write."""

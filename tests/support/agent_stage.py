@@ -23,10 +23,10 @@ from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.patches import merge_patch
 from aliquot_kube.resources import EVENTS, NODES, PODS
 from aliquot_kube.transport import HttpTransport
-from aliquot_standalone.one_node import OneNode, one_node
 from support.endpoints import short_folder
 from support.fake_nvml import FakeNvml
 from support.gpu_contract import MODELS
+from support.one_node import OneNode, one_node
 
 NAMES = Names()
 NODE = "n1"

@@ -102,11 +102,11 @@ def running_up(folder: Path, *flags: str, gpus: str = ONE, environment: Mapping[
             process.stdout.close()
 
 
-def aliquot(*argv: str, folder: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def aliquot(*argv: str, folder: Path, seconds: float = _PATIENCE) -> subprocess.CompletedProcess[str]:
     """Call a command of ours that finds its API server in a folder."""
     environment = {**os.environ, "ALIQUOT_HOME": str(folder)}
     return subprocess.run(
-        [*ALIQUOT, *argv], env=environment, capture_output=True, text=True, check=False, input=stdin, timeout=_PATIENCE
+        [*ALIQUOT, *argv], env=environment, capture_output=True, text=True, check=False, timeout=seconds
     )
 
 

@@ -100,6 +100,8 @@ class Fleet:
     async def mend_gpu(self, node: str, index: int) -> None:
         """Let a GPU be there again, and say so as an operator does."""
         uuid = self.nodes[node].mend_gpu(index)
+        # Whoever asks a GPU notices that it is there; by itself the watch asks once a minute.
+        await self.nodes[node].usage()
         patch = merge_patch({"metadata": {"annotations": {self._names.clear_health: uuid}}})
         await self._client.patch(NODES, name=node, patch=patch)
 

@@ -1,4 +1,4 @@
-"""One simulated node on this machine: API server and small kubelet here, endpoint and agent as the real processes.
+"""One node without a centre: API server and small kubelet here, endpoint and agent as the real processes.
 
 What is simulated are the GPUs and the containers; the protocols between the four are the real ones.
 """
@@ -21,37 +21,25 @@ import msgspec
 
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
-from aliquot_core.errors import ClusterError, UserError
+from aliquot_core.errors import ClusterError
 from aliquot_core.names import NAMESPACE, Names
 from aliquot_core.objects import Node, Pod
-from aliquot_core.settings import LONGEST_SOCKET
-from aliquot_deviceplugin.endpoint.settings import EndpointSettings
 from aliquot_kube.client import KubeClient
 from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.resources import PODS
 from aliquot_kube.transport import HttpTransport, Question
 from aliquot_standalone.apiserver.embedded import kubeconfig, serving
+from aliquot_standalone.children import DIES_WITH_PARENT, PARENT
 from aliquot_standalone.kubelet.api_doors import ApiDoors
 from aliquot_standalone.kubelet.node import SmallKubelet
 from aliquot_standalone.kubelet.nodestatus import node_object
 from aliquot_standalone.kubelet.settings import Folders, Settings
+from aliquot_standalone.nodes import NodePlan
 
 # How often something is looked at again that nobody tells us of.
 LOOK_AGAIN = 0.05
 # A process that has not left by then is killed.
 LEAVE_WITHIN = 5.0
-LAST_LINES = 8
-_PARENT = "ALIQUOT_UP_PARENT"
-# Asks the kernel to end this process when its parent is gone, however that ended; 1 is PR_SET_PDEATHSIG. Not by a hook
-# of fork: where gRPC has threads, its own handlers run in such a child, and 1 of 10 hung there before it began.
-_DIES_WITH_PARENT = f"""
-import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-if os.getppid() != int(os.environ.pop("{_PARENT}")):
-    sys.exit("the parent is gone")
-from aliquot_cli.main import main
-main(prog_name="aliquot")
-"""
 
 
 class OneNodeError(ClusterError):
@@ -59,7 +47,7 @@ class OneNodeError(ClusterError):
 
 
 class OneNode:
-    """A running node, and what the demonstration does with it."""
+    """A running node, and what tests do with it."""
 
     def __init__(
         self, *, name: str, folder: Path, transport: HttpTransport, doors: ApiDoors, url: str, clock: Clock
@@ -162,24 +150,12 @@ class OneNode:
             self.processes[command] = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-c",
-                _DIES_WITH_PARENT,
+                DIES_WITH_PARENT,
                 command,
                 stdout=log,
                 stderr=log,
-                env={**environment, _PARENT: str(os.getpid())},
+                env={**environment, PARENT: str(os.getpid())},
             )
-
-    async def watch(self) -> None:
-        """Return never: raise when endpoint or agent ends by itself, with the last it had to say."""
-        waiting = {asyncio.ensure_future(process.wait()): name for name, process in self.processes.items()}
-        try:
-            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
-        name = waiting[done.pop()]
-        last = (self.folder / f"{name}.log").read_text(errors="replace").splitlines()[-LAST_LINES:]
-        raise OneNodeError("\n  ".join([f"the {name} has ended by itself; its last lines:", *last]), where=self.name)
 
     async def stop(self, command: str, *, number: signal.Signals = signal.SIGTERM) -> None:
         """End one of our processes and wait for it."""
@@ -196,35 +172,14 @@ class OneNode:
 
     def environment(self, *, gpus: str) -> dict[str, str]:
         """The settings of endpoint and agent on this node."""
-        door = str(self.folder / "door" / "door.sock")
-        kubelet = self.folders
-        return {
-            **{name: value for name, value in os.environ.items() if not name.startswith("ALIQUOT_")},
-            "ALIQUOT_ENDPOINT_PLUGIN_FOLDER": str(kubelet.device_plugins),
-            "ALIQUOT_ENDPOINT_STATE_FILE": str(self.folder / "endpoint.json"),
-            "ALIQUOT_ENDPOINT_DOOR": door,
-            "ALIQUOT_AGENT_DOOR": door,
-            "ALIQUOT_AGENT_NODE_NAME": self.name,
-            "ALIQUOT_AGENT_GPUS": gpus,
-            "ALIQUOT_AGENT_KUBECONFIG": str(self.folder / "kubeconfig"),
-            "ALIQUOT_AGENT_POD_RESOURCES": str(kubelet.pod_resources_socket),
-            "ALIQUOT_AGENT_KUBELET_RECORD": str(kubelet.checkpoint),
-            "ALIQUOT_AGENT_CDI_FOLDER": str(kubelet.cdi),
-            "ALIQUOT_AGENT_HTTP_PORT": "0",
-            "ALIQUOT_HEALTH_MEMORY": str(self.folder / "health.json"),
-        }
-
-
-def check_sockets_fit(folder: Path) -> None:
-    """Sockets of one's own making have short paths only; the longest is that of a device plugin."""
-    sockets = Folders(root=folder / "kubelet").device_plugins / EndpointSettings().socket_folder
-    longest = max(len(os.fsencode(sockets / f"{Path(name).name}.sock")) for name in Names().resources())
-    if longest > LONGEST_SOCKET:
-        raise UserError(
-            f"paths of sockets in it would have {longest} bytes, and {LONGEST_SOCKET} are possible",
-            where=str(folder),
-            remedy="set TMPDIR to a folder with a shorter path",
+        plan = NodePlan(
+            name=self.name,
+            gpus=gpus,
+            folder=self.folders.root,
+            runtime=self.folders.root,
+            kubeconfig=self.folder / "kubeconfig",
         )
+        return dict(plan.commands(os.environ)[0].environment)
 
 
 @asynccontextmanager
@@ -248,7 +203,7 @@ async def one_node(
             source=node.doors,
             sink=node.doors,
             clock=clock,
-            # A demonstration is watched: what the kubelet tells every ten seconds is told each second.
+            # A test waits for it: what the kubelet tells every ten seconds is told each second.
             settings=Settings(node_status_every=1.0, settle=0.2),
         )
         running = asyncio.ensure_future(kubelet.run())
