@@ -176,6 +176,11 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         return self.of("grant")
 
     @property
+    def charged(self) -> str:
+        """Pod annotation: the queue that let it in, and is charged with it as long as it runs."""
+        return self.of("charged-to")
+
+    @property
     def gate(self) -> str:
         """Scheduling gate: the pod waits for its queue; only the centre lifts it."""
         return self.of("queue")

@@ -260,12 +260,12 @@ def renamed(made: Json, annotations: dict[str, Any]) -> Json:
 def test_nobody_forges_a_grant_whatever_it_says(
     cluster: ClusterHarness, guarded: Guarded, namespace: str, way: str
 ) -> None:
-    """More than was granted, less than nothing, another node's, or an empty one: not even an administrator."""
+    """More than was granted, less than nothing, another node's, an empty one, another queue's: nor an administrator."""
     made = guarded.cluster.create_pod(asking("waiting", namespace, {"compute": "30"}))
     path = cluster.api.path_of(made)
-    for text in FORGED.values():
-        refused(lambda text=text: WAYS[way](cluster.api, made, path, {NAMES.grant: text}), by="aliquot-guard-grants")  # type: ignore[misc]
-    assert NAMES.grant not in cluster.api.get(path)["metadata"].get("annotations", {})
+    for note in [*({NAMES.grant: text} for text in FORGED.values()), {NAMES.charged: "another"}]:
+        refused(lambda note=note: WAYS[way](cluster.api, made, path, note), by="aliquot-guard-grants")  # type: ignore[misc]
+    assert not {NAMES.grant, NAMES.charged} & cluster.api.get(path)["metadata"].get("annotations", {}).keys()
 
 
 @pytest.mark.parametrize("way", ["merge patch", "strategic patch", "replace", "pods/status"])

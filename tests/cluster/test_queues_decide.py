@@ -83,6 +83,12 @@ def said(centre: PlayedCentre, pod: str) -> str:
     return next((one["reason"] for one in conditions if one["type"] == NAMES.admitted), "")
 
 
+def used(centre: PlayedCentre, name: str) -> int:
+    """How much compute a queue's status says that it uses; -1 if it says nothing."""
+    status = centre.api.get(f"{QUEUES}/{name}").get("status", {})
+    return int(status.get("used", {}).get("compute", -1))
+
+
 def test_events_tell_why_a_pod_waits_and_that_it_goes_in(cluster: ClusterHarness, centre: PlayedCentre) -> None:
     """One for each new reason, with the rights that the manifests give; none of a pod that never waited."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one", "labels": {NAMES.queue: "one"}}}
@@ -98,3 +104,18 @@ def test_events_tell_why_a_pod_waits_and_that_it_goes_in(cluster: ClusterHarness
         centre.end(centre.holding("one")[0])
         cluster.wait_for("its turn to be told", lambda: ("LetIn", "Admitting") in told(centre, "second"))
         assert told(centre, "first") == set()
+
+
+def test_a_bound_pod_stays_charged_where_it_was_let_in(cluster: ClusterHarness, centre: PlayedCentre) -> None:
+    """Its namespace goes to another queue, and a leader reads all anew: what waits goes there, what runs stays."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one", "labels": {NAMES.queue: "one"}}}
+    with centre.applied([queue("one", compute={"limit": 200}), queue("two", compute={"limit": 50}), namespace]):
+        for name in ("runs", "waits"):
+            cluster.create_pod(asking(name, "one", {"compute": "150", "memory": "1000"}))
+            centre.settled({"one": 150})
+        centre.api.patch("/api/v1/namespaces/one", {"metadata": {"labels": {NAMES.queue: "two"}}})
+        replica = centre.centre.replicas[0]
+        replica.process.stop()
+        replica.start()
+        cluster.wait_for("the new leader to tell", lambda: said(centre, "waits") == "NeverFits")
+        cluster.wait_for("both queues to be told of", lambda: used(centre, "one") == 150 and used(centre, "two") == 0)

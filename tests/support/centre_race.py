@@ -40,6 +40,8 @@ class SlowApi:
         self._chance = chance
         self._lost = lost
         self.bound: list[str] = []
+        # What was bound with each, last.
+        self.notes: dict[str, dict[str, str]] = {}
 
     async def request(self, question: Question) -> Response:
         """Answer late."""
@@ -57,6 +59,7 @@ class SlowApi:
         if uid != pod.metadata.uid or uid in self.bound:
             raise ConflictError("is already assigned", where=path, status=409)
         self.bound.append(uid)
+        self.notes[uid] = binding["metadata"]["annotations"]
         self._pods[path] = with_grant(pod, decode_grant(binding["metadata"]["annotations"][NAMES.grant]))
         await self._while()
         self._lose(path)
@@ -107,7 +110,14 @@ class Trial:
             self.desk.pod_seen(pod)
             self.turns.pod_seen(pod)
         client = KubeClient(transport=api)
-        self.binder = Binder(desk=self.desk, client=client, clock=self.clock, names=NAMES, why_not=lambda: "")
+        self.binder = Binder(
+            desk=self.desk,
+            client=client,
+            clock=self.clock,
+            names=NAMES,
+            charged_in=self.turns.charged_in,
+            why_not=lambda: "",
+        )
 
     def leap(self, seconds: float) -> None:
         """Let so much time pass; the agent beats on."""

@@ -119,7 +119,12 @@ class Stage:
             promise = self.turns[uid].promise
             assert promise is not None
             pod = with_grant(self.pods[uid], promise.plan.grant)
-            self.see(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, scheduling_gates=[])))
+            notes = pod.metadata.annotations
+            if queue := self.queues.charged_in(uid):
+                notes = notes | {NAMES.charged: queue}
+            meta = msgspec.structs.replace(pod.metadata, annotations=notes)
+            spec = msgspec.structs.replace(pod.spec, scheduling_gates=[])
+            self.see(msgspec.structs.replace(pod, metadata=meta, spec=spec))
 
     def run(self, *, after: float = 0.0) -> list[str]:
         """A round, and whoever was let in is bound."""

@@ -164,6 +164,8 @@ class QueueWorld(Stage):
         # The one before may have died between deciding and lifting the gate.
         lifted = {uid for uid in sorted(self.pods) if self.is_coming(uid) and self.chance.random() < 0.7}
         now, specs = self.now, self.specs
+        # Without queues nothing is said of them.
+        bound = {uid: self.queues.charged_in(uid) for uid, pod in self.pods.items() if pod.spec.node_name}
         Stage.__init__(self, {}, nodes=NODES, memory=MEMORY, settings=SETTINGS)
         self.now = now
         self.desk.tell_time(now)
@@ -173,6 +175,7 @@ class QueueWorld(Stage):
         for pod in pods:
             uid = pod.metadata.uid
             self.see(replace(pod, spec=replace(pod.spec, scheduling_gates=[])) if uid in lifted else pod)
+        assert {uid: self.queues.charged_in(uid) for uid in bound} == bound
 
     def is_coming(self, uid: str) -> bool:
         """Whether a pod is let in and not bound."""

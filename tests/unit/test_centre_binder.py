@@ -9,6 +9,7 @@ import pytest
 
 from aliquot_kube.client import KubeClient
 from aliquot_scheduler.centre.binder import Binder
+from aliquot_scheduler.queues.spec import QueueSpec
 from support.centre import NAMES, asks
 from support.centre_race import SlowApi, Trial
 from support.clocks import VirtualClock
@@ -24,8 +25,16 @@ class Early:
         self.clock = VirtualClock()
         trial = Trial([], api=self.api)
         self.desk = trial.desk
+        self.turns = trial.turns
         client = KubeClient(transport=self.api)
-        self.binder = Binder(desk=self.desk, client=client, clock=self.clock, names=NAMES, why_not=lambda: "")
+        self.binder = Binder(
+            desk=self.desk,
+            client=client,
+            clock=self.clock,
+            names=NAMES,
+            charged_in=trial.turns.charged_in,
+            why_not=lambda: "",
+        )
 
     def bind(self) -> asyncio.Task[str]:
         """Ask."""
@@ -53,6 +62,21 @@ async def test_a_bind_before_the_watch_waits_for_it_and_is_done_once(calls: int)
     answers = [await one for one in asked]
     assert answers.count("") == 1
     assert early.api.bound == ["u1"]
+
+
+@pytest.mark.parametrize("queues", [{}, {"a": QueueSpec()}], ids=["without queues", "with queues"])
+async def test_the_binding_says_in_which_queue_the_pod_is_charged(queues: dict[str, QueueSpec]) -> None:
+    """If there are queues: its namespace may be at home in another one by the time the next leader reads it."""
+    early = Early()
+    early.turns.queues_seen(queues)
+    early.turns.namespace_seen(POD.metadata.namespace, queue="a")
+    early.binder.filter(POD, ["n1"])
+    asked = early.bind()
+    await early.clock.advance(1.0)
+    early.tell()
+    await early.clock.advance(0.0)
+    assert await asked == ""
+    assert early.api.notes["u1"].get(NAMES.charged) == ("a" if queues else None)
 
 
 async def test_a_pod_of_which_nothing_is_told_is_refused_before_kube_scheduler_gives_up() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import Quota
-from support.centre import gpus, make_node
+from support.centre import NAMES, gpus, make_node
 from support.queue_stage import Stage, queue
 
 replace = msgspec.structs.replace
@@ -361,6 +361,36 @@ def test_who_can_never_be_let_in_is_told_so(name: str, compute: int, why: str) -
     stage.submit("q", 800 - 400, None, queue="c")
     stage.submit("r", 400, None, queue="default")
     assert sorted(stage.run()) == ["q", "r"]
+
+
+def test_a_bound_pod_is_charged_where_it_was_let_in_whoever_leads() -> None:
+    """Its namespace has another queue by now, and so have those of its pods that wait."""
+    specs = {"a": queue(namespaces=()), "b": queue(namespaces=())}
+    stage = Stage(specs, nodes=(1,))
+    stage.queues.namespace_seen("team", queue="a")
+    stage.submit("runs", 100)
+    assert stage.run() == ["runs"]
+    stage.submit("waits", 100)
+    stage.queues.namespace_seen("team", queue="b")
+    assert [waiter.queue for waiter in stage.queues.waiting()] == ["b"]
+    assert (stage.used("a")[0], stage.used("b")[0]) == (100, 0)
+    after = Stage(specs, nodes=(1,))
+    after.queues.namespace_seen("team", queue="b")
+    for pod in stage.pods.values():
+        after.see(pod)
+    assert (after.used("a")[0], after.used("b")[0]) == (100, 0)
+    assert [waiter.queue for waiter in after.queues.waiting()] == ["b"]
+    after.end("runs")
+    assert after.run() == ["waits"]
+    assert (after.used("a")[0], after.used("b")[0]) == (0, 100)
+
+
+def test_where_there_are_no_queues_no_pod_is_charged_to_one() -> None:
+    """Queues that are made later have nothing that was let in before them."""
+    stage = Stage({}, nodes=(1,))
+    stage.submit("p", 50)
+    stage.run()
+    assert NAMES.charged not in stage.pods["p"].metadata.annotations
 
 
 def test_a_namespace_has_a_queue_of_its_own() -> None:

@@ -38,7 +38,7 @@ def unknown_notes(pod: Pod, *, names: Names, labels: Sequence[str], annotations:
     meta = pod.metadata
     for kind, other, found, known, others in (
         ("label", "annotation", meta.labels, (*labels, names.of("user")), annotations),
-        ("annotation", "label", meta.annotations, (*annotations, names.grant, names.turn), labels),
+        ("annotation", "label", meta.annotations, (*annotations, names.grant, names.charged, names.turn), labels),
     ):
         for key in sorted(key for key in found if key.startswith(names.of("")) and key not in known):
             meant = f"write it as {other}" if key in others else _meant(key, known)

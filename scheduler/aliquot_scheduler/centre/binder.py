@@ -52,10 +52,21 @@ class Binder:
     """Fulfils `Decisions`."""
 
     def __init__(
-        self, *, desk: Desk, client: KubeClient, clock: Clock, names: Names, why_not: Callable[[], str]
+        self,
+        *,
+        desk: Desk,
+        client: KubeClient,
+        clock: Clock,
+        names: Names,
+        charged_in: Callable[[str], str],
+        why_not: Callable[[], str],
     ) -> None:
-        """`why_not` says why nothing may be decided at this instant: another leads, or what we know is old."""
+        """`charged_in` says which queue is charged with a pod (by its UID), if queues count.
+
+        `why_not` says why nothing may be decided at this instant: another leads, or what we know is old.
+        """
         self._desk = desk
+        self._charged_in = charged_in
         self._client = client
         self._clock = clock
         self._names = names
@@ -143,7 +154,7 @@ class Binder:
                 name=name,
                 node=promise.node,
                 uid=uid,
-                annotations={self._names.grant: encode_grant(promise.plan.grant)},
+                annotations=self._notes(promise),
             )
         except _UNTOLD as error:
             log.warning("no sure word on a binding", extra={"pod": promise.pod.key, "error": str(error)})
@@ -151,6 +162,11 @@ class Binder:
         except (ApiError, NotLeadingError) as error:
             return Ended.REFUSED, str(error)
         return Ended.TAKEN, ""
+
+    def _notes(self, promise: Promise) -> dict[str, str]:
+        grant = {self._names.grant: encode_grant(promise.plan.grant)}
+        queue = self._charged_in(promise.pod.metadata.uid)
+        return grant | {self._names.charged: queue} if queue else grant
 
     async def _looked_up(self, promise: Promise, *, error: ApiError) -> tuple[Ended, str]:
         try:

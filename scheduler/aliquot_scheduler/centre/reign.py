@@ -82,7 +82,14 @@ class Reign:
         )
         client = KubeClient(transport=transport, timeouts=WRITES)
         events = self.events = PodEvents(client=client, clock=clock, random=random, names=names, instance=settings.name)
-        self.binder = Binder(desk=self.desk, client=client, clock=clock, names=names, why_not=self.why_not)
+        self.binder = Binder(
+            desk=self.desk,
+            client=client,
+            clock=clock,
+            names=names,
+            charged_in=self.turns.charged_in,
+            why_not=self.why_not,
+        )
         self.gatekeeper = Gatekeeper(
             desk=self.desk,
             turns=self.turns,

@@ -79,7 +79,7 @@ class Enrolment:
             shape=shape,
             number=self._number(shape, known.demand),
             amounts=known.amounts,
-            queue=("" if self._plain else request.queue) or self._home(pod),
+            queue=self._queue(pod, named=request.queue),
             user=self._user(pod),
             priority=0 if self._plain else pod.spec.priority,
             group=request.group,
@@ -105,6 +105,13 @@ class Enrolment:
         if self._tree.nodes[name].spec.autoscale or self._of_shape(waiter.shape).could_fit:
             return ""
         return "no node could take it, even if it were empty"
+
+    def _queue(self, pod: Pod, *, named: str) -> str:
+        """Who waits goes where its namespace goes; who is bound stays where it was let in, whatever is named now."""
+        if self._plain:
+            return DEFAULT_QUEUE
+        let_in = pod.metadata.annotations.get(self._names.charged) if pod.spec.node_name else None
+        return let_in or named or self._home(pod)
 
     def _home(self, pod: Pod) -> str:
         home = "" if self._plain else self._homes.get(pod.metadata.namespace)

@@ -65,6 +65,11 @@ class Register:
         """Whether anything is known of a pod."""
         return uid in self.hall or uid in self.inside or uid in self._found or uid in self.lost
 
+    @property
+    def plain(self) -> bool:
+        """Whether there are no queues, so that nothing that is said of them means anything."""
+        return not self._specs
+
     def waiting(self) -> list[Waiter]:
         """All who wait, wherever, and those of whom it is not judged yet whether they do."""
         found = (self.enrolment.waiter(pod) for pod in self._found.values())
@@ -230,7 +235,7 @@ class Register:
             tree=tree,
             homes=self._homes,
             user_label=self._settings.user_label,
-            plain=not self._specs,
+            plain=self.plain,
         )
 
     def _replant(self) -> None:
@@ -247,7 +252,7 @@ class Register:
                 self.books.put(states[uid], self.enrolment.charge(states[uid]))
         for waiter in waiting:
             self.take_as_waiting(waiter.pod)
-        self.memory.somebody_is_impatient = bool(self._specs)
+        self.memory.somebody_is_impatient = not self.plain
         self.memory.everything_changed()
 
 

@@ -92,6 +92,11 @@ class Queues:
         """What there is, and what of it is free."""
         return self._register.cards.stock()
 
+    def charged_in(self, uid: str) -> str:
+        """The queue that a pod is charged in; empty if it is in none, or if there are no queues to say so of."""
+        charge = None if self._register.plain else self.books.ledger.of(uid)
+        return charge.queue if charge else ""
+
     def under_way(self) -> list[Waiter]:
         """All who are let in and not bound yet."""
         return list(self._register.inside.coming.values())
