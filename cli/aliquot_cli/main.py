@@ -22,6 +22,7 @@ COMMANDS = {
     "ps": ("aliquot_cli.ps:ps", "List who has a slice, and who waits for one."),
     "logs": ("aliquot_cli.logs:logs", "Print what a pod has printed."),
     "stop": ("aliquot_cli.stop:stop", "End pods."),
+    "top": ("aliquot_cli.top.command:top", "Show GPUs, queues and who waits, as they change."),
     "agent": ("aliquot_cli.agent:agent", "Run the agent of one node."),
     "endpoint": ("aliquot_cli.endpoint:endpoint", "Run the small process that the kubelet speaks to."),
     "scheduler": ("aliquot_cli.scheduler:scheduler", "Run one replica of the centre."),

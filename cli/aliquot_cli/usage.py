@@ -59,11 +59,17 @@ async def read_page(page: str) -> bytes:
         return b""
     transport = HttpTransport(credentials=PlainAccess(host=page.rstrip("/")), user_agent="aliquot")
     try:
+        return await ask_page(transport)
+    finally:
+        await transport.close()
+
+
+async def ask_page(transport: HttpTransport) -> bytes:
+    """The same over a connection that stays."""
+    try:
         return (await transport.request(Question(method="GET", path=_PATH, timeouts=_BRIEF))).body
     except ApiError:
         return b""
-    finally:
-        await transport.close()
 
 
 def _by_pod(slices: Iterable[_Slice]) -> dict[str, Used]:

@@ -1,0 +1,1 @@
+"""The cluster in a terminal: what is shown is worked out without one, and drawn by whoever has one."""

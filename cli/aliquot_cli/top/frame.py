@@ -1,0 +1,137 @@
+"""What stands on the screen: a state of the cluster as it was chosen to be seen. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from aliquot_cli.top.columns import Layout, laid_out
+from aliquot_cli.top.ink import Line, Span, Tone, row
+from aliquot_cli.top.views import TABLES, Scene, Table, scene_of
+from aliquot_scheduler.page.model import State, Totals
+
+_GIB = 1024
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user wants to see."""
+
+    table: int = 0
+    order: int = 0
+    backwards: bool = False
+    filter: str = ""
+
+    def next_order(self) -> Choice:
+        """Sorted by the next."""
+        return msgspec.structs.replace(self, order=(self.order + 1) % len(TABLES[self.table].orders))
+
+    def turned(self) -> Choice:
+        """The other way round."""
+        return msgspec.structs.replace(self, backwards=not self.backwards)
+
+    def on(self, table: int) -> Choice:
+        """Another table; what is looked for stays."""
+        return Choice(table=table % len(TABLES), filter=self.filter)
+
+    def looking_for(self, text: str) -> Choice:
+        """Those rows alone that have every word."""
+        return msgspec.structs.replace(self, filter=text)
+
+
+class Frame:
+    """One state under one choice; rows are drawn when they are asked for."""
+
+    def __init__(self, *, state: State, choice: Choice, source: str) -> None:
+        """`source` says where the state is from."""
+        self._scene: Scene = scene_of(state)
+        self.choice = choice
+        self._source = source
+        self._table: Table[Any] = TABLES[choice.table]
+        self._things = _chosen(self._table, state, choice)
+        self._layout: Layout | None = None
+
+    def __len__(self) -> int:
+        """How many rows there are to scroll through."""
+        return len(self._things)
+
+    def chosen(self, choice: Choice) -> Frame:
+        """The same state under another choice."""
+        return Frame(state=self._scene.state, choice=choice, source=self._source)
+
+    def head(self, width: int) -> Sequence[Line]:
+        """The lines above the rows: sums, what is seen and how, and the columns' titles."""
+        return [
+            row(_sums(self._scene.state.totals, at=self._scene.state.at), width),
+            row(_shares(self._scene.state), width),
+            row(self._tabs(), width),
+            self._at(width).heading(),
+        ]
+
+    def line(self, number: int, width: int) -> Line:
+        """One row; an empty one past the end."""
+        if number >= len(self._things):
+            return row([], width)
+        return self._table.draw(self._things[number], self._at(width), self._scene)
+
+    def _at(self, width: int) -> Layout:
+        if self._layout is None or self._layout.width != width:
+            self._layout = laid_out(self._table.columns, width=width)
+        return self._layout
+
+    def _tabs(self) -> list[Span]:
+        tabs = []
+        for number, table in enumerate(TABLES):
+            here = number == self.choice.table
+            title = f"[{number + 1} {table.title}] " if here else f" {number + 1} {table.title}  "
+            tabs.append(Span(title, Tone.HEAD if here else Tone.DIM))
+        order = self._table.orders[self.choice.order].title
+        tabs.append(Span(f" by {order} {'▲' if self.choice.backwards else '▼'}", Tone.DIM))
+        if self.choice.filter:
+            tabs.append(Span(f"  only {self.choice.filter!r}: {len(self)}", Tone.HEAD))
+        tabs.append(Span(f"  {self._source}", Tone.DIM))
+        return tabs
+
+
+def _chosen(table: Table[Any], state: State, choice: Choice) -> list[Any]:
+    wanted = choice.filter.lower().split()
+    things = list(table.things(state))
+    if wanted:
+        things = [thing for thing in things if all(word in table.words(thing).lower() for word in wanted)]
+    key = table.orders[choice.order].key
+    if key is not None:
+        things.sort(key=key)
+    return things[::-1] if choice.backwards else things
+
+
+def _sums(totals: Totals, *, at: float) -> list[Span]:
+    clock = time.strftime("%H:%M:%S", time.localtime(at))
+    sick = [Span(f", {totals.gpus_sick} sick", Tone.BAD)] if totals.gpus_sick else []
+    out = [Span(f", {totals.nodes_out} out", Tone.BAD)] if totals.nodes_out else []
+    return [
+        Span(f"aliquot  {clock}  ", Tone.HEAD),
+        Span(f"{totals.nodes} nodes"),
+        *out,
+        Span(f"  {totals.gpus} GPUs"),
+        *sick,
+        Span(f"  {totals.running} run"),
+        Span(f"  {totals.waiting} wait", Tone.HEAD if totals.waiting else Tone.PLAIN),
+    ]
+
+
+def _shares(state: State) -> list[Span]:
+    totals = state.totals
+    compute = _share("compute", totals.compute_granted, totals.compute_used, totals.compute)
+    memory = _share("memory", totals.memory_granted, totals.memory_used, totals.memory)
+    unknown = [] if state.used_at is not None else [Span("  use is not known here", Tone.DIM)]
+    paused = [Span(f"  paused: {state.paused}", Tone.BAD)] if state.paused else []
+    return [Span(f"{compute}   {memory}"), *unknown, *paused]
+
+
+def _share(what: str, granted: int, used: int | None, whole: int) -> str:
+    if not whole:
+        return f"{what}: none"
+    told = "" if used is None else f", {100 * used / whole:.0f} % used"
+    return f"{what} {100 * granted / whole:.0f} % granted{told}"

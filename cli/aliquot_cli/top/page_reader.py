@@ -1,0 +1,40 @@
+"""The cluster as the centre's page tells it: with what is used, and in its leader's own words."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import msgspec
+
+from aliquot_cli.usage import ask_page
+from aliquot_kube.access import PlainAccess
+from aliquot_kube.errors import NOT_JSON
+from aliquot_kube.transport import HttpTransport
+from aliquot_scheduler.page.model import State
+
+_decoder = msgspec.json.Decoder(State)
+
+
+class PageReader:
+    """Asks the page while it is entered."""
+
+    title = "from the page"
+
+    def __init__(self, page: str) -> None:
+        self._transport = HttpTransport(credentials=PlainAccess(host=page.rstrip("/")), user_agent="aliquot-top")
+
+    async def __aenter__(self) -> Self:
+        """Nothing is asked yet."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Hang up."""
+        await self._transport.close()
+
+    async def look(self) -> State | None:
+        """How it is now; None where nobody answers, or another version of us."""
+        body = await ask_page(self._transport)
+        try:
+            return _decoder.decode(body) if body else None
+        except NOT_JSON:
+            return None
