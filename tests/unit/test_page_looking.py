@@ -1,0 +1,221 @@
+"""From the picture to what is shown: true at each look, and cheap where nothing has changed."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aliquot_core.names import Names
+from aliquot_core.objects import OwnerReference, PodCondition
+from aliquot_scheduler.page.looking import Looking, Seen
+from aliquot_scheduler.page.model import GpuShown, Owner, Stage, State
+from aliquot_scheduler.page.owners import owner_of
+from aliquot_scheduler.page.usage import Usage, Use
+from support.centre import asks, gpus, make_node, sick
+from support.page_stage import PageStage
+from support.queue_stage import queue
+from support.queue_world import STEPS, QueueWorld
+
+NAMES = Names()
+NOTHING = Usage()
+replace = msgspec.structs.replace
+
+
+def looked(looking: Looking, seen: Seen | None, usage: Usage = NOTHING) -> State:
+    """One look, all its steps."""
+    assert seen is not None
+    steps = looking.look(seen, usage)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            state: State = done.value
+            return state
+
+
+@pytest.fixture
+def stage() -> PageStage:
+    """Three GPUs on two nodes, a pod that runs, one that was let in, and one that waits."""
+    stage = PageStage({"red": queue(guarantee=100, limit=200), "blue": queue()}, nodes=(2, 1))
+    stage.submit("runs", 60, 20_000, queue="red")
+    stage.run()
+    stage.submit("coming", 30, 1_000, queue="blue")
+    stage.round(after=1.0)
+    stage.submit("waits", 250, 1_000, queue="red")
+    stage.round(after=1.0)
+    return stage
+
+
+@pytest.fixture
+def looking() -> Looking:
+    """Somebody who has seen nothing yet."""
+    return Looking(names=NAMES)
+
+
+def gpu(state: State, node: str, index: int) -> GpuShown:
+    """One of those shown."""
+    return next(one for shown in state.nodes if shown.name == node for one in shown.gpus if one.index == index)
+
+
+def test_pods_are_shown_by_how_far_they_have_come(stage: PageStage, looking: Looking) -> None:
+    """Each with its queue, what it asks, and where it lies."""
+    pods = {pod.uid: pod for pod in looked(looking, stage.seen()).pods}
+    assert {uid: (pod.stage, pod.queue, pod.compute, pod.node) for uid, pod in pods.items()} == {
+        "runs": (Stage.STARTING, "red", 60, "n0"),
+        "coming": (Stage.LET_IN, "blue", 30, ""),
+        "waits": (Stage.WAITING, "red", 250, ""),
+    }
+    stage.change("runs", lambda pod: replace(pod, status=replace(pod.status, phase="Running")))
+    assert {pod.uid: pod.stage for pod in looked(looking, stage.seen()).pods}["runs"] is Stage.RUNNING
+
+
+def test_gpus_show_what_is_granted_and_what_is_promised(stage: PageStage, looking: Looking) -> None:
+    """Room that is kept for a pod on its way is shown as held by it."""
+    state = looked(looking, stage.seen())
+    slices = [(one.pod, one.stage, one.compute, one.memory) for one in gpu(state, "n0", 0).slices]
+    assert slices == [("team/pod-coming", Stage.LET_IN, 30, 1_000), ("team/pod-runs", Stage.STARTING, 60, 20_000)]
+    assert (gpu(state, "n0", 0).compute, gpu(state, "n0", 0).memory) == (90, 21_000)
+    assert state.totals.compute_granted == 90
+    assert (state.totals.gpus, state.totals.waiting, state.totals.running) == (3, 1, 1)
+
+
+def test_who_waits_is_shown_with_the_reason(stage: PageStage, looking: Looking) -> None:
+    """The queue's own words; and of one that was let in, kube-scheduler's."""
+    waiting = {one.pod: one for one in looked(looking, stage.seen()).waiting}
+    assert waiting["team/pod-waits"].reason == "NeverFits"
+    assert waiting["team/pod-coming"].reason == "Placing"
+    said = PodCondition(type="PodScheduled", status="False", message="no CPU")
+    stage.change("coming", lambda pod: replace(pod, status=replace(pod.status, conditions=[said])))
+    again = {one.pod: one for one in looked(looking, stage.seen()).waiting}
+    assert again["team/pod-coming"].why == "no CPU"
+
+
+def test_queues_are_shown_with_what_they_are_due(stage: PageStage, looking: Looking) -> None:
+    """Guarantee and limit of the tree, use and fair share of the books."""
+    red = next(row for row in looked(looking, stage.seen()).queues if row.name == "red")
+    assert (red.compute.guarantee, red.compute.limit, red.compute.used, red.compute.borrowed) == (100, 200, 60, 0)
+
+
+def test_what_has_not_changed_is_the_same_object(stage: PageStage, looking: Looking) -> None:
+    """So that who draws need not compare, and nothing is made anew for each look."""
+    first = looked(looking, stage.seen())
+    second = looked(looking, stage.seen())
+    assert all(old is new for old, new in zip(first.nodes, second.nodes, strict=True))
+    assert all(old is new for old, new in zip(first.pods, second.pods, strict=True))
+    stage.gone("coming")
+    third = looked(looking, stage.seen())
+    assert [old is new for old, new in zip(first.nodes, third.nodes, strict=True)] == [False, True]
+    assert gpu(third, "n0", 0) is not gpu(first, "n0", 0)
+    assert gpu(third, "n0", 1) is gpu(first, "n0", 1)
+
+
+def test_use_is_shown_where_it_is_known(stage: PageStage, looking: Looking) -> None:
+    """By GPU and by slice; unknown is not zero."""
+    before = looked(looking, stage.seen())
+    assert (before.used_at, before.totals.compute_used, gpu(before, "n0", 0).used_compute) == (None, None, None)
+    uuid = "GPU-n0-0"
+    usage = Usage(
+        at=9.0,
+        gpus={("n0", uuid): Use(compute=50, memory=900)},
+        slices={("n0", uuid, "team/pod-runs"): Use(compute=48, memory=800)},
+    )
+    state = looked(looking, stage.seen(), usage)
+    of = {one.pod: (one.used_compute, one.used_memory) for one in gpu(state, "n0", 0).slices}
+    assert of == {"team/pod-runs": (48, 800), "team/pod-coming": (None, None)}
+    assert (state.used_at, state.totals.compute_used, state.totals.memory_used) == (9.0, 50, 900)
+
+
+def test_what_is_sick_or_out_is_shown_as_such(stage: PageStage, looking: Looking) -> None:
+    """With the reason, and not counted as what there is to give."""
+    cards = list(gpus("n1", 1))
+    stage.picture.node_seen(make_node("n1", [sick(cards[0])], cordoned=True))
+    state = looked(looking, stage.seen())
+    assert (gpu(state, "n1", 0).reason, state.nodes[1].out) == ("XID 79", "the node is cordoned")
+    assert (state.totals.gpus, state.totals.gpus_sick, state.totals.compute, state.totals.nodes_out) == (3, 1, 200, 1)
+
+
+def test_a_pod_that_has_ended_is_still_told_of(stage: PageStage, looking: Looking) -> None:
+    """It holds nothing any more, but what it had is known as long as its object is there."""
+    looked(looking, stage.seen())
+    stage.change("runs", lambda pod: replace(pod, status=replace(pod.status, phase="Succeeded")))
+    state = looked(looking, stage.seen())
+    ended = next(pod for pod in state.pods if pod.uid == "runs")
+    assert (ended.stage, ended.phase, ended.compute, ended.queue) == (Stage.ENDED, "Succeeded", 60, "red")
+    assert [one.pod for one in gpu(state, "n0", 0).slices] == ["team/pod-coming"]
+
+
+def test_an_eviction_is_counted_once(stage: PageStage, looking: Looking) -> None:
+    """However often the pod that was evicted is told of again."""
+    assert looked(looking, stage.seen()).totals.evicted == 0
+    mark = PodCondition(type="DisruptionTarget", status="True", reason="EvictionByEvictionAPI")
+    for phase in ("Running", "Failed"):
+        status = replace(stage.pods["runs"].status, conditions=[mark], phase=phase)
+        stage.change("runs", lambda pod, status=status: replace(pod, status=status))  # type: ignore[misc]
+        assert looked(looking, stage.seen()).totals.evicted == 1
+
+
+def test_pods_that_ask_nothing_are_not_shown(stage: PageStage, looking: Looking) -> None:
+    """The page is about slices."""
+    plain = asks("plain", 10, 10)
+    bare = [replace(one, resources=type(one.resources)()) for one in plain.spec.containers]
+    stage.pods["plain"] = replace(plain, spec=replace(plain.spec, containers=bare))
+    assert "plain" not in {pod.uid for pod in looked(looking, stage.seen()).pods}
+
+
+@pytest.mark.parametrize(
+    ("owners", "labels", "owner"),
+    [
+        ([], {}, ("Pod", "pod-x")),
+        ([], {"aliquot.dev/group": "band"}, ("Group", "band")),
+        ([("Job", "train", True)], {"aliquot.dev/group": "band"}, ("Job", "train")),
+        ([("ReplicaSet", "web-5d4f", True)], {"pod-template-hash": "5d4f"}, ("Deployment", "web")),
+        ([("ReplicaSet", "web-5d4f", True)], {}, ("ReplicaSet", "web-5d4f")),
+        ([("Thing", "other", False)], {}, ("Pod", "pod-x")),
+    ],
+)
+def test_a_pod_is_put_to_its_workload(
+    owners: list[tuple[str, str, bool]], labels: dict[str, str], owner: tuple[str, str]
+) -> None:
+    """The controller, a Deployment by its own name; else the group; else the pod."""
+    references = [OwnerReference(kind=kind, name=name, controller=controls) for kind, name, controls in owners]
+    pod = asks("x", 10, 10, labels=labels)
+    pod = replace(pod, metadata=replace(pod.metadata, owner_references=references))
+    kind, name = owner
+    assert owner_of(pod, names=NAMES) == Owner(namespace="team", kind=kind, name=name)
+
+
+class LookedAt(QueueWorld):
+    """A world in which everything happens, and somebody looks now and then."""
+
+    def seen(self) -> Seen:
+        """What there is."""
+        pods = {pod.key: pod for pod in self.pods.values()}
+        return Seen(picture=self.picture, turns=self.queues, pods=pods, paused="", now=self.now, wall=0.0)
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=25)
+def test_who_looked_before_sees_what_a_newcomer_sees(seed: int) -> None:
+    """Whatever happens between two looks, nothing that was remembered is shown in place of what is."""
+    world, looking = LookedAt(), Looking(names=NAMES)
+    world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    steps = list(STEPS)
+    for _ in range(40):
+        world.chance.choices(steps, weights=list(STEPS.values()))[0](world)
+        if world.chance.random() < 0.4:
+            seen = world.seen()
+            state = looked(looking, seen)
+            fresh = looked(Looking(names=NAMES), seen)
+            assert state.nodes == fresh.nodes
+            assert state.waiting == fresh.waiting
+            assert {pod.uid: pod for pod in state.pods if pod.stage is not Stage.ENDED} == {
+                pod.uid: pod for pod in fresh.pods if pod.stage is not Stage.ENDED
+            }
+            for node in state.nodes:
+                for one in node.gpus:
+                    held, _ = world.picture.holdings.total((node.name, one.uuid))
+                    assert (one.compute, one.memory) == (held.compute.value, held.memory.value)

@@ -1,0 +1,82 @@
+"""What is used, read from pages of metrics."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aliquot_agent.gpus.model import GpuUsage
+from aliquot_agent.web.accounts import SliceUse
+from aliquot_agent.web.exposition import write
+from aliquot_agent.web.figures import Figures, Sampled
+from aliquot_agent.web.metrics import FiguresCollector, SlicesCollector
+from aliquot_core.inventory import Gpu, Inventory
+from aliquot_scheduler.page.usage import NoUsage, Usage, Use, read_usage
+
+MIB = 1024 * 1024
+
+
+def test_an_agent_s_own_page_is_understood() -> None:
+    """What an agent writes of its node is read back, with the node's name, pods' containers summed up."""
+    slices = tuple(
+        SliceUse(
+            namespace="team",
+            pod='odd"pod',
+            container=name,
+            gpu="GPU-1",
+            compute=20,
+            limit=20,
+            memory_mib=100,
+            used_percent=7,
+            used_mib=30,
+        )
+        for name in ("one", "two")
+    )
+    figures = Figures(
+        node="n1",
+        version="0",
+        inventory=Inventory(gpus=(Gpu(uuid="GPU-1", index=0, model="A100", memory=1000),)),
+        sampled=Sampled(
+            at=1.0,
+            usages={"GPU-1": GpuUsage(uuid="GPU-1", memory_used_mib=70, utilization_percent=15)},
+            claims={},
+        ),
+    )
+    page = write([*FiguresCollector(figures).collect(), *SlicesCollector(slices).collect()])
+    usage = read_usage({"a": page.decode()}, at=5.0)
+    assert usage.of_gpu("n1", "GPU-1") == Use(compute=15, memory=70)
+    assert usage.of_slice("n1", "GPU-1", 'team/odd"pod') == Use(compute=14, memory=60)
+    assert usage.at == 5.0
+
+
+def test_a_page_of_many_nodes_says_whose_each_line_is() -> None:
+    """Samples that bear a node's name are that node's, whatever page they stand on."""
+    text = "".join(f'aliquot_gpu_compute_used_ratio{{UUID="G",node="n{at}"}} 0.{at}\n' for at in range(1, 4))
+    usage = read_usage({"federation": text}, at=0.0)
+    assert [usage.of_gpu(f"n{at}", "G").compute for at in range(1, 4)] == [10, 20, 30]
+
+
+def test_a_page_that_names_no_node_is_good_for_a_gpu_s_own_uuid() -> None:
+    """A real GPU's uuid is of one node, so the node need not be told."""
+    usage = read_usage({"x": 'aliquot_gpu_memory_used_bytes{UUID="GPU-7"} 1048576\n'}, at=0.0)
+    assert usage.of_gpu("anywhere", "GPU-7") == Use(memory=1)
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "x", "1e300"])
+def test_what_is_no_figure_is_passed_over(value: str) -> None:
+    """No number that can't be is shown."""
+    assert read_usage({"x": f'aliquot_gpu_memory_used_bytes{{UUID="G"}} {value}\n'}, at=0.0).gpus == {}
+
+
+@given(text=st.text())
+def test_any_text_is_read(text: str) -> None:
+    """Whatever an address answers, reading it ends without an error."""
+    tail = f'\naliquot_gpu_compute_used_ratio{{UUID="G",node="n"}} 0.5\n{text}'
+    assert read_usage({"x": text + tail}, at=0.0).of_gpu("n", "G").compute in {50, None}
+
+
+def test_where_nobody_tells_all_is_unknown() -> None:
+    """The door without a source says nothing, not zero."""
+    assert NoUsage().latest() == Usage()
+    assert Usage().of_slice("n", "g", "p") == Use()
