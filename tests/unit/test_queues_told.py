@@ -179,6 +179,72 @@ async def test_conditions_of_thousands_are_written_at_a_bounded_pace() -> None:
     assert len(desk.sink.asked) == len({one.path for one in desk.sink.asked}) == 300
 
 
+def reason(stage: Stage, uid: str) -> str:
+    """The word that a waiting pod is told."""
+    return next(stage.queues.notice(waiter).reason for waiter in stage.queues.waiting() if waiter.uid == uid)
+
+
+def test_who_would_fit_only_where_a_node_is_kept_is_behind() -> None:
+    """And not without room; who fits on no node at all is."""
+    stage = Stage({"a": queue(), "b": queue()}, nodes=(2,), settings=QueueSettings(patience=10.0, hold=100.0))
+    stage.submit("ever", 60, queue="b")
+    assert stage.run() == ["ever"]
+    stage.submit("large", 200, queue="a", notes={"gpus": "2"})
+    stage.run()
+    stage.submit("small", 40, queue="b")
+    stage.submit("middle", 40, 81_000, queue="b", notes={"gpus": "2"})
+    assert stage.round(after=20.0) == []
+    assert reason(stage, "large") == "NoRoom"
+    assert reason(stage, "small") == "Behind"
+    assert reason(stage, "middle") == "Behind"
+    stage.gone("large")
+    assert stage.run() == ["small"]
+    assert reason(stage, "middle") == "NoRoom"
+
+
+def test_a_reason_is_that_of_the_last_round() -> None:
+    """What was so before and is not asked for any more, since no card is free, is told no longer."""
+    stage = Stage({"a": queue(guarantee=200, lend=0), "b": queue()}, nodes=(3,))
+    stage.submit("p", 100, queue="b")
+    assert stage.run() == ["p"]
+    stage.submit("q", 100, queue="b")
+    stage.run()
+    assert reason(stage, "q") == "HeldBack"
+    for number in range(2):
+        stage.submit(f"a{number}", 100, queue="a")
+    stage.run()
+    assert reason(stage, "q") == "NoRoom"
+
+
+def test_who_is_over_a_limit_is_told_so_whether_there_are_cards_or_not() -> None:
+    """One reason that stays, and not one after the other as cards come and go."""
+    stage = Stage({"a": queue(limit=100), "b": queue()}, nodes=(2,))
+    stage.submit("in", 100, queue="a")
+    stage.run()
+    stage.submit("over", 50, queue="a")
+    stage.run()
+    assert reason(stage, "over") == "OverLimit"
+    stage.submit("rest", 100, queue="b")
+    stage.run()
+    assert reason(stage, "over") == "OverLimit"
+
+
+def test_a_gang_is_told_what_keeps_it() -> None:
+    """Its limit, if that is it; else that it starts as a whole, also when it is not all there."""
+    stage = Stage({"a": queue(limit=150), "b": queue()}, nodes=(2,))
+    for number in range(2):
+        stage.submit(f"g{number}", 50, queue="a", group="g", notes={"group-size": "2"})
+    stage.submit("in", 100, queue="a", priority=1)
+    assert stage.run() == ["in"]
+    assert {reason(stage, uid) for uid in ("g0", "g1")} == {"OverLimit"}
+    stage.submit("h0", 100, queue="b", group="h", notes={"group-size": "2"})
+    stage.run()
+    assert reason(stage, "h0") == "GangWaits"
+    stage.submit("h1", 100, queue="b", group="h", notes={"group-size": "2"})
+    stage.run()
+    assert {reason(stage, uid) for uid in ("h0", "h1")} == {"GangWaits"}
+
+
 async def test_an_event_is_told_with_each_new_reason() -> None:
     """Beside the condition, in the same words, and only once it is written."""
     desk = Desk({"a": queue(limit=100), "b": queue()}, nodes=(1,))

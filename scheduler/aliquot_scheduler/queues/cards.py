@@ -8,7 +8,7 @@ and only who may fit is laid out on real cards (0.3 ms for 8,000 GPUs).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 import msgspec
@@ -21,7 +21,7 @@ from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import Kind, PodRequest
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
-from aliquot_scheduler.fit.survey import allowed_places, needed_memory
+from aliquot_scheduler.fit.survey import allowed_places, needed_memory, takes
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.tree import Dimensions
@@ -133,13 +133,21 @@ class Cards:
     def able(self, demand: Demand) -> npt.NDArray[np.bool_]:
         """Which nodes, by their rows, could take the pod if they were empty."""
         grid, allowed = self._grid, allowed_places(demand.request, grid=self._grid)
-        able = np.ones(grid.rows, dtype=np.bool_)
+        return self._nodes(demand, lambda piece: allowed & (grid.usable >= needed_memory(piece, grid=grid)))
+
+    def roomy(self, demand: Demand) -> npt.NDArray[np.bool_]:
+        """Which nodes, by their rows, have enough cards with room for each of its pieces now."""
+        grid, allowed = self._grid, allowed_places(demand.request, grid=self._grid)
+        return self._nodes(demand, lambda piece: takes(piece, grid=grid, allowed=allowed)) & grid.bindable
+
+    def _nodes(self, demand: Demand, takers: Callable[[Piece], Bools]) -> npt.NDArray[np.bool_]:
+        found = np.ones(self._grid.rows, dtype=np.bool_)
         for pieces in [demand.pieces] if demand.pieces else map(pieces_of, demand.request.containers):
             so_far = 0
             for piece, same in groupby(pieces):
                 so_far += len(list(same))
-                able &= (allowed & (grid.usable >= needed_memory(piece, grid=grid))).sum(axis=1) >= so_far
-        return able
+                found &= takers(piece).sum(axis=1) >= so_far
+        return found
 
     def register(self, demand: Demand) -> int:
         """A number for those that ask so, by which `fitting` answers."""

@@ -95,6 +95,11 @@ class Placing:
         """Those that pods may be bound to."""
         return {name for name, known in self._picture.nodes.items() if not known.out}
 
+    def has_room(self, candidate: Candidate, *, on: Iterable[str]) -> bool:
+        """Whether its first pod would have room on one of these nodes."""
+        roomy = self._cards.roomy(candidate.first.demand)
+        return any(roomy[self._picture.nodes[name].row] for name in on if name in self._picture.nodes)
+
     def best_kept(self, candidate: Candidate, *, among: Iterable[str]) -> tuple[str, ...]:
         """Where it would have room soonest: nodes that could take it if they were empty, the emptiest first."""
         grid, asked = self._picture.grid, candidate.amounts

@@ -70,6 +70,11 @@ class Waiter(msgspec.Struct, frozen=True, kw_only=True):
         return -self.priority, meta.creation_timestamp or "", meta.namespace, meta.name, meta.uid
 
     @property
+    def mark(self) -> tuple[str, Any]:
+        """What it shares with those who are let in or refused with it: its user's pods of this shape, or its gang."""
+        return self.user, self.gang or self.number
+
+    @property
     def gang(self) -> GangKey | None:
         """Which group it is in."""
         return (self.pod.metadata.namespace, self.group.name) if self.group else None

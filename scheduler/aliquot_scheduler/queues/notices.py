@@ -28,7 +28,7 @@ def notice_of(waiter: Waiter, refusal: Refusal | None, *, ledger: Ledger) -> Not
     node = ledger.tree.nodes.get(waiter.queue)
     if node is not None and node.stop:
         return Notice(reason="QueueHeld", message=f"queue {waiter.queue} lets nobody in ({node.stop})")
-    if refusal is not None:
+    if refusal is not None and (refusal.cause is not Cause.CARDS or waiter.group is None):
         return _of_refusal(waiter, refusal, ledger=ledger)
     if waiter.group is None:
         return WAITS

@@ -61,6 +61,7 @@ class Sweep:
         """
         self._memory.begin(version=self._cards.version)
         candidates = {queue: partial(self._next, queue) for queue in self._passed}
+        complete = False
         try:
             for candidate in Order(ledger=self._books.ledger, shares=self._shares, candidates=candidates):
                 refusal = self._rules.refusal(candidate)
@@ -77,8 +78,10 @@ class Sweep:
                     self._pass_over(candidate, refusal)
                 if self._placing.in_vain >= MOST_IN_VAIN:
                     return
+            complete = True
         finally:
-            self._memory.end(version=self._cards.version, broken_off=self._placing.in_vain >= MOST_IN_VAIN)
+            broken_off = self._placing.in_vain >= MOST_IN_VAIN
+            self._memory.end(version=self._cards.version, broken_off=broken_off, complete=complete)
 
     def bring_in(self, waiter: Waiter) -> Promise | None:
         """Room for one that was let in without any, and is not charged at this moment."""
@@ -140,7 +143,7 @@ class Sweep:
             never = self._never(candidate)
             self._nevers[asked] = never is not None
             if never:
-                self._memory.said(candidate.first.queue, (candidate.first.user, candidate.shape), never)
+                self._memory.said(candidate.first.queue, candidate.first.mark, never)
         return self._nevers[asked]
 
     def _never(self, candidate: Candidate) -> Refusal | None:
@@ -164,13 +167,16 @@ class Sweep:
         if but and candidate.shape in self._memory.refused_beside:
             return []
         promises = self._placing.place(candidate, but=but)
-        if not promises:
-            self._memory.refuse(candidate, beside=bool(but))
+        if not promises and but:
+            self._memory.refuse_beside(candidate, kept_has_room=self._placing.has_room(candidate, on=but))
+        elif not promises:
+            self._memory.refuse(candidate)
         return promises
 
     def _pass_over(self, candidate: Candidate, refusal: Refusal | None) -> None:
+        kept_from_it = refusal is None and self._memory.refused_beside.get(candidate.shape, False)
         refusal = refusal or Refusal(cause=Cause.CARDS)
-        self._remember(candidate, refusal)
+        self._remember(candidate, Refusal(cause=Cause.BEHIND) if kept_from_it else refusal)
         if candidate.first.uid in self._impatient:
             self._rules.refuses_for(refusal)
             self._memory.keep(candidate.first.uid, self._kept_for(candidate) if refusal.cause is Cause.CARDS else ())
@@ -192,4 +198,4 @@ class Sweep:
         if queue not in self._headed:
             self._head_of(queue, candidate)
         self._passed[queue].add(mark)
-        self._memory.said(queue, mark, refusal)
+        self._memory.said(queue, candidate.first.mark, refusal)

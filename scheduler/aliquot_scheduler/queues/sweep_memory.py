@@ -19,9 +19,9 @@ class SweepMemory:
         self._hold = hold
         # Without queues nobody ever is.
         self.somebody_is_impatient = True
-        # Shapes that no card was found for.
+        # Shapes that no card was found for; or none beside the nodes that are kept for others, and whether those have.
         self.refused: set[Any] = set()
-        self.refused_beside: set[Any] = set()
+        self.refused_beside: dict[Any, bool] = {}
         self._refused_at = -1
         self._broken_off = False
         # Since when the head of a line is refused, by the UID of its first pod.
@@ -39,8 +39,11 @@ class SweepMemory:
         if version != self._refused_at:
             self._forget_refused()
 
-    def end(self, *, version: int, broken_off: bool) -> None:
+    def end(self, *, version: int, broken_off: bool, complete: bool) -> None:
         """What was refused is so for these cards, unless some of it was for others before."""
+        if complete:
+            # Who was not asked now need not be refused any more for what was said then.
+            self._said_before.clear()
         self._refused_at = -1 if self._broken_off else version
         self._broken_off = broken_off
 
@@ -51,9 +54,13 @@ class SweepMemory:
         self._said_before.clear()
         self._broken_off = False
 
-    def refuse(self, candidate: Candidate, *, beside: bool) -> None:
-        """No card was found; or none beside those that are kept for others, which the others may still have."""
-        (self.refused_beside if beside else self.refused).add(candidate.shape)
+    def refuse(self, candidate: Candidate) -> None:
+        """No card was found."""
+        self.refused.add(candidate.shape)
+
+    def refuse_beside(self, candidate: Candidate, *, kept_has_room: bool) -> None:
+        """No card was found beside those that are kept for others, which the others may still have."""
+        self.refused_beside[candidate.shape] = kept_has_room
 
     def _forget_refused(self) -> None:
         self.refused.clear()

@@ -181,10 +181,18 @@ class Queues:
             return Notice(reason="TurnLost", message=self.why_not(waiter.pod))
         if why := register.hall.why_nowhere(uid):
             return Notice(reason="NeverFits", message=why)
-        said = register.memory.why(waiter.queue, (waiter.user, waiter.number))
-        if said is None and not register.cards.fitting()[waiter.number]:
-            said = Refusal(cause=Cause.CARDS)
+        said = register.memory.why(waiter.queue, waiter.mark) or self._unasked(waiter)
         return notice_of(waiter, said, ledger=self.books.ledger)
+
+    def _unasked(self, waiter: Waiter) -> Refusal | None:
+        """Why nobody asked for it in the last round: it would have found no card. Nor would its quota do, perhaps."""
+        register = self._register
+        if register.cards.fitting()[waiter.number] and waiter.number not in register.memory.refused:
+            return None
+        over = self.books.ledger.over(waiter.queue, waiter.amounts)
+        if over is None:
+            return Refusal(cause=Cause.CARDS)
+        return Refusal(cause=Cause.QUOTA, queue=over[0].node.name, dimension=over[1])
 
     def statuses(self, *, now: float, at: str) -> dict[str, QueueStatus]:
         """Of every queue."""
