@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -18,6 +19,7 @@ from aliquot_core.objects import Pod
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.errors import ForbiddenError
 from aliquot_kube.transport import Question, Response
+from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.page.hub import Hub
 from aliquot_scheduler.page.looking import Seen
 from aliquot_scheduler.page.passing import Passing
@@ -122,7 +124,7 @@ async def page_served(
     """Serve the page of this stage until the end of the block."""
     clock, settings = clock or SystemClock(), settings or PageSettings(every=0.05, sample=0.2)
     hub = Hub(sight=lambda: stage.seen(clock=clock), usage=stage.told, clock=clock, names=Names(), settings=settings)
-    passing = Passing(identity="me", leader_address=leader, tls=client, server_name="aliquot-scheduler")
+    passing = Passing(identity="me", leader_address=leader, tls=client, server_name=CENTRE)
     routes = PageRoutes(
         hub=hub,
         reviewer=Reviewer(transport=reviews or ScriptedReviews({}), clock=clock),
@@ -151,13 +153,22 @@ async def _ended(task: asyncio.Future[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def events(session: aiohttp.ClientSession, url: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+async def events(session: aiohttp.ClientSession, url: str) -> AsyncGenerator[tuple[str, dict[str, Any]]]:
     """What a reader is told: serials and changes."""
     async with session.get(url) as answer:
         assert answer.status == 200, await answer.text()
-        serial = ""
-        async for line in answer.content:
-            if line.startswith(b"id: "):
-                serial = line[4:].strip().decode()
-            elif line.startswith(b"data: {"):
-                yield serial, msgspec.json.decode(line[6:])
+        left = b""
+        async for chunk in answer.content.iter_any():
+            *whole, left = (left + chunk).split(b"\n\n")
+            for event in whole:
+                if found := re.fullmatch(rb"id: (\S+)\ndata: (.*)", event):
+                    yield found[1].decode(), msgspec.json.decode(found[2])
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something holds that nobody tells of."""
+    async with asyncio.timeout(20):
+        while True:
+            if await holds():
+                return
+            await asyncio.sleep(0.01)
