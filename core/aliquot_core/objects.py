@@ -23,7 +23,10 @@ class OwnerReference(_Object, frozen=True, kw_only=True):
 
     kind: str = ""
     name: str = ""
+    uid: str = ""
     controller: bool = False
+    # An owner that is deleted in the foreground waits for this object.
+    block_owner_deletion: bool = False
 
 
 class ObjectMeta(_Object, frozen=True, kw_only=True):

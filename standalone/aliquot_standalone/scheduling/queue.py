@@ -19,6 +19,8 @@ import msgspec
 FIRST_BACK_OFF, LONGEST_BACK_OFF = 1.0, 10.0
 # As kube-scheduler does: should a change have been missed that would have helped.
 LONGEST_PARKED = 300.0
+# What rounding takes away: a wait that never quite ends would spin.
+_HAIR = 1e-6
 
 
 class Ticket(msgspec.Struct, kw_only=True):
@@ -65,7 +67,7 @@ class Queue:
 
     def next(self, *, now: float) -> str | None:
         """Give the pod whose turn it is, to be tried until `placed`, `erred` or `unfit` is told of it."""
-        while self._due and self._due[0][0] <= now:
+        while self._due and self._due[0][0] <= now + _HAIR:
             due, order, uid = heapq.heappop(self._due)
             ticket = self._tickets.get(uid)
             if ticket and ticket.order == order and ticket.due == due and ticket.place in {"off", "parked"}:
