@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import os
 import shutil
@@ -178,9 +179,13 @@ def _logged(home: Home, *, settings: LogSettings) -> Iterator[None]:
     """Log to a file: the terminal is for what is told."""
     path = home.logs / "up.log"
     set_aside(path)
-    with path.open("a") as stream:
-        configure_logging(settings, stream=stream)
-        try:
-            yield
-        finally:
-            configure_logging(settings)
+    stream = path.open("a")
+    configure_logging(settings, stream=stream)
+    # What can't be logged, on a full disk say, is not to fill the terminal instead.
+    logging.raiseExceptions = False
+    try:
+        yield
+    finally:
+        configure_logging(settings)
+        with contextlib.suppress(OSError):  # the rest of a log for which there is no room
+            stream.close()

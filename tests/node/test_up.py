@@ -16,7 +16,7 @@ import pytest
 from aliquot_core.grant import Slice, decode_grant
 from support.endpoints import short_folder
 from support.http_api import HttpApi, Json
-from support.up_process import NAMES, PODS, aliquot, eventually, gone, naming, running_up
+from support.up_process import NAMES, PODS, aliquot, eventually, gone, naming, processes_of, running_up
 
 MIXED = "8xA100-80GB,2x4xL40S"
 
@@ -162,22 +162,21 @@ def test_pods_outlive_a_kill_and_are_found_again(folder: Path) -> None:
     """The same processes, on the same slices; what ended meanwhile says how; nothing is given twice."""
     with running_up(folder) as up:
         up.run("lives", "sleep", "1000", compute="60")
-        up.run("ends", "sh", "-c", "read line < gate; exit 7", compute="60")
+        up.run("ends", "sleep", "1000", compute="60")
         up.until("lives", "Running")
         uid = up.until("ends", "Running")["metadata"]["uid"]
         before = up.pod("lives")
-        process = _processes(before["metadata"]["uid"])
+        process = processes_of(before["metadata"]["uid"])
         up.process.kill()
         up.process.wait()
-    for pid in _processes(uid):
-        os.kill(pid, signal.SIGKILL)
+    up.kill(uid)
     with running_up(folder) as up:
         ended = up.until("ends", "Failed")
         assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] != 0
         after = up.pod("lives")
         assert (after["metadata"]["uid"], after["status"]["phase"]) == (before["metadata"]["uid"], "Running")
         assert after["status"]["containerStatuses"][0]["restartCount"] == 0
-        assert _processes(before["metadata"]["uid"]) == process
+        assert processes_of(before["metadata"]["uid"]) == process
         # Eight GPUs, 60 % of one taken: seven whole ones fit, and an eighth does not.
         for number in range(7):
             up.run(f"whole-{number}", "sleep", "1000", compute="100")
@@ -226,9 +225,9 @@ def test_down_ends_what_a_kill_has_left(folder: Path) -> None:
         uid = up.until("stays", "Running")["metadata"]["uid"]
         up.process.kill()
         up.process.wait()
-    assert _processes(uid)
+    assert processes_of(uid)
     assert "processes of pods that it had left" in aliquot("down", "--purge", folder=folder).stdout
-    assert _processes(uid) == []
+    assert processes_of(uid) == []
     assert not folder.exists()
 
 
@@ -281,19 +280,6 @@ def _created(api: HttpApi, name: str) -> bool:
     container = {"name": "main", "image": "none", "command": ["true"], "resources": {"limits": limits}}
     body = {"metadata": {"name": name}, "spec": {"containers": [container], "restartPolicy": "Never"}}
     return api.post(PODS, body).code == HTTPStatus.CREATED
-
-
-def _processes(uid: str) -> list[int]:
-    """The processes of a pod's container."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (entry / "environ").read_bytes()
-        except OSError:
-            continue
-        if f".{uid}.main.0\0".encode() in environment + b"\0":
-            found.append(int(entry.name))
-    return sorted(found)
 
 
 def _slices(pod: Json) -> list[Slice]:

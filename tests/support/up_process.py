@@ -63,12 +63,17 @@ class Up:
                 if pod.get("status", {}).get("phase") in phases:
                     return pod
 
-    def log(self, name: str) -> str:
+    def log(self, name: str, **query: str) -> str:
         """What a pod has printed."""
-        return str(self.api.get(f"{PODS}/{name}/log").body)
+        return str(self.api.get(f"{PODS}/{name}/log", **query).body)
+
+    def kill(self, uid: str) -> None:
+        """Kill all processes of a pod, as if they had died by themselves."""
+        for pid in processes_of(uid):
+            os.kill(pid, signal.SIGKILL)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
-        """Ask it to end; its exit code."""
+        """Ask it to end; its exit code, also if it was asked before."""
         self.process.send_signal(number)
         return self.process.wait(_PATIENCE)
 
@@ -119,6 +124,16 @@ def naming(folder: Path) -> list[str]:
             if str(folder).encode() in text and int(entry.name) != os.getpid():
                 found.append((entry / "cmdline").read_text().replace("\0", " "))
     return found
+
+
+def processes_of(uid: str) -> list[int]:
+    """The processes of a pod's container."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended between two looks
+            if f".{uid}.main.".encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+    return sorted(found)
 
 
 def gone(pids: Sequence[int]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from .logs import LogsMissingError
@@ -36,13 +37,13 @@ class LogFiles:
         """Give what was printed, piece by piece; when it is followed, until the container has ended."""
         path = self._file(wish)
         left = wish.limit
-        with path.open("rb") as file:
+        with path.open("rb", buffering=0) as file:
             _skip_to_tail(file, wish.tail)
             pause = _LOOK_SOON
             while True:
                 # Asked before reading: what is printed last is read after the end was seen.
                 over = not wish.follow or self._ended(wish)
-                while piece := file.read(_PIECE if left is None else min(left, _PIECE)):
+                while piece := _next(file, _PIECE if left is None else min(left, _PIECE)):
                     left = None if left is None else left - len(piece)
                     pause = _LOOK_SOON
                     yield piece
@@ -64,14 +65,31 @@ class LogFiles:
         return place / f"{wanted[-1]}.log"
 
 
+def _next(file: BinaryIO, most: int) -> bytes:
+    """Give the next piece; a log that grew too large has lost its beginning, also under those who read it."""
+    position = file.tell()
+    if position > os.fstat(file.fileno()).st_size:
+        position = 0
+    file.seek(_data_from(file, position))
+    return file.read(most)
+
+
+def _data_from(file: BinaryIO, position: int) -> int:
+    """Where the next data lie: what was let go is a hole."""
+    try:
+        return os.lseek(file.fileno(), position, os.SEEK_DATA)
+    except OSError:
+        return position  # nothing follows, or the file system does not know
+
+
 def _skip_to_tail(file: BinaryIO, lines: int | None) -> None:
     """Stand where the last so many lines begin; only newlines end a line, for progress bars are full of returns."""
     if lines is None:
         return
-    position = file.seek(0, 2)
+    first, position = _data_from(file, 0), file.seek(0, 2)
     found, left = b"", lines + 1
-    while position > 0 and lines:
-        step = min(_PIECE, position)
+    while position > first and lines:
+        step = min(_PIECE, position - first)
         position -= step
         file.seek(position)
         piece = file.read(step)
@@ -84,4 +102,4 @@ def _skip_to_tail(file: BinaryIO, lines: int | None) -> None:
             file.seek(position + at + 1)
             return
         found = piece
-    file.seek(0, 0 if lines else 2)
+    file.seek(*((first, 0) if lines else (0, 2)))

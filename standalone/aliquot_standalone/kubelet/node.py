@@ -29,6 +29,7 @@ from aliquot_standalone.kubelet.devices import Affinity, DeviceTable
 from aliquot_standalone.kubelet.doors import PodSource, StatusSink
 from aliquot_standalone.kubelet.holdings import Holding
 from aliquot_standalone.kubelet.lifecycle import Process
+from aliquot_standalone.kubelet.log_limits import hold_to
 from aliquot_standalone.kubelet.memory import Memories
 from aliquot_standalone.kubelet.plugins import Plugins
 from aliquot_standalone.kubelet.podresources import PodResources
@@ -97,6 +98,7 @@ class SmallKubelet:
             reporter=self._reporter,
             allocatable=lambda: self._allocatable,
         )
+        self._saved = True
         self._fresh = True
         self._ready_since = clock.wall()
         self._allocatable: dict[str, str] = {}
@@ -114,6 +116,7 @@ class SmallKubelet:
                 tasks.create_task(self._registry.run(), name="plugin registry")
                 tasks.create_task(self._reporter.run(), name="pod statuses")
                 tasks.create_task(self._tell_node(), name="node status")
+                tasks.create_task(self._hold_logs(), name="logs")
                 await self.clock.sleep(self.settings.settle)
                 tasks.create_task(self._roster.run(self._source), name="pods")
         finally:
@@ -130,7 +133,14 @@ class SmallKubelet:
 
     def _save(self) -> None:
         content = checkpoint.encode(self.table.holdings, self.table.registered())
-        replace_file(self.folders.checkpoint, content)
+        try:
+            replace_file(self.folders.checkpoint, content)
+        except OSError as error:
+            # Tried again with the node's next status; until then a pod of ours is found by its process.
+            log.warning("the device table could not be written", extra={"node": self.name, "why": str(error)})
+            self._saved = False
+        else:
+            self._saved = True
 
     # --- what plugins do -------------------------------------------------------------------------------------------
     def plugin_connected(self, resource: str, options: Options) -> None:
@@ -182,9 +192,16 @@ class SmallKubelet:
         """Have the status written."""
         self._roster.report(pod, status, remove=remove)
 
+    async def _hold_logs(self) -> None:
+        while True:
+            await self.clock.sleep(self.settings.log_look)
+            hold_to(self.settings.log_most, files=self.folders.logs.glob("*/*/*.log"))
+
     # --- the node --------------------------------------------------------------------------------------------------
     async def _tell_node(self) -> None:
         while True:
+            if not self._saved:
+                self._save()
             try:
                 await self._tell_node_once()
             except AliquotError as error:

@@ -14,13 +14,15 @@ from aliquot_core.objects import Pod
 from aliquot_kube.pacing import sleep_unless
 from aliquot_standalone.kubelet import lifecycle
 from aliquot_standalone.kubelet.containers import Runtime
-from aliquot_standalone.kubelet.errors import AdmissionError
+from aliquot_standalone.kubelet.errors import AdmissionError, StartError
 from aliquot_standalone.kubelet.lifecycle import Life, Process, Running, Starting, Waiting
 from aliquot_standalone.kubelet.memory import Memories, PodMemory
 from aliquot_standalone.kubelet.settings import Settings
 from aliquot_standalone.kubelet.status import Report, pod_status
 
 log = logging.getLogger(__name__)
+
+_REMEMBER_AGAIN = 2.0
 
 
 class House(Protocol):
@@ -60,6 +62,7 @@ class PodWorker:
         self._going_until: float | None = self._started_at if refused else None
         self._remove_at_end = False
         self._ended_as = ""
+        self._remembered = True
         self._said: dict[str, tuple[str, str]] = {}
         self._changed = asyncio.Event()
         self._starts: dict[str, asyncio.Task[None]] = {}
@@ -107,13 +110,20 @@ class PodWorker:
                 if decision.over:
                     break
                 self._remember_and_report()
-                wait = None if decision.wake_at is None else max(decision.wake_at - self._now, 0.0)
+                wait = self._patience(decision.wake_at)
                 await sleep_unless(clock=self._house.clock, seconds=wait, woken=self._changed)
             self.over = True
             self._remember_and_report()
         finally:
             for tasks in (self._starts, self._stops, self._watches):
                 self._cancel(tasks)
+
+    def _patience(self, wake_at: float | None) -> float | None:
+        """How long nothing is to be done, but for a memory that could not be written."""
+        wait = None if wake_at is None else max(wake_at - self._now, 0.0)
+        if self._remembered:
+            return wait
+        return _REMEMBER_AGAIN if wait is None else min(wait, _REMEMBER_AGAIN)
 
     @property
     def _now(self) -> float:
@@ -164,6 +174,7 @@ class PodWorker:
     async def _start(self, name: str) -> None:
         life = self._lives[name]
         try:
+            self._check_remembered()
             process = await self._house.start_container(self.pod, name, life.starts)
         except AliquotError as error:
             reason = getattr(error, "reason", "RunContainerError")
@@ -177,6 +188,12 @@ class PodWorker:
             # At once: a kubelet that dies now must find this process again.
             self._remember()
         self._changed.set()
+
+    def _check_remembered(self) -> None:
+        """Start nothing that the next kubelet would start a second time."""
+        if not self._remembered:
+            what = "its start can't be written to disk, and what is not written could be started twice"
+            raise StartError(what, reason="CreateContainerError", where=self.pod.key, remedy="is the disk full?")
 
     def _watch(self, name: str, process: Process, starts: int) -> None:
         self._watches[name] = asyncio.create_task(
@@ -233,7 +250,14 @@ class PodWorker:
             started_at=self._started_at,
             lives=self._lives,
         )
-        self._house.memories.write(memory)
+        try:
+            self._house.memories.write(memory)
+        except OSError as error:
+            # A full disk must not end pods that run.
+            log.warning("a pod could not be remembered", extra={"pod": self.pod.key, "why": str(error)})
+            self._remembered = False
+        else:
+            self._remembered = True
 
     def _cancel(self, tasks: dict[str, asyncio.Task[None]]) -> None:
         for task in tasks.values():

@@ -9,6 +9,7 @@ import msgspec
 
 from aliquot_core.objects import Pod
 from aliquot_standalone.kubelet.errors import SocketPathError
+from aliquot_standalone.kubelet.log_limits import MOST
 
 # sockaddr_un holds 108 bytes with the closing zero; the longest name below a root is some 60.
 LONGEST_SOCKET_PATH = 107
@@ -119,6 +120,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     crash_back_off: float = 10.0
     crash_back_off_max: float = 300.0
     default_grace: float = 30.0
+    # So much of what a container prints is kept, and so often is looked how much it is.
+    log_most: int = MOST
+    log_look: float = 0.5
 
 
 def grpc_address(socket: Path) -> str:

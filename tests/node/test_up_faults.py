@@ -1,0 +1,100 @@
+"""`aliquot up` and what goes wrong around it: a full disk, and processes that do not do as they are told."""
+
+from __future__ import annotations
+
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+
+import pytest
+
+from support.endpoints import short_folder
+from support.up_process import PODS, Up, eventually, naming, processes_of, running_up
+
+
+@pytest.fixture
+def up() -> Iterator[Up]:
+    """One that runs, and leaves nothing behind."""
+    with short_folder() as root:
+        with running_up(root / "home") as up:
+            yield up
+            assert up.stop() == 0
+        assert naming(root) == []
+
+
+@contextmanager
+def full_disk(up: Up) -> Iterator[None]:
+    """Let no file of the process grow, nor a new one be written, as if the disk were full."""
+    before = resource.prlimit(up.process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):  # it was to end meanwhile
+            resource.prlimit(up.process.pid, resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_refuses_changes_and_ends_nothing(up: Up) -> None:
+    """Who writes is told why; what runs goes on; with room again all is as ever."""
+    up.run("runs", "sleep", "1000")
+    up.run("ends", "sleep", "1000")
+    up.until("runs", "Running")
+    uid = up.until("ends", "Running")["metadata"]["uid"]
+    with full_disk(up):
+        refused = up.api.post(
+            PODS, {"metadata": {"name": "late"}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+        )
+        assert refused.code == HTTPStatus.INTERNAL_SERVER_ERROR
+        assert "could not be written to disk and was not made" in refused.body["message"]
+        # Its end can't be written either: not in the API, nor in the memory of its node.
+        up.kill(uid)
+        eventually(lambda: not processes_of(uid))
+        assert up.process.poll() is None
+        assert up.pod("runs")["status"]["phase"] == "Running"
+    up.until("ends", "Failed")
+    up.run("late", "true")
+    up.until("late", "Succeeded")
+
+
+def test_it_ends_in_order_on_a_full_disk(up: Up) -> None:
+    """Nothing that ends needs room; what was there is there the next time."""
+    up.run("runs", "sleep", "1000")
+    up.until("runs", "Running")
+    with full_disk(up):
+        assert up.stop() == 0
+
+
+def test_a_process_that_forks_away_and_ignores_sigterm_is_ended(up: Up) -> None:
+    """With its session left and SIGTERM ignored it is killed when its grace is over, and its GPU is free."""
+    script = "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' & while :; do sleep 1; done"
+    up.run("stubborn", "sh", "-c", script, compute="100")
+    uid = up.until("stubborn", "Running")["metadata"]["uid"]
+    eventually(lambda: len(processes_of(uid)) >= 3)
+    up.api.delete(f"{PODS}/stubborn").ok()
+    eventually(lambda: up.api.get(f"{PODS}/stubborn").code == HTTPStatus.NOT_FOUND)
+    assert processes_of(uid) == []
+    for number in range(8):
+        up.run(f"whole-{number}", "sleep", "1000", compute="100")
+    for number in range(8):
+        up.until(f"whole-{number}", "Running")
+
+
+def test_a_process_that_floods_its_log_fills_no_disk(up: Up) -> None:
+    """Only the end of what it printed is kept, and others print and are read meanwhile."""
+    up.run("flood", "sh", "-c", "yes | head -c 300000000; echo the end; exec sleep 1000")
+    uid = up.until("flood", "Running")["metadata"]["uid"]
+    up.run("quiet", "echo", "heard")
+    up.until("quiet", "Succeeded")
+    assert up.log("quiet") == "heard\n"
+    log = next(up.home.folder.glob(f"nodes/*/logs/default_flood_{uid}/main/0.log"))
+    eventually(lambda: log.stat().st_size > 300_000_000 and log.stat().st_blocks * 512 <= 20 * 1024 * 1024)
+    assert up.log("flood", tailLines="2") == "y\nthe end\n"
+
+
+def test_all_that_stays_after_a_stop_is_ended_by_force(up: Up) -> None:
+    """A pod that ignores SIGTERM does not keep `aliquot up` from ending; the fixture sees that nothing is left."""
+    up.run("stubborn", "sh", "-c", "trap '' TERM; while :; do sleep 1; done", terminationGracePeriodSeconds=3600)
+    uid = up.until("stubborn", "Running")["metadata"]["uid"]
+    assert up.stop(signal.SIGTERM) == 0
+    assert processes_of(uid) == []
