@@ -1,4 +1,4 @@
-"""How objects go: marked, waited for, removed; and namespaces, which go when all in them has gone. Pure."""
+"""How objects go: marked, waited for, removed; with what they own, and namespaces when all in them has gone. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from . import metadata
 from .catalogue import DEFINITIONS, NAMESPACES
 from .failures import conflict, forbidden, not_found
 from .kinds import rules_of
+from .owners import FOREGROUND, ORPHAN, Owners, without_owner
+from .store import revise
 from .terms import DeleteOptions, Target, Write
 
 if TYPE_CHECKING:
     from .catalogue import Catalogue, Resource
     from .store import Json, Revision, Store
 
+_WAYS = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 # As on a cluster: without these, nothing of the system has a home.
 _KEPT_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 
@@ -24,6 +27,7 @@ class Deletion:
     def __init__(self, *, store: Store, catalogue: Catalogue) -> None:
         self._store = store
         self._catalogue = catalogue
+        self._owners = Owners(store=store)
 
     def delete(self, target: Target, options: DeleteOptions, *, now: float) -> Write:
         """Let an object go: at once, or marked, to be ended by its kubelet or its finalizers."""
@@ -36,11 +40,15 @@ class Deletion:
             return self._delete_namespace(target, stored, options=options, now=now)
         if target.resource.table == DEFINITIONS.table and not options.dry_run:
             self._remove_all_of(target.name, now=now)
+        owns = bool(self._owners.owned_by(obj["metadata"]["uid"]))
+        if owns and options.propagation in _WAYS and not options.dry_run:
+            _hold(obj, _WAYS[options.propagation])
         changed = metadata.mark_deleted(obj, grace=rules_of(target.resource).grace(obj, options.grace), now=now)
         if options.dry_run or not (changed or metadata.may_go(obj)):
             return Write(revision=stored, removed=metadata.may_go(obj))
         if not metadata.may_go(obj):
-            return Write(revision=self._put(target, obj))
+            marked = Write(revision=self._put(target, obj))
+            return self._lead_away(target, obj, now=now) if owns else marked
         if "deletionTimestamp" not in stored.decode()["metadata"]:
             # What goes at once is told in its last stored state, without the marks of this deletion.
             return self.remove(target, stored.decode(), now=now)
@@ -53,10 +61,91 @@ class Deletion:
         resource = target.resource
         fields = rules_of(resource).selectable(obj)
         revision = self._store.remove(resource.table, target.key, obj, fields=fields)
+        self._leave_none(obj["metadata"], now=now)
         if resource.namespaced:
             self._remove_if_empty(target.namespace, now=now)
         return Write(revision=revision, removed=True)
 
+    # --- what an object owns -----------------------------------------------------------------------------------------
+    def _lead_away(self, target: Target, obj: Json, *, now: float) -> Write:
+        """An owner that waits: its own are let go without it, or go before it."""
+        uid, finalizers = obj["metadata"]["uid"], obj["metadata"].get("finalizers", [])
+        if ORPHAN in finalizers:
+            for table, key in self._owners.owned_by(uid):
+                self._disown(table, key, uid)
+            return self._go_on(target, ORPHAN, now=now)
+        if FOREGROUND in finalizers:
+            for table, key in self._owners.owned_by(uid):
+                self._take_along(table, key, uid, how="Foreground", now=now)
+            if not self._owners.blocked_by(uid):
+                return self._go_on(target, FOREGROUND, now=now)
+        stored = self._store.get(target.resource.table, target.key)
+        if stored is None:
+            # The last of those that it waited for has let it go already.
+            fields = rules_of(target.resource).selectable(obj)
+            return Write(revision=revise(obj, key=target.key, version=self._store.version, fields=fields), removed=True)
+        return Write(revision=stored)
+
+    def _leave_none(self, meta: Json, *, now: float) -> None:
+        """What is removed takes along what it owns, and lets an owner go that has waited for it."""
+        for table, key in self._owners.owned_by(meta["uid"]):
+            self._take_along(table, key, meta["uid"], how="Background", now=now)
+        for one in meta.get("ownerReferences") or []:
+            owner = self._waiting_owner(one, namespace=meta.get("namespace", ""))
+            if owner is not None and not self._owners.blocked_by(one["uid"]):
+                self._go_on(owner, FOREGROUND, now=now)
+
+    def _waiting_owner(self, reference: Json, *, namespace: str) -> Target | None:
+        group, _, version = reference.get("apiVersion", "").rpartition("/")
+        for resource in self._catalogue.of_group(group=group, version=version):
+            if resource.kind != reference.get("kind"):
+                continue
+            target = Target(
+                resource=resource, namespace=namespace if resource.namespaced else "", name=reference.get("name", "")
+            )
+            found = self._store.get(resource.table, target.key)
+            if found is not None and found.decode()["metadata"].get("uid") == reference.get("uid"):
+                return target if FOREGROUND in found.decode()["metadata"].get("finalizers", []) else None
+        return None
+
+    def _take_along(self, table: str, key: str, uid: str, *, how: str, now: float) -> None:
+        """Delete an object with its last owner; with another one left it only forgets this one."""
+        found = self._store.get(table, key)
+        if found is None:
+            return
+        obj = found.decode()
+        if without_owner(obj, uid):
+            self._put(self._target(table, found), obj)
+        else:
+            self.delete(self._target(table, found), DeleteOptions(propagation=how), now=now)
+
+    def _disown(self, table: str, key: str, uid: str) -> None:
+        found = self._store.get(table, key)
+        if found is not None:
+            obj = found.decode()
+            without_owner(obj, uid)
+            self._put(self._target(table, found), obj)
+
+    def _go_on(self, target: Target, finalizer: str, *, now: float) -> Write:
+        """Take our finalizer off an owner, and remove it if it was the last thing that held it."""
+        found = self._store.get(target.resource.table, target.key)
+        if found is None:
+            raise not_found(target.resource, target.name)
+        obj = found.decode()
+        left = [one for one in obj["metadata"].get("finalizers", []) if one != finalizer]
+        obj["metadata"]["finalizers"] = left
+        if not left:
+            del obj["metadata"]["finalizers"]
+        if metadata.may_go(obj):
+            return self.remove(target, obj, now=now)
+        return Write(revision=self._put(target, obj))
+
+    def _target(self, table: str, revision: Revision) -> Target:
+        resource = next(one for one in self._catalogue.resources if one.table == table)
+        namespace, name = revision.fields["metadata.namespace"], revision.fields["metadata.name"]
+        return Target(resource=resource, namespace=namespace if resource.namespaced else "", name=name)
+
+    # --- kinds and namespaces ----------------------------------------------------------------------------------------
     def _remove_all_of(self, table: str, *, now: float) -> None:
         """A kind that goes takes its objects along, whatever their finalizers wait for."""
         for resource in self._catalogue.resources:
@@ -64,7 +153,8 @@ class Deletion:
                 meant = Target(
                     resource=resource, namespace=one.fields["metadata.namespace"], name=one.fields["metadata.name"]
                 )
-                self.remove(meant, one.decode(), now=now)
+                if self._store.get(table, one.key) is not None:
+                    self.remove(meant, one.decode(), now=now)
 
     def _put(self, target: Target, obj: Json) -> Revision:
         fields = rules_of(target.resource).selectable(obj)
@@ -85,8 +175,10 @@ class Deletion:
         return self._remove_if_empty(target.name, now=now) or Write(revision=marked)
 
     def _delete_within(self, namespace: str, one: Revision, *, resource: Resource, now: float) -> None:
-        within = Target(resource=resource, namespace=namespace, name=one.fields["metadata.name"])
-        self.delete(within, DeleteOptions(), now=now)
+        # It may have gone with its owner just now.
+        if self._store.get(resource.table, one.key) is not None:
+            within = Target(resource=resource, namespace=namespace, name=one.fields["metadata.name"])
+            self.delete(within, DeleteOptions(), now=now)
 
     def _remove_if_empty(self, namespace: str, *, now: float) -> Write | None:
         stored = self._store.get(NAMESPACES.table, namespace)
@@ -98,6 +190,12 @@ class Deletion:
         if obj["metadata"].get("finalizers"):
             return None
         return self.remove(Target(resource=NAMESPACES, name=namespace), obj, now=now)
+
+
+def _hold(obj: Json, finalizer: str) -> None:
+    held = obj["metadata"].setdefault("finalizers", [])
+    if finalizer not in held:
+        held.append(finalizer)
 
 
 def _check_preconditions(target: Target, obj: Json, options: DeleteOptions) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from . import shapes
+from .catalogue import Resource
 from .failures import bad_request, conflict, invalid, required, unsupported
 from .metadata import check_preconditions, timestamp
 from .shapes import check_shape
@@ -19,6 +20,9 @@ from .terms import DeleteOptions, Target, Write
 if TYPE_CHECKING:
     from .store import Json
     from .verbs import Api
+
+
+PROPAGATIONS = ("Background", "Foreground", "Orphan")
 
 
 class _NodeReference(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +44,8 @@ class _DeleteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     grace_period_seconds: int | None = None
     preconditions: _Preconditions = _Preconditions()
     dry_run: list[str] = []
+    propagation_policy: str = ""
+    orphan_dependents: bool = False
 
 
 class _Eviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -58,7 +64,16 @@ def read_delete_options(body: Any, *, kind: str = "DeleteOptions") -> DeleteOpti
         uid=read.preconditions.uid,
         version=read.preconditions.resource_version,
         dry_run="All" in read.dry_run,
+        propagation=_propagation(read),
     )
+
+
+def _propagation(read: _DeleteOptions) -> str:
+    said = read.propagation_policy or ("Orphan" if read.orphan_dependents else "Background")
+    if said not in PROPAGATIONS:
+        options = Resource(group="meta.k8s.io", plural="", singular="", kind="DeleteOptions")
+        raise invalid(options, "", [unsupported("propagationPolicy", said, PROPAGATIONS)])
+    return said
 
 
 def bind(api: Api, target: Target, body: Json, *, now: float, dry_run: bool = False) -> None:

@@ -47,6 +47,8 @@ class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True):
     uid: str = ""
     version: str = ""
     dry_run: bool = False
+    # What becomes of what it owns: it goes after it, before it (Foreground), or stays (Orphan).
+    propagation: str = "Background"
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):

@@ -208,6 +208,8 @@ def _delete_options(request: Request) -> DeleteOptions:
         if not text.lstrip("-").isdecimal():
             raise bad_request(f"gracePeriodSeconds must be a number, not {text!r}")
         body.setdefault("gracePeriodSeconds", int(text))
+    if said := request.query.get("propagationPolicy", ""):
+        body.setdefault("propagationPolicy", said)
     options = read_delete_options(body)
     return msgspec.structs.replace(options, dry_run=options.dry_run or _dry(request))
 
