@@ -12,13 +12,12 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import msgspec
 
-from aliquot_agent.health.xids import HealthSettings, policy
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
@@ -32,14 +31,11 @@ from aliquot_standalone.children import Children
 from aliquot_standalone.home import Home, Running
 from aliquot_standalone.installing import Installer
 from aliquot_standalone.nodes import FullNode, NodePlan
+from aliquot_standalone.parts import Ground, new_events, new_extender, new_fleet, new_jobs, new_loop
 from aliquot_standalone.plan import Plan
 from aliquot_standalone.pod_logs import pod_logs
 from aliquot_standalone.ports import LOOPBACK, Ports
-from aliquot_standalone.scheduling.extender import Extender, ExtenderSettings
-from aliquot_standalone.scheduling.loop import SchedulingLoop
-from aliquot_standalone.scheduling.objects import PlacedPod, Toleration
 from aliquot_standalone.simulated.fleet import Fleet
-from aliquot_standalone.simulated.loads import SimNames
 
 # What containers have to leave in, whatever grace their pods name: somebody waits at the terminal.
 GRACE = 5.0
@@ -81,10 +77,7 @@ class Whole:
         centre = centre_command(self.centre, files=files, kubeconfig=self.home.kubeconfig)
         await self.children.start(centre, before_again=self._free_leadership)
         await asyncio.gather(*(self._start_node(shape.name, gpus=shape.gpus) for shape in self.plan.full))
-        if self.plan.simulated:
-            self.fleet = self._new_fleet()
-            self.work(self.fleet.run)
-        self.work(self._scheduling(files).run)
+        self._start_parts(files)
         await self._or_broken(self._until_ready())
         stack.callback(self.home.retract)
         return self.home.announce(api=self.url, page=self.centre.page, now=began)
@@ -126,43 +119,22 @@ class Whole:
         await self._or_broken(node.start())
         self.nodes.append(node)
 
-    def _scheduling(self, files: CentreFiles) -> SchedulingLoop:
-        extender = Extender(
-            ExtenderSettings(
-                url=f"{self.centre.url}/extender",
-                certificate=str(files.client_certificate),
-                key=str(files.client_key),
-                authority=str(files.authority),
-            )
-        )
+    def _start_parts(self, files: CentreFiles) -> None:
+        ground = Ground(transport=self.transport, names=self.names, clock=self._clock, random=self._random)
+        if self.plan.simulated:
+            self.fleet = new_fleet(ground, plan=self.plan)
+            self.work(self.fleet.run)
+        extender = new_extender(self.centre, files=files)
         self._stack.push_async_callback(extender.close)
-        return SchedulingLoop(
-            transport=self.transport,
-            extender=extender,
-            managed=self.names.resources(),
-            clock=self._clock,
-            random=self._random,
-            also=self._tolerated,
-        )
-
-    def _new_fleet(self) -> Fleet:
-        return Fleet(
-            nodes={shape.name: shape.models for shape in self.plan.simulated},
-            transport=self.transport,
-            names=self.names,
-            policy=policy(HealthSettings(), names=self.names),
-            clock=self._clock,
-            random=self._random,
-            # A pod with a command in it is to be run where commands are.
-            apart=bool(self.plan.full),
-        )
-
-    def _tolerated(self, pod: PlacedPod) -> Sequence[Toleration]:
-        sim = SimNames(self.names)
-        return (Toleration(key=sim.simulated, operator="Exists"),) if sim.played(pod) else ()
+        self.work(new_loop(ground, extender=extender).run)
+        events = new_events(ground)
+        self.work(events.run)
+        self.work(new_jobs(ground, events=events).run)
 
     async def _until_ready(self) -> None:
-        offered = (node.until_offered(self.names) for node in self.nodes)
+        offered = [node.until_offered(self.names) for node in self.nodes]
+        if self.fleet is not None:
+            offered.append(self.fleet.until_offered())
         await asyncio.gather(until_ready(self.centre, clock=self._clock), *offered)
 
     async def _or_broken(self, awaited: Awaitable[None]) -> None:

@@ -18,6 +18,7 @@ from support.endpoints import short_folder
 from support.http_api import HttpApi, Json
 from support.up_process import NAMES, PODS, aliquot, eventually, gone, naming, processes_of, running_up
 
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
 MIXED = "8xA100-80GB,2x4xL40S"
 
 
@@ -36,6 +37,20 @@ def test_a_pod_gets_its_slice_and_runs_as_a_process(folder: Path) -> None:
         assert pod["status"]["phase"] == "Succeeded"
         (part,) = decode_grant(pod["metadata"]["annotations"][NAMES.grant]).containers["main"].slices
         assert up.log("one") == f"{part.gpu}, 30 %, 8000 MiB\n"
+
+
+def test_a_job_runs_to_its_end(folder: Path) -> None:
+    """Its pods are made, get their slices one after another, and are counted."""
+    limits = {NAMES.compute: "60", NAMES.memory: "8000"}
+    container = {"name": "main", "image": "none", "command": ["true"], "resources": {"limits": limits}}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    spec = {"completions": 3, "parallelism": 2, "template": template}
+    with running_up(folder, gpus="1xT4") as up:
+        up.api.post(JOBS, {"metadata": {"name": "three"}, "spec": spec}).ok()
+        with up.api.watch(JOBS) as watch:
+            while (status := watch.next()["object"].get("status", {})).get("succeeded") != 3:
+                assert status.get("failed", 0) == 0
+        assert up.stop() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 # All nodes of one moment would beat together for ever.
 _JOIN_PAUSE = 0.002
+_LOOK_AGAIN = 0.02
 
 
 class Fleet:
@@ -88,6 +89,11 @@ class Fleet:
         finally:
             for node in self.nodes.values():
                 await node.close()
+
+    async def until_offered(self) -> None:
+        """Wait until pods can be placed on every node."""
+        while not all(node.offers for node in self.nodes.values()):
+            await self._clock.sleep(_LOOK_AGAIN)
 
     async def usage(self) -> dict[str, GpuUsage]:
         """Say what each GPU does, by uuid."""

@@ -143,6 +143,11 @@ class SimulatedNode:
         """A pod's object is gone."""
         self._household.gone(pod)
 
+    @property
+    def offers(self) -> bool:
+        """Whether pods can be placed here."""
+        return bool(self._written)
+
     # --- what is done to it ------------------------------------------------------------------------------------------
     def break_gpu(self, index: int) -> None:
         """Let a GPU fall off the bus, with whatever runs on it."""

@@ -1,0 +1,93 @@
+"""What this process does of a cluster's own parts: kube-scheduler's, the controllers', and nodes that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from aliquot_agent.health.xids import HealthSettings, policy
+from aliquot_core.backoff import Random
+from aliquot_core.clock import Clock
+from aliquot_core.names import Names
+from aliquot_kube.client import KubeClient
+from aliquot_kube.event_ledger import EventLedger
+from aliquot_kube.events import EventRecorder
+from aliquot_kube.transport import Transport
+from aliquot_standalone.centre_child import CentrePlace
+from aliquot_standalone.certificates import CentreFiles
+from aliquot_standalone.controllers.jobs import JobController
+from aliquot_standalone.plan import Plan
+from aliquot_standalone.scheduling.extender import Extender, ExtenderSettings
+from aliquot_standalone.scheduling.loop import SchedulingLoop
+from aliquot_standalone.scheduling.objects import PlacedPod, Toleration
+from aliquot_standalone.simulated.fleet import Fleet
+from aliquot_standalone.simulated.loads import SimNames
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """What all of them stand on."""
+
+    transport: Transport
+    names: Names
+    clock: Clock
+    random: Random
+
+
+def new_extender(centre: CentrePlace, *, files: CentreFiles) -> Extender:
+    """The centre, as kube-scheduler asks it."""
+    settings = ExtenderSettings(
+        url=f"{centre.url}/extender",
+        certificate=str(files.client_certificate),
+        key=str(files.client_key),
+        authority=str(files.authority),
+    )
+    return Extender(settings)
+
+
+def new_loop(ground: Ground, *, extender: Extender) -> SchedulingLoop:
+    """kube-scheduler's part; who says how it is to be played may go where things are played."""
+    sim = SimNames(ground.names)
+    played = (Toleration(key=sim.simulated, operator="Exists"),)
+
+    def also(pod: PlacedPod) -> Sequence[Toleration]:
+        return played if sim.played(pod) else ()
+
+    return SchedulingLoop(
+        transport=ground.transport,
+        extender=extender,
+        managed=ground.names.resources(),
+        clock=ground.clock,
+        random=ground.random,
+        also=also,
+    )
+
+
+def new_events(ground: Ground) -> EventRecorder:
+    """What the controllers tell."""
+    return EventRecorder(
+        client=KubeClient(transport=ground.transport),
+        clock=ground.clock,
+        random=ground.random,
+        controller="aliquot-controllers",
+        instance="aliquot-up",
+        ledger=EventLedger(),
+    )
+
+
+def new_jobs(ground: Ground, *, events: EventRecorder) -> JobController:
+    """The controller of jobs."""
+    return JobController(transport=ground.transport, clock=ground.clock, random=ground.random, events=events)
+
+
+def new_fleet(ground: Ground, *, plan: Plan) -> Fleet:
+    """All simulated nodes; a pod that does not say how it is to be played goes where commands are run, if anywhere."""
+    return Fleet(
+        nodes={shape.name: shape.models for shape in plan.simulated},
+        transport=ground.transport,
+        names=ground.names,
+        policy=policy(HealthSettings(), names=ground.names),
+        clock=ground.clock,
+        random=ground.random,
+        apart=bool(plan.full),
+    )
