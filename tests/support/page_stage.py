@@ -77,6 +77,8 @@ class PageStage(Stage):
     """A cluster, and somebody who looks at it."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
+        # As a mirror has them.
+        self.by_key: dict[str, Pod] = {}
         super().__init__(*arguments, **more)
         self.told = ToldUsage()
         self.leads = True
@@ -89,11 +91,23 @@ class PageStage(Stage):
         return Seen(
             picture=self.picture,
             turns=self.queues,
-            pods={pod.key: pod for pod in self.pods.values()},
+            pods=self.by_key,
             paused=self.paused,
             now=self.now,
             wall=(clock or SystemClock()).wall(),
         )
+
+    def see(self, pod: Pod) -> None:
+        """The watch tells of a pod."""
+        if (was := self.pods.get(pod.metadata.uid)) is not None:
+            self.by_key.pop(was.key, None)
+        self.by_key[pod.key] = pod
+        super().see(pod)
+
+    def gone(self, uid: str) -> None:
+        """A pod is deleted."""
+        self.by_key.pop(self.pods[uid].key, None)
+        super().gone(uid)
 
     def change(self, uid: str, change: Callable[[Pod], Pod]) -> None:
         """A pod becomes another."""

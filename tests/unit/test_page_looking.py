@@ -162,7 +162,7 @@ def test_pods_that_ask_nothing_are_not_shown(stage: PageStage, looking: Looking)
     """The page is about slices."""
     plain = asks("plain", 10, 10)
     bare = [replace(one, resources=type(one.resources)()) for one in plain.spec.containers]
-    stage.pods["plain"] = replace(plain, spec=replace(plain.spec, containers=bare))
+    stage.by_key["team/plain"] = replace(plain, spec=replace(plain.spec, containers=bare))
     assert "plain" not in {pod.uid for pod in looked(looking, stage.seen()).pods}
 
 

@@ -15,9 +15,9 @@ from aliquot_scheduler.queues.telling import Part, QueueRow
 
 # So many colours can be told apart; the names stand beside them.
 COLOURS = 12
-_COMPUTE_HEIGHT = 10
-_MEMORY_AT = 11
-_MEMORY_HEIGHT = 4
+# Where the two strips lie, and how high they are.
+_COMPUTE = 0, 10
+_MEMORY = 11, 4
 
 Colours = Mapping[str, int]
 
@@ -36,52 +36,60 @@ def colour(queue: str, colours: Colours) -> str:
 
 def gpu_bar(gpu: GpuShown, colours: Colours) -> Html:
     """One GPU; whoever can't see it reads the text beside it."""
-    parts = [_box("free", 0, 0, 100, _COMPUTE_HEIGHT), _box("free", 0, _MEMORY_AT, 100, _MEMORY_HEIGHT)]
+    # What nobody has; and what the whole GPU does, whoever does it.
+    free, marks = [_box(0, *_COMPUTE, width=100), _box(0, *_MEMORY, width=100)], []
     left = low = 0.0
+    parts: list[Html] = []
     for one in gpu.slices:
-        style, tall = colour(one.queue, colours), _of_size(one.memory, gpu)
-        if one.compute:
-            used = _used(one)
-            name = f"{one.pod}: {one.compute} %"
-            pale = style if used is None else f"{style} pale"
-            parts.append(_box(pale, left, 0, one.compute, _COMPUTE_HEIGHT, tip=name))
-            if used:
-                parts.append(_box(style, left, 0, used, _COMPUTE_HEIGHT))
-        # Best effort has memory alone.
-        tip = "" if one.compute else f"{one.pod}: best effort"
-        parts.append(_box(style, low, _MEMORY_AT, tall, _MEMORY_HEIGHT, tip=tip))
+        tall = _of_size(one.memory, gpu)
+        parts += _slice(one, left=left, low=low, tall=tall, style=colour(one.queue, colours))
         left, low = left + one.compute, low + tall
-    # What the whole GPU does, whoever does it.
     if gpu.used_compute is not None:
-        parts.append(_mark(gpu.used_compute, 0, _COMPUTE_HEIGHT))
+        marks.append(_mark(gpu.used_compute, *_COMPUTE))
     if gpu.used_memory is not None:
-        parts.append(_mark(_of_size(gpu.used_memory, gpu), _MEMORY_AT, _MEMORY_HEIGHT))
+        marks.append(_mark(_of_size(gpu.used_memory, gpu), *_MEMORY))
     return tag(
         "svg",
+        _shape("free", *free),
         *parts,
+        _shape("mark", *marks),
         class_="bar sick" if gpu.health is Health.SICK else "bar",
-        viewBox=f"0 0 100 {_MEMORY_AT + _MEMORY_HEIGHT}",
+        viewBox=f"0 0 100 {sum(_MEMORY)}",
         preserveAspectRatio="none",
         aria_hidden="true",
     )
+
+
+def _slice(one: SliceShown, *, left: float, low: float, tall: float, style: str) -> list[Html]:
+    """Its compute, pale where that is granted and not used, and its memory."""
+    memory = _box(low, *_MEMORY, width=tall)
+    name = f"{one.pod}: {one.compute} %" if one.compute else f"{one.pod}: best effort"
+    if one.used_compute is None or not one.compute:
+        granted = [_box(left, *_COMPUTE, width=one.compute)] if one.compute else []
+        return [_shape(style, *granted, memory, tip=name)]
+    used = min(one.compute, one.used_compute)
+    return [
+        _shape(f"{style} pale", _box(left, *_COMPUTE, width=one.compute), tip=name),
+        _shape(style, _box(left, *_COMPUTE, width=used), memory),
+    ]
 
 
 def _of_size(memory: int, gpu: GpuShown) -> float:
     return 100 * memory / gpu.size if gpu.size else 0.0
 
 
-def _used(one: SliceShown) -> float | None:
-    return None if one.used_compute is None else min(one.compute, one.used_compute)
+def _mark(at: float, y: int, height: int) -> str:
+    return _box(max(0, min(99, at) - 0.4), y, height, width=0.8)
 
 
-def _mark(at: float, y: int, height: int) -> Html:
-    return _box("mark", max(0, min(99, at) - 0.4), y, 0.8, height)
+def _box(x: float, y: int, height: int, *, width: float) -> str:
+    return f"M{x:.4g} {y}h{width:.4g}v{height}h-{width:.4g}z"
 
 
-def _box(style: str, x: float, y: int, width: float, height: int, *, tip: str = "") -> Html:
-    """A rectangle, written short: a large cluster has twenty thousand of them."""
+def _shape(style: str, *boxes: str, tip: str = "") -> Html:
+    """Boxes of one colour, written short: a large cluster has ten thousand of them."""
     told = f' data-tip="{text(tip)}"' if tip else ""
-    return Html(f'<path class="{style}"{told} d="M{x:.4g} {y}h{width:.4g}v{height}h-{width:.4g}z"/>')
+    return Html(f'<path class="{style}"{told} d="{"".join(boxes)}"/>')
 
 
 def gpu_text(gpu: GpuShown) -> str:
@@ -95,7 +103,7 @@ def gpu_text(gpu: GpuShown) -> str:
 def gpu_line(gpu: GpuShown, colours: Colours) -> Html:
     """A GPU in a list: its number, its bar, its text."""
     label = join(
-        tag("b", tag("i", "GPU "), gpu.index),
+        tag("b", f"GPU {gpu.index}"),
         gpu_bar(gpu, colours),
         tag("span", gpu_text(gpu)),
     )

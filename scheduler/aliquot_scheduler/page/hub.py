@@ -121,6 +121,8 @@ class Hub:
     async def drawn(self, steps: Steps) -> Drawn | None:
         """A view of now; None where there is none at that address. Readers of the same view share it."""
         glance = await self.glance()
+        if self._over:
+            raise NobodyLeadsError
         task = self._drawn.get(steps)
         if task is None:
             task = self._drawn[steps] = asyncio.ensure_future(self._draw(steps, glance))

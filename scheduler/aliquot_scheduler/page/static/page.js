@@ -1,13 +1,15 @@
 // What the server says has changed is put in its place.
 //
 // Markup comes from the server alone, where all text is escaped, and becomes elements in one place (`elements`); the
-// page's policy forbids every other. Changes wait in `pending`, the latest of each part, and are put in for a few
-// milliseconds of each frame, so that a thousand of them make nothing stutter.
+// page's policy forbids every other. Changes wait in `pending`, the latest of each part. What the reader sees is put in
+// for a few milliseconds of each frame, what lies off the screen when the browser has nothing better to do, so that a
+// thousand changes make nothing stutter.
 
 const main = document.getElementById("main");
 const live = document.getElementById("live");
 const FRAME_MS = 8;
-const BATCH = 8;
+const BATCH = 4;
+const IDLE_MS = 3000;
 const ANNOUNCE_MS = 30000;
 
 const policy = window.trustedTypes
@@ -38,20 +40,36 @@ function receive(changes) {
 function plan() {
   if (planned || !pending.size) return;
   planned = true;
-  // A page that nobody sees gets no frames, and is up to date all the same when it is looked at again.
-  if (document.hidden) setTimeout(work, 0);
-  else requestAnimationFrame(work);
+  const seen = [...pending].some(([name, waits]) => urgent(name, waits).length || !waits.set.size);
+  // A page that nobody looks at gets no frames, and is up to date all the same when somebody does.
+  if (document.hidden) setTimeout(work, 0, urgentOrNot);
+  else if (seen) requestAnimationFrame(() => work(urgent));
+  else requestIdleCallback(() => work(urgentOrNot), { timeout: IDLE_MS });
 }
 
-function work() {
+function urgentOrNot(_, waits) {
+  return [...waits.set.keys()].slice(0, BATCH);
+}
+
+// Keys of what is on the screen or near it; of regions that are not watched, all.
+function urgent(name, waits) {
+  const keys = [...waits.set.keys()];
+  return (name === watched?.id ? keys.filter((key) => near.has(key)) : keys).slice(0, BATCH);
+}
+
+function work(choose) {
   planned = false;
   const until = performance.now() + FRAME_MS;
   const focus = focused();
   for (const [name, waits] of pending) {
     const region = document.getElementById(name);
     const known = new Map([...region.children].map((child) => [child.dataset.key, child]));
-    while (waits.set.size && performance.now() < until) putIn(region, known, waits.set);
-    if (waits.set.size) break;
+    let keys = choose(name, waits);
+    while (keys.length && performance.now() < until) {
+      putIn(region, known, waits.set, keys);
+      keys = choose(name, waits);
+    }
+    if (waits.set.size) continue;
     if (waits.keys) order(region, known, waits.keys);
     pending.delete(name);
     filter(region);
@@ -61,22 +79,46 @@ function work() {
   plan();
 }
 
-function putIn(region, known, set) {
-  const batch = [...set].slice(0, BATCH);
-  for (const element of elements(batch.map(([, markup]) => markup))) {
-    const key = element.dataset.key;
-    const old = known.get(key);
+function putIn(region, known, set, keys) {
+  for (const element of elements(keys.map((key) => set.get(key)))) {
+    const old = known.get(element.dataset.key);
     if (old) old.replaceWith(element);
     else region.append(element);
-    known.set(key, element);
+    known.set(element.dataset.key, element);
+    watch(region, element);
     for (const time of element.querySelectorAll("time")) tellAgo(time);
   }
-  for (const [key] of batch) set.delete(key);
+  for (const key of keys) set.delete(key);
 }
+
+// --- what is on the screen -------------------------------------------------------------------------------------------
+const watched = document.querySelector(".nodes");
+const near = new Set();
+const observer = new IntersectionObserver(
+  (entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (!target.isConnected) continue;
+      if (isIntersecting) near.add(target.dataset.key);
+      else near.delete(target.dataset.key);
+    }
+    plan();
+  },
+  { rootMargin: "300px" },
+);
+
+function watch(region, element) {
+  if (region === watched) observer.observe(element);
+}
+
+for (const element of watched?.children ?? []) observer.observe(element);
 
 function order(region, known, keys) {
   const wanted = new Set(keys);
-  for (const [key, child] of known) if (!wanted.has(key)) child.remove();
+  for (const [key, child] of known) {
+    if (wanted.has(key)) continue;
+    child.remove();
+    near.delete(key);
+  }
   let before = region.firstElementChild;
   for (const key of keys) {
     const child = known.get(key);
@@ -105,6 +147,7 @@ function filter(region) {
   const box = document.getElementById(`filter-${region.id}`);
   const wanted = box?.value.trim().toLowerCase();
   if (wanted === undefined) return;
+  if (!wanted && !region.querySelector(":scope > [hidden]")) return;
   for (const child of region.children) child.hidden = !(child.dataset.filter ?? "").includes(wanted);
 }
 
