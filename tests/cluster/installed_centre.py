@@ -98,10 +98,10 @@ class InstalledCentre(Installed):
         if obj["kind"].endswith("WebhookConfiguration"):
             for webhook in obj["webhooks"]:
                 service = webhook["clientConfig"].pop("service")
-                webhook["clientConfig"]["url"] = self._url(service["path"])
+                webhook["clientConfig"]["url"] = self.url(service["path"])
         elif obj["metadata"].get("name") == KUBE_SCHEDULER and obj["kind"] == "ConfigMap":
             config = yaml.safe_load(obj["data"]["kube-scheduler.yaml"])
-            config["extenders"][0]["urlPrefix"] = self._url("/extender")
+            config["extenders"][0]["urlPrefix"] = self.url("/extender")
             obj["data"]["kube-scheduler.yaml"] = yaml.safe_dump(config)
         elif obj["kind"] == "Deployment":
             # No second pod on a node: they would want the same port.
@@ -109,7 +109,8 @@ class InstalledCentre(Installed):
             {CENTRE: self._lay_centre, KUBE_SCHEDULER: self._lay_scheduler}[obj["metadata"]["name"]](obj["spec"])
         return obj
 
-    def _url(self, path: str) -> str:
+    def url(self, path: str) -> str:
+        """Of something that the Service serves, at either replica."""
         return f"https://{LOOPBACK}:{self.door.port}{path}"
 
     def _lay_centre(self, spec: Json) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import ssl
 from collections.abc import Callable, Iterator
 from functools import partial
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -21,6 +26,7 @@ pytestmark = pytest.mark.timeout(240)  # the first test also starts the cluster,
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SECRET = f"/api/v1/namespaces/{SYSTEM}/secrets/aliquot-tls"
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 WEBHOOKS = f"{ADMISSION}/mutatingwebhookconfigurations"
 ASKS = {NAMES.compute: "30", NAMES.memory: "8000"}
 
@@ -109,6 +115,49 @@ def test_both_replicas_answer_and_one_leads(installed: InstalledCentre) -> None:
     assert budget["status"]["desiredHealthy"] == 1
     leader = cluster.api.get(f"{LEASES}/{LEADER_LEASE}")["spec"]["holderIdentity"]
     assert any(each["metadata"]["name"] in leader for each in installed.pods(CENTRE))
+
+
+def test_the_page_is_shown_to_whoever_may_list(
+    cluster: ClusterHarness, installed: InstalledCentre, namespace: str
+) -> None:
+    """Through the leader and through the other: the API server says whose a token is, and what they may."""
+    viewer, stranger = viewing(cluster, namespace), cluster.service_account_token(namespace, "default")
+    authority = base64.b64decode(cluster.api.get(SECRET)["data"]["ca.crt"]).decode()
+    for _ in cluster.nodes:
+        status, page = looked(installed.url("/page/state.json"), authority=authority, token=viewer)
+        assert (status, sorted(node["name"] for node in page["nodes"])) == (200, sorted(cluster.nodes))
+        assert looked(installed.url("/page/state.json"), authority=authority, token=stranger)[0] == 401
+        assert looked(installed.url("/page/state.json"), authority=authority)[0] == 401
+
+
+def viewing(cluster: ClusterHarness, namespace: str) -> str:
+    """The token of an account that may list pods and nodes, once that is known everywhere."""
+    meta = {"name": f"viewer-{namespace}"}
+    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": meta}
+    rule = {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list"]}
+    account = {"name": "viewer", "namespace": namespace}
+    cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+    cluster.apply({**rbac, "kind": "ClusterRole", "rules": [rule]})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": meta["name"]}
+    subjects = [{"kind": "ServiceAccount", **account}]
+    cluster.apply({**rbac, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": subjects})
+    user = f"system:serviceaccount:{namespace}:viewer"
+    spec = {"user": user, "resourceAttributes": {"verb": "list", "resource": "nodes"}}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    cluster.wait_for("the right to look", lambda: cluster.api.post(REVIEWS, review)["status"]["allowed"])
+    return cluster.service_account_token(namespace, "viewer")
+
+
+def looked(url: str, *, authority: str, token: str = "") -> tuple[int, Json]:
+    """What the page says to whoever has a token."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    context = ssl.create_default_context(cadata=authority)
+    try:
+        with urlopen(Request(url, headers=headers), context=context, timeout=10) as answer:  # noqa: S310 - our own
+            return answer.status, json.load(answer)
+    except HTTPError as error:
+        with error:
+            return error.code, json.load(error)
 
 
 def test_an_upgrade_fails_no_pod_that_arrives(
