@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any, Protocol
@@ -18,11 +18,11 @@ from aliquot_core.clock import Clock
 from aliquot_core.errors import UserError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
-from aliquot_kube.changes import Added, Change, Deleted, Modified
+from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
 from aliquot_kube.errors import AlreadyExistsError, ForbiddenError, InvalidError, NotFoundError
 from aliquot_kube.mirror import Mirror
+from aliquot_kube.questions import Question
 from aliquot_kube.resources import PODS
-from aliquot_kube.transport import Question
 from aliquot_kube.wire import Decoder
 
 # Whoever gets a slice at once is not to pay for knowing the place in a line.
@@ -85,6 +85,7 @@ class Attending:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._uid = ""
         self._pod = Pod()
+        self._known: Callable[[], Iterable[Pod]] = tuple
 
     def interrupt(self) -> None:
         """The user wants it to end."""
@@ -94,10 +95,10 @@ class Attending:
         """Have it run; the program's exit code."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._stop_all)
-            # Before the pod is made, so that the watch stands when it changes.
-            self._start("watch", self._watch(manifest["metadata"]))
             self._pod = await create(self._connection, manifest)
             self._uid = self._pod.metadata.uid
+            # Only now: a list from before would tell nothing of a pod that is gone by the time the watch stands.
+            self._start("watch", self._watch())
             self._events.put_nowait(partial(self._run.seen, self._pod))
             code = await self._until_over()
             if not keep and not self._run.is_gone:
@@ -130,23 +131,28 @@ class Attending:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def _watch(self, meta: Mapping[str, Any]) -> None:
+    async def _watch(self) -> None:
+        meta = self._pod.metadata
         mirror = Mirror[Pod](
             transport=self._connection.transport,
             clock=self._clock,
             random=self._random,
             resource=PODS,
-            namespace=meta["namespace"],
-            field_selector=f"metadata.name={meta['name']}",
+            namespace=meta.namespace,
+            field_selector=f"metadata.name={meta.name}",
         )
+        self._known = mirror.objects.values
         mirror.subscribe(self._noticed)
         await mirror.run()
 
     def _noticed(self, change: Change[Pod]) -> None:
-        if isinstance(change, Added | Modified) and change.new.metadata.uid == (self._uid or change.new.metadata.uid):
-            self._events.put_nowait(partial(self._run.seen, change.new))
-        elif isinstance(change, Deleted):
-            self._events.put_nowait(self._run.gone)
+        match change:
+            case Added(new=pod) | Modified(new=pod) if pod.metadata.uid == self._uid:
+                self._events.put_nowait(partial(self._run.seen, pod))
+            case Deleted(old=pod) if pod.metadata.uid == self._uid:
+                self._events.put_nowait(self._run.gone)
+            case Synced() if not any(pod.metadata.uid == self._uid for pod in self._known()):
+                self._events.put_nowait(self._run.gone)
 
     async def _read(self, *, follow: bool) -> None:
         meta = self._pod.metadata

@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 
 from aliquot_core.errors import ClusterError
-from aliquot_kube.access import AccessSource, plain_access
 from aliquot_kube.client import KubeClient
-from aliquot_kube.transport import HttpTransport
+from aliquot_kube.plain import PlainTransport, plain_server
+from aliquot_kube.questions import PieceTransport
 from aliquot_standalone.home import Home, Running
 
 _USUAL_NAMESPACE = "default"
@@ -38,7 +38,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
     """A way to the API server; `namespace` is meant where none is said."""
 
-    transport: HttpTransport
+    transport: PieceTransport
     client: KubeClient
     namespace: str
     place: Place
@@ -68,8 +68,7 @@ def find_place(
 @asynccontextmanager
 async def connected(command: str, *, place: Place) -> AsyncIterator[Connection]:
     """Speak to the API server as the person who calls."""
-    credentials, namespace = _credentials(place)
-    transport = HttpTransport(credentials=credentials, user_agent=f"aliquot-{command}")
+    transport, namespace = _transport(command, place)
     try:
         yield Connection(
             transport=transport,
@@ -81,14 +80,17 @@ async def connected(command: str, *, place: Place) -> AsyncIterator[Connection]:
         await transport.close()
 
 
-def _credentials(place: Place) -> tuple[AccessSource, str]:
-    if plain := plain_access(Path(place.kubeconfig), context=place.context):
-        return plain, plain.namespace
-    # A quarter of a second that a command before `aliquot up` does not wait.
+def _transport(command: str, place: Place) -> tuple[PieceTransport, str]:
+    user_agent = f"aliquot-{command}"
+    if plain := plain_server(Path(place.kubeconfig), context=place.context):
+        return PlainTransport(plain, user_agent=user_agent), plain.namespace
+    # 0.3 s that a command before `aliquot up` does not wait.
     from aliquot_kube.credentials import Credentials, load_configuration, namespace_of  # noqa: PLC0415
+    from aliquot_kube.transport import HttpTransport  # noqa: PLC0415 - the same
 
     load = partial(load_configuration, kubeconfig=place.kubeconfig, context=place.context)
-    return Credentials(load=load), namespace_of(place.kubeconfig, context=place.context)
+    transport = HttpTransport(credentials=Credentials(load=load), user_agent=user_agent)
+    return transport, namespace_of(place.kubeconfig, context=place.context)
 
 
 def _usual() -> str:

@@ -10,8 +10,8 @@ import msgspec
 
 from aliquot_core.clock import Clock
 from aliquot_kube.errors import ForbiddenError, InvalidError, NotFoundError, ServerTroubleError, UnreachableError
+from aliquot_kube.questions import PieceTransport, Question, Timeouts
 from aliquot_kube.resources import PODS
-from aliquot_kube.transport import HttpTransport, Question, Timeouts
 
 # A program may print nothing for days, and the answer begins with its first byte.
 _PATIENT = Timeouts(silence=1e7, total=1e7)
@@ -41,7 +41,7 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
         return Question(method="GET", path=path, query=query, timeouts=_PATIENT if self.follow else Timeouts())
 
 
-async def pieces(transport: HttpTransport, log: Log) -> AsyncIterator[bytes]:
+async def pieces(transport: PieceTransport, log: Log) -> AsyncIterator[bytes]:
     """The log as it is, or as it comes."""
     async with transport.pieces(log.question()) as found:
         async for piece in found:
@@ -49,7 +49,7 @@ async def pieces(transport: HttpTransport, log: Log) -> AsyncIterator[bytes]:
 
 
 async def print_all(
-    transport: HttpTransport, log: Log, *, write: Callable[[bytes], None], clock: Clock, there: Callable[[], bool]
+    transport: PieceTransport, log: Log, *, write: Callable[[bytes], None], clock: Clock, there: Callable[[], bool]
 ) -> str:
     """Print a log from its beginning to its end; one that breaks off is gone on with while the pod is `there`.
 

@@ -25,7 +25,7 @@ from aliquot_cli.pod_output import writer_to
 from aliquot_cli.settings import RunSettings
 from aliquot_cli.submitting import CONTAINER, Wish, WishError, manifest, name_for, passed_on
 from aliquot_kube.clock import SystemClock
-from aliquot_kube.transport import Question
+from aliquot_kube.questions import Question
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _TAIL = 5

@@ -12,9 +12,9 @@ import msgspec
 
 from aliquot_cli.cluster import Place
 from aliquot_cli.pod_rows import Used
-from aliquot_kube.access import PlainAccess
 from aliquot_kube.errors import NOT_JSON, ApiError
-from aliquot_kube.transport import HttpTransport, Question, Timeouts
+from aliquot_kube.plain import PlainServer, PlainTransport
+from aliquot_kube.questions import Question, Timeouts, Transport
 
 _PATH = "/page/state.json"
 # Whoever asks for a list of pods does not wait long for what stands beside it.
@@ -57,14 +57,14 @@ async def read_page(page: str) -> bytes:
     """The page's state as JSON; empty if it is not to be had."""
     if not page.startswith("http://"):
         return b""
-    transport = HttpTransport(credentials=PlainAccess(host=page.rstrip("/")), user_agent="aliquot")
+    transport = PlainTransport(PlainServer(url=page))
     try:
         return await ask_page(transport)
     finally:
         await transport.close()
 
 
-async def ask_page(transport: HttpTransport) -> bytes:
+async def ask_page(transport: Transport) -> bytes:
     """The same over a connection that stays."""
     try:
         return (await transport.request(Question(method="GET", path=_PATH, timeouts=_BRIEF))).body

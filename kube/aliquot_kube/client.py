@@ -14,8 +14,8 @@ import msgspec
 
 from aliquot_kube.errors import ConflictError, InvalidError
 from aliquot_kube.patches import Patch
+from aliquot_kube.questions import Question, Timeouts, Transport
 from aliquot_kube.resources import PODS, Resource, T
-from aliquot_kube.transport import Question, Timeouts, Transport
 from aliquot_kube.wire import Decoder
 
 _JSON = "application/json"

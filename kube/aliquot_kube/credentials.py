@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -20,7 +21,6 @@ from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import load_incluster_config, load_kube_config
 from kubernetes.config.kube_config import KubeConfigMerger
 
-from aliquot_kube.access import Access
 from aliquot_kube.cutting import make_cuttable
 from aliquot_kube.errors import UnconfiguredError
 
@@ -116,6 +116,17 @@ def _load_account(where: str, *, into: Configuration) -> None:
         raise UnconfiguredError(
             str(error), where=where, remedy="mount its token (automountServiceAccountToken), or give a kubeconfig"
         ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """What one request needs; `generation` counts how often all was loaded anew."""
+
+    host: str
+    # A name may come more than once.
+    headers: Sequence[tuple[str, str]]
+    pools: urllib3.PoolManager
+    generation: int
 
 
 class Credentials:

@@ -3,62 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from http import HTTPStatus
 from urllib.parse import urlencode
 
-import msgspec
 import urllib3
 from urllib3.exceptions import HTTPError, SSLError
 
-from aliquot_kube.access import Access, AccessSource
 from aliquot_kube.conveyor import Conveyor
+from aliquot_kube.credentials import Access, Credentials
 from aliquot_kube.cutting import Cutter, current_cutter
 from aliquot_kube.errors import GarbledError, UnreachableError, error_from_response
+from aliquot_kube.questions import Question, Response
 
 _CHUNK = 64 * 1024
 # A page of 500 pods is about 2 MB; what is larger than this is no answer to any question of ours.
 _LONGEST_BODY = 256 * 1024 * 1024
 
 
-class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds that things may take; nothing is ever asked without."""
-
-    connect: float = 5.0
-    # Until the answer begins, and between any two of its bytes.
-    silence: float = 20.0
-    # A request until its last byte; a stream until its first.
-    total: float = 30.0
-
-
-class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked, whole."""
-
-    method: str
-    path: str
-    query: Mapping[str, str] = {}
-    body: bytes | None = None
-    content_type: str = ""
-    timeouts: Timeouts = Timeouts()
-
-    @property
-    def where(self) -> str:
-        """The question as people read it in an error."""
-        return f"{self.method} {self.path}"
-
-
-class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """A good answer (2xx); all others are raised."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
 class Exchange:
     """A question on its way; `cut` may be called from any thread, the rest from one that may block."""
 
-    def __init__(self, *, credentials: AccessSource, question: Question, user_agent: str) -> None:
+    def __init__(self, *, credentials: Credentials, question: Question, user_agent: str) -> None:
         self._credentials = credentials
         self._question = question
         self._user_agent = user_agent

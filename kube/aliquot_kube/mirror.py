@@ -10,9 +10,9 @@ from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_kube.changes import Added, Change, Synced
 from aliquot_kube.errors import ApiError, NotFoundError
+from aliquot_kube.questions import Question, Timeouts, Transport
 from aliquot_kube.reflector import FetchPage, Freshness, OpenWatch, Reflector, Rest, Tuning
 from aliquot_kube.resources import Resource, T
-from aliquot_kube.transport import Question, Timeouts, Transport
 
 # A server that is alive ends the watch by itself; so much later we do.
 _OVERTIME = 15.0

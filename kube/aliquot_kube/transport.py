@@ -1,4 +1,4 @@
-"""The way to the API server: the narrow door (`Transport`) and its real side (`HttpTransport`).
+"""The way to the API server: the real side of the narrow door (`Transport`).
 
 The real side is urllib3 on threads, with the official client's configuration. Any `import kubernetes` costs 43 MiB,
 with urllib3 in it; aiohttp on top makes 54 (kube/README.md). So blocking sockets on a few threads are what
@@ -11,14 +11,14 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol
+from contextlib import asynccontextmanager
 
-from aliquot_kube.access import AccessSource
 from aliquot_kube.conveyor import Conveyor
+from aliquot_kube.credentials import Credentials
 from aliquot_kube.errors import GarbledError, UnreachableError
-from aliquot_kube.exchange import Exchange, Question, Response, Timeouts
+from aliquot_kube.exchange import Exchange
 from aliquot_kube.lines import LineSplitter
+from aliquot_kube.questions import Question, Response, Timeouts, Transport
 
 __all__ = ["HttpTransport", "Question", "Response", "Timeouts", "Transport"]
 
@@ -26,22 +26,10 @@ __all__ = ["HttpTransport", "Question", "Response", "Timeouts", "Transport"]
 _WORKERS = 4
 
 
-class Transport(Protocol):
-    """What the rest of Aliquot knows of the network; a simulation has its own side of it."""
-
-    async def request(self, question: Question) -> Response:
-        """Ask and get the whole answer; whatever is no 2xx is raised as an `ApiError`."""
-        ...
-
-    def stream(self, question: Question) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Ask and get the answer line by line; entering raises what is no 2xx, leaving ends it at once."""
-        ...
-
-
 class HttpTransport:
     """The real side."""
 
-    def __init__(self, *, credentials: AccessSource, user_agent: str = "aliquot", workers: int = _WORKERS) -> None:
+    def __init__(self, *, credentials: Credentials, user_agent: str = "aliquot", workers: int = _WORKERS) -> None:
         self._credentials = credentials
         self._user_agent = user_agent
         self._workers = ThreadPoolExecutor(workers, thread_name_prefix="kube-request")

@@ -32,21 +32,27 @@ from aliquot_kube.errors import (
     UnauthorizedError,
     UnreachableError,
 )
-from aliquot_kube.transport import HttpTransport, Question, Timeouts
+from aliquot_kube.plain import PlainServer, PlainTransport
+from aliquot_kube.questions import PieceTransport, Question, Timeouts
+from aliquot_kube.transport import HttpTransport
 from support.require import skip_or_fail
 from support.scripted_http import Exchange, ScriptedServer
 
 LIST = Question(method="GET", path="/api/v1/pods")
-Connect = Callable[[ScriptedServer], HttpTransport]
+Connect = Callable[[ScriptedServer], PieceTransport]
 
 
-@pytest.fixture
-async def connect() -> AsyncIterator[Connect]:
-    """Make transports to scripted servers, closed at the end."""
-    made: list[HttpTransport] = []
+@pytest.fixture(params=["urllib3", "plain"])
+async def connect(request: pytest.FixtureRequest) -> AsyncIterator[Connect]:
+    """Make transports to scripted servers, closed at the end: of both ways, which keep one contract."""
+    made: list[PieceTransport] = []
 
-    def to(server: ScriptedServer) -> HttpTransport:
-        transport = HttpTransport(credentials=Credentials(lambda: Configuration(host=server.url)))
+    def to(server: ScriptedServer) -> PieceTransport:
+        transport: PieceTransport = (
+            PlainTransport(PlainServer(url=server.url))
+            if request.param == "plain"
+            else HttpTransport(credentials=Credentials(lambda: Configuration(host=server.url)))
+        )
         made.append(transport)
         return transport
 

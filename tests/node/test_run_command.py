@@ -6,13 +6,22 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aliquot_cli.one_run import INTERRUPTED
+from aliquot_cli.attending import Attending
+from aliquot_cli.cluster import Connection, Place
+from aliquot_cli.one_run import INTERRUPTED, LOST
+from aliquot_cli.submitting import CONTAINER, Wish, manifest
+from aliquot_core.names import Names
+from aliquot_kube.client import KubeClient
+from aliquot_kube.clock import SystemClock
+from aliquot_kube.plain import PlainServer, PlainTransport
+from aliquot_kube.questions import Question, Response
+from aliquot_kube.resources import PODS
 from support.small_machine import SmallMachine, phase, small_machine
 
 GATE = [{"name": "aliquot.dev/queue"}]
@@ -206,3 +215,47 @@ def test_detached_it_goes_on_alone(machine: SmallMachine) -> None:
     assert re.fullmatch(r"true-[a-z0-9]{5}", name)
     pod = machine.until(name, phase("Succeeded"))
     assert json.loads(json.dumps(pod["spec"]))["restartPolicy"] == "Never"
+
+
+class Snatching(PlainTransport):
+    """Somebody deletes whatever is made, before its maker can look."""
+
+    async def request(self, question: Question) -> Response:
+        """As it is asked."""
+        answer = await super().request(question)
+        if question.method == "POST":
+            made = json.loads(answer.body)["metadata"]
+            path = PODS.path(namespace=made["namespace"], name=made["name"])
+            await super().request(Question(method="DELETE", path=path))
+        return answer
+
+
+async def test_a_pod_that_is_gone_before_it_can_be_watched_is_missed(machine: SmallMachine) -> None:
+    """The first list does not have it: nobody would ever tell of its end."""
+    transport = Snatching(PlainServer(url=machine.url))
+    place = Place(kubeconfig=str(machine.folder / "kubeconfig"))
+    said: list[str] = []
+
+    async def no_places(uid: str, *, tell: Callable[[str], None]) -> None:
+        """Nobody tells."""
+
+    attending = Attending(
+        connection=Connection(
+            transport=transport, client=KubeClient(transport=transport), namespace="default", place=place
+        ),
+        names=Names(),
+        clock=SystemClock(),
+        random=lambda: 0.5,
+        write=lambda _: None,
+        say=said.append,
+        places=no_places,
+        container=CONTAINER,
+    )
+    wish = Wish(command=["true"], name="snatched", namespace="default", compute=10)
+    machine.binds.clear()
+    try:
+        assert await attending.attend(manifest(wish, names=Names()), keep=False) == LOST
+    finally:
+        machine.binds.set()
+        await transport.close()
+    assert said == ["somebody has deleted it"]

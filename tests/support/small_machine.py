@@ -20,14 +20,13 @@ from typing import Any
 
 from aliquot_core.names import Names
 from aliquot_core.objects import Node, Pod
-from aliquot_kube.access import PlainAccess
 from aliquot_kube.changes import Added, Change, Modified
 from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.errors import ApiError
 from aliquot_kube.mirror import Mirror
+from aliquot_kube.plain import PlainServer, PlainTransport
 from aliquot_kube.resources import NODES, PODS
-from aliquot_kube.transport import HttpTransport
 from aliquot_standalone.apiserver.embedded import kubeconfig, serving
 from aliquot_standalone.apiserver.store import Store
 from aliquot_standalone.home import Home
@@ -154,7 +153,7 @@ class _Background:
         store, clock = Store(), SystemClock()
         logs = pod_logs(store=store, home=self._home, clock=clock)
         async with serving(clock=clock, store=store, logs=logs) as server:
-            transport = HttpTransport(credentials=PlainAccess(host=server.url))
+            transport = PlainTransport(PlainServer(url=server.url))
             client = KubeClient(transport=transport)
             async with _node(transport, self.folders):
                 binding = asyncio.create_task(self._bind(transport, client))
@@ -166,7 +165,7 @@ class _Background:
                     await client.delete(PODS, namespace=pod.metadata.namespace, name=pod.metadata.name, grace_seconds=0)
             await transport.close()
 
-    async def _bind(self, transport: HttpTransport, client: KubeClient) -> None:
+    async def _bind(self, transport: PlainTransport, client: KubeClient) -> None:
         """Bind whoever has no gate, as soon as the test lets it."""
         news: asyncio.Queue[Pod] = asyncio.Queue()
 
@@ -187,7 +186,7 @@ class _Background:
 
 
 @contextlib.asynccontextmanager
-async def _node(transport: HttpTransport, folders: Folders) -> AsyncIterator[None]:
+async def _node(transport: PlainTransport, folders: Folders) -> AsyncIterator[None]:
     """A kubelet, and a plugin that has all of a GPU's compute."""
     doors = ApiDoors(node=NODE, transport=transport, clock=SystemClock(), random=random.random)
     kubelet = SmallKubelet(name=NODE, folders=folders, source=doors, sink=doors, clock=SystemClock(), settings=QUICK)
@@ -209,7 +208,7 @@ async def _node(transport: HttpTransport, folders: Folders) -> AsyncIterator[Non
         await _cancelled(running)
 
 
-async def _until_offered(transport: HttpTransport) -> None:
+async def _until_offered(transport: PlainTransport) -> None:
     offered = asyncio.Event()
 
     def note(change: Change[Node]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aliquot_cli.cluster import NoServerError, find_place
-from aliquot_kube.access import plain_access
+from aliquot_kube.plain import PlainServer, plain_server
 from aliquot_standalone.apiserver.embedded import kubeconfig
 from aliquot_standalone.home import Home
 
@@ -74,11 +74,8 @@ def write(folder: Path, config: object) -> Path:
 
 def test_a_plain_kubeconfig_needs_no_loader(tmp_path: Path) -> None:
     """Address, token and namespace are read as they are written."""
-    plain = plain_access(write(tmp_path, kubeconfig(URL, token="t")))
-    assert plain is not None
-    access = plain.access()
-    assert (access.host, list(access.headers)) == (URL, [("Authorization", "Bearer t")])
-    assert plain.namespace == "default"
+    plain = plain_server(write(tmp_path, kubeconfig(URL, token="t")))
+    assert plain == PlainServer(url=URL, token="t", namespace="default")
 
 
 def test_another_context_is_found(tmp_path: Path) -> None:
@@ -86,10 +83,10 @@ def test_another_context_is_found(tmp_path: Path) -> None:
     config = kubeconfig(URL)
     config["contexts"].append({"name": "b", "context": {"cluster": "aliquot", "user": "aliquot", "namespace": "team"}})
     path = write(tmp_path, config)
-    other = plain_access(path, context="b")
+    other = plain_server(path, context="b")
     assert other is not None
     assert other.namespace == "team"
-    assert plain_access(path, context="c") is None
+    assert plain_server(path, context="c") is None
 
 
 @pytest.mark.parametrize(
@@ -104,4 +101,4 @@ def test_another_context_is_found(tmp_path: Path) -> None:
 )
 def test_whatever_says_more_is_left_to_the_loader(tmp_path: Path, config: object) -> None:
     """What is passed over here would be done wrongly: as another user, past a proxy, without TLS."""
-    assert plain_access(write(tmp_path, config)) is None
+    assert plain_server(write(tmp_path, config)) is None

@@ -19,7 +19,7 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Namespace, Node, Pod, Queue
 from aliquot_core.request import asks
 from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
-from aliquot_kube.transport import Transport
+from aliquot_kube.questions import Transport
 from aliquot_scheduler.centre.watches import Watches
 from aliquot_scheduler.page.looking import Looking, Seen
 from aliquot_scheduler.page.model import State, WaitingShown

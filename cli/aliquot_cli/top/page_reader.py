@@ -7,9 +7,8 @@ from typing import Self
 import msgspec
 
 from aliquot_cli.usage import ask_page
-from aliquot_kube.access import PlainAccess
 from aliquot_kube.errors import NOT_JSON
-from aliquot_kube.transport import HttpTransport
+from aliquot_kube.plain import PlainServer, PlainTransport
 from aliquot_scheduler.page.model import State
 
 _decoder = msgspec.json.Decoder(State)
@@ -21,7 +20,7 @@ class PageReader:
     title = "from the page"
 
     def __init__(self, page: str) -> None:
-        self._transport = HttpTransport(credentials=PlainAccess(host=page.rstrip("/")), user_agent="aliquot-top")
+        self._transport = PlainTransport(PlainServer(url=page), user_agent="aliquot-top")
 
     async def __aenter__(self) -> Self:
         """Nothing is asked yet."""
