@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from .failures import Cause, required, unsupported, wrong
+from .cron_schedules import ScheduleError, read_schedule
+from .failures import Cause, forbidden_field, required, unsupported, wrong
 from .pod_shapes import PodSpec
 from .rules import Rules
 from .shapes import Condition, Metadata, Shape
 from .store import Json
 
 Whole = Annotated[int, msgspec.Meta(ge=0)]
-_FIELD = re.compile(r"[0-9*/,\-A-Za-z?]+")
-_WORDS = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
+# What only a cluster's controllers do: passed over in silence it would do something else than was asked.
+_BEYOND = (
+    "podFailurePolicy",
+    "successPolicy",
+    "backoffLimitPerIndex",
+    "maxFailedIndexes",
+    "managedBy",
+    "manualSelector",
+)
 
 
 class _Template(Shape, frozen=True):
@@ -86,12 +94,17 @@ class JobRules(Rules):
     def prepare_new(self, obj: Json, *, now: float) -> None:  # noqa: ARG002 - a rule's signature
         """Fill defaults; nothing has run yet."""
         _fill(obj.setdefault("spec", {}))
+        # Once it has an identity: by this clients find its pods.
+        if uid := obj["metadata"].get("uid"):
+            obj["spec"]["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
         obj["status"] = {}
 
     def prepare_update(self, new: Json, old: Json) -> None:
         """Fill what the writer left out."""
         super().prepare_update(new, old)
         _fill(new.setdefault("spec", {}))
+        if "selector" in old["spec"]:
+            new["spec"].setdefault("selector", old["spec"]["selector"])
 
     def causes(self, obj: Json) -> list[Cause]:
         """Check metadata and the template."""
@@ -121,7 +134,16 @@ def _job_causes(spec: Json, *, at: str) -> list[Cause]:
     if pod.get("restartPolicy", "") not in {"Never", "OnFailure"}:
         where = f"{at}.template.spec.restartPolicy"
         found.append(unsupported(where, pod.get("restartPolicy", ""), ("OnFailure", "Never")))
-    return found
+    if spec.get("completionMode", "NonIndexed") not in {"NonIndexed", "Indexed"}:
+        found.append(unsupported(f"{at}.completionMode", spec["completionMode"], ("Indexed", "NonIndexed")))
+    if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
+        found.append(required(f"{at}.completions", "each part of an indexed job has its number"))
+    beyond = [one for one in _BEYOND if spec.get(one) not in (None, False)] + _replacement(spec)
+    return found + [forbidden_field(f"{at}.{one}", "this needs a cluster") for one in beyond]
+
+
+def _replacement(spec: Json) -> list[str]:
+    return ["podReplacementPolicy"] if spec.get("podReplacementPolicy", "") not in {"", "TerminatingOrFailed"} else []
 
 
 class CronJobRules(Rules):
@@ -142,15 +164,24 @@ class CronJobRules(Rules):
     def causes(self, obj: Json) -> list[Cause]:
         """Check metadata, schedule and template."""
         found, spec = super().causes(obj), obj["spec"]
-        schedule = spec.get("schedule", "")
-        fields = schedule.split()
-        well_formed = len(fields) == 5 and all(map(_FIELD.fullmatch, fields))  # noqa: PLR2004 - cron's five fields
-        if not (well_formed or schedule in _WORDS):
-            found.append(wrong("spec.schedule", schedule, "expected five fields, or a word such as @daily"))
+        try:
+            read_schedule(spec.get("schedule", ""))
+        except ScheduleError as error:
+            found.append(wrong("spec.schedule", spec.get("schedule", ""), str(error)))
+        if not _is_zone(spec.get("timeZone", "UTC")):
+            found.append(wrong("spec.timeZone", spec["timeZone"], "no such zone is known here"))
         if spec["concurrencyPolicy"] not in {"Allow", "Forbid", "Replace"}:
             policies = ("Allow", "Forbid", "Replace")
             found.append(unsupported("spec.concurrencyPolicy", spec["concurrencyPolicy"], policies))
         return found + _job_causes(spec.get("jobTemplate", {}).get("spec", {}), at="spec.jobTemplate.spec")
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return name != "Local"
 
 
 def _fill_cron(spec: Json) -> None:

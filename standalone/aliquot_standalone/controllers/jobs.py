@@ -18,12 +18,12 @@ from aliquot_kube.errors import ApiError, ConflictError, NotFoundError
 from aliquot_kube.events import EventRecorder
 from aliquot_kube.mirror import Mirror
 from aliquot_kube.pacing import sleep_unless
-from aliquot_kube.transport import Transport
+from aliquot_kube.questions import Transport
 from aliquot_standalone.controllers.job_plan import Plan, plan
 from aliquot_standalone.controllers.job_pods import pod_of
 from aliquot_standalone.controllers.newest import Newest, key_of
 from aliquot_standalone.controllers.objects import BATCH, JOB_NAME, JOBS, TRACKING, WORK_PODS, Job, JobStatus, WorkPod
-from aliquot_standalone.controllers.worklist import Worklist
+from aliquot_standalone.controllers.worklist import LEAST_WAIT, Worklist
 from aliquot_standalone.controllers.writes import Writer
 
 log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class JobController:
         wall = self._clock.wall()
         decided = plan(job, self._pods[job.metadata.uid].values(), now=wall)
         if decided.again_at is not None:
-            self._work.later(key, at=self._clock.monotonic() + max(decided.again_at - wall, 0.0))
+            self._work.later(key, at=self._clock.monotonic() + max(decided.again_at - wall, LEAST_WAIT))
         await self._carry_out(job, decided)
 
     async def _carry_out(self, job: Job, decided: Plan) -> None:

@@ -10,6 +10,8 @@ import heapq
 
 # Changes of one object that come together are looked at together.
 SETTLE = 0.1
+# For whoever looks again at an instant of the wall clock: it may be a hair away by this one and not yet by that one.
+LEAST_WAIT = 1e-3
 # What rounding takes away: a wait that never quite ends would spin.
 _HAIR = 1e-6
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0

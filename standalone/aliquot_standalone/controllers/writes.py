@@ -11,8 +11,8 @@ import msgspec
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ConflictError, NotFoundError
 from aliquot_kube.patches import merge_patch
+from aliquot_kube.questions import Question, Transport
 from aliquot_kube.resources import Resource, T
-from aliquot_kube.transport import Question, Transport
 from aliquot_kube.wire import Decoder
 from aliquot_standalone.controllers.objects import WORK_PODS, WorkPod
 
