@@ -8,7 +8,8 @@ from typing import Any
 import click
 import msgspec
 
-from aliquot_cli.sources import SECTIONS, gather
+from aliquot_cli.sections import SECTIONS
+from aliquot_cli.sources import gather
 from aliquot_cli.tables import table
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import os
 import random
 import shutil
@@ -26,6 +25,7 @@ from aliquot_cli.settings import RunSettings
 from aliquot_cli.submitting import CONTAINER, Wish, WishError, manifest, name_for, passed_on
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.questions import Question
+from aliquot_scheduler.queues.settings import QueueSettings
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _TAIL = 5
@@ -136,10 +136,12 @@ def make_wish(asked: dict[str, Any], *, call: Call, namespace: str, here: bool) 
 
 def _whose(call: Call) -> dict[str, str]:
     """Among people who share a machine, the pod is of who runs it, if queues tell people apart by a label."""
-    from aliquot_scheduler.queues.settings import QueueSettings  # noqa: PLC0415 - numpy comes with its package
-
     label = call.sources.resolve("queues", QueueSettings).value.user_label
-    return {label: getpass.getuser()} if label else {}
+    if not label:
+        return {}
+    import getpass  # noqa: PLC0415 - it brings the terminal's settings along, for a name
+
+    return {label: getpass.getuser()}
 
 
 def _check_program(program: str, *, folder: str, path: str) -> None:
@@ -159,7 +161,6 @@ async def _is_embedded(connection: Connection) -> bool:
 async def _tell_places(uid: str, *, tell: Callable[[str], None], connection: Connection, call: Call) -> None:
     # With numpy and all of the centre: only whoever waits pays for it.
     from aliquot_cli.waiting_place import tell_places  # noqa: PLC0415
-    from aliquot_scheduler.queues.settings import QueueSettings  # noqa: PLC0415
 
     await tell_places(
         uid,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from aliquot_cli.sources import SECTIONS
+from aliquot_cli.sections import SECTIONS
 from aliquot_core.settings import Sources
 from aliquot_scheduler.certificates.settings import CENTRE, KUBE_SCHEDULER
 from cluster.charts import CHART, helm, stale_manifests, template
