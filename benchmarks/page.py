@@ -1,6 +1,7 @@
 """The page in a real browser: 1,000 GPUs and 5,000 pods, with everything that is used changing every five seconds.
 
     .venv/bin/python benchmarks/page.py [--nodes 125] [--loads 5] [--seconds 20]
+    .venv/bin/python benchmarks/page.py --pictures docs
 
 The page's own code on a played cluster serves from a process of its own, where a pod ends and another begins five
 times a second; Chromium, which has to be there, says by its own counters what showing it costs. Of the server it is
@@ -14,7 +15,6 @@ import asyncio
 import random
 import statistics
 import sys
-import tempfile
 import time
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
@@ -214,8 +214,16 @@ async def measure(*, nodes: int, loads: int, seconds: float) -> None:
         p50, p99, most = await lagged(process)
         print(f"server with one reader: {100 * used:.0f} % of a CPU, {status_mib(process.pid, 'VmRSS'):.0f} MiB")
         print(f"its loop kept others waiting: p50 {p50} ms, p99 {p99} ms, at most {most} ms")
-        with tempfile.TemporaryDirectory() as folder:
-            await tab.picture(Path(folder) / "page.png")
+
+
+async def draw(folder: Path) -> None:
+    """The pictures of the documents: a small town by day and by night."""
+    async with server(6) as (_, url), browsing() as tab:
+        for name, scheme in (("page-light", "light"), ("page-dark", "dark")):
+            await tab.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            await tab.open(f"{url}/page")
+            await tab.until_true("document.getElementById('live').textContent.startsWith('Live')")
+            await tab.picture(folder / f"{name}.png", width=1200, height=760)
 
 
 async def lagged(process: asyncio.subprocess.Process) -> list[str]:
@@ -231,10 +239,13 @@ if __name__ == "__main__":
     parser.add_argument("--nodes", type=int, default=125)
     parser.add_argument("--loads", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--pictures", metavar="FOLDER", help="only draw the pictures of the documents there")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     asyncio.run(
         serve(options.nodes)
         if options.serve
+        else draw(Path(options.pictures))
+        if options.pictures
         else measure(nodes=options.nodes, loads=options.loads, seconds=options.seconds)
     )

@@ -15,6 +15,7 @@ TABLES = {
     ("node.md", "## When something dies"): 26,
     ("centre.md", "## When something dies"): 11,
     ("centre.md", "## When somebody means no good"): 9,
+    ("page.md", "## When somebody means no good"): 8,
 }
 _NAMED = re.compile(r"`([^`]+\.py::[^`]+)`")
 

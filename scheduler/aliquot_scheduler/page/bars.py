@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aliquot_core.inventory import Health
-from aliquot_scheduler.page.amounts import gib
 from aliquot_scheduler.page.html import Html, join, link, tag, text
 from aliquot_scheduler.page.model import GpuShown, SliceShown, State
 from aliquot_scheduler.queues.telling import Part, QueueRow
@@ -94,10 +93,11 @@ def _shape(style: str, *boxes: str, tip: str = "") -> Html:
 
 def gpu_text(gpu: GpuShown) -> str:
     """The same in words."""
+    use = "use unknown" if gpu.used_compute is None else f"{gpu.used_compute} % used"
+    memory = f"{gpu.memory / 1024:.1f}/{gpu.size / 1024:.1f} GiB"
     pods = f"{len(gpu.slices)} pod{'' if len(gpu.slices) == 1 else 's'}"
     ill = "" if gpu.health is Health.HEALTHY else f", {gpu.health}"
-    use = "use unknown" if gpu.used_compute is None else f"{gpu.used_compute} % used"
-    return f"{gpu.compute} % granted, {use}, {gib(gpu.memory)} of {gib(gpu.size)}, {pods}{ill}"
+    return f"{gpu.compute} % granted, {use}, {memory}, {pods}{ill}"
 
 
 def gpu_line(gpu: GpuShown, colours: Colours) -> Html:
@@ -116,7 +116,7 @@ def queue_bar(part: Part, *, whole: int) -> Html:
         return text("")
     scale = 100 / whole
     used, due = min(part.used, whole), min(part.guarantee or 0, whole)
-    own = min(used, due)
+    own = max(0, used - (part.borrowed or 0))
     parts = [
         tag("rect", class_="free", width=100, height=8),
         tag("rect", class_="due", width=round(due * scale, 2), height=8),

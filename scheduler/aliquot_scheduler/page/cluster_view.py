@@ -27,11 +27,7 @@ class ClusterView:
         pieces = (
             Region(name="totals", element="dl", style="tiles", children=totals(state)),
             tag("h2", "GPUs by node", id="nodes-heading"),
-            tag(
-                "p",
-                "Each bar is one GPU: compute above, memory below; solid is used, pale is granted and idle.",
-                class_="hint",
-            ),
+            Region(name="hint", children={"hint": keyed("p", "hint", _hint(state), class_="hint")}),
             Region(name="legend", element="ul", style="legend", children=legend(state, colours)),
             filter_box("nodes", "Show nodes whose name, model or queues contain"),
             Region(name="nodes", style="nodes", children=drawn or _nothing()),
@@ -126,6 +122,13 @@ def _drawn(node: NodeShown, colours: Colours) -> Html:
     lines = tag("ul", *(gpu_line(gpu, colours) for gpu in node.gpus), class_="gpus")
     words = " ".join((node.name, *models, *queues)).lower()
     return keyed("section", node.name, head, out, *ill, lines, class_="node", data_filter=words)
+
+
+def _hint(state: State) -> str:
+    bars = "Each bar is one GPU, compute above and memory below, by queue."
+    if state.used_at is None:
+        return f"{bars} It shows what is granted: what is used nobody tells this page (setting page.usage)."
+    return f"{bars} Solid compute is used, pale is granted and idle; the thin line is all use of the GPU."
 
 
 def _nothing() -> dict[str, Html]:

@@ -21,8 +21,8 @@ def queues_view(state: State) -> View:
     pieces: list[Piece] = [
         tag(
             "p",
-            "Each bar is the whole cluster: the grey part is what the queue is guaranteed, blue what it uses of that, "
-            "orange what it borrows; the thin lines are its fair share (dark) and its limit (red).",
+            "Each bar is the whole cluster: grey is what the queue is guaranteed, blue what it has, orange what it has "
+            "borrowed from others; the thin lines are its fair share and, in red, its limit.",
             class_="hint",
         )
     ]
@@ -76,7 +76,7 @@ def waiting_view(state: State) -> View:
         *table(
             "Who waits, the first of each queue first", heads, Region(name="waiting", element="tbody", children=rows)
         ),
-        _left_out("waiting-rest", state.totals.waiting - len(shown)),
+        _left_out("waiting-rest", state.totals.waiting - len(shown), none="" if shown else "Nobody waits."),
     )
     return View(title="Waiting", section="waiting", pieces=pieces)
 
@@ -192,6 +192,6 @@ def _filter(region: str) -> Html:
     return tag("p", tag("label", "Show rows that contain ", box), class_="filter")
 
 
-def _left_out(name: str, count: int) -> Region:
-    said = f"{count} more are not listed here." if count > 0 else ""
+def _left_out(name: str, count: int, *, none: str = "") -> Region:
+    said = f"{count} more are not listed here." if count > 0 else none
     return Region(name=name, children={"rest": keyed("p", "rest", said, class_="hint")})
