@@ -20,7 +20,7 @@ def named(text: str) -> set[str]:
     return set(re.findall(r"`([a-z_/]+)`", text))
 
 
-@pytest.mark.parametrize("source_root", ["cli", "kube"])
+@pytest.mark.parametrize("source_root", ["cli", "kube", "standalone"])
 def test_every_module_is_named(source_root: str) -> None:
     """In the tables of the README beside it."""
     there = modules(ROOT / source_root / f"aliquot_{source_root}")
