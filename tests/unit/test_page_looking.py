@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aliquot_core.claims import Claim
 from aliquot_core.names import Names
 from aliquot_core.objects import OwnerReference, PodCondition
+from aliquot_core.quantities import MiB, Percent
 from aliquot_scheduler.page.looking import Looking, Seen
 from aliquot_scheduler.page.model import GpuShown, Owner, Stage, State
 from aliquot_scheduler.page.owners import owner_of
@@ -111,6 +113,13 @@ def test_what_has_not_changed_is_the_same_object(stage: PageStage, looking: Look
     assert [old is new for old, new in zip(first.nodes, third.nodes, strict=True)] == [False, True]
     assert gpu(third, "n0", 0) is not gpu(first, "n0", 0)
     assert gpu(third, "n0", 1) is gpu(first, "n0", 1)
+
+
+def test_another_amount_of_the_same_holder_is_seen(stage: PageStage, looking: Looking) -> None:
+    """A promise may be made anew on the same GPU."""
+    looked(looking, stage.seen())
+    stage.picture.hold("runs", {("n0", "GPU-n0-0"): Claim(compute=Percent(10), memory=MiB(500))})
+    assert (gpu(looked(looking, stage.seen()), "n0", 0).compute) == 40
 
 
 def test_use_is_shown_where_it_is_known(stage: PageStage, looking: Looking) -> None:
