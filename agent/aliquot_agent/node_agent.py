@@ -39,8 +39,8 @@ from aliquot_core.objects import Node
 from aliquot_kube.client import KubeClient
 from aliquot_kube.event_ledger import EventLedger
 from aliquot_kube.events import EventRecorder
+from aliquot_kube.questions import Transport
 from aliquot_kube.reflector import Freshness
-from aliquot_kube.transport import Transport
 
 log = logging.getLogger(__name__)
 

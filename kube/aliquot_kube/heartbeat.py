@@ -11,7 +11,7 @@ from aliquot_core.clock import Clock
 from aliquot_kube.errors import ApiError
 from aliquot_kube.lease import Claim, LeaseKeeper
 from aliquot_kube.pacing import sleep_unless
-from aliquot_kube.transport import Timeouts
+from aliquot_kube.questions import Timeouts
 
 log = logging.getLogger(__name__)
 

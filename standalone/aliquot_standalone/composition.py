@@ -14,15 +14,15 @@ import random
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 
 import msgspec
 
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
-from aliquot_kube.credentials import Credentials, load_configuration
-from aliquot_kube.transport import HttpTransport
+from aliquot_kube.plain import PlainServer, PlainTransport
+from aliquot_kube.questions import Transport
+from aliquot_standalone.apiserver.direct import DirectTransport
 from aliquot_standalone.apiserver.embedded import kubeconfig, serving
 from aliquot_standalone.apiserver.store import Store
 from aliquot_standalone.centre_child import CentrePlace, centre_command, until_ready
@@ -31,7 +31,7 @@ from aliquot_standalone.children import Children
 from aliquot_standalone.home import Home, Running
 from aliquot_standalone.installing import Installer
 from aliquot_standalone.nodes import FullNode, NodePlan
-from aliquot_standalone.parts import Ground, new_events, new_extender, new_fleet, new_jobs, new_loop
+from aliquot_standalone.parts import Ground, new_cron_jobs, new_events, new_extender, new_fleet, new_jobs, new_loop
 from aliquot_standalone.plan import Plan
 from aliquot_standalone.pod_logs import pod_logs
 from aliquot_standalone.ports import LOOPBACK, Ports
@@ -39,7 +39,6 @@ from aliquot_standalone.simulated.fleet import Fleet
 
 # What containers have to leave in, whatever grace their pods name: somebody waits at the terminal.
 GRACE = 5.0
-_REQUESTS_AT_ONCE = 16
 Work = Callable[[], Awaitable[None]]
 
 
@@ -47,8 +46,18 @@ class Whole:
     """A machine that is up."""
 
     def __init__(
-        self, *, home: Home, plan: Plan, names: Names, clock: Clock, ports: Ports, random: Random, stack: AsyncExitStack
+        self,
+        *,
+        home: Home,
+        plan: Plan,
+        names: Names,
+        ports: Ports,
+        transport: Transport,
+        clock: Clock,
+        random: Random,
+        stack: AsyncExitStack,
     ) -> None:
+        """`transport` leads to the API server without a wire: whoever is in this process asks it directly."""
         self.home = home
         self.plan = plan
         self.names = names
@@ -57,8 +66,7 @@ class Whole:
         self.nodes: list[FullNode] = []
         # None where no node is simulated.
         self.fleet: Fleet | None = None
-        credentials = Credentials(load=partial(load_configuration, kubeconfig=str(home.kubeconfig)))
-        self.transport = HttpTransport(credentials=credentials, user_agent="aliquot-up", workers=_REQUESTS_AT_ONCE)
+        self.transport = transport
         self._installer = Installer(transport=self.transport, names=names)
         self.children = Children(logs=home.logs, clock=clock)
         self._clock = clock
@@ -69,7 +77,6 @@ class Whole:
     async def start(self) -> Running:
         """Bring everything up; returns when pods can be placed."""
         stack, began = self._stack, self._clock.wall()
-        stack.push_async_callback(self.transport.close)
         files = make_files(self.home.centre, host=LOOPBACK, now=began)
         await self._install(files)
         stack.push_async_callback(self.children.close)
@@ -81,6 +88,12 @@ class Whole:
         await self._or_broken(self._until_ready())
         stack.callback(self.home.retract)
         return self.home.announce(api=self.url, page=self.centre.page, now=began)
+
+    def over_http(self) -> PlainTransport:
+        """A client's way to the API server, as from any other process: also to what is no answer, such as logs."""
+        transport = PlainTransport(PlainServer(url=self.url, token=self.home.token()), user_agent="aliquot-up")
+        self._stack.push_async_callback(transport.close)
+        return transport
 
     def work(self, work: Work) -> None:
         """Have something done until all ends; its end before that is everybody's."""
@@ -130,6 +143,7 @@ class Whole:
         events = new_events(ground)
         self.work(events.run)
         self.work(new_jobs(ground, events=events).run)
+        self.work(new_cron_jobs(ground, events=events).run)
 
     async def _until_ready(self) -> None:
         offered = [node.until_offered(self.names) for node in self.nodes]
@@ -170,7 +184,11 @@ async def standing(*, home: Home, plan: Plan, names: Names, ports: Ports, clock:
         home.retract()
         stack.callback(shutil.rmtree, home.runtime, ignore_errors=True)
         home.write_kubeconfig(msgspec.json.encode(kubeconfig(server.url, token=token)))
-        yield Whole(home=home, plan=plan, names=names, clock=clock, ports=ports, random=luck, stack=stack)
+        transport = DirectTransport(frontend=server.frontend, clock=clock, caller=server.caller)
+        stack.callback(transport.cut_all)
+        yield Whole(
+            home=home, plan=plan, names=names, ports=ports, transport=transport, clock=clock, random=luck, stack=stack
+        )
 
 
 async def _ended(task: asyncio.Future[None]) -> None:

@@ -16,8 +16,8 @@ from aliquot_core.objects import Node, Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import NotFoundError
 from aliquot_kube.patches import strategic_patch
+from aliquot_kube.questions import Transport
 from aliquot_kube.resources import LEASES, NODES, PODS
-from aliquot_kube.transport import Transport
 from aliquot_standalone.installed import webhooks_at, without_webhooks
 from aliquot_standalone.manifests import Manifests
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from aliquot_kube.transport import Question, Transport
+from aliquot_kube.questions import Question, Transport
 
 MANAGER = "aliquot-up"
 _APPLY = "application/apply-patch+yaml"

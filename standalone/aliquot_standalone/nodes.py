@@ -15,7 +15,7 @@ from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
 from aliquot_core.names import Names
-from aliquot_kube.transport import Transport
+from aliquot_kube.questions import Transport
 from aliquot_standalone.centre_child import inherited
 from aliquot_standalone.children import Children, Command
 from aliquot_standalone.kubelet.api_doors import ApiDoors

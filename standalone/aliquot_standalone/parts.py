@@ -13,9 +13,10 @@ from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.event_ledger import EventLedger
 from aliquot_kube.events import EventRecorder
-from aliquot_kube.transport import Transport
+from aliquot_kube.questions import Transport
 from aliquot_standalone.centre_child import CentrePlace
 from aliquot_standalone.certificates import CentreFiles
+from aliquot_standalone.controllers.cron_jobs import CronJobController
 from aliquot_standalone.controllers.jobs import JobController
 from aliquot_standalone.plan import Plan
 from aliquot_standalone.scheduling.extender import Extender, ExtenderSettings
@@ -78,6 +79,11 @@ def new_events(ground: Ground) -> EventRecorder:
 def new_jobs(ground: Ground, *, events: EventRecorder) -> JobController:
     """The controller of jobs."""
     return JobController(transport=ground.transport, clock=ground.clock, random=ground.random, events=events)
+
+
+def new_cron_jobs(ground: Ground, *, events: EventRecorder) -> CronJobController:
+    """The controller of cron jobs."""
+    return CronJobController(transport=ground.transport, clock=ground.clock, random=ground.random, events=events)
 
 
 def new_fleet(ground: Ground, *, plan: Plan) -> Fleet:

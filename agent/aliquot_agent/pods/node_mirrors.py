@@ -12,9 +12,9 @@ from aliquot_core.clock import Clock
 from aliquot_core.objects import Node
 from aliquot_kube.changes import Change
 from aliquot_kube.mirror import Mirror
+from aliquot_kube.questions import Transport
 from aliquot_kube.reflector import Freshness
 from aliquot_kube.resources import NODES, PODS
-from aliquot_kube.transport import Transport
 
 
 class NodeMirrors:

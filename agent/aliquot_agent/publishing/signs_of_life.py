@@ -15,7 +15,7 @@ from aliquot_core.names import PACE_LEASE, Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.heartbeat import HEART_BEAT_TIMEOUTS, HeartBeat
 from aliquot_kube.lease import LeaseKeeper
-from aliquot_kube.transport import Transport
+from aliquot_kube.questions import Transport
 
 
 class SignsOfLife:

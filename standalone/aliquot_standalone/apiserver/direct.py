@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
 from aliquot_kube.errors import UnreachableError, error_from_response
-from aliquot_kube.transport import Response
+from aliquot_kube.questions import Response
 
 from .consulting import Nobody, WebhookCaller, answered_by
 from .exchange import Answer, Request, Stream
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
     from aliquot_core.clock import Clock
-    from aliquot_kube.transport import Question
+    from aliquot_kube.questions import Question
 
     from .exchange import Result
     from .frontend import Frontend

@@ -47,8 +47,9 @@ class HttpServer:
         logs: LogSource | None = None,
     ) -> None:
         self._logs = logs
-        self._frontend = frontend
-        self._caller = caller or Nobody()
+        # For whoever asks without a wire.
+        self.frontend = frontend
+        self.caller = caller or Nobody()
         self._clock = clock
         self._tokens = tokens
         self._watchers = Watchers(store=frontend.store, clock=clock, timing=timing or Timing())
@@ -83,8 +84,8 @@ class HttpServer:
     async def _serve(self, http: web.Request) -> web.StreamResponse:
         try:
             request = await self._read(http)
-            conversation = self._frontend.converse(request, now=self._clock.wall())
-            answer = await answered_by(self._caller, conversation)
+            conversation = self.frontend.converse(request, now=self._clock.wall())
+            answer = await answered_by(self.caller, conversation)
             if isinstance(answer, Stream):
                 return await self._stream(http, answer)
             if isinstance(answer, Log):

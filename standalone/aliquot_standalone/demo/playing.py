@@ -37,7 +37,7 @@ def check_stage(plan: Plan, *, remembered: str) -> None:
 
 def prepared(whole: Whole, *, clock: Clock, say: Callable[[str], None]) -> tuple[Story, Crowd]:
     """Make both for a machine that has simulated nodes."""
-    stage = Stage(transport=whole.transport, names=whole.names, clock=clock)
+    stage = Stage(transport=whole.over_http(), names=whole.names, clock=clock)
     plan = whole.plan
     if whole.fleet is None:
         raise NoStageError("no node is simulated", where="--demo")

@@ -15,8 +15,8 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ConflictError, NotFoundError
+from aliquot_kube.questions import Question, Transport
 from aliquot_kube.resources import NODES, PODS
-from aliquot_kube.transport import Question, Transport
 from aliquot_standalone.demo.cast import MARK, Json
 from aliquot_standalone.manifests import Manifests
 

@@ -20,8 +20,8 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import AlreadyExistsError, ConflictError, NotFoundError
 from aliquot_kube.mirror import Mirror
 from aliquot_kube.patches import strategic_patch
+from aliquot_kube.questions import Question, Transport
 from aliquot_kube.resources import NODES, PODS
-from aliquot_kube.transport import Question, Transport
 
 
 class ApiDoors:

@@ -17,7 +17,7 @@ from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_kube.client import KubeClient
 from aliquot_kube.mirror import Mirror
 from aliquot_kube.pacing import sleep_unless
-from aliquot_kube.transport import Transport
+from aliquot_kube.questions import Transport
 from aliquot_standalone.scheduling.attempt import Answer, Ask, Chosen, Unfit, attempt
 from aliquot_standalone.scheduling.demands import Demand, UnreadableError, demand_of
 from aliquot_standalone.scheduling.objects import PLACED_PODS, PLACES, Place, PlacedPod, Toleration

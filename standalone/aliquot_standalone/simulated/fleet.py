@@ -20,8 +20,8 @@ from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_kube.client import KubeClient
 from aliquot_kube.mirror import Mirror
 from aliquot_kube.patches import merge_patch
+from aliquot_kube.questions import Transport
 from aliquot_kube.resources import NODES, PODS
-from aliquot_kube.transport import Transport
 from aliquot_standalone.kubelet.api_doors import ApiDoors
 from aliquot_standalone.kubelet.reporter import Reporter
 from aliquot_standalone.simulated.node import SimulatedNode

@@ -28,7 +28,7 @@ from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Node, Pod
 from aliquot_kube.client import KubeClient
-from aliquot_kube.transport import Transport
+from aliquot_kube.questions import Transport
 from aliquot_standalone.kubelet.api_doors import ApiDoors
 from aliquot_standalone.kubelet.devices import Totals
 from aliquot_standalone.kubelet.nodestatus import node_object, node_status
