@@ -99,6 +99,10 @@ class Appraisal:
         ]
         return loss(self._room, cores=self.cores, parts=parts, tables=self.tables, scarcity=self.scarcity).nodes
 
+    def levels(self) -> Ints:
+        """By row what its cores say of its GPUs: with the state of those, what a trial there depends on."""
+        return self.tables.level(self._free - self.cores)
+
     def on_node(self, row: int) -> Callable[[int], Lost]:
         """What taking a part of a GPU of this node loses, by the GPU's column."""
         level = int(self.tables.level(self._free[row : row + 1] - self.cores)[0])

@@ -13,13 +13,16 @@ from itertools import compress, groupby
 import msgspec
 import numpy as np
 
-from aliquot_core.quantities import WHOLE
 from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.appraisal import Appraisal, Placed, distinct
 from aliquot_scheduler.fit.cost import DEGRADED, WORST, Reals, grade, leftover, wanted
-from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
-from aliquot_scheduler.picture.grid import Bools, Cells, Ints, Rows
+from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
+from aliquot_scheduler.fit.places import allowed_places, needed_memory, takes
+from aliquot_scheduler.fit.together import Levels, alike, may_fit
+from aliquot_scheduler.picture.grid import Bools, Cells, Rows
 from aliquot_scheduler.rules.judging import Judgement
+
+__all__ = ["Room", "Survey", "Trial", "allowed_places", "needed_memory", "survey", "takes"]
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +67,8 @@ def survey(demand: Demand, *, grid: Cells, trial: Trial, appraisal: Appraisal | 
     allowed = allowed_places(demand.request, grid=grid)
     parts = [(piece, count, takes(piece, grid=grid, allowed=allowed)) for piece, count in distinct(demand)]
     if demand.pieces is None:
-        found = _by_trial(demand.request, grid=grid, allowed=allowed, trial=trial)
+        levels = appraisal.levels() if appraisal else None
+        found = _by_trial(demand.request, grid=grid, allowed=allowed, trial=trial, levels=levels)
     else:
         fits = _room_for(parts, grid=grid) & grid.bindable
         if demand.request.uuids.allowed or demand.request.uuids.forbidden:
@@ -74,31 +78,6 @@ def survey(demand: Demand, *, grid: Cells, trial: Trial, appraisal: Appraisal | 
             cost = np.zeros(grid.rows) if appraisal else _cost(demand, parts, grid=grid)
             found = Survey(fits=fits, cost=cost)
     return msgspec.structs.replace(found, cost=appraisal.of_nodes(parts)) if appraisal else found
-
-
-def allowed_places(request: PodRequest, *, grid: Cells) -> Bools:
-    """The GPUs that may be given and that the pod allows by model and isolation."""
-    if not grid.kinds:
-        return grid.open
-    suitable = np.array([suits(kind, request) for kind in grid.kinds], dtype=np.bool_)
-    return grid.open & suitable[grid.kind]
-
-
-def takes(piece: Piece, *, grid: Cells, allowed: Bools) -> Bools:
-    """The GPUs that have room for a piece."""
-    room = allowed & ~grid.closed & (grid.compute >= piece.compute) & (grid.memory >= needed_memory(piece, grid=grid))
-    return room & (grid.holders == 0) if piece.whole else room
-
-
-def needed_memory(piece: Piece, *, grid: Cells) -> Ints:
-    """MiB of each GPU that the piece needs there."""
-    if not piece.portion:
-        return np.broadcast_to(np.int32(piece.memory), grid.usable.shape)
-    if piece.portion == WHOLE.value:
-        return np.maximum(max(1, piece.memory), grid.usable)
-    portion = np.maximum(1, grid.usable * np.int64(piece.portion) // WHOLE.value)
-    memory: Ints = np.maximum(piece.memory, portion).astype(np.int32)
-    return memory
 
 
 def _room_for(parts: Sequence[Placed], *, grid: Cells) -> Bools:
@@ -130,21 +109,27 @@ def gpu_costs(piece: Piece, request: PodRequest, *, grid: Cells) -> Reals:
     return costs
 
 
-def _by_trial(request: PodRequest, *, grid: Cells, allowed: Bools, trial: Trial) -> Survey:
-    possible = grid.bindable.copy()
+def _by_trial(request: PodRequest, *, grid: Cells, allowed: Bools, trial: Trial, levels: Levels | None) -> Survey:
+    possible = grid.bindable & may_fit(request, grid=grid, allowed=allowed)
     for container in request.containers:
         parts = [
             (piece, len(list(same)), takes(piece, grid=grid, allowed=allowed))
             for piece, same in groupby(pieces_of(container))
         ]
         possible &= _room_for(parts, grid=grid)
-    return _tried(possible, grid=grid, trial=trial)
+    rows = np.flatnonzero(possible)
+    return _tried(possible, grid=grid, trial=trial, same=alike(request, rows, grid=grid, levels=levels))
 
 
-def _tried(possible: Bools, *, grid: Cells, trial: Trial) -> Survey:
+def _tried(possible: Bools, *, grid: Cells, trial: Trial, same: Sequence[int] | None = None) -> Survey:
+    """Try each; of those that are alike the first speaks for all."""
     fits = np.zeros(grid.rows, dtype=np.bool_)
     cost = np.zeros(grid.rows)
-    for row in np.flatnonzero(possible):
-        if (tried := trial(int(row))) is not None:
+    rows = np.flatnonzero(possible).tolist()
+    said: dict[int, float | None] = {}
+    for row, number in zip(rows, rows if same is None else same, strict=True):
+        if number not in said:
+            said[number] = trial(row)
+        if (tried := said[number]) is not None:
             fits[row], cost[row] = True, tried
     return Survey(fits=fits, cost=cost)
