@@ -247,6 +247,20 @@ async def test_nobody_looks_where_nobody_reads(stage: PageStage) -> None:
         assert served.hub._looks == 4
 
 
+async def test_what_was_seen_a_while_ago_is_not_shown_as_of_now(
+    stage: PageStage, session: aiohttp.ClientSession
+) -> None:
+    """Where nobody follows, whoever asks has it looked anew, but not more often than readers are told."""
+    clock = VirtualClock()
+    async with page_served(stage, settings=PageSettings(every=1.0, sample=3600.0), clock=clock) as served:
+        await clock.advance(0.0)
+        assert "60 % granted" in (await get(session, f"{served.url}/page"))[1]
+        stage.end("u0")
+        assert "60 % granted" in (await get(session, f"{served.url}/page"))[1]
+        await clock.advance(1.0)
+        assert "60 % granted" not in (await get(session, f"{served.url}/page"))[1]
+
+
 async def test_readers_are_let_go_when_the_server_ends(stage: PageStage, session: aiohttp.ClientSession) -> None:
     """A page that is open somewhere does not hold up the end of the centre."""
     async with page_served(stage) as served:

@@ -165,6 +165,9 @@ def test_an_eviction_is_counted_once(stage: PageStage, looking: Looking) -> None
         status = replace(stage.pods["runs"].status, conditions=[mark], phase=phase)
         stage.change("runs", lambda pod, status=status: replace(pod, status=status))  # type: ignore[misc]
         assert looked(looking, stage.seen()).totals.evicted == 1
+    stage.gone("runs")
+    assert looked(looking, stage.seen()).totals.evicted == 1
+    assert not looking._disrupted
 
 
 def test_pods_that_ask_nothing_are_not_shown(stage: PageStage, looking: Looking) -> None:

@@ -57,6 +57,17 @@ def test_a_page_of_many_nodes_says_whose_each_line_is() -> None:
     assert [usage.of_gpu(f"n{at}", "G").compute for at in range(1, 4)] == [10, 20, 30]
 
 
+def test_pages_of_nodes_whose_gpus_bear_the_same_names_are_kept_apart() -> None:
+    """As simulated ones do: each page says once whose it is."""
+    build, use = (
+        'aliquot_build_info{{version="0",node="n{0}"}} 1\n',
+        'aliquot_gpu_compute_used_ratio{{UUID="G"}} 0.{0}\n',
+    )
+    pages = {f"page{at}": build.format(at) + use.format(at) for at in (1, 2)}
+    usage = read_usage(pages, at=0.0)
+    assert [usage.of_gpu(f"n{at}", "G").compute for at in (1, 2, 3)] == [10, 20, None]
+
+
 def test_a_page_that_names_no_node_is_good_for_a_gpu_s_own_uuid() -> None:
     """A real GPU's uuid is of one node, so the node need not be told."""
     usage = read_usage({"x": 'aliquot_gpu_memory_used_bytes{UUID="GPU-7"} 1048576\n'}, at=0.0)

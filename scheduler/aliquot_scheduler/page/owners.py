@@ -21,7 +21,8 @@ def owner_of(pod: Pod, *, names: Names) -> Owner:
 
 
 def _controller(one: OwnerReference, pod: Pod) -> Owner:
+    # No name ends in a hyphen, so without the label nothing is cut off.
     tail = f"-{pod.metadata.labels.get(_HASH, '')}"
-    if one.kind == "ReplicaSet" and len(tail) > 1 and one.name.endswith(tail):
+    if one.kind == "ReplicaSet" and one.name.endswith(tail):
         return Owner(namespace=pod.metadata.namespace, kind="Deployment", name=one.name.removesuffix(tail))
     return Owner(namespace=pod.metadata.namespace, kind=one.kind, name=one.name)
