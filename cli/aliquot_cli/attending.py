@@ -19,7 +19,14 @@ from aliquot_core.errors import UserError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
-from aliquot_kube.errors import AlreadyExistsError, ForbiddenError, InvalidError, NotFoundError
+from aliquot_kube.errors import (
+    AlreadyExistsError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    ServerTroubleError,
+    UnreachableError,
+)
 from aliquot_kube.mirror import Mirror
 from aliquot_kube.questions import Question
 from aliquot_kube.resources import PODS
@@ -102,7 +109,7 @@ class Attending:
             self._events.put_nowait(partial(self._run.seen, self._pod))
             code = await self._until_over()
             if not keep and not self._run.is_gone:
-                await self._delete(now=False)
+                await self._tidy_up()
         return code
 
     async def _until_over(self) -> int:
@@ -174,6 +181,13 @@ class Attending:
         await self._clock.sleep(_PLACE_AFTER)
         if self._run.waits:
             await self._places(self._uid, tell=lambda place: self._events.put_nowait(partial(self._run.placed, place)))
+
+    async def _tidy_up(self) -> None:
+        """Delete what has ended; that this can't be done changes nothing of how the program ended."""
+        try:
+            await self._delete(now=False)
+        except (ServerTroubleError, UnreachableError) as error:
+            self._say(f"it could not be deleted: {error.what}")
 
     async def _delete(self, *, now: bool) -> None:
         meta = self._pod.metadata

@@ -138,9 +138,9 @@ def _gib(granted: int, size: int) -> str:
 GPUS = Table[GpuShown](
     title="GPUs",
     columns=[
-        Column(title="NODE", least=8, most=20),
+        Column(title="NODE", least=8, most=16),
         Column(title="GPU", least=3, right=True),
-        Column(title="MODEL", least=10, most=20, spare=3),
+        Column(title="MODEL", least=10, most=15, spare=3),
         Column(title="COMPUTE", least=20, most=52),
         Column(title="%", least=3, right=True),
         Column(title="USED", least=4, right=True),
