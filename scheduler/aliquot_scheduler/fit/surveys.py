@@ -93,8 +93,10 @@ class Surveys:
         kept.fits[rows], kept.cost[rows] = found.fits, found.cost
 
     def _changed(self, kept: _Kept, appraisal: Appraisal | None) -> Rows:
-        rows = self._grid.changes.since(kept.grid_then)
-        return np.union1d(rows, appraisal.changes.since(kept.cores_then)) if appraisal else rows
+        changed = self._grid.changes.since(kept.grid_then)
+        if appraisal:
+            changed = changed | appraisal.changes.since(kept.cores_then)
+        return np.flatnonzero(changed)
 
     def _basis(self, appraisal: Appraisal | None) -> _Basis:
         return _Basis(

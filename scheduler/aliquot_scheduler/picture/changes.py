@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-# Numbers of rows.
-Rows = npt.NDArray[np.intp]
+Bools = npt.NDArray[np.bool_]
 
 
 class RowChanges:
@@ -30,6 +29,6 @@ class RowChanges:
         """When this row changed last."""
         return int(self._when[row])
 
-    def since(self, then: int) -> Rows:
-        """The rows that have changed after that."""
-        return np.flatnonzero(self._when > then)
+    def since(self, then: int) -> Bools:
+        """By row, whether it has changed after that."""
+        return self._when > then

@@ -18,12 +18,12 @@ import numpy.typing as npt
 from aliquot_core.claims import Claim
 from aliquot_core.inventory import Gpu, Health
 from aliquot_core.quantities import WHOLE
-from aliquot_scheduler.picture.changes import RowChanges, Rows
-
-__all__ = ["Bools", "Cells", "Grid", "Ints", "Kind", "Rows"]
+from aliquot_scheduler.picture.changes import RowChanges
 
 Ints = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
+# Numbers of rows.
+Rows = npt.NDArray[np.intp]
 
 _ROWS = 64
 _COLUMNS = 8
