@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 
@@ -60,8 +60,8 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def centre_command(place: CentrePlace, *, files: CentreFiles, kubeconfig: Path) -> Command:
-    """How the centre is started."""
+def centre_command(place: CentrePlace, *, files: CentreFiles, kubeconfig: Path, usage: Sequence[str]) -> Command:
+    """How the centre is started; `usage` are the addresses where its page hears what is used."""
     settings = {
         "SCHEDULER_NAME": "this machine",
         "SCHEDULER_KUBECONFIG": str(kubeconfig),
@@ -73,6 +73,8 @@ def centre_command(place: CentrePlace, *, files: CentreFiles, kubeconfig: Path) 
         "WEB_KEY": str(files.key),
         "WEB_AUTHORITY": str(files.authority),
         "WEB_LEAVE": "1",
+        "PAGE_USAGE": ",".join(usage),
+        "PAGE_USAGE_EVERY": "2",
     }
     environment = inherited(os.environ) | {f"ALIQUOT_{name}": value for name, value in settings.items()}
     return Command(name=CENTRE_PROCESS, argv=["scheduler"], environment=environment)

@@ -32,10 +32,11 @@ from aliquot_standalone.home import Home, Running
 from aliquot_standalone.installing import Installer
 from aliquot_standalone.nodes import FullNode, NodePlan
 from aliquot_standalone.parts import Ground, new_cron_jobs, new_events, new_extender, new_fleet, new_jobs, new_loop
-from aliquot_standalone.plan import Plan
+from aliquot_standalone.plan import NodeShape, Plan
 from aliquot_standalone.pod_logs import pod_logs
-from aliquot_standalone.ports import LOOPBACK, Ports
+from aliquot_standalone.ports import LOOPBACK, Ports, choose_port
 from aliquot_standalone.simulated.fleet import Fleet
+from aliquot_standalone.simulated.metrics import metrics_at, metrics_served
 
 # What containers have to leave in, whatever grace their pods name: somebody waits at the terminal.
 GRACE = 5.0
@@ -63,6 +64,7 @@ class Whole:
         self.names = names
         self.url = f"http://{LOOPBACK}:{ports.api}"
         self.centre = CentrePlace(port=ports.centre, status_port=ports.page)
+        self._usage_port = ports.usage
         self.nodes: list[FullNode] = []
         # None where no node is simulated.
         self.fleet: Fleet | None = None
@@ -81,10 +83,12 @@ class Whole:
         await self._install(files)
         stack.push_async_callback(self.children.close)
         self.work(self.children.run)
-        centre = centre_command(self.centre, files=files, kubeconfig=self.home.kubeconfig)
+        plans = [self._plan_of(shape) for shape in self.plan.full]
+        usage = [metrics_at(port) for port in (self._usage_port, *(plan.metrics_port for plan in plans))]
+        centre = centre_command(self.centre, files=files, kubeconfig=self.home.kubeconfig, usage=usage)
         await self.children.start(centre, before_again=self._free_leadership)
-        await asyncio.gather(*(self._start_node(shape.name, gpus=shape.gpus) for shape in self.plan.full))
-        self._start_parts(files)
+        await asyncio.gather(*(self._start_node(plan) for plan in plans))
+        await self._start_parts(files)
         await self._or_broken(self._until_ready())
         stack.callback(self.home.retract)
         return self.home.announce(api=self.url, page=self.centre.page, now=began)
@@ -116,14 +120,17 @@ class Whole:
     async def _free_leadership(self) -> None:
         await self._installer.free_leadership(now=self._clock.wall())
 
-    async def _start_node(self, name: str, *, gpus: str) -> None:
-        plan = NodePlan(
-            name=name,
-            gpus=gpus,
-            folder=self.home.node(name),
-            runtime=self.home.runtime / name,
+    def _plan_of(self, shape: NodeShape) -> NodePlan:
+        return NodePlan(
+            name=shape.name,
+            gpus=shape.gpus,
+            folder=self.home.node(shape.name),
+            runtime=self.home.runtime / shape.name,
             kubeconfig=self.home.kubeconfig,
+            metrics_port=choose_port(0),
         )
+
+    async def _start_node(self, plan: NodePlan) -> None:
         node = FullNode(
             plan=plan, transport=self.transport, children=self.children, clock=self._clock, random=self._random
         )
@@ -132,10 +139,11 @@ class Whole:
         await self._or_broken(node.start())
         self.nodes.append(node)
 
-    def _start_parts(self, files: CentreFiles) -> None:
+    async def _start_parts(self, files: CentreFiles) -> None:
         ground = Ground(transport=self.transport, names=self.names, clock=self._clock, random=self._random)
         if self.plan.simulated:
             self.fleet = new_fleet(ground, plan=self.plan)
+            await self._stack.enter_async_context(metrics_served(self.fleet, port=self._usage_port))
             self.work(self.fleet.run)
         extender = new_extender(self.centre, files=files)
         self._stack.push_async_callback(extender.close)

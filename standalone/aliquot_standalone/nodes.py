@@ -45,6 +45,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     runtime: Path
     kubeconfig: Path
+    # Where the agent tells what is used; 0 is any port that is free.
+    metrics_port: int = 0
 
     @property
     def folders(self) -> Folders:
@@ -72,7 +74,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
             "ALIQUOT_AGENT_POD_RESOURCES": str(kubelet.pod_resources_socket),
             "ALIQUOT_AGENT_KUBELET_RECORD": str(kubelet.checkpoint),
             "ALIQUOT_AGENT_CDI_FOLDER": str(kubelet.cdi),
-            "ALIQUOT_AGENT_HTTP_PORT": "0",
+            "ALIQUOT_AGENT_HTTP_PORT": str(self.metrics_port),
             "ALIQUOT_HEALTH_MEMORY": str(self.folder / "health.json"),
         }
 

@@ -24,6 +24,8 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     api: int
     centre: int
     page: int
+    # Where simulated nodes tell what they use.
+    usage: int
 
 
 def choose_ports(settings: UpSettings) -> Ports:
@@ -31,6 +33,7 @@ def choose_ports(settings: UpSettings) -> Ports:
     return Ports(
         api=_chosen(settings.port, usual=API_PORT, flag="--port"),
         centre=choose_port(0),
+        usage=choose_port(0),
         page=_chosen(settings.page_port, usual=PAGE_PORT, flag="--page-port"),
     )
 

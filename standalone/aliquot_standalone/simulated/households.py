@@ -17,12 +17,13 @@ from aliquot_standalone.kubelet.containers import Runtime
 from aliquot_standalone.kubelet.errors import AdmissionError, StartError
 from aliquot_standalone.kubelet.lifecycle import Life, Process, Running, is_sidecar
 from aliquot_standalone.kubelet.memory import Memories, PodMemory
-from aliquot_standalone.kubelet.nodestatus import check_fit
 from aliquot_standalone.kubelet.pods import PodWorker
 from aliquot_standalone.kubelet.reporter import Reporter
 from aliquot_standalone.kubelet.settings import Settings
+from aliquot_standalone.scheduling.amounts import ONE, Amounts, asked_at_once, read
 from aliquot_standalone.simulated.admitting import Gate
 from aliquot_standalone.simulated.loads import Load, LoadError, SimNames, load_of
+from aliquot_standalone.simulated.owners import Owner
 from aliquot_standalone.simulated.processes import PlayedProcesses
 
 log = logging.getLogger(__name__)
@@ -68,8 +69,9 @@ class Household:
         self._reporter = reporter
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        # Of each container that runs: its number, and its slices.
-        self._slices: dict[str, tuple[int, tuple[Slice, ...]]] = {}
+        self._asked: dict[str, Amounts] = {}
+        # Of each container that runs: its number, its slices, and whose it is.
+        self._slices: dict[str, tuple[int, tuple[Slice, ...], Owner]] = {}
         self.played.ended = self._ended
 
     # --- what the node tells -----------------------------------------------------------------------------------------
@@ -98,9 +100,13 @@ class Household:
 
     def break_on(self, gpu: str) -> None:
         """Let all containers crash that use a GPU."""
-        for name, (_, slices) in list(self._slices.items()):
+        for name, (_, slices, _) in list(self._slices.items()):
             if any(part.gpu == gpu for part in slices):
                 self.played.crash(name)
+
+    def owners(self) -> dict[int, Owner]:
+        """Whose each process is, by its number."""
+        return {number: owner for number, _, owner in self._slices.values()}
 
     async def close(self) -> None:
         """End all that runs here; pods stay as they are."""
@@ -116,11 +122,10 @@ class Household:
 
     def _move_in(self, pod: Pod) -> None:
         refused = None
-        others = [worker.pod for worker in self._workers.values() if not worker.over]
         memory = self._recalled(pod)
         try:
             if memory is None:
-                check_fit(pod, others=others, allocatable=self._allocatable(), held={})
+                self._check_fit(pod)
         except AdmissionError as error:
             refused = error
         else:
@@ -129,7 +134,17 @@ class Household:
         if pod.metadata.deletion_timestamp:
             worker.update(pod)
         self._workers[pod.metadata.uid] = worker
+        self._asked[pod.metadata.uid] = asked_at_once(pod)
         self._tasks[pod.metadata.uid] = asyncio.create_task(self._live(worker), name=f"pod {pod.key}")
+
+    def _check_fit(self, pod: Pod) -> None:
+        """Refuse a pod that asks more than is left, as kubelets do (in whole numbers: it is asked for each pod)."""
+        room = read(self._allocatable())
+        for name, amount in asked_at_once(pod).items():
+            taken = sum(asked.get(name, 0) for asked in self._asked.values())
+            if name in room and amount + taken > room[name]:
+                why = f"not enough {name}: {amount / ONE:g} asked, {taken / ONE:g} of {room[name] / ONE:g} in use"
+                raise AdmissionError(why, reason=f"OutOf{name}", where=pod.key)
 
     async def _live(self, worker: PodWorker) -> None:
         try:
@@ -140,6 +155,7 @@ class Household:
         finally:
             self._gate.forget(worker.pod.metadata.uid)
             self._tasks.pop(worker.pod.metadata.uid, None)
+            self._asked.pop(worker.pod.metadata.uid, None)
 
     def _recalled(self, pod: Pod) -> PodMemory | None:
         """Take a pod up that ran when we ended: its status says since when."""
@@ -191,7 +207,9 @@ class Household:
         slices = self._gate.start(pod, container)
         name = f"{pod.metadata.uid}/{container}"
         process = self.played.play(name=name, load=_as_role(load, pod, container), since=since)
-        self._slices[name] = (process.pid, slices)
+        meta = pod.metadata
+        owner = Owner(namespace=meta.namespace, pod=meta.name, container=container)
+        self._slices[name] = (process.pid, slices, owner)
         self._use(process, slices, load=load)
         return process
 
@@ -211,8 +229,8 @@ class Household:
                 log.warning("a simulated process got no memory", extra={"why": str(error)})
 
     def _ended(self, name: str) -> None:
-        number, _ = self._slices.pop(name, (0, ()))
-        self._driver.stop_process(pid=number)
+        if found := self._slices.pop(name, None):
+            self._driver.stop_process(pid=found[0])
 
 
 def _as_role(load: Load, pod: Pod, container: str) -> Load:

@@ -25,6 +25,7 @@ from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.door import KubeletSeen
 from aliquot_core.errors import AliquotError
+from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node, Pod
 from aliquot_kube.client import KubeClient
@@ -36,6 +37,7 @@ from aliquot_standalone.kubelet.reporter import Reporter
 from aliquot_standalone.simulated.admitting import Gate
 from aliquot_standalone.simulated.households import Household
 from aliquot_standalone.simulated.loads import SimNames
+from aliquot_standalone.simulated.owners import Owner
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +78,7 @@ class SimulatedNode:
         self._node: Node | None = None
         self._since = clock.wall()
         self._written: dict[str, Any] = {}
+        self._counted: tuple[Inventory, Totals] | None = None
         self._changed = Signal()
         self._listening = Signal()
         self._driver = SimulatedDriver(node=name, models=models, clock=clock)
@@ -165,6 +168,10 @@ class SimulatedNode:
         """Say what each GPU does."""
         return await self._driver.usage()
 
+    def owners(self) -> dict[int, Owner]:
+        """Whose each process is, by its number."""
+        return self._household.owners()
+
     # --- what it does ------------------------------------------------------------------------------------------------
     def work(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """What is to run."""
@@ -210,7 +217,14 @@ class SimulatedNode:
             self._listening.notify()
 
     def _totals(self) -> Totals:
-        tables = device_tables(self._gpus.inventory, names=self._names, best_effort_slots=_SLOTS)
+        inventory = self._gpus.inventory
+        if self._counted is None or self._counted[0] is not inventory:
+            # A thousand device ids for each node: counted when the GPUs change, not at each look.
+            self._counted = inventory, self._count(inventory)
+        return self._counted[1]
+
+    def _count(self, inventory: Inventory) -> Totals:
+        tables = device_tables(inventory, names=self._names, best_effort_slots=_SLOTS)
         counts: Mapping[str, tuple[int, int]] = {
             name: (len(devices), sum(one.healthy for one in devices)) for name, devices in tables.items()
         }
