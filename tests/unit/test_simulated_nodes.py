@@ -281,3 +281,16 @@ async def test_a_pod_that_restarts_always_is_started_again(stage: Stage) -> None
     assert pod.status.phase == "Running"
     answer = await stage.transport.request(Question(method="GET", path=PODS.path(name="again", namespace="default")))
     assert msgspec.json.decode(answer.body)["status"]["containerStatuses"][0]["restartCount"] == 1
+
+
+async def test_a_pod_that_the_node_has_no_room_for_fails_as_on_a_kubelet(stage: Stage) -> None:
+    """More CPU than is left is refused at admission; what ended counts no more."""
+    resources = {"limits": {"cpu": "20"}}
+    spec = {"containers": [{"name": "main", "image": "none:1", "resources": resources}], "restartPolicy": "Never"}
+    for name in ("first", "second", "third"):
+        note = {SIM.duration: "10"}
+        made = {"metadata": {"name": name, "annotations": note}, "spec": {**spec, "nodeName": "sim-1"}}
+        await stage.create("/api/v1/namespaces/default/pods", made)
+        assert (await stage.pod(name)).status.reason == ("OutOfcpu" if name == "second" else "")
+        if name == "second":
+            await stage.clock.advance(10.0)

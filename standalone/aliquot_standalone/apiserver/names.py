@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from . import quantities
@@ -34,6 +35,7 @@ def is_path_segment(name: str) -> bool:
     return name not in {"", ".", ".."} and "/" not in name and "%" not in name
 
 
+@lru_cache(maxsize=4096)
 def is_qualified(name: str) -> bool:
     """Tell whether a name is `name` or `domain/name`: a label key, a resource, a gate."""
     domain, slash, end = name.rpartition("/")

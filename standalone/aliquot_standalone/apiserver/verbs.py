@@ -170,8 +170,10 @@ class Api:
             self._settle(new, old, target=target)
             act = Act(operation="UPDATE", target=target, obj=new, old=old, caller=caller, dry_run=dry_run)
             yield from self._admission.mutate(act, now=now)
-            new = act.fresh
-            self._settle(new, old, target=target)
+            if act.fresh is not new:
+                # A webhook has made another object of it.
+                new = act.fresh
+                self._settle(new, old, target=target)
             if caller is not None and caller.manager.operation == "Update":
                 note_write(new, old, caller.manager, resource=target.resource, now=now)
             yield from self._admission.validate(act)

@@ -11,6 +11,7 @@ import msgspec
 from . import event_forms, presenting
 from .bodies import APPLY, media_type, read_applied, read_json, read_object, read_resource
 from .catalogue import NEW_EVENTS, Resource
+from .copying import copied
 from .exchange import Answer
 from .failures import (
     ApiError,
@@ -29,7 +30,7 @@ from .managers import applied
 from .metadata import check_address
 from .patches import json_patch, merge_patch
 from .placing import bind, evict, read_delete_options
-from .shapes import misfit_of, without_nulls
+from .shapes import holds_null, misfit_of, without_nulls
 from .strategic import strategic_merge
 from .terms import DeleteOptions, Target, Write
 
@@ -170,12 +171,17 @@ def _taken_in(target: Target, obj: Json) -> Json:
 
 def _edit_by(target: Target, patch: Callable[[Json, object], object], body: object) -> Callable[[Json], Json]:
     resource = target.resource
+    # What is stored has none, and most patches bring none: to look for them in whole objects takes 0.2 ms each.
+    nulls = holds_null(body)
 
     def edit(stored: Json) -> Json:
         # Clients patch what they see: with kind and apiVersion, which the store leaves out.
         seen = event_forms.to_new(stored) if resource is NEW_EVENTS else stored
         head = {"kind": resource.kind, "apiVersion": resource.api_version}
-        changed = without_nulls(patch({**head, **seen}, body))
+        # The patch is copied: what it brings is rewritten in place, and it may be made once more.
+        changed = patch({**head, **seen}, copied(body))
+        if nulls:
+            changed = without_nulls(changed)
         if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):
             raise invalid_patch("it leaves no object")
         said = {field: changed.pop(field, None) for field in head}

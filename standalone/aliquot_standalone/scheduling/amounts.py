@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import ceil
 
-from aliquot_core.objects import Container
+from aliquot_core.objects import Container, Pod
 from aliquot_standalone.apiserver.quantities import parse
 from aliquot_standalone.scheduling.objects import PlacedPod
 
@@ -28,7 +28,12 @@ def read(amounts: Mapping[str, object]) -> Amounts:
 
 
 def asked_by(pod: PlacedPod) -> Amounts:
-    """Give what a pod asks at any instant, at most, and one place among a node's pods.
+    """Give what a pod asks, with what its sandbox takes."""
+    return together(asked_at_once(pod), read(pod.spec.overhead))
+
+
+def asked_at_once(pod: Pod) -> Amounts:
+    """Give what a pod's containers ask at any instant, at most, and one place among a node's pods.
 
     Ordinary init containers run one after another, each beside the sidecars that stand before it.
     """
@@ -42,8 +47,7 @@ def asked_by(pod: PlacedPod) -> Amounts:
         most = either(most, together(running, asked))
     for container in pod.spec.containers:
         running = together(running, requests(container))
-    whole = together(either(most, running), read(pod.spec.overhead))
-    return {**whole, PODS: ONE}
+    return {**either(most, running), PODS: ONE}
 
 
 def requests(container: Container) -> Amounts:
