@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 import yaml
 
 from aliquot_core.grant import decode_grant
 from aliquot_core.names import Names
 from aliquot_standalone.installed import as_installed, webhooks_at, without_webhooks
-from support.centre_process import LOOPBACK, CentreProcess, until_decided
+from support.centre_process import LOOPBACK, CentreProcess, NotDecidedError, until_decided
 from support.embedded_thread import embedded_server
 from support.http_api import HttpApi, Json, Reply
 from support.large_cluster import capacity, inventory_note, lease_manifest, node_names
@@ -132,3 +133,23 @@ def test_queues_are_judged_as_a_tree(api: HttpApi, centre: CentreProcess) -> Non
             pass
     assert found["spec"]["compute"] == {"guarantee": 400}
     assert centre.component.running
+
+
+def known_to(page: str) -> Json:
+    """What the page shows, once the leader knows everything."""
+    state: Json = urllib3.request("GET", f"{page}/state.json", timeout=10).json()
+    if state["paused"]:
+        raise NotDecidedError(state["paused"])
+    return state
+
+
+def test_the_page_is_served_where_probes_are(api: HttpApi, centre: CentreProcess) -> None:
+    """Without login on this machine, and with a token alone on the port that has TLS."""
+    plain = f"http://{LOOPBACK}:{centre.status_port}/page"
+    state = until_decided(lambda: known_to(plain), seconds=10)
+    assert [(node["name"], len(node["gpus"])) for node in state["nodes"]] == [(node, 8) for node in NODES]
+    node = urllib3.request("GET", f"{plain}/nodes/{NODES[1]}", timeout=10)
+    assert f"<h1>Node {NODES[1]}</h1>" in node.data.decode()
+    with urllib3.PoolManager(ssl_context=centre.authority.caller()) as https:
+        assert https.request("GET", f"https://{LOOPBACK}:{centre.port}/page", timeout=10).status == 401
+    assert api.get(f"/api/v1/nodes/{NODES[0]}").ok()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ LOOPBACK = "127.0.0.1"
 _PATIENCE_S = 30.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 class CentreProcess:
@@ -146,7 +147,7 @@ class NotDecidedError(Exception):
     """The centre has not decided."""
 
 
-def until_decided(ask: Callable[[], list[str]], *, seconds: float) -> list[str]:
+def until_decided(ask: Callable[[], T], *, seconds: float) -> T:
     """Ask again and again until the centre decides; a refused connection is none."""
     deadline = time.monotonic() + seconds
     while True:
