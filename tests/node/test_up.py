@@ -39,6 +39,14 @@ def test_a_pod_gets_its_slice_and_runs_as_a_process(folder: Path) -> None:
         assert up.log("one") == f"{part.gpu}, 30 %, 8000 MiB\n"
 
 
+def test_nobody_else_on_the_machine_is_let_in(folder: Path) -> None:
+    """Whoever can create pods runs programs as its user, so the API asks for a token that only the user can read."""
+    with running_up(folder) as up:
+        assert HttpApi(url=up.api.url).get(PODS).code == HTTPStatus.UNAUTHORIZED
+        assert up.home.kubeconfig.stat().st_mode & 0o077 == 0
+        assert up.stop() == 0
+
+
 def test_a_job_runs_to_its_end(folder: Path) -> None:
     """Its pods are made, get their slices one after another, and are counted."""
     limits = {NAMES.compute: "60", NAMES.memory: "8000"}
