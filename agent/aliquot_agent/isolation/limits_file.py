@@ -1,0 +1,110 @@
+"""The two files between agent and interposer: limits, which the container can only read, and its account.
+
+Layouts are those of isolation/limits.h and isolation/account.h. Pure: bytes in, bytes out. A number that changes while
+the container runs is one aligned word, written in place, for the container has the file itself mounted: a file put in
+its place would never be seen.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Sequence
+
+import msgspec
+
+from aliquot_core.errors import DefectError
+
+LIMITS_MAGIC = b"ALIQLIM1"
+ACCOUNT_MAGIC = b"ALIQACC1"
+VERSION = 1
+MOST_GPUS = 16
+ACCOUNT_BYTES = 262_144
+WHOLE = 1_000_000
+
+_LONGEST_PATH = 239
+_HEAD = struct.Struct("<8sII240s")
+_GPU = struct.Struct("<16s7Q56x")
+_LIVE = struct.Struct("<7Q")
+_METER = struct.Struct("<5Q24x")
+_METERS_AT = 1024
+_SLOTS_AT = 8192
+_SLOT = struct.Struct(f"<QII{MOST_GPUS}Q48x")
+_SLOT_COUNT_AT = 12
+
+
+class GpuLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a container may use of one GPU; shares of time in millionths."""
+
+    uuid: str
+    memory: int
+    context: int
+    guarantee: int
+    rate: int
+    # GPU time really used for each moment that work is in flight.
+    weight: int = WHOLE
+    # Bytes that the driver reports for the container's processes beyond what is in the account.
+    unaccounted: int = 0
+    # CLOCK_MONOTONIC in nanoseconds at which rate and weight were worked out; 0 is never.
+    beat: int = 0
+
+
+class Meter(msgspec.Struct, frozen=True, kw_only=True):
+    """The compute side of one GPU as the interposer writes it, in nanoseconds."""
+
+    free_at: int
+    in_flight: int
+    charged: int
+    wanted: int
+    held: int
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """What a container's processes say they hold: the tenant can write this file, so nothing is granted by it."""
+
+    meters: tuple[Meter, ...]
+    # Bytes by GPU, by process id as the container knows it.
+    processes: dict[int, tuple[int, ...]]
+
+
+def encode_limits(gpus: Sequence[GpuLimits], *, driver: str) -> bytes:
+    """The whole file."""
+    if len(gpus) > MOST_GPUS or len(driver.encode()) > _LONGEST_PATH:
+        raise DefectError("more GPUs or a longer path than the limits file holds", where=driver)
+    parts = [_HEAD.pack(LIMITS_MAGIC, VERSION, len(gpus), driver.encode())]
+    parts += [_uuid(gpu) + encode_live(gpu) + bytes(56) for gpu in gpus]
+    return b"".join(parts).ljust(_HEAD.size + MOST_GPUS * _GPU.size, b"\0")
+
+
+def encode_live(gpu: GpuLimits) -> bytes:
+    """The words of one GPU that may change while the container runs."""
+    return _LIVE.pack(gpu.memory, gpu.unaccounted, gpu.context, gpu.guarantee, gpu.rate, gpu.weight, gpu.beat)
+
+
+def live_offset(index: int) -> int:
+    """Where in the file those words stand."""
+    return _HEAD.size + index * _GPU.size + 16
+
+
+def decode_account(data: bytes, *, gpus: int) -> Account | None:
+    """Read a container's account; None while no process has opened it, or if it is not one."""
+    if len(data) != ACCOUNT_BYTES or not data.startswith(ACCOUNT_MAGIC):
+        return None
+    meters = [_METER.unpack_from(data, _METERS_AT + index * _METER.size) for index in range(gpus)]
+    (count,) = struct.unpack_from("<I", data, _SLOT_COUNT_AT)
+    most = (ACCOUNT_BYTES - _SLOTS_AT) // _SLOT.size
+    slots = [_SLOT.unpack_from(data, _SLOTS_AT + index * _SLOT.size) for index in range(min(count, most))]
+    return Account(
+        meters=tuple(
+            Meter(free_at=free_at, in_flight=in_flight, charged=charged, wanted=wanted, held=held)
+            for free_at, in_flight, charged, wanted, held in meters
+        ),
+        processes={pid: tuple(used[:gpus]) for born, pid, _, *used in slots if born},
+    )
+
+
+def _uuid(gpu: GpuLimits) -> bytes:
+    try:
+        return uuid.UUID(gpu.uuid.removeprefix("GPU-")).bytes
+    except ValueError:
+        raise DefectError(f"{gpu.uuid!r} is no uuid of a GPU", where="limits file") from None

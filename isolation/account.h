@@ -1,0 +1,67 @@
+/* What all processes of the container hold: one file, mapped by all of them.
+ *
+ * How it works. Each process owns a slot, and writes what it holds into that slot only, as single words. What the
+ * container holds is the sum over the slots, so there is no total that a killed process could leave wrong. Adding takes
+ * the one lock of the file, which the kernel hands on when its holder dies; taking away takes none.
+ * A slot is its process's by pid and start time. Whoever finds no room clears the slots of the dead first: processes
+ * that are gone, and those that became another program by exec, for their map of this file is gone.
+ * What must hold: a slot never says less than its process holds of the GPU's memory. So a charge is made before the
+ * driver is asked and taken back after the driver has freed. */
+#ifndef ALIQUOT_ACCOUNT_H
+#define ALIQUOT_ACCOUNT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "limits.h"
+
+#define MOST_PROCESSES 1024
+#define ACCOUNT_BYTES 262144
+#define SLOTS_AT 8192
+
+struct process_slot {
+    _Atomic uint64_t born; /* the process's start time; 0: nobody's */
+    _Atomic uint32_t pid, namespace;
+    _Atomic uint64_t used[MOST_GPUS];
+    uint64_t reserved[6];
+};
+
+/* The compute side of one GPU, for all processes of the container. */
+struct meter {
+    _Atomic uint64_t free_at;  /* CLOCK_MONOTONIC in ns: when what was used is paid for at the rate in force */
+    _Atomic uint64_t in_flight; /* ns for which work was in flight, in all */
+    _Atomic uint64_t charged;   /* the same, weighed */
+    _Atomic uint64_t wanted;    /* CLOCK_MONOTONIC in ns of the last launch that was asked for */
+    _Atomic uint64_t held;      /* ns for which launches were held back, in all */
+    uint64_t reserved[3];
+};
+
+struct account {
+    char magic[8];
+    _Atomic uint32_t ready, highest; /* slots from `highest` on were never used */
+    pthread_mutex_t lock;
+    struct meter meter[MOST_GPUS] __attribute__((aligned(1024)));
+};
+
+_Static_assert(sizeof(struct process_slot) == 192, "the agent reads 192 bytes for each process");
+_Static_assert(sizeof(struct account) <= SLOTS_AT, "slots begin after the head");
+_Static_assert(SLOTS_AT + MOST_PROCESSES * sizeof(struct process_slot) <= ACCOUNT_BYTES, "the file holds all slots");
+
+extern struct account *account;
+
+bool account_open(void);
+
+/* Charge this process; false if the container would hold more than it may. */
+bool account_charge(int gpu, uint64_t bytes);
+
+/* Charge without asking: for what the driver has already given and can't be made to take back. */
+void account_charge_anyway(int gpu, uint64_t bytes);
+
+void account_release(int gpu, uint64_t bytes);
+
+/* What the container holds, the dead cleared away. */
+uint64_t account_held(int gpu);
+
+#endif

@@ -1,0 +1,182 @@
+/* Contexts. Each takes memory of its own (hundreds of MiB on a real GPU): how much, the agent measures once for each
+ * GPU and writes into the limits. With a context goes whatever was made in it. */
+#include <pthread.h>
+
+#include "holdings.h"
+#include "release.h"
+
+#define HEAP_INCLUDED (8ULL << 20) /* what a context brings along for malloc in kernels */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t retained[MOST_GPUS];
+static uint64_t primary_charge[MOST_GPUS];
+
+static CUresult create(int index, CUcontext *context, void *with, int count, unsigned flags, CUdevice device) {
+    int gpu = gpu_of_device(device);
+    if (gpu < 0) return CUDA_ERROR_INVALID_DEVICE;
+    uint64_t bytes = TO_GRANULES(limits->gpu[gpu].context);
+    if (!charge(gpu, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result;
+    if (index == F_cuCtxCreate_v2)
+        result = REAL(cuCtxCreate_v2)(context, flags, device);
+    else if (index == F_cuCtxCreate_v3)
+        result = REAL(cuCtxCreate_v3)(context, with, count, flags, device);
+    else
+        result = REAL(cuCtxCreate_v4)(context, with, flags, device);
+    struct holding holding = {.kind = CONTEXT, .record = {.bytes = bytes, .gpu = gpu}};
+    if (result == CUDA_SUCCESS) {
+        holding.value = (uintptr_t)*context;
+        if (holdings_add(holding)) return result;
+        REAL(cuCtxDestroy_v2)(*context);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    account_release(gpu, bytes);
+    return result;
+}
+
+EXPORT CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device) {
+    return create(F_cuCtxCreate_v2, context, NULL, 0, flags, device);
+}
+
+EXPORT CUresult cuCtxCreate_v3(CUcontext *context, void *affinity, int count, unsigned flags, CUdevice device) {
+    return create(F_cuCtxCreate_v3, context, affinity, count, flags, device);
+}
+
+EXPORT CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags, CUdevice device) {
+    return create(F_cuCtxCreate_v4, context, parameters, 0, flags, device);
+}
+
+static void everything_gone(uint64_t context) {
+    struct holding holding;
+    while (context && holdings_take_of_context(context, &holding)) release_holding(&holding);
+}
+
+static CUresult destroy(int index, CUcontext context) {
+    struct holding holding;
+    bool ours = holdings_take(CONTEXT, (uintptr_t)context, &holding);
+    CUresult result = REAL_AS(index, cuCtxDestroy_v2)(context);
+    if (ours && result != CUDA_SUCCESS) {
+        holdings_add(holding);
+    } else if (ours) {
+        everything_gone((uintptr_t)context);
+        account_release(holding.record.gpu, holding.record.bytes);
+    }
+    return result;
+}
+
+EXPORT CUresult cuCtxDestroy(CUcontext context) {
+    return destroy(F_cuCtxDestroy, context);
+}
+
+EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
+    return destroy(F_cuCtxDestroy_v2, context);
+}
+
+static CUresult retain(CUcontext *context, CUdevice device, int gpu) {
+    uint64_t bytes = retained[gpu] ? 0 : TO_GRANULES(limits->gpu[gpu].context);
+    if (!charge(gpu, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = REAL(cuDevicePrimaryCtxRetain)(context, device);
+    if (result != CUDA_SUCCESS) {
+        account_release(gpu, bytes);
+        return result;
+    }
+    if (bytes) primary_charge[gpu] = bytes;
+    retained[gpu]++;
+    return result;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+    int gpu = gpu_of_device(device);
+    if (gpu < 0) return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&lock);
+    CUresult result = retain(context, device, gpu);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* The primary context as the driver knows it; it can only be had by retaining it once more. */
+static uint64_t primary(CUdevice device) {
+    CUcontext context = NULL;
+    if (REAL(cuDevicePrimaryCtxRetain)(&context, device) != CUDA_SUCCESS) return 0;
+    REAL(cuDevicePrimaryCtxRelease_v2)(device);
+    return (uintptr_t)context;
+}
+
+static CUresult release(int index, CUdevice device) {
+    int gpu = gpu_of_device(device);
+    if (gpu < 0) return REAL_AS(index, cuDevicePrimaryCtxRelease_v2)(device);
+    pthread_mutex_lock(&lock);
+    uint64_t context = retained[gpu] == 1 ? primary(device) : 0;
+    CUresult result = REAL_AS(index, cuDevicePrimaryCtxRelease_v2)(device);
+    if (result == CUDA_SUCCESS && retained[gpu] && --retained[gpu] == 0) {
+        everything_gone(context);
+        account_release(gpu, primary_charge[gpu]);
+        primary_charge[gpu] = 0;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+    return release(F_cuDevicePrimaryCtxRelease, device);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+    return release(F_cuDevicePrimaryCtxRelease_v2, device);
+}
+
+/* A reset frees what the context holds; the context itself stays charged, for whoever retained it may use it again. */
+static CUresult reset(int index, CUdevice device) {
+    int gpu = gpu_of_device(device);
+    if (gpu < 0) return REAL_AS(index, cuDevicePrimaryCtxReset_v2)(device);
+    pthread_mutex_lock(&lock);
+    uint64_t context = retained[gpu] ? primary(device) : 0;
+    CUresult result = REAL_AS(index, cuDevicePrimaryCtxReset_v2)(device);
+    if (result == CUDA_SUCCESS) everything_gone(context);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device) {
+    return reset(F_cuDevicePrimaryCtxReset, device);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+    return reset(F_cuDevicePrimaryCtxReset_v2, device);
+}
+
+static uint64_t limit_charge(int limit, size_t value) {
+    if (limit != LIMIT_HEAP && limit != LIMIT_PRINTF) return 0;
+    if (value > LARGEST_SIZE) return value;
+    return value > HEAP_INCLUDED ? TO_GRANULES(value - HEAP_INCLUDED) : 0;
+}
+
+/* What kernels may allocate by themselves, and what they print into: the driver takes it for the whole context. */
+EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
+    int gpu = gpu_of_context();
+    uint64_t context = current_context(), bytes = limit_charge(limit, value);
+    if (gpu < 0 || (limit != LIMIT_HEAP && limit != LIMIT_PRINTF)) return REAL(cuCtxSetLimit)(limit, value);
+    if (!charge(gpu, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = REAL(cuCtxSetLimit)(limit, value);
+    struct holding old, fresh = {
+        .kind = CONTEXT_LIMIT,
+        .value = context ^ (uint64_t)limit,
+        .record = {.bytes = bytes, .gpu = gpu, .context = context},
+    };
+    if (result != CUDA_SUCCESS) {
+        account_release(gpu, bytes);
+    } else {
+        if (holdings_take(CONTEXT_LIMIT, fresh.value, &old)) account_release(gpu, old.record.bytes);
+        holdings_add(fresh);
+    }
+    return result;
+}
+
+static void forget(void) {
+    pthread_mutex_init(&lock, NULL);
+    for (int gpu = 0; gpu < MOST_GPUS; gpu++) retained[gpu] = 0, primary_charge[gpu] = 0;
+}
+
+__attribute__((constructor)) static void prepare(void) {
+    pthread_atfork(NULL, NULL, forget);
+}

@@ -1,0 +1,106 @@
+#include "granules.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "holdings.h"
+
+#define UNIT 256ULL /* the driver's alignment of blocks */
+#define UNITS (GRANULE / UNIT)
+#define WORDS (UNITS / 64)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Granules that a block fills only in part, by number plus one; `extra` is their bitmap of units in use. Granules
+ * inside a large block are only counted: nobody else can lie in them. */
+static struct map shared;
+
+static void mark(uint64_t *bitmap, uint64_t from, uint64_t to, bool used) {
+    for (uint64_t unit = from / UNIT; bitmap && unit < (to + UNIT - 1) / UNIT; unit++) {
+        if (used)
+            bitmap[unit / 64] |= 1ULL << (unit % 64);
+        else
+            bitmap[unit / 64] &= ~(1ULL << (unit % 64));
+    }
+}
+
+static uint64_t enter_part(uint64_t number, uint64_t from, uint64_t to, int gpu) {
+    struct record *found = map_find(&shared, number + 1);
+    bool fresh = !found;
+    if (fresh) {
+        struct record record = {.key = number + 1, .gpu = gpu, .extra = (uintptr_t)calloc(WORDS, 8)};
+        if (!map_put(&shared, record)) {
+            free((void *)(uintptr_t)record.extra);
+            return GRANULE;
+        }
+        found = map_find(&shared, number + 1);
+    }
+    found->references++;
+    mark((uint64_t *)(uintptr_t)found->extra, from, to, true);
+    return fresh ? GRANULE : 0;
+}
+
+static uint64_t leave_part(uint64_t number, uint64_t from, uint64_t to) {
+    struct record *found = map_find(&shared, number + 1), gone;
+    if (!found) return GRANULE;
+    mark((uint64_t *)(uintptr_t)found->extra, from, to, false);
+    if (--found->references) return 0;
+    map_take(&shared, number + 1, &gone);
+    free((void *)(uintptr_t)gone.extra);
+    return GRANULE;
+}
+
+/* Go over a block's granules: those in part by enter_part or leave_part, whole ones by counting. */
+static uint64_t walk(uint64_t address, uint64_t bytes, int gpu, bool enter) {
+    uint64_t end = address + bytes, first = address / GRANULE, last = (end - 1) / GRANULE, all = 0;
+    uint64_t whole_from = (address + GRANULE - 1) / GRANULE, whole_to = end / GRANULE;
+    if (whole_to > whole_from) all = (whole_to - whole_from) * GRANULE;
+    for (uint64_t number = first;; number = last) {
+        bool whole = number >= whole_from && number < whole_to;
+        uint64_t start = number * GRANULE, from = address > start ? address - start : 0;
+        uint64_t to = end < start + GRANULE ? end - start : GRANULE;
+        if (!whole) all += enter ? enter_part(number, from, to, gpu) : leave_part(number, from, to);
+        if (number == last) return all;
+    }
+}
+
+uint64_t granules_enter(uint64_t address, uint64_t bytes, int gpu) {
+    pthread_mutex_lock(&lock);
+    uint64_t fresh = walk(address, bytes ? bytes : 1, gpu, true);
+    pthread_mutex_unlock(&lock);
+    return fresh;
+}
+
+uint64_t granules_leave(uint64_t address, uint64_t bytes) {
+    pthread_mutex_lock(&lock);
+    uint64_t gone = walk(address, bytes ? bytes : 1, 0, false);
+    pthread_mutex_unlock(&lock);
+    return gone;
+}
+
+static bool has_run(const uint64_t *bitmap, uint64_t wanted) {
+    uint64_t run = 0;
+    for (uint64_t unit = 0; unit < UNITS && run < wanted; unit++)
+        run = bitmap[unit / 64] >> (unit % 64) & 1 ? 0 : run + 1;
+    return run >= wanted;
+}
+
+bool granules_have_gap(uint64_t bytes, int gpu) {
+    uint64_t wanted = (bytes + UNIT - 1) / UNIT;
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < shared.size && !found; i++) {
+        const struct record *row = &shared.rows[i];
+        found = row->key && row->gpu == gpu && row->extra && has_run((const uint64_t *)(uintptr_t)row->extra, wanted);
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static void forget(void) {
+    pthread_mutex_init(&lock, NULL);
+    shared = (struct map){0};
+}
+
+__attribute__((constructor)) static void prepare(void) {
+    pthread_atfork(NULL, NULL, forget);
+}

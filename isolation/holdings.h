@@ -1,0 +1,59 @@
+/* What this process holds, and what each of it was charged with. */
+#ifndef ALIQUOT_HOLDINGS_H
+#define ALIQUOT_HOLDINGS_H
+
+#include "account.h"
+#include "map.h"
+#include "table.h"
+
+#define GRANULE (2ULL << 20) /* the driver takes device memory in pages of 2 MiB */
+#define TO_GRANULES(bytes) (((bytes) + GRANULE - 1) & ~(GRANULE - 1))
+#define LARGEST_SIZE (1ULL << 46) /* more is no size but an overflow on its way */
+
+enum kind {
+    BLOCK = 1, /* cuMemAlloc and its kin, by address */
+    POOL_BLOCK,
+    POOL,
+    ARRAY,
+    HANDLE, /* physical memory of cuMemCreate and imported handles */
+    MAPPING,
+    EXTERNAL,
+    IMPORTED, /* another process's memory, by the address it has here */
+    CONTEXT,
+    CONTEXT_LIMIT,
+    CODE, /* modules and libraries */
+    EXEC, /* an executable graph that allocates */
+};
+
+struct holding {
+    enum kind kind;
+    uint64_t value; /* the driver's handle or address */
+    struct record record;
+};
+
+/* Remember; false (and nothing remembered) if this process is out of memory itself. */
+bool holdings_add(struct holding holding);
+
+/* Take out, so that nobody else frees the same; false if it is not ours. */
+bool holdings_take(enum kind kind, uint64_t value, struct holding *taken);
+
+/* Change one record under the lock; false if there is none. */
+bool holdings_change(enum kind kind, uint64_t value, void (*change)(struct record *record, void *with), void *with);
+
+/* Take out one that belongs to a context which is gone; false when there is none left. */
+bool holdings_take_of_context(uint64_t context, struct holding *taken);
+
+/* Call for each holding of a kind, under no lock, with a copy. */
+void holdings_each(enum kind kind, void (*visit)(struct holding holding, void *with), void *with);
+
+/* Charge, after giving back what the driver only keeps in store, if it must be; false if there is no room. */
+bool charge(int gpu, uint64_t bytes);
+
+/* The calling thread's context, as a number. */
+uint64_t current_context(void);
+
+/* Give back what lies unused in pools and graphs of this process. */
+void pools_trim(int gpu);
+void graphs_trim(int gpu);
+
+#endif

@@ -1,0 +1,180 @@
+/* Stream-ordered memory. A pool is charged with what it has reserved, which the driver itself tells, so that caching,
+ * reuse and thresholds need no model of ours. */
+#include <pthread.h>
+
+#include "holdings.h"
+
+/* One at a time changes a pool's size, or what it took could not be told from what another thread took. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint64_t attribute(CUmemoryPool pool, int which) {
+    uint64_t value = 0;
+    return REAL(cuMemPoolGetAttribute)(pool, which, &value) == CUDA_SUCCESS ? value : 0;
+}
+
+static void exchange(struct record *record, void *with) {
+    uint64_t *bytes = with, old = record->bytes;
+    record->bytes = *bytes;
+    *bytes = old;
+}
+
+/* Bring the pool's charge to what it has reserved; false if that is more than may be held. `claimed` is charged
+ * already and stands in no record. */
+static bool refresh(CUmemoryPool pool, int gpu, uint64_t claimed) {
+    uint64_t now = attribute(pool, ATTRIBUTE_POOL_RESERVED_NOW), before = now;
+    struct holding fresh = {.kind = POOL, .value = (uintptr_t)pool, .record = {.bytes = now, .gpu = gpu}};
+    if (!holdings_change(POOL, (uintptr_t)pool, exchange, &before)) {
+        holdings_add(fresh);
+        before = 0;
+    }
+    before += claimed;
+    bool fits = true;
+    if (now > before) {
+        fits = account_charge(gpu, now - before);
+        if (!fits) account_charge_anyway(gpu, now - before);
+    } else {
+        account_release(gpu, before - now);
+    }
+    return fits;
+}
+
+static CUresult give_back(CUmemoryPool pool, int gpu, CUdeviceptr address, uint64_t keep) {
+    REAL(cuMemFree_v2)(address);
+    REAL(cuMemPoolTrimTo)(pool, keep);
+    refresh(pool, gpu, 0);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static void trim(struct holding pool, void *with) {
+    if (pool.record.gpu != *(int *)with || !pool.record.bytes) return;
+    REAL(cuMemPoolTrimTo)((CUmemoryPool)(uintptr_t)pool.value, 0);
+    refresh((CUmemoryPool)(uintptr_t)pool.value, pool.record.gpu, 0);
+}
+
+static CUresult allocate_locked(int index, CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream,
+                                int gpu) {
+    uint64_t reserved = attribute(pool, ATTRIBUTE_POOL_RESERVED_NOW), used = attribute(pool, ATTRIBUTE_POOL_USED_NOW);
+    uint64_t claimed = used + bytes <= reserved ? 0 : TO_GRANULES(bytes);
+    if (!account_charge(gpu, claimed)) {
+        holdings_each(POOL, trim, &gpu);
+        graphs_trim(gpu);
+        if (!account_charge(gpu, claimed)) return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = index == F_cuMemAllocAsync || index == F_cuMemAllocAsync_ptsz
+                          ? REAL_AS(index, cuMemAllocAsync)(address, bytes, stream)
+                          : REAL_AS(index, cuMemAllocFromPoolAsync)(address, bytes, pool, stream);
+    bool fits = refresh(pool, gpu, claimed);
+    if (result != CUDA_SUCCESS) return result;
+    if (!fits) return give_back(pool, gpu, *address, reserved);
+    struct holding block = {
+        .kind = POOL_BLOCK,
+        .value = *address,
+        .record = {.bytes = bytes, .extra = (uintptr_t)pool, .gpu = gpu},
+    };
+    return holdings_add(block) ? CUDA_SUCCESS : give_back(pool, gpu, *address, reserved);
+}
+
+static CUresult allocate(int index, CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) {
+    CUdevice device;
+    if (bytes > LARGEST_SIZE) return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = REAL(cuCtxGetDevice)(&device);
+    if (result == CUDA_SUCCESS && !pool) result = REAL(cuDeviceGetMemPool)(&pool, device);
+    if (result != CUDA_SUCCESS) return result;
+    struct holding known;
+    int gpu = gpu_of_device(device);
+    if (holdings_take(POOL, (uintptr_t)pool, &known)) {
+        gpu = known.record.gpu;
+        holdings_add(known);
+    }
+    if (gpu < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&lock);
+    result = allocate_locked(index, address, bytes, pool, stream, gpu);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+EXPORT CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream) {
+    return allocate(F_cuMemAllocAsync, address, bytes, NULL, stream);
+}
+
+EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t bytes, CUstream stream) {
+    return allocate(F_cuMemAllocAsync_ptsz, address, bytes, NULL, stream);
+}
+
+EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) {
+    if (!pool) return CUDA_ERROR_INVALID_VALUE;
+    return allocate(F_cuMemAllocFromPoolAsync, address, bytes, pool, stream);
+}
+
+EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) {
+    if (!pool) return CUDA_ERROR_INVALID_VALUE;
+    return allocate(F_cuMemAllocFromPoolAsync_ptsz, address, bytes, pool, stream);
+}
+
+static CUresult free_async(int index, CUdeviceptr address, CUstream stream) {
+    struct holding block;
+    bool ours = holdings_take(POOL_BLOCK, address, &block);
+    CUresult result = REAL_AS(index, cuMemFreeAsync)(address, stream);
+    if (ours && result != CUDA_SUCCESS) holdings_add(block);
+    return result;
+}
+
+EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+    return free_async(F_cuMemFreeAsync, address, stream);
+}
+
+EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
+    return free_async(F_cuMemFreeAsync_ptsz, address, stream);
+}
+
+EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
+    int gpu = -1;
+    if (properties && properties->location.type == LOCATION_DEVICE) {
+        gpu = gpu_of_device(properties->location.id);
+        if (gpu < 0) return CUDA_ERROR_INVALID_DEVICE;
+    }
+    CUresult result = REAL(cuMemPoolCreate)(pool, properties);
+    if (result != CUDA_SUCCESS || gpu < 0) return result;
+    struct holding holding = {.kind = POOL, .value = (uintptr_t)*pool, .record = {.gpu = gpu}};
+    if (holdings_add(holding)) return result;
+    REAL(cuMemPoolDestroy)(*pool);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+    struct holding holding;
+    pthread_mutex_lock(&lock);
+    bool ours = holdings_take(POOL, (uintptr_t)pool, &holding);
+    CUresult result = REAL(cuMemPoolDestroy)(pool);
+    if (ours && result != CUDA_SUCCESS)
+        holdings_add(holding);
+    else if (ours)
+        account_release(holding.record.gpu, holding.record.bytes);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
+    struct holding known;
+    pthread_mutex_lock(&lock);
+    CUresult result = REAL(cuMemPoolTrimTo)(pool, keep);
+    bool ours = holdings_take(POOL, (uintptr_t)pool, &known);
+    if (ours) holdings_add(known);
+    if (ours) refresh(pool, known.record.gpu, 0);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+void pools_trim(int gpu) {
+    pthread_mutex_lock(&lock);
+    holdings_each(POOL, trim, &gpu);
+    pthread_mutex_unlock(&lock);
+}
+
+static void forget(void) {
+    pthread_mutex_init(&lock, NULL);
+}
+
+__attribute__((constructor)) static void prepare(void) {
+    pthread_atfork(NULL, NULL, forget);
+}

@@ -1,0 +1,18 @@
+/* Who is alive, as far as /proc of this container tells. */
+#ifndef ALIQUOT_PROCESSES_H
+#define ALIQUOT_PROCESSES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+/* Clock ticks since boot at which a process started; 0 if there is none of that pid. `ended`: it is only waited for. */
+uint64_t process_born(uint32_t pid, bool *ended);
+
+/* The inode of this process's pid namespace; 0 if it can't be told. */
+uint32_t process_namespace(void);
+
+/* Whether a process maps that file; true if it can't be told. */
+bool process_maps(uint32_t pid, const struct stat *file);
+
+#endif

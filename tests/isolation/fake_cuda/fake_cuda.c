@@ -1,0 +1,296 @@
+/* A libcuda.so.1 of our own: devices, contexts, streams, launches and look-ups. A kernel takes as many microseconds as
+ * its grid is wide. Whatever is not written here answers a number of its own (weak.c), so that a test can see that each
+ * name reaches the function of that name. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <pthread.h>
+
+#include "driver.h"
+#include "fake.h"
+#include "heap.h"
+#include "world.h"
+
+#define HEAP_INCLUDED (8ULL << 20)
+
+struct driver_context {
+    int gpu;
+    uint64_t limits[3];
+};
+
+struct driver_event {
+    uint64_t target;
+    int gpu;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct driver_context primary[WORLD_GPUS];
+static int retained[WORLD_GPUS];
+static __thread CUcontext current;
+
+int fake_gpu(void) {
+    return current ? current->gpu : -1;
+}
+
+const void *fake_owner(void) {
+    return current;
+}
+
+CUresult cuInit(unsigned flags) {
+    (void)flags;
+    return world_open() ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+}
+
+CUresult cuDriverGetVersion(int *version) {
+    *version = 13000;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count) {
+    *count = world ? (int)world->gpus : 0;
+    return world ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal) {
+    if (!world) return CUDA_ERROR_NOT_INITIALIZED;
+    *device = ordinal;
+    return ordinal >= 0 && ordinal < (int)world->gpus ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
+    if (!world || device < 0 || device >= (int)world->gpus) return CUDA_ERROR_INVALID_DEVICE;
+    memset(uuid, 0xA0, sizeof *uuid);
+    uuid->bytes[15] = (unsigned char)device;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
+    return cuDeviceGetUuid(uuid, device);
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
+    *bytes = world->memory[device];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *device) {
+    if (!current) return CUDA_ERROR_INVALID_CONTEXT;
+    *device = current->gpu;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context) {
+    *context = current;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context) {
+    current = context;
+    return CUDA_SUCCESS;
+}
+
+static CUresult create(CUcontext *context, CUdevice device) {
+    if (!world_take(device, world->context_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    *context = current = calloc(1, sizeof **context);
+    current->gpu = device;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device) {
+    (void)flags;
+    return create(context, device);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags, CUdevice device) {
+    (void)flags, (void)parameters;
+    return create(context, device);
+}
+
+static uint64_t beyond(uint64_t value) {
+    return value > HEAP_INCLUDED ? WHOLE(value - HEAP_INCLUDED) : 0;
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context) {
+    heap_give_all(context);
+    for (int i = 0; i < 3; i++) world_give(context->gpu, beyond(context->limits[i]));
+    world_give(context->gpu, world->context_bytes);
+    if (current == context) current = NULL;
+    free(context);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetLimit(int limit, size_t value) {
+    if (!current) return CUDA_ERROR_INVALID_CONTEXT;
+    if (limit != LIMIT_HEAP && limit != LIMIT_PRINTF) return CUDA_SUCCESS;
+    if (!world_take(current->gpu, beyond(value))) return CUDA_ERROR_OUT_OF_MEMORY;
+    world_give(current->gpu, beyond(current->limits[limit]));
+    current->limits[limit] = value;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+    pthread_mutex_lock(&lock);
+    CUresult result = CUDA_SUCCESS;
+    if (!retained[device] && !world_take(device, world->context_bytes)) result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS) {
+        retained[device]++;
+        primary[device].gpu = device;
+        *context = &primary[device];
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+    pthread_mutex_lock(&lock);
+    if (retained[device] && --retained[device] == 0) {
+        heap_give_all(&primary[device]);
+        for (int i = 0; i < 3; i++) world_give(device, beyond(primary[device].limits[i]));
+        memset(primary[device].limits, 0, sizeof primary[device].limits);
+        world_give(device, world->context_bytes);
+    }
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize(void) {
+    if (!current) return CUDA_ERROR_INVALID_CONTEXT;
+    world_wait(current->gpu, world_submitted(current->gpu));
+    fake_pools_settle();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
+    (void)flags;
+    *stream = malloc(16);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamSynchronize(CUstream stream) {
+    (void)stream;
+    return cuCtxSynchronize();
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, int *status) {
+    (void)stream;
+    *status = 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamIsCapturing_ptsz(CUstream stream, int *status) {
+    return cuStreamIsCapturing(stream, status);
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
+    (void)mode;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned flags) {
+    (void)flags;
+    *event = calloc(1, sizeof **event);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent event) {
+    free(event);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+    (void)stream;
+    if (!current) return CUDA_ERROR_INVALID_CONTEXT;
+    event->gpu = current->gpu;
+    event->target = world_submitted(current->gpu);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord_ptsz(CUevent event, CUstream stream) {
+    return cuEventRecord(event, stream);
+}
+
+CUresult cuEventQuery(CUevent event) {
+    return world_done(event->gpu) >= event->target ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuEventSynchronize(CUevent event) {
+    world_wait(event->gpu, event->target);
+    return CUDA_SUCCESS;
+}
+
+static CUresult run(uint64_t microseconds) {
+    if (!current) return CUDA_ERROR_INVALID_CONTEXT;
+    world_submit(current->gpu, microseconds * 1000);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream, void **parameters, void **extra) {
+    (void)f, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
+    (void)shared, (void)stream, (void)parameters, (void)extra;
+    return run(grid_x);
+}
+
+CUresult cuLaunchKernel_ptsz(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream, void **parameters,
+                             void **extra) {
+    return cuLaunchKernel(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, extra);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra) {
+    (void)f, (void)parameters, (void)extra;
+    return run(config->grid_x);
+}
+
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra) {
+    return cuLaunchKernelEx(config, f, parameters, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream, void **parameters) {
+    return cuLaunchKernel(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, NULL);
+}
+
+CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream,
+                                        void **parameters) {
+    return cuLaunchKernel(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, NULL);
+}
+
+CUresult cuLaunchGrid(CUfunction f, int width, int height) {
+    (void)f, (void)height;
+    return run((uint64_t)width);
+}
+
+/* ------------------------------------------------------------------ looking up */
+
+static void *own_symbol(const char *name) {
+    static void *self;
+    Dl_info info;
+    if (!self && dladdr((void *)own_symbol, &info)) self = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    return self ? dlsym(self, name) : NULL;
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status) {
+    char name[128];
+    *function = NULL;
+    if (flags & LOOKUP_PER_THREAD_STREAM) {
+        snprintf(name, sizeof name, "%s_ptsz", symbol);
+        *function = own_symbol(name);
+    }
+    snprintf(name, sizeof name, "%s_v2", symbol);
+    if (!*function && version >= 3020) *function = own_symbol(name);
+    if (!*function) *function = own_symbol(symbol);
+    if (status) *status = *function ? 0 : 1;
+    return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags) {
+    return cuGetProcAddress_v2(symbol, function, version, flags, NULL);
+}
+
+/* Newer than the interposer's list: one that allocates, one that does not. */
+CUresult cuMemAllocFromTheFuture(CUdeviceptr *address, size_t bytes) {
+    return cuMemAlloc_v2(address, bytes);
+}
+
+CUresult cuDeviceAskTheFuture(void) {
+    return 4711;
+}

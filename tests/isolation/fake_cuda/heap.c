@@ -1,0 +1,192 @@
+#include "heap.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake.h"
+#include "world.h"
+
+#define LARGEST_SMALL (1ULL << 20)
+#define UNIT 512ULL
+#define UNITS (GRANULE_BYTES / UNIT)
+#define FIRST_ADDRESS 0x300000000000ULL
+#define LONGEST_CHAIN 4096
+
+struct granule {
+    struct granule *next;
+    uint64_t address, blocks;
+    int gpu;
+    unsigned char used[UNITS];
+};
+
+struct block {
+    struct block *next;
+    uint64_t address, bytes, shared;
+    int gpu;
+    const void *owner; /* the context that it was made in */
+    struct granule *granule; /* NULL: it has granules of its own */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct granule *granules;
+static struct block *chains[LONGEST_CHAIN];
+static uint64_t next_address = FIRST_ADDRESS;
+static struct { uint64_t address, bytes; } freed[64];
+
+static struct block **chain_of(uint64_t address) {
+    return &chains[(address / UNIT * 0x9E3779B97F4A7C15ULL >> 40) % LONGEST_CHAIN];
+}
+
+static struct block *enter(uint64_t address, uint64_t bytes, int gpu, struct granule *granule) {
+    struct block *block = malloc(sizeof *block), **chain = chain_of(address);
+    *block = (struct block){.next = *chain, .address = address, .bytes = bytes, .gpu = gpu, .granule = granule, .owner = fake_owner()};
+    return *chain = block;
+}
+
+/* The same addresses come back soon, as they do from the real driver. */
+static uint64_t addresses(uint64_t bytes) {
+    for (int i = 0; i < 64; i++)
+        if (freed[i].bytes == bytes && bytes) {
+            freed[i].bytes = 0;
+            return freed[i].address;
+        }
+    uint64_t address = next_address;
+    next_address += bytes;
+    return address;
+}
+
+static void addresses_back(uint64_t address, uint64_t bytes) {
+    static unsigned turn;
+    freed[turn].address = address;
+    freed[turn].bytes = bytes;
+    turn = (turn + 1) % 64;
+}
+
+static uint64_t find_run(const struct granule *granule, uint64_t units) {
+    for (uint64_t from = 0, run = 0, i = 0; i < UNITS; i++) {
+        run = granule->used[i] ? 0 : run + 1;
+        if (run == 1) from = i;
+        if (run == units) return from;
+    }
+    return UNITS;
+}
+
+static uint64_t take_in(struct granule *granule, uint64_t bytes) {
+    uint64_t units = (bytes + UNIT - 1) / UNIT, from = find_run(granule, units);
+    if (from == UNITS) return 0;
+    memset(granule->used + from, 1, units);
+    granule->blocks++;
+    return enter(granule->address + from * UNIT, bytes, granule->gpu, granule)->address;
+}
+
+static uint64_t take_small(int gpu, uint64_t bytes) {
+    uint64_t address = 0;
+    for (struct granule *granule = granules; granule && !address; granule = granule->next)
+        if (granule->gpu == gpu) address = take_in(granule, bytes);
+    if (address || !world_take(gpu, GRANULE_BYTES)) return address;
+    struct granule *fresh = calloc(1, sizeof *fresh);
+    *fresh = (struct granule){.next = granules, .gpu = gpu, .address = addresses(GRANULE_BYTES)};
+    granules = fresh;
+    return take_in(fresh, bytes);
+}
+
+uint64_t heap_take(int gpu, uint64_t bytes) {
+    uint64_t address = 0;
+    pthread_mutex_lock(&lock);
+    if (bytes && bytes <= LARGEST_SMALL)
+        address = take_small(gpu, bytes);
+    else if (bytes && bytes < 1ULL << 46 && world_take(gpu, WHOLE(bytes)))
+        address = enter(addresses(WHOLE(bytes)), bytes, gpu, NULL)->address;
+    pthread_mutex_unlock(&lock);
+    return address;
+}
+
+static void give_small(struct block *block) {
+    struct granule *granule = block->granule, **at = &granules;
+    memset(granule->used + (block->address - granule->address) / UNIT, 0, (block->bytes + UNIT - 1) / UNIT);
+    if (--granule->blocks) return;
+    while (*at != granule) at = &(*at)->next;
+    *at = granule->next;
+    world_give(granule->gpu, GRANULE_BYTES);
+    addresses_back(granule->address, GRANULE_BYTES);
+    free(granule);
+}
+
+bool heap_give(uint64_t address) {
+    pthread_mutex_lock(&lock);
+    struct block **at = chain_of(address);
+    while (*at && (*at)->address != address) at = &(*at)->next;
+    struct block *block = *at;
+    if (block) {
+        *at = block->next;
+        if (block->granule)
+            give_small(block);
+        else if (block->shared)
+            world_leave(block->shared);
+        else
+            world_give(block->gpu, WHOLE(block->bytes));
+        if (!block->granule) addresses_back(block->address, WHOLE(block->bytes));
+        free(block);
+    }
+    pthread_mutex_unlock(&lock);
+    return block != NULL;
+}
+
+void heap_give_all(const void *owner) {
+    uint64_t address;
+    do {
+        address = 0;
+        pthread_mutex_lock(&lock);
+        for (int i = 0; i < LONGEST_CHAIN && !address; i++)
+            for (struct block *block = chains[i]; block && !address; block = block->next)
+                if (block->owner == owner) address = block->address;
+        pthread_mutex_unlock(&lock);
+    } while (address && heap_give(address));
+}
+
+bool heap_find(uint64_t address, uint64_t *base, uint64_t *bytes, int *gpu) {
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (struct block *block = *chain_of(address); block && !found; block = block->next)
+        if (block->address == address) {
+            *base = address;
+            *bytes = block->bytes;
+            *gpu = block->gpu;
+            found = true;
+        }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+uint64_t heap_share(uint64_t address) {
+    uint64_t id = 0;
+    pthread_mutex_lock(&lock);
+    for (struct block *block = *chain_of(address); block; block = block->next)
+        if (block->address == address && !block->granule) {
+            if (!block->shared) block->shared = world_share(block->gpu, WHOLE(block->bytes));
+            id = block->shared;
+        }
+    pthread_mutex_unlock(&lock);
+    return id;
+}
+
+uint64_t heap_join(uint64_t id) {
+    int gpu;
+    uint64_t bytes = world_join(id, &gpu), address = 0;
+    pthread_mutex_lock(&lock);
+    if (bytes) {
+        struct block *block = enter(addresses(bytes), bytes, gpu, NULL);
+        block->shared = id;
+        address = block->address;
+    }
+    pthread_mutex_unlock(&lock);
+    return address;
+}
+
+uint64_t heap_reserve(uint64_t bytes) {
+    pthread_mutex_lock(&lock);
+    uint64_t address = addresses(WHOLE(bytes));
+    pthread_mutex_unlock(&lock);
+    return address;
+}

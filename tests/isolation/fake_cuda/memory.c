@@ -1,0 +1,286 @@
+/* The memory side of the fake driver's interface. */
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "driver.h"
+#include "fake.h"
+#include "heap.h"
+#include "world.h"
+
+#define ROW 128ULL
+
+CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
+    if (!address || !bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    CUdeviceptr taken = heap_take(fake_gpu(), bytes);
+    if (!taken) return CUDA_ERROR_OUT_OF_MEMORY;
+    *address = taken;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags) {
+    (void)flags;
+    return cuMemAlloc_v2(address, bytes);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned element) {
+    (void)element;
+    *pitch = (width + 511) & ~511ULL;
+    return cuMemAlloc_v2(address, *pitch * height);
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address) {
+    if (!address || fake_pool_free(address)) return CUDA_SUCCESS;
+    return heap_give(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
+    uint64_t left, all;
+    if (fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    world_free_memory(fake_gpu(), &left, &all);
+    *free = left;
+    *total = all;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address) {
+    uint64_t found, size;
+    int gpu;
+    if (!heap_find(address, &found, &size, &gpu)) return CUDA_ERROR_INVALID_VALUE;
+    *base = found;
+    *bytes = size;
+    return CUDA_SUCCESS;
+}
+
+/* ------------------------------------------------------------------ arrays */
+
+static uint64_t element_bytes(int format, unsigned channels) {
+    return (format == 0x01 || format == 0x08 ? 1ULL : format == 0x03 || format == 0x0a || format == 0x20 ? 4 : 2) * channels;
+}
+
+static CUresult create_array(void **array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels) {
+    uint64_t all = 0;
+    if (fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    for (unsigned level = 0; level < levels; level++) {
+        uint64_t row = ((shape->width >> level) * element_bytes(shape->format, shape->channels) + ROW - 1) & ~(ROW - 1);
+        uint64_t height = shape->height >> level, depth = shape->depth >> (shape->flags & 5 ? 0 : level);
+        all += row * (height ? height : 1) * (depth ? depth : 1);
+    }
+    uint64_t address = heap_take(fake_gpu(), all);
+    *array = (void *)(uintptr_t)address;
+    return address ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *flat) {
+    CUDA_ARRAY3D_DESCRIPTOR shape = {
+        .width = flat->width, .height = flat->height, .format = flat->format, .channels = flat->channels};
+    return create_array((void **)array, &shape, 1);
+}
+
+CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape) {
+    return create_array((void **)array, shape, 1);
+}
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels) {
+    return create_array((void **)array, shape, levels);
+}
+
+CUresult cuArrayDestroy(CUarray array) {
+    return heap_give((uintptr_t)array) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
+    return heap_give((uintptr_t)array) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* ------------------------------------------------------------------ handles */
+
+struct handle {
+    uint64_t bytes, shared;
+    int gpu, references, mappings;
+};
+
+struct mapping {
+    struct mapping *next;
+    CUdeviceptr address;
+    uint64_t bytes;
+    struct handle *handle;
+};
+
+static struct mapping *mappings;
+
+static void drop_if_free(struct handle *handle) {
+    if (handle->references || handle->mappings) return;
+    if (handle->shared)
+        world_leave(handle->shared);
+    else
+        world_give(handle->gpu, handle->bytes);
+    free(handle);
+}
+
+CUresult cuMemCreate(CUhandle *handle, size_t bytes, const CUmemAllocationProp *properties, unsigned long long flags) {
+    (void)flags;
+    if (bytes % GRANULE_BYTES || !bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (!world_take(properties->location.id, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    struct handle *made = calloc(1, sizeof *made);
+    *made = (struct handle){.bytes = bytes, .gpu = properties->location.id, .references = 1};
+    *handle = (uintptr_t)made;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemRelease(CUhandle handle) {
+    struct handle *known = (struct handle *)(uintptr_t)handle;
+    known->references--;
+    drop_if_free(known);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wanted,
+                             unsigned long long flags) {
+    (void)alignment, (void)wanted, (void)flags;
+    *address = heap_reserve(bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
+    (void)address, (void)bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUhandle handle, unsigned long long flags) {
+    struct handle *known = (struct handle *)(uintptr_t)handle;
+    (void)flags;
+    if (offset || bytes > known->bytes) return CUDA_ERROR_INVALID_VALUE;
+    struct mapping *made = calloc(1, sizeof *made);
+    *made = (struct mapping){.next = mappings, .address = address, .bytes = bytes, .handle = known};
+    mappings = made;
+    known->mappings++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
+    (void)bytes;
+    for (struct mapping **at = &mappings; *at; at = &(*at)->next)
+        if ((*at)->address == address) {
+            struct mapping *gone = *at;
+            *at = gone->next;
+            gone->handle->mappings--;
+            drop_if_free(gone->handle);
+            free(gone);
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemRetainAllocationHandle(CUhandle *handle, void *address) {
+    for (struct mapping *one = mappings; one; one = one->next)
+        if (one->address == (uintptr_t)address) {
+            one->handle->references++;
+            *handle = (uintptr_t)one->handle;
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties, CUhandle handle) {
+    struct handle *known = (struct handle *)(uintptr_t)handle;
+    *properties = (CUmemAllocationProp){.type = 1, .location = {.type = LOCATION_DEVICE, .id = known->gpu}};
+    return CUDA_SUCCESS;
+}
+
+/* A shared handle is a file descriptor whose file says which block it is. */
+CUresult cuMemExportToShareableHandle(void *shareable, CUhandle handle, int type, unsigned long long flags) {
+    struct handle *known = (struct handle *)(uintptr_t)handle;
+    (void)flags;
+    if (type != 1) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!known->shared) known->shared = world_share(known->gpu, known->bytes);
+    int file = memfd_create("shared", MFD_CLOEXEC);
+    if (pwrite(file, &known->shared, 8, 0) != 8) return CUDA_ERROR_INVALID_VALUE;
+    *(int *)shareable = file;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemImportFromShareableHandle(CUhandle *handle, void *shareable, int type) {
+    uint64_t id = 0;
+    int gpu;
+    if (type != 1 || pread((int)(intptr_t)shareable, &id, 8, 0) != 8) return CUDA_ERROR_INVALID_VALUE;
+    uint64_t bytes = world_join(id, &gpu);
+    if (!bytes) return CUDA_ERROR_INVALID_VALUE;
+    struct handle *made = calloc(1, sizeof *made);
+    *made = (struct handle){.bytes = bytes, .shared = id, .gpu = gpu, .references = 1};
+    *handle = (uintptr_t)made;
+    return CUDA_SUCCESS;
+}
+
+/* Memory of another interface is taken here as if that interface had taken it for this process. */
+CUresult cuImportExternalMemory(CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *description) {
+    uint64_t address = heap_take(fake_gpu(), description->size);
+    *memory = (CUexternalMemory)(uintptr_t)address;
+    return address ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuDestroyExternalMemory(CUexternalMemory memory) {
+    return heap_give((uintptr_t)memory) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
+    uint64_t id = heap_share(address);
+    memset(handle, 0, sizeof *handle);
+    memcpy(handle->bytes, &id, sizeof id);
+    return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags) {
+    uint64_t id;
+    (void)flags;
+    memcpy(&id, handle.bytes, sizeof id);
+    *address = heap_join(id);
+    return *address ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
+    return heap_give(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ------------------------------------------------------------------ code */
+
+/* A cubin takes what its sections say; text says by a comment what the compiler would make of it. */
+static CUresult load(void **code, const void *image) {
+    uint64_t bytes = 4096;
+    if (memcmp(image, ELFMAG, SELFMAG) == 0) {
+        const Elf64_Ehdr *head = image;
+        const Elf64_Shdr *sections = (const void *)((const char *)image + head->e_shoff);
+        for (int i = 0; i < head->e_shnum; i++) bytes += sections[i].sh_flags & SHF_ALLOC ? sections[i].sh_size : 0;
+    } else if (strstr(image, "// takes ")) {
+        bytes += strtoull(strstr(image, "// takes ") + 9, NULL, 10);
+    }
+    uint64_t address = heap_take(fake_gpu() < 0 ? 0 : fake_gpu(), bytes);
+    *code = (void *)(uintptr_t)address;
+    return address ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+    return load((void **)module, image);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, int *options, void **values) {
+    (void)count, (void)options, (void)values;
+    return load((void **)module, image);
+}
+
+CUresult cuModuleUnload(CUmodule module) {
+    return heap_give((uintptr_t)module) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuLibraryLoadData(CUlibrary *library, const void *image, int *jit, void **jit_values, unsigned jit_count,
+                           int *options, void **values, unsigned count) {
+    (void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
+    return load((void **)library, image);
+}
+
+CUresult cuLibraryUnload(CUlibrary library) {
+    return heap_give((uintptr_t)library) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}

@@ -1,0 +1,327 @@
+/* Pools and graphs of the fake driver. A pool grows by granules and shrinks to its threshold when it is waited for. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+#include "fake.h"
+#include "heap.h"
+#include "world.h"
+
+struct driver_pool {
+    CUmemoryPool next;
+    uint64_t reserved, used, threshold;
+    int gpu;
+};
+
+struct pool_block {
+    struct pool_block *next;
+    CUdeviceptr address;
+    uint64_t bytes;
+    CUmemoryPool pool;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static CUmemoryPool pools, defaults[WORLD_GPUS];
+static struct pool_block *blocks;
+
+static CUmemoryPool make_pool(int gpu) {
+    CUmemoryPool made = calloc(1, sizeof *made);
+    *made = (struct driver_pool){.next = pools, .gpu = gpu};
+    return pools = made;
+}
+
+static void shrink(CUmemoryPool pool, uint64_t keep) {
+    uint64_t least = WHOLE(pool->used);
+    if (least < WHOLE(keep)) least = WHOLE(keep);
+    if (pool->reserved <= least) return;
+    world_give(pool->gpu, pool->reserved - least);
+    pool->reserved = least;
+}
+
+void fake_pools_settle(void) {
+    pthread_mutex_lock(&lock);
+    for (CUmemoryPool pool = pools; pool; pool = pool->next) shrink(pool, pool->threshold);
+    pthread_mutex_unlock(&lock);
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device) {
+    pthread_mutex_lock(&lock);
+    if (!defaults[device]) defaults[device] = make_pool(device);
+    *pool = defaults[device];
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
+    pthread_mutex_lock(&lock);
+    *pool = make_pool(properties->location.id);
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+static CUresult allocate(CUdeviceptr *address, uint64_t bytes, CUmemoryPool pool) {
+    if (bytes >= 1ULL << 46) return CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t rounded = (bytes + 511) & ~511ULL;
+    if (pool->used + rounded > pool->reserved) {
+        uint64_t more = WHOLE(pool->used + rounded - pool->reserved);
+        if (!world_take(pool->gpu, more)) return CUDA_ERROR_OUT_OF_MEMORY;
+        pool->reserved += more;
+    }
+    pool->used += rounded;
+    struct pool_block *block = calloc(1, sizeof *block);
+    *block = (struct pool_block){.next = blocks, .bytes = rounded, .pool = pool, .address = heap_reserve(bytes)};
+    blocks = block;
+    *address = block->address;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) {
+    (void)stream;
+    pthread_mutex_lock(&lock);
+    CUresult result = allocate(address, bytes, pool);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) {
+    return cuMemAllocFromPoolAsync(address, bytes, pool, stream);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream) {
+    CUmemoryPool pool;
+    if (fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    cuDeviceGetMemPool(&pool, fake_gpu());
+    return cuMemAllocFromPoolAsync(address, bytes, pool, stream);
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t bytes, CUstream stream) {
+    return cuMemAllocAsync(address, bytes, stream);
+}
+
+bool fake_pool_free(uint64_t address) {
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (struct pool_block **at = &blocks; *at && !found; at = found ? at : &(*at)->next)
+        if ((*at)->address == address) {
+            struct pool_block *gone = *at;
+            *at = gone->next;
+            gone->pool->used -= gone->bytes;
+            free(gone);
+            found = true;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+    (void)stream;
+    return fake_pool_free(address) ? CUDA_SUCCESS : cuMemFree_v2(address);
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
+    return cuMemFreeAsync(address, stream);
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+    pthread_mutex_lock(&lock);
+    for (struct pool_block **at = &blocks; *at;)
+        if ((*at)->pool == pool) {
+            struct pool_block *gone = *at;
+            *at = gone->next;
+            free(gone);
+        } else {
+            at = &(*at)->next;
+        }
+    world_give(pool->gpu, pool->reserved);
+    CUmemoryPool *at = &pools;
+    while (*at != pool) at = &(*at)->next;
+    *at = pool->next;
+    pthread_mutex_unlock(&lock);
+    free(pool);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
+    pthread_mutex_lock(&lock);
+    shrink(pool, keep);
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value) {
+    pthread_mutex_lock(&lock);
+    uint64_t told = attribute == ATTRIBUTE_POOL_RESERVED_NOW ? pool->reserved
+                    : attribute == ATTRIBUTE_POOL_USED_NOW   ? pool->used
+                                                             : pool->threshold;
+    memcpy(value, &told, sizeof told);
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value) {
+    (void)attribute;
+    memcpy(&pool->threshold, value, sizeof pool->threshold);
+    return CUDA_SUCCESS;
+}
+
+/* ------------------------------------------------------------------ graphs */
+
+struct driver_node {
+    CUgraphNode next;
+    int type, gpu;
+    uint64_t ns, bytes;
+};
+
+struct driver_graph {
+    CUgraphNode nodes;
+    size_t count;
+};
+
+struct driver_exec {
+    CUgraphExec next;
+    uint64_t ns, bytes, reserved;
+    int gpu;
+};
+
+static CUgraphExec execs;
+static uint64_t orphaned[WORLD_GPUS]; /* of graphs that were destroyed: stays until it is trimmed */
+
+CUresult cuGraphCreate(CUgraph *graph, unsigned flags) {
+    (void)flags;
+    *graph = calloc(1, sizeof **graph);
+    return CUDA_SUCCESS;
+}
+
+static CUgraphNode add_node(CUgraph graph, int type) {
+    CUgraphNode made = calloc(1, sizeof *made);
+    *made = (struct driver_node){.next = graph->nodes, .type = type};
+    graph->count++;
+    return graph->nodes = made;
+}
+
+CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+                              const void *parameters) {
+    const struct { void *function; unsigned grid_x; } *kernel = parameters;
+    (void)after, (void)count;
+    *node = add_node(graph, 0);
+    (*node)->ns = kernel->grid_x * 1000ULL;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+                                CUDA_MEM_ALLOC_NODE_PARAMS *parameters) {
+    (void)after, (void)count;
+    *node = add_node(graph, NODE_MEMORY_ALLOCATION);
+    (*node)->bytes = parameters->bytes;
+    (*node)->gpu = parameters->properties.location.id;
+    parameters->address = heap_reserve(parameters->bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
+    CUgraphNode node = graph->nodes;
+    for (size_t i = 0; nodes && node && i < *count; i++, node = node->next) nodes[i] = node;
+    if (!nodes) *count = graph->count;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetType(CUgraphNode node, int *type) {
+    *type = node->type;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *parameters) {
+    *parameters = (CUDA_MEM_ALLOC_NODE_PARAMS){
+        .properties = {.type = 1, .location = {.type = LOCATION_DEVICE, .id = node->gpu}}, .bytes = node->bytes};
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
+    (void)flags;
+    CUgraphExec made = calloc(1, sizeof *made);
+    for (CUgraphNode node = graph->nodes; node; node = node->next) {
+        made->ns += node->ns;
+        made->bytes += node->bytes ? WHOLE(node->bytes) : 0;
+        if (node->bytes) made->gpu = node->gpu;
+    }
+    pthread_mutex_lock(&lock);
+    made->next = execs;
+    execs = made;
+    pthread_mutex_unlock(&lock);
+    *exec = made;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t size) {
+    (void)failed, (void)log, (void)size;
+    return cuGraphInstantiateWithFlags(exec, graph, 0);
+}
+
+static CUresult back(CUgraphExec exec) {
+    if (exec->reserved || !exec->bytes) return CUDA_SUCCESS;
+    if (!world_take(exec->gpu, exec->bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    exec->reserved = exec->bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
+    (void)stream;
+    pthread_mutex_lock(&lock);
+    CUresult result = back(exec);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+    CUresult result = cuGraphUpload(exec, stream);
+    if (result == CUDA_SUCCESS) world_submit(fake_gpu(), exec->ns);
+    return result;
+}
+
+CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
+    return cuGraphLaunch(exec, stream);
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec) {
+    pthread_mutex_lock(&lock);
+    CUgraphExec *at = &execs;
+    while (*at != exec) at = &(*at)->next;
+    *at = exec->next;
+    orphaned[exec->gpu] += exec->reserved;
+    pthread_mutex_unlock(&lock);
+    free(exec);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+    for (CUgraphNode node = graph->nodes, next; node; node = next) {
+        next = node->next;
+        free(node);
+    }
+    free(graph);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGraphMemTrim(CUdevice device) {
+    pthread_mutex_lock(&lock);
+    uint64_t freed = orphaned[device];
+    orphaned[device] = 0;
+    for (CUgraphExec exec = execs; exec; exec = exec->next)
+        if (exec->gpu == device) freed += exec->reserved, exec->reserved = 0;
+    world_give(device, freed);
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *value) {
+    pthread_mutex_lock(&lock);
+    uint64_t reserved = orphaned[device];
+    (void)attribute;
+    for (CUgraphExec exec = execs; exec; exec = exec->next)
+        if (exec->gpu == device) reserved += exec->reserved;
+    memcpy(value, &reserved, sizeof reserved);
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,452 @@
+/* A tenant: takes memory and GPU time in every way that the driver offers, as it is told on standard input, and answers
+ * each line with one line. It finds the driver as any program does: by dlopen("libcuda.so.1"). */
+#include <dlfcn.h>
+#include <elf.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "driver.h"
+
+#define MOST_HELD 65536
+
+static void *driver;
+static CUcontext context;
+
+static void *find(const char *name) {
+    void *found = dlsym(driver, name);
+    if (found) return found;
+    fprintf(stderr, "tenant: no %s\n", name);
+    exit(3);
+}
+
+#define CU(name) ((__typeof__(&name))find(#name))
+
+/* ------------------------------------------------------------------ ways to take memory */
+
+struct held {
+    int way;
+    uint64_t value, more;
+};
+
+static struct held held[MOST_HELD];
+static int held_count;
+
+static CUresult take_linear(struct held *h, uint64_t bytes) {
+    return CU(cuMemAlloc_v2)((CUdeviceptr *)&h->value, bytes);
+}
+
+static CUresult take_managed(struct held *h, uint64_t bytes) {
+    return CU(cuMemAllocManaged)((CUdeviceptr *)&h->value, bytes, 1);
+}
+
+static CUresult take_pitched(struct held *h, uint64_t bytes) {
+    size_t pitch;
+    return CU(cuMemAllocPitch_v2)((CUdeviceptr *)&h->value, &pitch, 100, bytes / 100 + 1, 4);
+}
+
+static CUresult give_linear(struct held *h) {
+    return CU(cuMemFree_v2)(h->value);
+}
+
+static CUresult take_async(struct held *h, uint64_t bytes) {
+    return CU(cuMemAllocAsync)((CUdeviceptr *)&h->value, bytes, NULL);
+}
+
+static CUresult take_async_thread(struct held *h, uint64_t bytes) {
+    return CU(cuMemAllocAsync_ptsz)((CUdeviceptr *)&h->value, bytes, NULL);
+}
+
+static CUresult give_async(struct held *h) {
+    return CU(cuMemFreeAsync)(h->value, NULL);
+}
+
+static CUresult take_pool(struct held *h, uint64_t bytes) {
+    CUmemPoolProps properties = {.type = 1, .location = {.type = LOCATION_DEVICE}};
+    uint64_t keep = UINT64_MAX;
+    CUmemoryPool pool;
+    CUresult result = CU(cuMemPoolCreate)(&pool, &properties);
+    if (result) return result;
+    CU(cuMemPoolSetAttribute)(pool, 4, &keep);
+    h->more = (uintptr_t)pool;
+    result = CU(cuMemAllocFromPoolAsync)((CUdeviceptr *)&h->value, bytes, pool, NULL);
+    if (result) CU(cuMemPoolDestroy)(pool);
+    return result;
+}
+
+static CUresult give_pool(struct held *h) {
+    CU(cuMemFreeAsync)(h->value, NULL);
+    return CU(cuMemPoolDestroy)((CUmemoryPool)(uintptr_t)h->more);
+}
+
+static CUresult take_array(struct held *h, uint64_t bytes) {
+    CUDA_ARRAY_DESCRIPTOR shape = {.width = 256, .height = bytes / 1024 + 1, .format = 0x20, .channels = 1};
+    return CU(cuArrayCreate_v2)((CUarray *)&h->value, &shape);
+}
+
+static CUresult take_array3d(struct held *h, uint64_t bytes) {
+    CUDA_ARRAY3D_DESCRIPTOR shape = {
+        .width = 64, .height = 16, .depth = bytes / 4096 + 1, .format = 0x20, .channels = 1};
+    return CU(cuArray3DCreate_v2)((CUarray *)&h->value, &shape);
+}
+
+static CUresult give_array(struct held *h) {
+    return CU(cuArrayDestroy)((CUarray)(uintptr_t)h->value);
+}
+
+static CUresult take_mipmap(struct held *h, uint64_t bytes) {
+    CUDA_ARRAY3D_DESCRIPTOR shape = {.width = 256, .height = bytes / 1024 + 1, .format = 0x20, .channels = 1};
+    return CU(cuMipmappedArrayCreate)((CUmipmappedArray *)&h->value, &shape, 4);
+}
+
+static CUresult give_mipmap(struct held *h) {
+    return CU(cuMipmappedArrayDestroy)((CUmipmappedArray)(uintptr_t)h->value);
+}
+
+static uint64_t whole(uint64_t bytes) {
+    return (bytes + (2 << 20) - 1) >> 21 << 21;
+}
+
+static CUresult take_handle(struct held *h, uint64_t bytes) {
+    CUmemAllocationProp properties = {.type = 1, .location = {.type = LOCATION_DEVICE}};
+    return CU(cuMemCreate)((CUhandle *)&h->value, whole(bytes), &properties, 0);
+}
+
+static CUresult give_handle(struct held *h) {
+    return CU(cuMemRelease)(h->value);
+}
+
+/* Mapped and then released: only the mapping holds it. */
+static CUresult take_mapped(struct held *h, uint64_t bytes) {
+    CUhandle handle;
+    CUmemAllocationProp properties = {.type = 1, .location = {.type = LOCATION_DEVICE}};
+    CUresult result = CU(cuMemCreate)(&handle, whole(bytes), &properties, 0);
+    if (result) return result;
+    CU(cuMemAddressReserve)((CUdeviceptr *)&h->value, whole(bytes), 0, 0, 0);
+    result = CU(cuMemMap)(h->value, whole(bytes), 0, handle, 0);
+    h->more = whole(bytes);
+    CU(cuMemRelease)(handle);
+    return result;
+}
+
+static CUresult give_mapped(struct held *h) {
+    return CU(cuMemUnmap)(h->value, h->more);
+}
+
+static CUresult take_external(struct held *h, uint64_t bytes) {
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC description = {.type = 1, .size = bytes};
+    return CU(cuImportExternalMemory)((CUexternalMemory *)&h->value, &description);
+}
+
+static CUresult give_external(struct held *h) {
+    return CU(cuDestroyExternalMemory)((CUexternalMemory)(uintptr_t)h->value);
+}
+
+static CUresult take_context(struct held *h, uint64_t bytes) {
+    (void)bytes;
+    CUresult result = CU(cuCtxCreate_v2)((CUcontext *)&h->value, 0, 0);
+    CU(cuCtxSetCurrent)(context);
+    return result;
+}
+
+static CUresult give_context(struct held *h) {
+    return CU(cuCtxDestroy_v2)((CUcontext)(uintptr_t)h->value);
+}
+
+/* A cubin whose variables have no content in the file: small to carry, large to load. */
+static const void *cubin(uint64_t bytes) {
+    static struct { Elf64_Ehdr head; Elf64_Shdr section[2]; } image;
+    memcpy(image.head.e_ident, ELFMAG, SELFMAG);
+    image.head.e_shoff = sizeof image.head;
+    image.head.e_shentsize = sizeof image.section[0];
+    image.head.e_shnum = 2;
+    image.section[1].sh_type = SHT_NOBITS;
+    image.section[1].sh_flags = SHF_ALLOC;
+    image.section[1].sh_size = bytes;
+    return &image;
+}
+
+static CUresult take_module(struct held *h, uint64_t bytes) {
+    return CU(cuModuleLoadData)((CUmodule *)&h->value, cubin(bytes));
+}
+
+static CUresult take_text(struct held *h, uint64_t bytes) {
+    char text[256];
+    snprintf(text, sizeof text, ".version 8.0\n// takes %llu\n.visible .global .align 4 .b8 held[%llu];\n",
+             (unsigned long long)bytes, (unsigned long long)bytes);
+    return CU(cuModuleLoadDataEx)((CUmodule *)&h->value, text, 0, NULL, NULL);
+}
+
+static CUresult give_module(struct held *h) {
+    return CU(cuModuleUnload)((CUmodule)(uintptr_t)h->value);
+}
+
+static CUresult take_library(struct held *h, uint64_t bytes) {
+    return CU(cuLibraryLoadData)((CUlibrary *)&h->value, cubin(bytes), NULL, NULL, 0, NULL, NULL, 0);
+}
+
+static CUresult give_library(struct held *h) {
+    return CU(cuLibraryUnload)((CUlibrary)(uintptr_t)h->value);
+}
+
+static CUresult take_graph(struct held *h, uint64_t bytes) {
+    CUgraph graph;
+    CUgraphNode node;
+    CUDA_MEM_ALLOC_NODE_PARAMS parameters = {
+        .properties = {.type = 1, .location = {.type = LOCATION_DEVICE}}, .bytes = bytes};
+    CU(cuGraphCreate)(&graph, 0);
+    CU(cuGraphAddMemAllocNode)(&node, graph, NULL, 0, &parameters);
+    CUresult result = CU(cuGraphInstantiateWithFlags)((CUgraphExec *)&h->value, graph, 0);
+    if (result) return result;
+    result = CU(cuGraphLaunch)((CUgraphExec)(uintptr_t)h->value, NULL);
+    if (result) CU(cuGraphExecDestroy)((CUgraphExec)(uintptr_t)h->value);
+    return result;
+}
+
+static CUresult give_graph(struct held *h) {
+    CU(cuGraphExecDestroy)((CUgraphExec)(uintptr_t)h->value);
+    return CU(cuDeviceGraphMemTrim)(0);
+}
+
+static CUresult take_heap(struct held *h, uint64_t bytes) {
+    CUresult result = CU(cuCtxCreate_v2)((CUcontext *)&h->value, 0, 0);
+    if (result) return result;
+    result = CU(cuCtxSetLimit)(LIMIT_HEAP, bytes);
+    if (!result) result = CU(cuCtxSetLimit)(LIMIT_PRINTF, bytes);
+    if (result) CU(cuCtxDestroy_v2)((CUcontext)(uintptr_t)h->value);
+    CU(cuCtxSetCurrent)(context);
+    return result;
+}
+
+static const struct way {
+    const char *name;
+    CUresult (*take)(struct held *h, uint64_t bytes), (*give)(struct held *h);
+} ways[] = {
+    {"linear", take_linear, give_linear},
+    {"managed", take_managed, give_linear},
+    {"pitched", take_pitched, give_linear},
+    {"async", take_async, give_async},
+    {"async-thread", take_async_thread, give_async},
+    {"pool", take_pool, give_pool},
+    {"array", take_array, give_array},
+    {"array3d", take_array3d, give_array},
+    {"mipmap", take_mipmap, give_mipmap},
+    {"handle", take_handle, give_handle},
+    {"mapped", take_mapped, give_mapped},
+    {"external", take_external, give_external},
+    {"context", take_context, give_context},
+    {"module", take_module, give_module},
+    {"text", take_text, give_module},
+    {"library", take_library, give_library},
+    {"graph", take_graph, give_graph},
+    {"heap", take_heap, give_context},
+};
+#define WAYS ((int)(sizeof ways / sizeof *ways))
+
+static CUresult take(int way, uint64_t bytes) {
+    if (held_count == MOST_HELD) return -1;
+    struct held *h = &held[held_count];
+    *h = (struct held){.way = way};
+    CUresult result = ways[way].take(h, bytes);
+    if (result == CUDA_SUCCESS) held_count++;
+    return result;
+}
+
+static CUresult give(int index) {
+    struct held gone = held[index];
+    held[index] = held[--held_count];
+    return ways[gone.way].give(&gone);
+}
+
+static int way_of(const char *name) {
+    for (int way = 0; way < WAYS; way++)
+        if (strcmp(ways[way].name, name) == 0) return way;
+    return -1;
+}
+
+/* ------------------------------------------------------------------ ways to use the GPU */
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+static CUgraphExec graph_of(unsigned microseconds) {
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec;
+    struct { void *function; unsigned shape[6], shared; void **parameters, **extra, *more[2]; } kernel = {0};
+    kernel.shape[0] = microseconds;
+    CU(cuGraphCreate)(&graph, 0);
+    CU(cuGraphAddKernelNode)(&node, graph, NULL, 0, &kernel);
+    CU(cuGraphInstantiateWithFlags)(&exec, graph, 0);
+    return exec;
+}
+
+static void launch(const char *how, unsigned microseconds, CUgraphExec graph) {
+    CUlaunchConfig config = {.grid_x = microseconds, .grid_y = 1, .grid_z = 1, .block_x = 1, .block_y = 1, .block_z = 1};
+    if (strcmp(how, "kernel") == 0)
+        CU(cuLaunchKernel)(NULL, microseconds, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    else if (strcmp(how, "thread") == 0)
+        CU(cuLaunchKernel_ptsz)(NULL, microseconds, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    else if (strcmp(how, "config") == 0)
+        CU(cuLaunchKernelEx)(&config, NULL, NULL, NULL);
+    else if (strcmp(how, "cooperative") == 0)
+        CU(cuLaunchCooperativeKernel)(NULL, microseconds, 1, 1, 1, 1, 1, 0, NULL, NULL);
+    else if (strcmp(how, "graph") == 0)
+        CU(cuGraphLaunch)(graph, NULL);
+    else
+        exit(4);
+}
+
+/* Launch for so long, waiting for the GPU after every `batch` launches as a training step does; `idle` microseconds of
+ * the host's own work after each wait. */
+static void use(double seconds, const char *how, unsigned microseconds, int batch, unsigned idle) {
+    CUgraphExec graph = strcmp(how, "graph") == 0 ? graph_of(microseconds) : NULL;
+    uint64_t end = now_ns() + (uint64_t)(seconds * 1e9), launches = 0, slowest = 0;
+    while (now_ns() < end) {
+        uint64_t start = now_ns();
+        for (int i = 0; i < batch; i++, launches++) launch(how, microseconds, graph);
+        CU(cuCtxSynchronize)();
+        if (now_ns() - start > slowest) slowest = now_ns() - start;
+        if (idle) nanosleep(&(struct timespec){.tv_nsec = idle * 1000L}, NULL);
+    }
+    printf("%llu %llu\n", (unsigned long long)launches, (unsigned long long)slowest);
+}
+
+/* ------------------------------------------------------------------ what it is told */
+
+static uint64_t seed;
+
+static uint64_t random_below(uint64_t most) {
+    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+    return seed % most;
+}
+
+static uint64_t random_size(void) {
+    return 1 + (random_below(1ULL << 24) >> random_below(20));
+}
+
+static void fill(const char *name, uint64_t bytes) {
+    int count = 0, way = way_of(name);
+    CUresult result;
+    while ((result = take(way, bytes)) == CUDA_SUCCESS) count++;
+    printf("%d %d\n", count, result);
+}
+
+static void churn(unsigned long long steps) {
+    unsigned long long refused = 0;
+    for (unsigned long long i = 0; i < steps; i++) {
+        if (held_count && random_below(100) < 45)
+            give((int)random_below((uint64_t)held_count));
+        else if (take((int)random_below(WAYS), random_size()) != CUDA_SUCCESS)
+            refused++;
+    }
+    printf("%d %llu\n", held_count, refused);
+}
+
+static void empty(void) {
+    while (held_count) give(held_count - 1);
+    CU(cuCtxSynchronize)();
+    puts("0");
+}
+
+static CUresult start(void) {
+    CUresult result = CU(cuInit)(0);
+    if (!result) result = CU(cuDevicePrimaryCtxRetain)(&context, 0);
+    if (!result) result = CU(cuCtxSetCurrent)(context);
+    return result;
+}
+
+static void info(void) {
+    size_t left = 0, total = 0, device = 0;
+    CUresult result = CU(cuMemGetInfo_v2)(&left, &total);
+    CU(cuDeviceTotalMem_v2)(&device, 0);
+    printf("%d %zu %zu %zu\n", result, left, total, device);
+}
+
+static void export_first(void) {
+    CUipcMemHandle handle;
+    CUresult result = CU(cuIpcGetMemHandle)(&handle, held[0].value);
+    printf("%d ", result);
+    for (int i = 0; i < 64; i++) printf("%02x", handle.bytes[i]);
+    puts("");
+}
+
+static void import(const char *text) {
+    CUipcMemHandle handle;
+    CUdeviceptr address = 0;
+    for (int i = 0; i < 64; i++) sscanf(text + 2 * i, "%2hhx", &handle.bytes[i]);
+    printf("%d %llu\n", CU(cuIpcOpenMemHandle_v2)(&address, handle, 1), address);
+}
+
+static void do_fork(const char *name, uint64_t bytes) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        held_count = 0;
+        printf("%d ", start());
+        fill(name, bytes);
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+}
+
+static void look_up(const char *name, int version, unsigned long long flags) {
+    void *found = NULL;
+    int status = -1;
+    Dl_info where = {0};
+    CUresult result = CU(cuGetProcAddress_v2)(name, &found, version, flags, &status);
+    if (found) dladdr(found, &where);
+    printf("%d %d %s %s\n", result, status, where.dli_sname ? where.dli_sname : "-", where.dli_fname ? where.dli_fname : "-");
+}
+
+static void call(const char *name) {
+    printf("%d\n", ((int (*)(void))find(name))());
+}
+
+static bool obey(const char *line) {
+    char word[64], name[256];
+    unsigned long long number = 0, other = 0, third = 0;
+    double seconds;
+    unsigned micros, idle = 0;
+    int batch = 1;
+    if (sscanf(line, "%63s", word) != 1) return true;
+    if (strcmp(word, "start") == 0) printf("%d\n", start());
+    else if (sscanf(line, "take %63s %llu", name, &number) == 2) printf("%d\n", take(way_of(name), number));
+    else if (sscanf(line, "fill %63s %llu", name, &number) == 2) fill(name, number);
+    else if (sscanf(line, "give %llu", &number) == 1) printf("%d\n", give((int)number));
+    else if (sscanf(line, "churn %llu %llu", &number, &other) == 2) seed = number | 1, churn(other);
+    else if (strcmp(word, "empty") == 0) empty();
+    else if (strcmp(word, "info") == 0) info();
+    else if (strcmp(word, "export") == 0) export_first();
+    else if (sscanf(line, "import %255s", name) == 1) import(name);
+    else if (sscanf(line, "fork %63s %llu", name, &number) == 2) do_fork(name, number);
+    else if (sscanf(line, "use %lf %63s %u %d %u", &seconds, name, &micros, &batch, &idle) >= 3)
+        use(seconds, name, micros, batch, idle);
+    else if (sscanf(line, "lookup %255s %llu %llu", name, &number, &third) == 3) look_up(name, (int)number, third);
+    else if (sscanf(line, "call %255s", name) == 1) call(name);
+    else if (strcmp(word, "become") == 0) execl("/bin/cat", "cat", NULL);
+    else if (strcmp(word, "release") == 0) printf("%d\n", CU(cuDevicePrimaryCtxRelease_v2)(0));
+    else if (strcmp(word, "quit") == 0) return false;
+    else printf("? %s\n", line);
+    return true;
+}
+
+int main(void) {
+    char line[512];
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    driver = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!driver) {
+        fprintf(stderr, "tenant: %s\n", dlerror());
+        return 2;
+    }
+    while (fgets(line, sizeof line, stdin) && obey(line)) {}
+    return 0;
+}

@@ -1,0 +1,287 @@
+"""Builds the interposer, a fake CUDA driver and a tenant that uses both, and lets tests watch what really is taken.
+
+The fake driver counts memory and GPU time by tenant in a file of its own, which neither tenants nor the interposer know
+of: what a test asserts is read from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import struct
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from aliquot_agent.isolation.limits_file import (
+    ACCOUNT_BYTES,
+    WHOLE,
+    Account,
+    GpuLimits,
+    decode_account,
+    encode_limits,
+    encode_live,
+    live_offset,
+)
+from support.require import skip_or_fail
+
+ROOT = Path(__file__).parent.parent.parent
+SOURCES = ROOT / "isolation"
+TESTED = ROOT / "tests" / "isolation"
+LIBRARY = "libcuda.so.1"
+MIB = 1024 * 1024
+CONTEXT = 300 * MIB
+_WORLD_BYTES = 1 << 20
+_WORLD_MAGIC = 0x444C524F57454B46
+_TENANTS_AT = 8 * 3 + 8 * 8
+_WARNINGS = ["-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g"]
+
+
+def gpu_uuid(index: int) -> str:
+    """The uuid that the fake driver gives its GPUs."""
+    return f"GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a0{index:02x}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """What was compiled once for these sources."""
+
+    objects: Path
+    driver: Path
+    tenant: Path
+    flags: tuple[str, ...]
+
+    def link(self, *, folder: Path) -> Path:
+        """An interposer whose limits and account lie in that folder."""
+        places = folder / "places.c"
+        places.write_text(
+            f'const char limits_path[] = "{folder}/limits";\nconst char account_path[] = "{folder}/account";\n'
+        )
+        library = folder / "lib" / LIBRARY
+        library.parent.mkdir()
+        objects = sorted(str(path) for path in self.objects.glob("*.o"))
+        script = f"-Wl,--version-script={SOURCES / 'exports.map'}"
+        shared = ["-shared", "-fPIC", f"-Wl,-soname,{LIBRARY}", script, "-Wl,-z,now"]
+        command = ["gcc", *self.flags, *shared, "-o", str(library), *objects, str(places), "-ldl", "-lpthread"]
+        subprocess.run(command, check=True, timeout=60)
+        return library
+
+
+def build(*, cache: Path, sanitize: bool = False) -> Built:
+    """Compile interposer, fake driver and tenant once for these sources."""
+    if not shutil.which("gcc") or not shutil.which("make"):
+        skip_or_fail("native", "gcc or make is not installed")
+    sources = sorted([*SOURCES.glob("*"), *TESTED.rglob("*.[ch]")])
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources if path.is_file())).hexdigest()[:16]
+    folder = cache / f"isolation-{digest}{'-sanitized' if sanitize else ''}"
+    flags = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all") if sanitize else ("-O2",)
+    built = Built(objects=folder / "objects", driver=folder / "real" / LIBRARY, tenant=folder / "tenant", flags=flags)
+    if not (folder / "done").exists():
+        fresh = cache / f"{folder.name}.{os.getpid()}"
+        _compile(fresh, flags=flags)
+        if not folder.exists():
+            fresh.rename(folder)
+    return built
+
+
+def _compile(folder: Path, *, flags: tuple[str, ...]) -> None:
+    (folder / "real").mkdir(parents=True)
+    make = ["make", "-s", "-C", str(SOURCES), "objects", f"OUT={folder / 'objects'}", f"CFLAGS=-g {' '.join(flags)}"]
+    subprocess.run(make, check=True, timeout=120)
+    weak = folder / "weak.c"
+    weak.write_text(
+        "".join(
+            f"int {name}(void);\n__attribute__((weak)) int {name}(void) {{ return {number}; }}\n"
+            for number, name in enumerate(names(), start=50_000)
+        )
+    )
+    fakes = [str(path) for path in sorted((TESTED / "fake_cuda").glob("*.c"))]
+    shared = ["-shared", "-fPIC", "-pthread", f"-Wl,-soname,{LIBRARY}", "-o", str(folder / "real" / LIBRARY)]
+    base = ["gcc", *_WARNINGS, *flags, f"-I{SOURCES}"]
+    subprocess.run([*base, *shared, *fakes, str(weak)], check=True, timeout=60)
+    tenant = ["-o", str(folder / "tenant"), str(TESTED / "tenant.c"), "-ldl"]
+    subprocess.run([*base, *tenant], check=True, timeout=60)
+    (folder / "done").touch()
+
+
+def names() -> list[str]:
+    """Every function of the driver's interface that the interposer knows."""
+    lines = (SOURCES / "names.txt").read_text().splitlines()
+    return [line.split()[0] for line in lines if line and not line.startswith("#")]
+
+
+@dataclass(kw_only=True)
+class World:
+    """The GPUs of the fake driver, and what they say of each tenant."""
+
+    built: Built
+    folder: Path
+    memory_mib: tuple[int, ...] = (16_384,)
+    context: int = CONTEXT
+    tenants: list[Tenant] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Write the file that all processes share."""
+        memory = [size * MIB for size in self.memory_mib] + [0] * (8 - len(self.memory_mib))
+        head = struct.pack("<3Q8Q", _WORLD_MAGIC, len(self.memory_mib), self.context, *memory)
+        self.path.write_bytes(head.ljust(_WORLD_BYTES, b"\0"))
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / "world"
+
+    def used(self, tenant: int, *, gpu: int = 0) -> int:
+        """Bytes that the tenant's processes hold now."""
+        return self._word(tenant, 0, gpu)
+
+    def peak(self, tenant: int, *, gpu: int = 0) -> int:
+        """The most that they ever held."""
+        return self._word(tenant, 1, gpu)
+
+    def busy_ns(self, tenant: int, *, gpu: int = 0) -> int:
+        """GPU time that they used."""
+        return self._word(tenant, 2, gpu)
+
+    def _word(self, tenant: int, column: int, gpu: int) -> int:
+        with self.path.open("rb") as file:
+            file.seek(_TENANTS_AT + 192 * tenant + 64 * column + 8 * gpu)
+            return int.from_bytes(file.read(8), "little")
+
+    def container(self, *, memory_mib: int, guarantee: int = 100, rate: int = 100, gpus: int = 1) -> Container:
+        """A container with its limits, whose processes count as one tenant."""
+        folder = self.folder / f"container-{len(self.tenants)}-{time.monotonic_ns()}"
+        folder.mkdir()
+        limits = [
+            GpuLimits(
+                uuid=gpu_uuid(index),
+                memory=memory_mib * MIB,
+                context=self.context,
+                guarantee=guarantee * WHOLE // 100,
+                rate=rate * WHOLE // 100,
+            )
+            for index in range(gpus)
+        ]
+        return Container(world=self, folder=folder, number=len(list(self.folder.glob("container-*"))) - 1, gpus=limits)
+
+    def close(self) -> None:
+        """End every process that is left."""
+        for tenant in self.tenants:
+            tenant.close()
+
+
+@dataclass(kw_only=True)
+class Container:
+    """One container: its two files and the library that is mounted into it."""
+
+    world: World
+    folder: Path
+    number: int
+    gpus: list[GpuLimits]
+
+    def __post_init__(self) -> None:
+        """Do what the agent does before the container starts."""
+        self.limits_path.write_bytes(encode_limits(self.gpus, driver=str(self.world.built.driver)))
+        self.account_path.write_bytes(bytes(ACCOUNT_BYTES))
+        self.library = self.world.built.link(folder=self.folder)
+
+    @property
+    def limits_path(self) -> Path:
+        """What the container may use."""
+        return self.folder / "limits"
+
+    @property
+    def account_path(self) -> Path:
+        """What it holds."""
+        return self.folder / "account"
+
+    @property
+    def used(self) -> int:
+        """What its processes really hold."""
+        return self.world.used(self.number)
+
+    @property
+    def peak(self) -> int:
+        """The most that they ever held."""
+        return self.world.peak(self.number)
+
+    def account(self) -> Account:
+        """What they say they hold."""
+        account = decode_account(self.account_path.read_bytes(), gpus=len(self.gpus))
+        assert account is not None
+        return account
+
+    def set(self, limits: GpuLimits, *, gpu: int = 0) -> None:
+        """Change the limits of a running container, as the agent does."""
+        self.gpus[gpu] = limits
+        with self.limits_path.open("r+b") as file:
+            file.seek(live_offset(gpu))
+            file.write(encode_live(limits))
+
+    def run(self, *, interposed: bool = True, environment: dict[str, str] | None = None) -> Tenant:
+        """Start a process in it."""
+        library = self.library if interposed else self.world.built.driver
+        tenant = Tenant(
+            tenant=self.world.built.tenant,
+            environment={
+                "LD_LIBRARY_PATH": str(library.parent),
+                "FAKE_CUDA_WORLD": str(self.world.path),
+                "FAKE_CUDA_TENANT": str(self.number),
+                "ASAN_OPTIONS": "detect_leaks=0",
+                **(environment or {}),
+            },
+            sanitized="-O2" not in self.world.built.flags,
+        )
+        self.world.tenants.append(tenant)
+        return tenant
+
+
+class Tenant:
+    """One process that takes memory and GPU time as it is told."""
+
+    def __init__(self, *, tenant: Path, environment: dict[str, str], sanitized: bool) -> None:
+        environment = {"PATH": os.environ["PATH"], **environment}
+        if sanitized:
+            environment["LD_PRELOAD"] = subprocess.run(
+                ["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True, timeout=10
+            ).stdout.strip()
+        self.process = subprocess.Popen(
+            [str(tenant)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+
+    def tell(self, line: str) -> None:
+        """Tell it to do something."""
+        assert self.process.stdin
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> str:
+        """Its next answer."""
+        assert self.process.stdout
+        line = self.process.stdout.readline().strip()
+        if not line:
+            pytest.fail(f"the tenant ended with {self.process.wait(10)}", pytrace=False)
+        return line
+
+    def ask(self, line: str) -> str:
+        """Tell it, and wait for the answer."""
+        self.tell(line)
+        return self.answer()
+
+    def started(self) -> Self:
+        """Let it make a context."""
+        assert self.ask("start") == "0"
+        return self
+
+    def close(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.wait(10)
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream:
+                stream.close()
