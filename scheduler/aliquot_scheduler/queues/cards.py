@@ -27,6 +27,8 @@ from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.tree import Dimensions
 
 _NONE = -1
+# To make a set of 18,000 takes a millisecond, and where most fit nobody is looked for long.
+_FEW = 200
 
 
 class Stock(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +70,7 @@ class Cards:
         # How many shapes have a number.
         self.registered = 0
         self._fitting: tuple[int, list[bool]] = (_NONE, [])
+        self._few_fitting: frozenset[int] | None = None
         self._table: tuple[int, list[list[int]]] = (_NONE, [])
         self._largest: tuple[int, list[int]] = (_NONE, [])
 
@@ -168,7 +171,14 @@ class Cards:
                     numbers, compute, least = firsts.columns()
                     fits[numbers] = frontier[kinds].max(axis=0)[compute] >= least
             self._fitting = self._grid.version, fits.tolist()
+            few = np.count_nonzero(fits) <= _FEW
+            self._few_fitting = frozenset(np.flatnonzero(fits).tolist()) if few else None
         return self._fitting[1]
+
+    def few_fitting(self) -> frozenset[int] | None:
+        """The numbers for which it says yes, where the cards are so full that these are few; else None."""
+        self.fitting()
+        return self._few_fitting
 
     def kinds(self, request: PodRequest) -> frozenset[int]:
         """The kinds of cards that the pod allows."""

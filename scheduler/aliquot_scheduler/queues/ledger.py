@@ -50,7 +50,7 @@ class Effect(NamedTuple):
 class Account:
     """The numbers of one queue."""
 
-    __slots__ = ("asked", "demanded", "firm", "held", "held_below", "node", "used", "wanted")
+    __slots__ = ("asked", "demanded", "firm", "held", "held_below", "missing", "node", "used", "wanted")
 
     def __init__(self, node: Node, *, width: int) -> None:
         self.node = node
@@ -60,6 +60,7 @@ class Account:
         # What is asked here and demanded of the children; and what is demanded here.
         self.wanted = [0] * width
         self.demanded = [0] * width
+        self.missing = [0] * width
         self.held = [0] * width
         # The sum of the children's.
         self.held_below = [0] * width
@@ -74,6 +75,7 @@ class Ledger:
         self._cards = tree.dimensions.cards
         self.accounts = {name: Account(node, width=self.width) for name, node in tree.nodes.items()}
         self._charges: dict[str, Charge] = {}
+        self._guaranteed: dict[str, tuple[int, ...]] = {}
         # From below: what is held back of a queue counts what is held back of those below it.
         for account in sorted(self.accounts.values(), key=lambda account: -len(account.node.path)):
             for dimension in range(self._cards):
@@ -136,19 +138,26 @@ class Ledger:
 
     def effect(self, dimension: int, queue: str, amounts: Sequence[int]) -> Effect:
         """What it would do to what is held back, if a pod that asks so much there were admitted: followed upwards."""
-        amount, injured = amounts[dimension], ""
-        less_wanted, change = min(amount, self._path(queue)[0].wanted[dimension]), 0
-        for account in self._path(queue):
+        amount, injured, path = amounts[dimension], "", self._path(queue)
+        less_wanted, change = min(amount, path[0].wanted[dimension]), 0
+        for account in path:
             if account.node.name == ROOT:
                 break
             wanted = account.wanted[dimension] - less_wanted
-            before = _holding(account, dimension)
             after = _holding(account, dimension, more=amount, wanted=wanted, below=change)
-            if before.missing - after.missing < amount and after.missing > after.room:
+            if after.missing > after.room and account.missing[dimension] - after.missing < amount:
                 injured = account.node.name
             less_wanted = account.demanded[dimension] - after.demanded
             change = after.held - account.held[dimension]
         return Effect(lessened=-change, injured=injured)
+
+    def guaranteed(self, queue: str) -> tuple[int, ...]:
+        """In which dimensions the queue, or one above it, is guaranteed anything."""
+        if queue not in self._guaranteed:
+            nodes = [account.node for account in self._path(queue) if account.node.name != ROOT]
+            dimensions = range(self._cards)
+            self._guaranteed[queue] = tuple(dim for dim in dimensions if any(node.guarantee[dim] for node in nodes))
+        return self._guaranteed[queue]
 
     def held_back(self, dimension: int) -> int:
         """What is held back of all queues together."""
@@ -183,6 +192,7 @@ class Ledger:
         parent.wanted[dimension] += now.demanded - account.demanded[dimension]
         parent.held_below[dimension] += now.held - account.held[dimension]
         account.demanded[dimension], account.held[dimension] = now.demanded, now.held
+        account.missing[dimension] = now.missing
 
 
 class _Holding(NamedTuple):
@@ -198,6 +208,6 @@ def _holding(account: Account, dimension: int, *, more: int = 0, wanted: int | N
     room = max(0, node.ceiling[dimension] - used)
     wanted = account.wanted[dimension] if wanted is None else wanted
     demanded = min(max(wanted, node.kept[dimension] - used), room)
-    due = min(node.guarantee[dimension], used + demanded)
-    missing = max(due - used, account.held_below[dimension] + below, 0)
-    return _Holding(room=room, demanded=demanded, missing=missing, held=min(missing, room))
+    missing = max(min(node.guarantee[dimension] - used, demanded), account.held_below[dimension] + below, 0)
+    # By position: names would double what it takes, and it is asked 1,000 times for each card that is given back.
+    return _Holding(room, demanded, missing, min(missing, room))

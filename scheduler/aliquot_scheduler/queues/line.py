@@ -122,13 +122,32 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return any(member.shape.firm for member in self.members)
 
 
+class Heads(list[Candidate]):
+    """One user's candidates in their order, and what is asked of all of them at once: thousands are seldom able."""
+
+    @cached_property
+    def numbers(self) -> frozenset[int]:
+        """Of their shapes."""
+        return frozenset(one.number for one in self)
+
+    @cached_property
+    def uids(self) -> frozenset[str]:
+        """By which they are known while others stand back for them."""
+        return frozenset(one.uid for one in self)
+
+    @cached_property
+    def lone(self) -> bool:
+        """Whether none of them is a gang."""
+        return all(len(one.members) == 1 for one in self)
+
+
 class Line:
     """Those who wait in one queue."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[Any, list[tuple[Place, str]]]] = {}
         self._waiters: dict[str, Waiter] = {}
-        self._heads: dict[str, list[Candidate]] = {}
+        self._heads: dict[str, Heads] = {}
         # The first of each row, as long as the row is the same.
         self._firsts: dict[tuple[str, Any], Candidate | None] = {}
 
@@ -169,11 +188,11 @@ class Line:
         self._heads.pop(waiter.user, None)
         self._firsts.pop((waiter.user, _row(waiter)), None)
 
-    def heads(self, user: str, *, let_in: dict[GangKey, set[str]]) -> list[Candidate]:
+    def heads(self, user: str, *, let_in: dict[GangKey, set[str]]) -> Heads:
         """The first of each shape and each gang that has its minimum, in their order; `let_in` is by gang."""
         if user not in self._heads:
             found = [self._first(user, key, row, let_in) for key, row in self._rows.get(user, {}).items()]
-            self._heads[user] = sorted((one for one in found if one), key=lambda one: one.first.place)
+            self._heads[user] = Heads(sorted((one for one in found if one), key=lambda one: one.first.place))
         return self._heads[user]
 
     def _first(

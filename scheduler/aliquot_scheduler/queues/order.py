@@ -177,7 +177,7 @@ class Order:
         self._within = _Levels(tree=ledger.tree, shares=shares)
         self._beyond = _Levels(tree=ledger.tree, shares=shares)
         for queue in sorted(candidates):
-            self._enter(queue)
+            self._enter(queue, candidates[queue]())
 
     def __iter__(self) -> Iterator[Candidate]:
         """The next candidate; whoever takes it has let it in, or passed it over for good, before asking again."""
@@ -189,14 +189,14 @@ class Order:
                 queue = levels.take_first()
             if queue is None:
                 return
-            candidate = self._entered.pop(queue)
+            candidate, first = self._entered.pop(queue), self._candidates[queue]()
             # Most are dropped here once the room is gone that somebody left.
-            if self._candidates[queue]() is candidate and self._levels(candidate) is levels:
+            if first is candidate and self._levels(candidate) is levels:
                 yield candidate
-            self._enter(queue)
+                first = self._candidates[queue]()
+            self._enter(queue, first)
 
-    def _enter(self, queue: str) -> None:
-        candidate = self._candidates[queue]()
+    def _enter(self, queue: str, candidate: Candidate | None) -> None:
         if candidate is not None:
             self._entered[queue] = candidate
             self._levels(candidate).enter(queue)
@@ -208,8 +208,7 @@ class Order:
 def within_guarantee(ledger: Ledger, candidate: Candidate) -> bool:
     """Whether all that it takes of what is guaranteed on its path is held back for it."""
     queue, amounts = candidate.first.queue, candidate.amounts
-    path = [ledger.accounts[name].node for name in ledger.tree.path(queue) if name != ROOT]
-    guaranteed = [dim for dim in range(len(amounts) - 2) if amounts[dim] and any(node.guarantee[dim] for node in path)]
+    guaranteed = [dim for dim in ledger.guaranteed(queue) if amounts[dim]]
     if not guaranteed:
         return False
     return all(_takes_its_own(ledger.effect(dim, queue, amounts), amounts[dim]) for dim in guaranteed)

@@ -7,6 +7,7 @@ where it ended, whatever has changed: it asks for none of those again for whom i
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.gangs import Placing
 from aliquot_scheduler.queues.hall import Hall
-from aliquot_scheduler.queues.line import Candidate, Line, Waiter
+from aliquot_scheduler.queues.line import Candidate, Heads, Line, Waiter
 from aliquot_scheduler.queues.order import Order, within_guarantee
 from aliquot_scheduler.queues.rules import Cause, Refusal, Rules
 from aliquot_scheduler.queues.sweep_memory import Mark, SweepMemory
@@ -48,11 +49,10 @@ class Sweep:
         self.again = False
         self._headed: set[str] = set()
         self._nevers: dict[tuple[str, Any], bool] = {}
-        self._may = cards.fitting()
+        self._may, self._few = cards.fitting(), cards.few_fitting()
         self._impatient = memory.impatient(now=now)
-        self._reached: dict[tuple[str, str], tuple[list[Candidate], int]] = {}
-        nodes = books.ledger.tree.nodes
-        self._passed: dict[str, set[Mark]] = {queue: set() for queue in hall.lines if not nodes[queue].stop}
+        self._reached: dict[tuple[str, str], tuple[Heads, int]] = {}
+        self._passed: defaultdict[str, set[Mark]] = defaultdict(set)
 
     def let_in(self) -> Iterator[tuple[Candidate, list[Promise]]]:
         """Who is let in, with the room that is kept; the caller books it before asking for the next.
@@ -60,7 +60,8 @@ class Sweep:
         Without room: whoever makes clusters larger is to see them.
         """
         self._memory.begin(version=self._cards.version)
-        candidates = {queue: partial(self._next, queue) for queue in self._passed}
+        nodes = self._books.ledger.tree.nodes
+        candidates = {queue: partial(self._next, queue) for queue in self._hall.lines if not nodes[queue].stop}
         complete = False
         try:
             for candidate in Order(ledger=self._books.ledger, shares=self._shares, candidates=candidates):
@@ -71,7 +72,7 @@ class Sweep:
                     yield candidate, promises
                     self._shares.changed(candidate.first.queue)
                     self._rules.let_in()
-                    self._may = self._cards.fitting()
+                    self._may, self._few = self._cards.fitting(), self._cards.few_fitting()
                     if self.again:
                         return
                 else:
@@ -115,8 +116,12 @@ class Sweep:
             users.sort(key=lambda user: (self._shares.of_user(queue, user), user))
         return users
 
-    def _first_able(self, queue: str, user: str, heads: list[Candidate], number: int) -> int:
+    def _first_able(self, queue: str, user: str, heads: Heads, number: int) -> int:
         """The place of the next candidate that may come in; thousands may not, so little is done for each."""
+        if self._none_able(queue, heads):
+            if queue not in self._headed and number < len(heads):
+                self._head_of(queue, heads[number])
+            return len(heads)
         asked, passed, impatient = self._grows(queue), self._passed[queue], self._impatient
         may, refused = self._may, self._memory.refused
         while number < len(heads):
@@ -128,6 +133,17 @@ class Sweep:
                 self._head_of(queue, candidate)
             number += 1
         return number
+
+    def _none_able(self, queue: str, heads: Heads) -> bool:
+        """Whether that is plain without looking at each of them: no card has room for any."""
+        few = self._few
+        return (
+            few is not None
+            and heads.lone
+            and heads.numbers.isdisjoint(few)
+            and heads.uids.isdisjoint(self._impatient)
+            and not self._grows(queue)
+        )
 
     def _head_of(self, queue: str, candidate: Candidate) -> None:
         """The first of a line that is passed over is its head."""
