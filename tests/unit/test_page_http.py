@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.page.access import COOKIE
@@ -114,6 +116,18 @@ async def test_other_names_proxies_and_sites_are_turned_away(
             got, text = await get(session, served.url + path, **headers)
             assert got == status, (path, text)
             assert status == 200 or "GPU" not in text
+
+
+async def test_whatever_address_is_asked_is_answered(stage: PageStage, session: aiohttp.ClientSession) -> None:
+    """Any bytes as steps and questions: shown, not found or not understood, and never an error of ours."""
+    chance = random.Random(11)  # noqa: S311 - repeats itself, guards nothing
+    heads = ("", "nodes/", "gpus/n0/", "pods/team/", "applications/team/Pod/", "events?view=", "history.json?since=")
+    async with page_served(stage, settings=PageSettings(every=0.01)) as served:
+        for _ in range(300):
+            tail = "".join(f"%{chance.randrange(256):02X}" for _ in range(chance.choice((1, 3, 30, 700))))
+            url = URL(f"{served.url}/page/{chance.choice(heads)}{tail}", encoded=True)
+            async with session.get(url, allow_redirects=False) as answer:
+                assert answer.status in {200, 400, 404}, url
 
 
 async def test_everything_bears_the_policy(stage: PageStage, session: aiohttp.ClientSession) -> None:
@@ -420,6 +434,14 @@ async def test_a_follower_without_a_leader_says_so(
     async with page_served(stage, leader=lambda: address) as follower:
         status, text = await get(session, f"{follower.url}/page")
         assert (status, "Nobody leads just now" in text) == (503, True)
+
+
+async def test_a_leader_is_never_asked_in_plain(stage: PageStage, session: aiohttp.ClientSession) -> None:
+    """Though it would answer: what it says could be anybody's word."""
+    other = PageStage({}, nodes=(1,))
+    other.leads = False
+    async with page_served(stage) as leader, page_served(other, leader=lambda: leader.url) as follower:
+        assert (await get(session, f"{follower.url}/page"))[0] == 503
 
 
 def _is_replica(request: web.Request) -> bool:

@@ -77,7 +77,8 @@ class PageRoutes:
             web.get("/page/login", self._login),
             web.post("/page/login", self._take_token),
             web.post("/page/logout", self._logout),
-            web.get("/page/events", shown(self._events)),
+            # Nobody follows a stream to hear only that there is one.
+            web.get("/page/events", shown(self._events), allow_head=False),
             web.get("/page/state.json", shown(self._state)),
             web.get("/page/history.json", shown(self._history)),
             web.get("/page", shown(self._view)),
