@@ -23,6 +23,7 @@ from aliquot_cli.options import Call, make_call, namespace_option, server_option
 from aliquot_cli.pod_output import writer_to
 from aliquot_cli.settings import RunSettings
 from aliquot_cli.submitting import CONTAINER, Wish, WishError, manifest, name_for, passed_on
+from aliquot_cli.tables import tame
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.questions import Question
 from aliquot_scheduler.queues.settings import QueueSettings
@@ -92,7 +93,7 @@ async def _run(call: Call, asked: dict[str, Any], *, detach: bool, keep: bool, s
             clock=SystemClock(),
             random=random.random,
             write=writer_to(sys.stdout.buffer),
-            say=lambda text: say(f"aliquot: {wish.name}: {text}"),
+            say=lambda text: say(f"aliquot: {wish.name}: {tame(text)}"),
             places=partial(_tell_places, connection=connection, call=call),
             container=CONTAINER,
         )

@@ -11,10 +11,16 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as their widest cell; the first row is the heading."""
+    rows = [[tame(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
+
+
+def tame(text: str) -> str:
+    """The text without what moves a cursor, changes colours or turns the writing round: others may have written it."""
+    return "".join(one if one.isprintable() else "?" for one in text)
 
 
 def ago(since: str, *, now: float) -> str:

@@ -93,6 +93,21 @@ async def test_connection_is_used_again(connect: Connect) -> None:
         assert len(server._connections) == 1
 
 
+async def test_connection_is_used_again_after_an_answer_in_chunks(connect: Connect) -> None:
+    """Whatever stands at the end of chunks is read, and not taken for the next answer."""
+
+    def in_chunks(exchange: Exchange) -> None:
+        exchange.begin_stream()
+        exchange.chunk(b"[1,")
+        exchange.chunk(b"2]")
+        exchange.end_stream()
+
+    with ScriptedServer(in_chunks) as server:
+        transport = connect(server)
+        assert [(await transport.request(LIST)).body for _ in range(3)] == [b"[1,2]"] * 3
+        assert len(server._connections) == 1
+
+
 @pytest.mark.parametrize(
     ("status", "reason", "kind", "fault"),
     [

@@ -12,7 +12,7 @@ from aliquot_cli.pod_rows import PodRow, Used, pod_rows
 from aliquot_cli.pod_stages import Stage
 from aliquot_cli.pod_table import pod_table
 from aliquot_cli.tables import ago
-from aliquot_core.objects import Pod, PodCondition
+from aliquot_core.objects import Pod, PodCondition, Queue
 from aliquot_scheduler.queues.entry import plan_of
 from aliquot_scheduler.queues.standing import Standing
 from support.centre import NAMES, WALL, asks, bound, gpus, make_node, make_pod, picture_with
@@ -50,6 +50,26 @@ def test_whoever_holds_comes_before_whoever_waits_in_the_order_of_turns() -> Non
         ("pod-early", Stage.WAITING, 1),
         ("pod-late", Stage.WAITING, 2),
     ]
+
+
+def test_turns_come_before_ages() -> None:
+    """Who came last and goes first stands first."""
+    spec = {"metadata": {"name": "q"}, "spec": {"namespaces": ["*"]}}
+    plan = plan_of([msgspec.convert(spec, Queue)], [], names=NAMES)
+    pods = [
+        asks(
+            name,
+            20,
+            1000,
+            labels={NAMES.queue: "q"},
+            creationTimestamp=f"2026-11-21T09:{at:02}:00Z",
+            spec={**GATED, "priority": priority},
+        )
+        for name, at, priority in (("old", 1, 0), ("urgent", 9, 1000))
+    ]
+    standing = Standing(picture=picture_with(*NODES), plan=plan, pods=pods, names=NAMES, wall=WALL)
+    rows = pod_rows(pods, names=NAMES, standing=standing)
+    assert [(row.name, row.place, row.queue) for row in rows] == [("pod-urgent", 1, "q"), ("pod-old", 2, "q")]
 
 
 def test_what_is_held_is_told_by_gpu() -> None:

@@ -8,9 +8,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from aliquot_cli.tables import table, tame
 from aliquot_cli.top.bars import CUT, FREE, GRANTED, UNKNOWN, USED, Part, cut_bar, level_bar
 from aliquot_cli.top.columns import Column, laid_out
-from aliquot_cli.top.ink import Span, Tone, cells, coloured, fit, plain, row, tame
+from aliquot_cli.top.ink import Span, Tone, cells, coloured, fit, plain, row
 
 PARTS = st.lists(st.tuples(st.integers(0, 60), st.none() | st.integers(0, 60)), max_size=40)
 
@@ -69,10 +70,21 @@ def test_a_cell_has_its_width_whatever_is_in_it(words: str, width: int, right: b
     assert cells(fit(words, width, right=right)) == width
 
 
+def test_wide_signs_take_two_cells() -> None:
+    """And a mark on another sign takes none."""
+    assert (cells("ab"), cells("漢字"), cells("e\u0301")) == (2, 4, 1)
+    assert fit("漢字漢字", 6) == "漢字… "
+
+
 @given(st.text(alphabet=st.characters(categories=["Cc", "Cf", "Zl", "Zp", "Co", "Cn"]), min_size=1, max_size=20))
 def test_nothing_that_a_terminal_obeys_comes_through(words: str) -> None:
     """Escapes, and marks that turn the writing round."""
     assert all(unicodedata.category(one)[0] != "C" for one in tame(f"a{words}b"))
+
+
+def test_tables_are_tame_too() -> None:
+    """What is listed, printed and explained was written by others."""
+    assert table([("A", "WHY"), ("x", "\033]0;gone\a")]).splitlines()[1] == "x  ?]0;gone?"
 
 
 def test_colours_are_only_what_we_say() -> None:

@@ -1,6 +1,6 @@
 """Lines of a terminal as data: pieces of text with a style each. Pure.
 
-Names and sentences come from whoever may write a pod, so what a terminal would obey is taken out of them here.
+Names and sentences come from whoever may write a pod, so what a terminal would obey is taken out of them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
+
+from aliquot_cli.tables import tame
 
 _WIDE = frozenset({"W", "F"})
 _ELLIPSIS = "…"
@@ -56,11 +58,6 @@ class Span(NamedTuple):
 
 
 Line = tuple[Span, ...]
-
-
-def tame(text: str) -> str:
-    """The text without what moves a cursor, changes colours or turns the writing round."""
-    return "".join(one if one.isprintable() else "?" for one in text)
 
 
 def cells(text: str) -> int:
