@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from aliquot_cli.tables import ago, table
+from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.telling import Part, QueueAnswer, QueueRow, WaitingPod
 
 _UNKNOWN = "-"
@@ -71,7 +72,18 @@ def answer_text(told: QueueAnswer, *, wide: bool, now: float) -> str:
         parts.append(table([("USER, FIRST FIRST", "OF ALL", "WAITING"), *users]))
     if told.pods:
         parts.append(_pods(told.pods, now=now))
+    if told.settings:
+        parts.append(_by(told.settings))
     return "\n\n".join(parts)
+
+
+def _by(settings: QueueSettings) -> str:
+    """The leader's own settings are on its machine alone."""
+    whose = f"label {settings.user_label}" if settings.user_label else "namespace"
+    return (
+        f"Shares are worked out by your settings [queues]: half-life {settings.half_life:g} s, penalty "
+        f"{settings.penalty:g} s, users by {whose}. The leader goes by its own."
+    )
 
 
 def _flat(row: QueueRow) -> QueueRow:

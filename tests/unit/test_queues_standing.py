@@ -110,6 +110,23 @@ def test_the_order_is_that_of_turns() -> None:
     assert [waiter.uid for waiter in standing.order()] == ["w1", "w4", "w2"]
 
 
+def test_who_waits_behind_others_gates_is_in_no_line() -> None:
+    """It is listed with whose gates they are; the leader does not know of it before they are lifted."""
+    gates = [{"name": "example.com/data"}, {"name": NAMES.gate}]
+    standing = stand(waits("held", "a", 50, spec={"schedulingGates": gates}), waits("next", "a", 20, at=1))
+    assert rows(plan(), statuses={}, standing=standing)[3].compute.asked == 20
+    told = {pod.pod: pod for pod in waiting_pods("a", standing)}
+    assert (told["team/pod-held"].place, told["team/pod-next"].place) == (0, 1)
+    assert "example.com/data" in told["team/pod-held"].why
+    assert NAMES.gate not in told["team/pod-held"].why
+
+
+def test_it_is_told_by_which_settings_shares_are_worked_out() -> None:
+    """They are those of who asks."""
+    text = answer_text(answer("a", plan(), statuses={}, standing=stand(*BUSY)), wide=False, now=WALL)
+    assert "half-life 86400 s, penalty 60 s, users by namespace. The leader goes by its own." in text
+
+
 def test_equals_take_turns() -> None:
     """A user who submitted a hundred at once is not before one who came later with one."""
     many = [waits(f"m{at}", "b", 10, at=at, namespace="many") for at in range(5)]

@@ -13,6 +13,8 @@ NAMED = 3
 
 def why_it_waits(waiter: Waiter, standing: Standing) -> str:
     """What keeps one pod from being let in, were it the first of all; empty if nothing of queues does."""
+    if gates := standing.foreign_gates(waiter):
+        return f"it joins the line once others have lifted their gates: {', '.join(gates)}"
     if never := standing.why_never(waiter):
         return never
     if held := _held(waiter, standing):

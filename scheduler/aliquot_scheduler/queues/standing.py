@@ -67,6 +67,7 @@ class Standing:
     ) -> None:
         """`told` is what the leader wrote last, and `wall` the time by which that has aged."""
         self.plan = plan
+        self.settings = settings
         self._names = names
         self._cards = Cards(picture=picture, dimensions=plan.tree.dimensions)
         self.stock: Stock = self._cards.stock()
@@ -105,6 +106,8 @@ class Standing:
                 waiting.append(waiter)
         for waiter in waiting:
             self._waiting.setdefault(waiter.queue, []).append(waiter)
+            if self.foreign_gates(waiter):
+                continue
             self._hall.join(waiter, why_never=self.why_never(waiter), ledger=self.books.ledger)
 
     # --- queues ------------------------------------------------------------------------------------------------------
@@ -124,7 +127,8 @@ class Standing:
 
     def statuses(self) -> dict[str, QueueStatus]:
         """Of every queue what its leader would write now."""
-        return statuses(self.books, waiting=self.waiting(ROOT), at="", now=_NOW)
+        ours = [waiter for waiter in self.waiting(ROOT) if not self.foreign_gates(waiter)]
+        return statuses(self.books, waiting=ours, at="", now=_NOW)
 
     def siblings(self, queue: str) -> list[SiblingStanding]:
         """The queues that hang where this one does, who goes first first."""
@@ -151,6 +155,11 @@ class Standing:
     def waiter(self, pod: Pod) -> Waiter | None:
         """The pod as one that waits."""
         return self._enrolment.waiter(pod)
+
+    def foreign_gates(self, waiter: Waiter) -> list[str]:
+        """The gates of others that a pod waits behind: it joins no line before they are lifted."""
+        gates = waiter.pod.spec.scheduling_gates
+        return sorted(gate.name for gate in gates if gate.name != self._names.gate)
 
     def why_never(self, waiter: Waiter) -> str:
         """Why a pod can't be let in, whatever others do; empty if it could."""

@@ -14,6 +14,7 @@ from aliquot_scheduler.queues.contradictions import ALL_MODELS, quota_of
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.reasons import why_it_waits
+from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.standing import SiblingStanding, Standing, UserStanding, amounts_of
 from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.tree import ROOT, UNLIMITED, Node
@@ -77,6 +78,8 @@ class QueueAnswer(_Told, frozen=True, kw_only=True):
     siblings: Sequence[SiblingStanding] = ()
     users: Sequence[UserStanding] = ()
     pods: Sequence[WaitingPod] = ()
+    # By which shares were worked out: the settings of who asks.
+    settings: QueueSettings | None = None
 
 
 def rows(plan: Plan, *, statuses: Mapping[str, QueueStatus], standing: Standing | None) -> list[QueueRow]:
@@ -106,7 +109,11 @@ def answer(name: str, plan: Plan, *, statuses: Mapping[str, QueueStatus], standi
     if standing is None:
         return told
     return msgspec.structs.replace(
-        told, siblings=standing.siblings(name), users=standing.users(name), pods=waiting_pods(name, standing)
+        told,
+        siblings=standing.siblings(name),
+        users=standing.users(name),
+        pods=waiting_pods(name, standing),
+        settings=standing.settings,
     )
 
 
