@@ -7,6 +7,7 @@ good for an hour.
 from __future__ import annotations
 
 import http.client
+import re
 import ssl
 import threading
 import time
@@ -29,6 +30,9 @@ from support.large_cluster import capacity, inventory_note, lease_manifest, pod_
 
 GATES = [{"name": NAMES.gate}]
 _CALLERS = 4
+# Seconds without a word after which a watch is asked for anew.
+_SILENCE = 5.0
+_VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
 
 
 def add_gpu_nodes(cluster: ClusterHarness, count: int, *, cards: int = 8) -> list[str]:
@@ -89,9 +93,14 @@ def free_gpus(replica: Replica) -> float:
 class BindingsSeen:
     """When the pods of a namespace were bound: a watch on those that are, which tells of each pod once."""
 
-    def __init__(self, response: http.client.HTTPResponse) -> None:
-        self._response = response
+    def __init__(self, cluster: ClusterHarness, namespace: str) -> None:
+        self._cluster = cluster
+        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        # From now on: a watch from anywhere begins with what its cache holds, be it deleted by now.
+        self._version = cluster.api.get(self._path, limit="1")["metadata"]["resourceVersion"]
         self._grew = threading.Condition()
+        self._over = False
+        self._connection = self._connected()
         self.times: list[float] = []
 
     def wait(self, count: int, *, seconds: float) -> bool:
@@ -100,34 +109,51 @@ class BindingsSeen:
             return self._grew.wait_for(lambda: len(self.times) >= count, timeout=seconds)
 
     def read(self) -> None:
-        """Note what comes until the connection is cut."""
-        with suppress(http.client.IncompleteRead):
-            while line := self._response.readline():
+        """Note what comes until it is over; an API server short of time ends watches before."""
+        while not self._over:
+            try:
+                self._read_on()
+            except (http.client.HTTPException, OSError):
+                # From the last version on nothing is missed, and nothing told twice.
+                continue
+            finally:
+                self._connection.close()
+
+    def stop(self) -> None:
+        """Let the reader end, within `_SILENCE` at the most."""
+        self._over = True
+        # Closing alone would wait for the reader's lock.
+        if (sock := self._connection.sock) is not None:
+            with suppress(OSError):
+                sock.shutdown(2)
+
+    def _read_on(self) -> None:
+        query = f"watch=1&timeoutSeconds=3600&fieldSelector=spec.nodeName%21%3D&resourceVersion={self._version}"
+        headers = {"Authorization": f"Bearer {self._cluster.control_plane.credentials.tokens[ADMIN]}"}
+        self._connection.request("GET", f"{self._path}?{query}", headers=headers)
+        with self._connection.getresponse() as response:
+            while line := response.readline():
                 if line.startswith(b'{"type":"ADDED"'):
                     with self._grew:
                         self.times.append(time.monotonic())
                         self._grew.notify()
+                if version := _VERSION.search(line):
+                    self._version = version[1].decode()
+
+    def _connected(self) -> http.client.HTTPSConnection:
+        plane = self._cluster.control_plane
+        context = ssl.create_default_context(cafile=str(plane.credentials.certificate))
+        return http.client.HTTPSConnection(LOOPBACK, plane.port, context=context, timeout=_SILENCE)
 
 
 @contextmanager
 def bindings_seen(cluster: ClusterHarness, namespace: str) -> Iterator[BindingsSeen]:
     """Watch as long as the block lasts."""
-    plane = cluster.control_plane
-    context = ssl.create_default_context(cafile=str(plane.credentials.certificate))
-    connection = http.client.HTTPSConnection(LOOPBACK, plane.port, context=context)
-    path = f"/api/v1/namespaces/{namespace}/pods"
-    # From now on: a watch from anywhere begins with what its cache holds, be it deleted by now.
-    now = cluster.api.get(path, limit="1")["metadata"]["resourceVersion"]
-    query = f"watch=1&timeoutSeconds=3600&fieldSelector=spec.nodeName%21%3D&resourceVersion={now}"
-    headers = {"Authorization": f"Bearer {plane.credentials.tokens[ADMIN]}"}
-    connection.request("GET", f"{path}?{query}", headers=headers)
-    seen = BindingsSeen(connection.getresponse())
+    seen = BindingsSeen(cluster, namespace)
     reading = threading.Thread(target=seen.read)
     reading.start()
     try:
         yield seen
     finally:
-        # Closing alone would wait for the reader's lock.
-        connection.sock.shutdown(2)
+        seen.stop()
         reading.join()
-        connection.close()
