@@ -57,6 +57,24 @@ async def test_the_end_of_a_flood_is_kept(log: Path) -> None:
     assert len(await read(log, tail=40_000)) == len(lines)
 
 
+def test_what_was_let_go_is_let_go_once(log: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A log that was large and holds little now is not looked at as a large one."""
+    caplog.set_level("INFO")
+    flood(log, lines=50_000)
+    for _ in range(3):
+        hold_to(MOST, files=[log])
+    assert caplog.text.count("was let go") == 1
+
+
+@pytest.mark.timeout(10)
+async def test_a_reader_does_not_look_for_lines_in_what_was_let_go(log: Path) -> None:
+    """A terabyte that was printed and let go is not read through for the last lines."""
+    with log.open("ab") as file:
+        file.truncate(2**40)
+    flood(log, lines=3)
+    assert (await read(log, tail=9))[-4:] == [*(LINE[:-1] % number for number in range(3)), b""]
+
+
 async def test_who_writes_goes_on(log: Path) -> None:
     """Nobody who prints is told, and nothing that is printed later is lost."""
     flood(log, lines=50_000)

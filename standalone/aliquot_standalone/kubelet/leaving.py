@@ -17,7 +17,7 @@ from aliquot_standalone.kubelet.memory import Memories
 async def end_containers(*, place: str, memories: Memories, runtime: Runtime, clock: Clock, grace: float) -> None:
     """SIGTERM to all, SIGKILL to whoever is left when the grace is over.
 
-    The processes of a start that nobody remembers go too: they bear the place's mark.
+    Leaders and strays alike bear the place's mark, also those of a start that nobody remembers.
     """
     waiting = [
         asyncio.ensure_future(runtime.wait(process, memories.exit_file(uid, container, start)))
@@ -29,8 +29,6 @@ async def end_containers(*, place: str, memories: Memories, runtime: Runtime, cl
     gone: asyncio.Future[Any] = asyncio.gather(*waiting)
     await asyncio.wait([gone, over], return_when=asyncio.FIRST_COMPLETED)
     over.cancel()
-    for _, _, _, process in _living(memories):
-        runtime.signal(process, signal.SIGKILL)
     while strays := marked_at(place):
         for stray in strays:
             with contextlib.suppress(ProcessLookupError):
