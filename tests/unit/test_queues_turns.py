@@ -385,6 +385,22 @@ def test_a_bound_pod_is_charged_where_it_was_let_in_whoever_leads() -> None:
     assert (after.used("a")[0], after.used("b")[0]) == (0, 100)
 
 
+def test_who_is_shown_to_a_cluster_autoscaler_comes_in_by_its_own_guarantee() -> None:
+    """It is charged already, and another guarantee is demanded by the time there is a card for one of them."""
+    specs = {"a": queue(guarantee=100, autoscale=True), "b": queue(guarantee=100), "c": queue()}
+    stage = Stage(specs, nodes=(1,))
+    stage.submit("in", 100, queue="c")
+    assert stage.run() == ["in"]
+    stage.submit("shown", 100, queue="a")
+    assert stage.round() == ["shown"]
+    assert stage.turns["shown"].promise is None
+    stage.submit("waits", 100, queue="b")
+    assert stage.round() == []
+    stage.end("in")
+    assert stage.round() == ["shown"]
+    assert stage.turns["shown"].promise is not None
+
+
 def test_where_there_are_no_queues_no_pod_is_charged_to_one() -> None:
     """Queues that are made later have nothing that was let in before them."""
     stage = Stage({}, nodes=(1,))

@@ -86,10 +86,11 @@ class Sweep:
 
     def bring_in(self, waiter: Waiter) -> Promise | None:
         """Room for one that was let in without any, and is not charged at this moment."""
-        candidate = Candidate(members=(waiter,), amounts=waiter.amounts)
-        if self._rules.refusal(candidate) is not None:
-            return None
-        promises = self._promised(candidate)
+        candidate, ledger = Candidate(members=(waiter,), amounts=waiter.amounts), self._books.ledger
+        # It asks meanwhile, or its own guarantee would not be held back for it.
+        ledger.ask(waiter.queue, waiter.amounts)
+        promises = self._promised(candidate) if self._rules.refusal(candidate) is None else []
+        ledger.ask(waiter.queue, [-amount for amount in waiter.amounts])
         if not promises:
             return None
         self._rules.let_in()
