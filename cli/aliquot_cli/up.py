@@ -19,7 +19,7 @@ import click
 import msgspec
 
 from aliquot_cli.running import run_until_stopped, until
-from aliquot_cli.sources import gather
+from aliquot_cli.sources import FILE_VARIABLE, gather
 from aliquot_core.clock import Clock
 from aliquot_core.logs import LogSettings, configure_logging
 from aliquot_core.names import Names
@@ -73,6 +73,9 @@ def up(file: str | None, *, demo: bool, exit_after: float | None, summary: str |
       aliquot up --simulate 2x8xA100-80GB,4x4xL40S
       aliquot up --exit-after 10 --summary json
     """
+    if file:
+        # Centre, endpoints and agents read the same settings.
+        os.environ[FILE_VARIABLE] = str(Path(file).absolute())
     sources = gather(file=file, flags={"up": flags})
     wish = Wish(
         settings=sources.resolve("up", UpSettings).value,

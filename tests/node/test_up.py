@@ -15,6 +15,8 @@ import pytest
 
 from aliquot_core.grant import Slice, decode_grant
 from support.endpoints import short_folder
+from support.fake_nvml import FakeNvml
+from support.gpu_contract import MODELS
 from support.http_api import HttpApi, Json
 from support.up_process import NAMES, PODS, aliquot, eventually, gone, naming, processes_of, running_up
 
@@ -37,6 +39,22 @@ def test_a_pod_gets_its_slice_and_runs_as_a_process(folder: Path) -> None:
         assert pod["status"]["phase"] == "Succeeded"
         (part,) = decode_grant(pod["metadata"]["annotations"][NAMES.grant]).containers["main"].slices
         assert up.log("one") == f"{part.gpu}, 30 %, 8000 MiB\n"
+
+
+def test_a_machine_with_gpus_is_a_node_of_its_own(folder: Path, fake_nvml_library: Path) -> None:
+    """Its GPUs are asked through NVML, and what a slice is of is one of them."""
+    folder.parent.joinpath("nvml").mkdir()
+    nvml = FakeNvml(library=fake_nvml_library, folder=folder.parent / "nvml")
+    nvml.install(MODELS)
+    # The stand-in is a driver's library only: of a real driver containers need more.
+    settings = folder.parent / "aliquot.toml"
+    settings.write_text('[agent]\ndriver_files = "simulated"\n')
+    environment = {**os.environ, **nvml.environment()}
+    with running_up(folder, "--config", str(settings), gpus="nvml", environment=environment) as up:
+        up.run("one", "sh", "-c", "echo $ALIQUOT_GPUS")
+        up.until("one", "Succeeded")
+        assert up.log("one").strip() in {gpu.uuid for gpu in nvml.gpus}
+        assert up.stop() == 0
 
 
 def test_nobody_else_on_the_machine_is_let_in(folder: Path) -> None:
