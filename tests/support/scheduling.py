@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,12 +69,16 @@ class ScriptedExtender:
     asked: list[tuple[str, str, list[str]]] = field(default_factory=list)
     # Said in place of the next answers, one after another.
     errors: list[str] = field(default_factory=list)
+    # Set: an answer waits for it.
+    hold: asyncio.Event | None = None
     # Makes the binding's write, where there is an API server.
     writer: Any = None
 
     async def ask(self, pod: PlacedPod, ask: Ask) -> Answer:
         """Answer as set."""
         self.asked.append((ask.verb, pod.metadata.name, list(ask.nodes)))
+        if self.hold is not None:
+            await self.hold.wait()
         self._raise_if_told()
         if ask.verb == "prioritize":
             return Answer(grades=self.grades)

@@ -14,7 +14,8 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.patches import merge_patch
 from aliquot_kube.resources import NODES, PODS
 from aliquot_kube.transport import Question
-from aliquot_standalone.apiserver.direct import DirectTransport
+from aliquot_standalone.apiserver.direct import DirectTransport, NoFaults
+from aliquot_standalone.apiserver.frontend import Frontend
 from aliquot_standalone.scheduling.loop import SchedulingLoop
 from support.clocks import VirtualClock
 from support.embedded_api import make_frontend
@@ -28,6 +29,7 @@ class Stage:
     """One API server, one loop."""
 
     clock: VirtualClock
+    frontend: Frontend
     transport: DirectTransport
     extender: ScriptedExtender
     client: KubeClient
@@ -69,12 +71,13 @@ class Stage:
 async def stage() -> AsyncIterator[Stage]:
     """A loop that runs."""
     clock = VirtualClock(start=1_700_000_000.0)
-    transport = DirectTransport(frontend=make_frontend(), clock=clock)
+    frontend = make_frontend()
+    transport = DirectTransport(frontend=frontend, clock=clock)
     client = KubeClient(transport=transport)
     extender = ScriptedExtender(writer=client)
     loop = SchedulingLoop(transport=transport, extender=extender, managed=[OURS], clock=clock, random=lambda: 0.5)
     running = asyncio.create_task(loop.run())
-    yield Stage(clock=clock, transport=transport, extender=extender, client=client)
+    yield Stage(clock=clock, frontend=frontend, transport=transport, extender=extender, client=client)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -175,6 +178,81 @@ async def test_a_binding_that_fails_gives_its_room_back(stage: Stage) -> None:
     await stage.pod("plain", cpu="1")
     assert await stage.lies_on("plain") == "one"
     assert await stage.lies_on("unlucky") == ""
+
+
+async def test_of_two_on_their_way_at_once_one_gets_the_room(stage: Stage) -> None:
+    """Room that another pod has taken while the extender was asked is not given twice."""
+    await stage.node("one", cpu="1")
+    stage.extender.hold = asyncio.Event()
+    await stage.pod("first", **{OURS: "30", "cpu": "1"})
+    await stage.pod("second", **{OURS: "30", "cpu": "1"})
+    assert [name for _, name, _ in stage.extender.asked] == ["first", "second"]
+    stage.extender.hold.set()
+    assert (await stage.lies_on("first"), await stage.lies_on("second")) == ("one", "")
+    assert (await stage.said("second"))[1] == "0 of 1 nodes can take the pod; 1: too little cpu"
+
+
+async def test_a_pod_that_goes_while_it_is_decided_leaves_nothing(stage: Stage) -> None:
+    """Its room is others' at once, and nobody binds it."""
+    await stage.node("one", cpu="1")
+    stage.extender.hold = asyncio.Event()
+    await stage.pod("gone", **{OURS: "30", "cpu": "1"})
+    await stage.client.delete(PODS, name="gone", namespace="default", grace_seconds=0)
+    await stage.clock.advance(0.0)
+    stage.extender.hold.set()
+    await stage.pod("plain", cpu="1")
+    assert await stage.lies_on("plain") == "one"
+    assert [verb for verb, _, _ in stage.extender.asked] == ["filter"]
+
+
+class SlowLists(NoFaults):
+    """A wire on which the list of one kind takes its time."""
+
+    def __init__(self, *, clock: VirtualClock, kind: str) -> None:
+        self._clock = clock
+        self._kind = kind
+
+    async def on_question(self, question: Question) -> None:
+        """Hold this list up."""
+        if question.path.endswith(self._kind) and "watch" not in question.query:
+            await self._clock.sleep(5.0)
+
+
+@pytest.mark.parametrize("slow", ["/nodes", "/pods"])
+async def test_a_loop_that_starts_looks_at_no_pod_before_it_knows_all(stage: Stage, slow: str) -> None:
+    """It neither complains of nodes that it has not heard of, nor fills one that is full."""
+    late = DirectTransport(frontend=stage.frontend, clock=stage.clock, faults=SlowLists(clock=stage.clock, kind=slow))
+    scheduler = {"schedulerName": "late"}
+    for name in ("one", "two"):
+        await stage.node(name)
+    await stage.pod("lies", spec={"nodeName": "one"}, cpu="8")
+    await stage.pod("waits", spec=scheduler, cpu="8")
+    loop = SchedulingLoop(
+        transport=late,
+        extender=stage.extender,
+        managed=[OURS],
+        clock=stage.clock,
+        random=lambda: 0.5,
+        schedulers=["late"],
+    )
+    running = asyncio.create_task(loop.run())
+    await stage.clock.advance(4.0)
+    assert await stage.said("waits") == ("", "")
+    await stage.clock.advance(2.0)
+    assert await stage.lies_on("waits") == "two"
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_room_of_a_pod_that_is_deleted_wakes_who_waits_for_it(stage: Stage) -> None:
+    """Also where its end was never told of before it was gone."""
+    await stage.node("one", cpu="1")
+    await stage.pod("first", cpu="1")
+    await stage.pod("second", cpu="1")
+    await stage.client.delete(PODS, name="first", namespace="default", grace_seconds=0)
+    await stage.clock.advance(1.0)
+    assert await stage.lies_on("second") == "one"
 
 
 async def test_what_needs_a_cluster_is_said_and_not_placed(stage: Stage) -> None:

@@ -257,10 +257,12 @@ def test_what_is_used_is_what_lies_there(steps: list[tuple[str, int, str]]) -> N
     asked = {f"uid-p{number}": (number + 1) * 1000 for number in range(4)}
     for what, number, node in steps:
         uid = f"uid-p{number}"
-        pod = placed_pod(f"p{number}", spec={"nodeName": lies.get(uid, node)}, cpu=str(number + 1))
+        # One that is on its way may be bound elsewhere, by somebody else.
+        where = node if uid in on_their_way else lies.get(uid, node)
+        pod = placed_pod(f"p{number}", spec={"nodeName": where}, cpu=str(number + 1))
         if what == "bind":
             picture.pod(pod)
-            lies.setdefault(uid, node)
+            lies[uid] = where
             on_their_way.discard(uid)
         elif what == "assume" and uid not in lies:
             picture.assume(uid, node=node, amounts=demand_of(pod, managed=[]).amounts)

@@ -220,6 +220,14 @@ async def test_use_is_what_the_pod_says_of_what_it_was_granted(stage: Stage) -> 
     assert (await stage.fleet.usage())[uuid].processes == ()
 
 
+async def test_a_hogger_uses_more_compute_than_it_was_granted_and_no_more_memory(stage: Stage) -> None:
+    """Compute is not held back here, memory is."""
+    await stage.run("hogger", percent=40, annotations={SIM.use: "150"})
+    await stage.pod("hogger")
+    used = (await stage.fleet.usage())[simulated_uuid(node="sim-0", index=0)]
+    assert (used.utilization_percent, used.memory_used_mib) == (60, 1000)
+
+
 async def test_a_deleted_pod_is_asked_to_end_and_killed_after_its_grace(stage: Stage) -> None:
     """One that ends when asked goes at once, a stubborn one when its grace is over."""
     await stage.run("ready")
