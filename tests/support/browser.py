@@ -51,6 +51,19 @@ def chromium() -> str:
     return found or skip_or_fail("page", f"there is no Chromium on PATH (set {VARIABLE}, or tests/node/requirements)")
 
 
+# Where to press: the middle of the element's first line, if that is what lies there for two frames.
+_PLACE = """async (selector) => {
+  const found = () => document.querySelector(selector);
+  found()?.scrollIntoView({block: 'center', behavior: 'instant'});
+  const middle = () => { const r = found()?.getClientRects()[0]; return r && [r.x + r.width / 2, r.y + r.height / 2]; };
+  const before = middle();
+  for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame);
+  const after = middle();
+  const still = before && after && before.every((part, i) => part === after[i]);
+  return still && found().contains(document.elementFromPoint(...after)) ? after : null;
+}"""
+
+
 class ScriptError(AssertionError):
     """A script threw."""
 
@@ -123,22 +136,19 @@ class Tab:
         async with asyncio.timeout(_PATIENCE):
             while True:
                 with contextlib.suppress(ScriptError):
-                    if await self.evaluate(f"Boolean({script})"):
+                    if await self.evaluate(f"(async () => Boolean(await {script}))()"):
                         return
                 await asyncio.sleep(_LOOK)
 
     async def click(self, selector: str) -> None:
-        """Press what is there, with a real mouse, after bringing it into view."""
-        # Before all styles are there it may still move.
-        ready = "document.readyState === 'complete'"
-        await self.until_true(f"{ready} && document.querySelector({json.dumps(selector)})")
-        box = await self.evaluate(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
-            "e.scrollIntoView({block: 'center'}); const r = e.getClientRects()[0];"
-            "return [r.x + r.width / 2, r.y + r.height / 2]; })()"
-        )
+        """Press what is there, with a real mouse, once it is seen and lies still."""
+        # Before the first paint the browser drops whatever the mouse does.
+        await self.until_true("performance.getEntriesByName('first-contentful-paint').length")
+        place = f"({_PLACE})({json.dumps(selector)})"
+        await self.until_true(place)
+        x, y = await self.evaluate(place)
         for kind in ("mousePressed", "mouseReleased"):
-            await self.ask("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
+            await self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     async def press(self, key: str, *, code: int = 0, text: str = "") -> None:
         """Press a key."""
