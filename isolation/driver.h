@@ -46,6 +46,7 @@ enum { ATTRIBUTE_GRAPH_RESERVED_NOW = 2 };
 enum { LIMIT_STACK = 0, LIMIT_PRINTF = 1, LIMIT_HEAP = 2 };
 enum { NODE_CHILD_GRAPH = 4, NODE_MEMORY_ALLOCATION = 10 };
 enum { EVENT_NO_TIMING = 2 };
+enum { CAPTURE_RELAXED = 2 };
 enum { LOOKUP_PER_THREAD_STREAM = 2 };
 
 typedef struct { int type, id; } CUmemLocation;
@@ -120,6 +121,7 @@ CUresult cuCtxSetCurrent(CUcontext context);
 CUresult cuCtxPushCurrent_v2(CUcontext context);
 CUresult cuCtxPopCurrent_v2(CUcontext *context);
 CUresult cuCtxSynchronize(void);
+CUresult cuCtxSynchronize_v2(CUcontext context);
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags);
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status);
 CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version, uint64_t flags, int *status);
@@ -193,6 +195,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address);
 /* Streams, launches, graphs. */
 CUresult cuStreamCreate(CUstream *stream, unsigned flags);
 CUresult cuStreamSynchronize(CUstream stream);
+CUresult cuStreamSynchronize_ptsz(CUstream stream);
 CUresult cuStreamIsCapturing(CUstream stream, int *status);
 CUresult cuStreamIsCapturing_ptsz(CUstream stream, int *status);
 CUresult cuThreadExchangeStreamCaptureMode(int *mode);

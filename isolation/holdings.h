@@ -52,6 +52,9 @@ bool charge(int gpu, uint64_t bytes);
 /* The calling thread's context, as a number. */
 uint64_t current_context(void);
 
+/* Take note of what pools gave back by themselves. */
+void pools_settle(void);
+
 /* Give back what lies unused in pools and graphs of this process. */
 void pools_trim(int gpu);
 void graphs_trim(int gpu);

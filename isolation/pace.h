@@ -12,4 +12,7 @@ void pace_before(CUstream stream, bool per_thread);
 /* Note that work was given to the GPU. */
 void pace_after(CUstream stream, bool per_thread);
 
+/* The thread has waited for the GPU: what it launched is done. */
+void pace_done(void);
+
 #endif

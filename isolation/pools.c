@@ -6,6 +6,7 @@
 
 /* One at a time changes a pool's size, or what it took could not be told from what another thread took. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool in_use; /* whether this process ever had memory of a pool: most never have */
 
 static uint64_t attribute(CUmemoryPool pool, int which) {
     uint64_t value = 0;
@@ -87,6 +88,7 @@ static CUresult allocate(int index, CUdeviceptr *address, size_t bytes, CUmemory
         holdings_add(known);
     }
     if (gpu < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    in_use = true;
     pthread_mutex_lock(&lock);
     result = allocate_locked(index, address, bytes, pool, stream, gpu);
     pthread_mutex_unlock(&lock);
@@ -168,6 +170,18 @@ EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
 void pools_trim(int gpu) {
     pthread_mutex_lock(&lock);
     holdings_each(POOL, trim, &gpu);
+    pthread_mutex_unlock(&lock);
+}
+
+static void settle(struct holding pool, void *nothing) {
+    (void)nothing;
+    refresh((CUmemoryPool)(uintptr_t)pool.value, pool.record.gpu, 0);
+}
+
+void pools_settle(void) {
+    if (!in_use) return;
+    pthread_mutex_lock(&lock);
+    holdings_each(POOL, settle, NULL);
     pthread_mutex_unlock(&lock);
 }
 

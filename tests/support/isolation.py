@@ -175,7 +175,7 @@ class World:
             tenant.close()
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Container:
     """One container: its two files and the library that is mounted into it."""
 

@@ -1,0 +1,126 @@
+"""Who may use how much of one GPU now: between each slice's guarantee and its limit, by what all of them want. Pure.
+
+Each beat sees what every slice used since the last one, and what its container was charged. Two things come out of it:
+
+- `rate`: what a slice may use. A slice that wants its guarantee always has it. What others leave idle is divided among
+  those that want more, by their guarantees, up to their limits. A slice that wants again has its guarantee back
+  with the next beat, and meanwhile the GPU's own time slicing serves it.
+- `weight`: how much of the GPU a moment of work in flight really took, so that charges follow use. It is what was seen,
+  corrected so that over a second the sum of charges becomes the sum of use.
+
+What must hold: rates never go below guarantees nor above limits, whatever is seen; a tenant's own figures (which it can
+falsify) only move what is left over, never a neighbour's guarantee.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+# A slice wants to go on if it asked for a launch so shortly ago.
+WANTS_FOR_NS = 200_000_000
+# Below this much more than it used, a slice that is not held back gets no part of what is left over.
+HEADROOM = 1.25
+LEAST_HEADROOM = 0.05
+# The limits file counts in millionths.
+_UNIT = 1e-6
+_SMOOTH = 0.5
+_CORRECT_WITHIN_NS = 1_000_000_000
+_LEAST_WEIGHT = 0.001
+_MOST_OWED_NS = 100_000_000
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """What a slice was granted, in parts of the GPU."""
+
+    guarantee: float
+    limit: float
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """One slice's counters at a beat, in nanoseconds of all its life; `used` is None where it is unknown."""
+
+    in_flight: int
+    charged: int
+    held: int
+    wanted: int
+    used: int | None
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in force for a slice, and what the next beat is compared with."""
+
+    rate: float
+    weight: float = 1.0
+    seen: Seen | None = None
+
+
+def next_beat(
+    shares: Mapping[str, Share], paces: Mapping[str, Pace], seen: Mapping[str, Seen], *, now: int, since: int
+) -> dict[str, Pace]:
+    """Pace every slice of one GPU for the time to the next beat; `now` and `since` in nanoseconds."""
+    span = max(now - since, 1)
+    before = {name: paces.get(name, Pace(rate=share.guarantee)) for name, share in shares.items()}
+    wants = {name: _wants(before[name], seen.get(name), now=now, span=span) for name in shares}
+    rates = divide(shares, wants)
+    # The GPU serves those that want it in turns: the best guess before anything was seen.
+    guess = 1.0 / max(1, sum(want > 0 for want in wants.values()))
+    return {
+        name: Pace(rate=rates[name], weight=_weight(before[name], seen.get(name), guess=guess), seen=seen.get(name))
+        for name in shares
+    }
+
+
+def divide(shares: Mapping[str, Share], wants: Mapping[str, float]) -> dict[str, float]:
+    """Rates between guarantee and limit: what is not wanted goes to who wants more, by guarantees."""
+    rates = {name: share.guarantee for name, share in shares.items()}
+    left = 1.0 - sum(min(wants[name], share.guarantee) for name, share in shares.items())
+    eager = {name for name, share in shares.items() if min(wants[name], share.limit) > share.guarantee}
+    while eager and left > _UNIT:
+        unit = left / sum(_claim(shares[name]) for name in eager)
+        rises = {
+            name: min(unit * _claim(shares[name]), min(shares[name].limit, wants[name]) - rates[name]) for name in eager
+        }
+        for name, rise in rises.items():
+            rates[name] += rise
+        left -= sum(rises.values())
+        full = {name for name in eager if rates[name] >= min(shares[name].limit, wants[name]) - _UNIT}
+        if not full:
+            break
+        eager -= full
+    return rates
+
+
+def _claim(share: Share) -> float:
+    """Best effort has no guarantee, and still shares in what is left."""
+    return max(share.guarantee, 0.01)
+
+
+def _wants(pace: Pace, seen: Seen | None, *, now: int, span: int) -> float:
+    """How much a slice would use if it were let."""
+    if seen is None or now - seen.wanted > WANTS_FOR_NS:
+        return 0.0
+    if pace.seen is None or seen.held > pace.seen.held:
+        return 1.0
+    used = _step(pace.seen, seen) / span
+    return min(1.0, used * HEADROOM + LEAST_HEADROOM)
+
+
+def _step(before: Seen, seen: Seen) -> int:
+    if seen.used is not None and before.used is not None:
+        return seen.used - before.used
+    return seen.charged - before.charged
+
+
+def _weight(pace: Pace, seen: Seen | None, *, guess: float) -> float:
+    """Where use is unknown, the guess: in turns, as the GPU serves whoever has work."""
+    if seen is None or pace.seen is None or seen.used is None or pace.seen.used is None:
+        return guess
+    in_flight = seen.in_flight - pace.seen.in_flight
+    if in_flight <= 0:
+        return min(pace.weight, guess) if pace.seen.in_flight == 0 else pace.weight
+    now = (seen.used - pace.seen.used) / in_flight
+    owed = max(-_MOST_OWED_NS, min(_MOST_OWED_NS, seen.used - seen.charged))
+    smooth = pace.weight + _SMOOTH * (now - pace.weight)
+    return min(1.0, max(_LEAST_WEIGHT, smooth + owed / _CORRECT_WITHIN_NS))
