@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import gzip
-import io
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import FrameType
-from typing import TypeVar
+from typing import Any
 
 import click
 import msgspec
@@ -19,22 +13,21 @@ import numpy as np
 
 from aliquot_cli.plots import svg
 from aliquot_cli.recording import record_cluster
+from aliquot_cli.simulate_time import POLICIES as TIMED
+from aliquot_cli.simulate_time import Asked, simulate_in_time, time_options
 from aliquot_cli.tables import table
+from aliquot_cli.trace_files import INTERRUPTED, read_trace, told_to_stop
 from aliquot_scheduler.rules.installed import installed_rules
 from aliquot_scheduler.simulating.drawing import draw_order
-from aliquot_scheduler.simulating.reading import READABLE, TraceError, read_line, read_nodes, read_order, read_pods
+from aliquot_scheduler.simulating.reading import read_line, read_nodes, read_order, read_pods
 from aliquot_scheduler.simulating.runs import MixSource, PolicyName, Report, begin, report
 from aliquot_scheduler.simulating.workload import Longs, Workload
 
-# What the shell says of a command that was ended by Ctrl-C.
-INTERRUPTED = 130
-_GZIP = b"\x1f\x8b"
 # How often the bar moves.
 _STEP = 50
 _SHOWN = ("60", "80", "90", "95", "100", "110", "120", "130")
 
 _POLICIES = [str(one) for one in PolicyName]
-_Read = TypeVar("_Read")
 
 
 @click.command()
@@ -47,7 +40,11 @@ _Read = TypeVar("_Read")
 @click.option(
     "--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Column, or seed of what is drawn."
 )
-@click.option("--policy", type=click.Choice(_POLICIES), default=_POLICIES[0], show_default=True)
+@click.option(
+    "--policy",
+    type=click.Choice([*_POLICIES, *(one for one in TIMED if one not in _POLICIES)]),
+    help=f"Default: {_POLICIES[0]}; with --time {', '.join(TIMED)}, all side by side.",
+)
 @click.option(
     "--mix",
     type=click.Choice([str(one) for one in MixSource]),
@@ -58,6 +55,7 @@ _Read = TypeVar("_Read")
 @click.option("--record", is_flag=True, help="Write these files from the cluster, and replay nothing.")
 @click.option("--config", "file", metavar="FILE", help="With --record: settings file (default: $ALIQUOT_CONFIG).")
 @click.option("--kubeconfig", metavar="FILE", default="", help="With --record: the API server (default: as kubectl).")
+@time_options
 @click.option("--plot", type=click.Path(dir_okay=False, writable=True), help="Draw the curves into this SVG file.")
 @click.option("-o", "form", type=click.Choice(["text", "json"]), default="text", help="How to print.")
 def simulate(
@@ -67,34 +65,51 @@ def simulate(
     order: str | None,
     noderank: str | None,
     seed: int,
-    policy: str,
+    policy: str | None,
     mix: str,
     record: bool,
     file: str | None,
     kubeconfig: str,
     plot: str | None,
     form: str,
+    in_time: bool,
+    **times: Any,
 ) -> None:
     """Replay a recorded workload: which part of the GPUs a placement policy can give away.
 
-    Pods arrive one by one; each is placed at once where the policy likes it best, or has failed for good. Files may be
-    compressed with gzip. Ctrl-C ends the run; what has come of it so far is printed, and said to be partial.
+    Pods arrive one by one; each is placed at once where the policy likes it best, or has failed for good. With --time
+    they come when they came, wait for room, run for as long as they ran, and end: how long do they wait? Then three
+    policies are set side by side: whole-gpu-fifo is what the plain device plugin gives, fifo shares GPUs, aliquot has
+    queues and fair shares too.
+
+    Files may be compressed with gzip. Ctrl-C ends the run; what has come of it so far is printed, and said to be
+    partial.
 
     \b
     Example:
       cd benchmarks/placement/openb
       aliquot simulate --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv \\
         --order order_default.csv --seed 42
+      aliquot simulate --time --nodes four_nodes.csv --pods openb_pod_list_default.csv \\
+        --after 9964972 --gpus-only --compress 0.4 --plot use.svg
       aliquot simulate --record --nodes nodes.csv --pods pods.csv    # of your own cluster; then without --record
     """
     if record:
         files = {"nodes": Path(nodes), "pods": Path(pods), "order": Path(order) if order else None}
         click.echo(record_cluster(files, seed=seed, file=file, kubeconfig=kubeconfig))
         return
+    if in_time:
+        chosen = TIMED if policy is None else [_one_of(policy, TIMED, what="with --time")]
+        asked = Asked(**times)
+        simulate_in_time(nodes=nodes, pods=pods, seed=seed, policies=chosen, asked=asked, plot=plot, form=form)
+        return
+    policy = _one_of(policy or _POLICIES[0], _POLICIES, what="without --time")
     workload = _workload(nodes=nodes, pods=pods, order=order, seed=seed)
     size = len(workload.machines)
     line = (
-        _read(noderank, lambda lines: read_line(lines, name=str(noderank), seed=seed, nodes=size)) if noderank else None
+        read_trace(noderank, lambda lines: read_line(lines, name=str(noderank), seed=seed, nodes=size))
+        if noderank
+        else None
     )
     told = _run(workload, policy=PolicyName(policy), mix=MixSource(mix), seed=seed, line=line)
     if plot:
@@ -105,13 +120,21 @@ def simulate(
         sys.exit(INTERRUPTED)
 
 
+def _one_of(policy: str, known: list[str], *, what: str) -> str:
+    if policy not in known:
+        raise click.BadParameter(
+            f"{policy} is none of {', '.join(known)}, which there are {what}", param_hint="--policy"
+        )
+    return policy
+
+
 def _workload(*, nodes: str, pods: str, order: str | None, seed: int) -> Workload:
-    machines = _read(nodes, lambda lines: read_nodes(lines, name=nodes))
-    asked = _read(pods, lambda lines: read_pods(lines, name=pods, machines=machines))
+    machines = read_trace(nodes, lambda lines: read_nodes(lines, name=nodes))
+    asked = read_trace(pods, lambda lines: read_pods(lines, name=pods, machines=machines))
     drawn = Workload(machines=machines, needs=asked.needs, pods=asked.pods, arrivals=np.zeros(0, dtype=np.int64))
     if order:
         count = len(asked.pods)
-        arrivals = _read(order, lambda lines: read_order(lines, name=order, seed=seed, pods=count))
+        arrivals = read_trace(order, lambda lines: read_order(lines, name=order, seed=seed, pods=count))
     else:
         random = np.random.default_rng(seed)
         arrivals = draw_order(random, needs=asked.needs, pods=asked.pods, capacity=drawn.capacity)
@@ -123,7 +146,7 @@ def _run(workload: Workload, *, policy: PolicyName, mix: MixSource, seed: int, l
     rules = installed_rules()
     replay = begin(workload, policy=policy, mix=mix, seed=seed, line=line, rules=rules)
     total = len(workload.arrivals)
-    with _told_to_stop() as stopped, click.progressbar(length=total, label=f"{policy}", file=sys.stderr) as bar:
+    with told_to_stop() as stopped, click.progressbar(length=total, label=f"{policy}", file=sys.stderr) as bar:
         for done in replay.steps():
             if done % _STEP == 0:
                 bar.update(_STEP)
@@ -139,33 +162,6 @@ def _run(workload: Workload, *, policy: PolicyName, mix: MixSource, seed: int, l
         seconds=time.perf_counter() - start,
         rules=rules,
     )
-
-
-@contextlib.contextmanager
-def _told_to_stop() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C ends the run between two pods, so that what is counted is whole."""
-    told: list[int] = []
-
-    def stop(number: int, _: FrameType | None) -> None:
-        told.append(number)
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield lambda: bool(told)
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _read(path: str, reader: Callable[[Iterable[str]], _Read]) -> _Read:
-    """The file through a reader of lines; compressed or not is seen from its first bytes."""
-    try:
-        with Path(path).open("rb") as raw:
-            packed = raw.peek(len(_GZIP))[: len(_GZIP)] == _GZIP
-            content = gzip.GzipFile(fileobj=raw) if packed else raw
-            with io.TextIOWrapper(content, encoding="utf-8", newline="") as lines:
-                return reader(lines)
-    except OSError as error:
-        raise TraceError(f"can't be read: {error.strerror or error}", where=path, remedy=READABLE) from None
 
 
 def _picture(told: Report) -> str:

@@ -64,9 +64,16 @@ class Fleet:
 
     def put(self, need: Need, *, row: int, gpus: Sequence[int]) -> None:
         """Place it."""
-        self.cores[row] -= need.cores
-        self.memory[row] -= need.memory
+        self._change(need, row=row, gpus=gpus, sign=-1)
+
+    def lift(self, need: Need, *, row: int, gpus: Sequence[int]) -> None:
+        """Take it away again."""
+        self._change(need, row=row, gpus=gpus, sign=+1)
+
+    def _change(self, need: Need, *, row: int, gpus: Sequence[int], sign: int) -> None:
+        self.cores[row] += sign * need.cores
+        self.memory[row] += sign * need.memory
         cards = self.card_need(need, np.array([row]))[:, 0]
         for gpu in gpus:
-            self.milli[gpu, row] -= need.milli
-            self.card_left[gpu, row] -= cards[gpu]
+            self.milli[gpu, row] += sign * need.milli
+            self.card_left[gpu, row] += sign * cards[gpu]

@@ -43,22 +43,22 @@ class PodList(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_nodes(lines: Iterable[str], *, name: str) -> tuple[Machine, ...]:
     """The machines of a list."""
-    rows = _rows(lines, name=name, columns=NODE_COLUMNS, optional=(CARD_COLUMN, LABELS_COLUMN))
+    rows = rows_of(lines, name=name, columns=NODE_COLUMNS, optional=(CARD_COLUMN, LABELS_COLUMN))
     machines: dict[str, Machine] = {}
     for where, (serial, cores, memory, gpus, model, card, labels) in rows:
         if not serial or serial in machines:
             told = f"node {serial[:_QUOTED]!r} is {'there twice' if serial else 'without a name'}"
             raise TraceError(told, where=where, remedy="give each node a name of its own")
-        count = _number(gpus, column="gpu", most=_MOST_GPUS, where=where)
+        count = number_of(gpus, column="gpu", most=_MOST_GPUS, where=where)
         if count and not model:
             raise TraceError("a node with GPUs names no model", where=where, remedy="fill the column model")
         machines[serial] = Machine(
             name=serial,
-            cores=_number(cores, column="cpu_milli", most=_MOST_CORES, where=where),
-            memory=_number(memory, column="memory_mib", most=_MOST_MEMORY, where=where),
+            cores=number_of(cores, column="cpu_milli", most=_MOST_CORES, where=where),
+            memory=number_of(memory, column="memory_mib", most=_MOST_MEMORY, where=where),
             gpus=count,
             model=model,
-            card=_number(card or "0", column=CARD_COLUMN, most=_MOST_MEMORY, where=where),
+            card=number_of(card or "0", column=CARD_COLUMN, most=_MOST_MEMORY, where=where),
             labels=_labels(labels, where=where),
         )
     if not machines:
@@ -72,10 +72,10 @@ def read_pods(lines: Iterable[str], *, name: str, machines: Sequence[Machine]) -
     numbers: dict[Sequence[str], int] = {}
     needs: dict[Need, int] = {}
     pods: list[int] = []
-    for where, cells in _rows(lines, name=name, columns=POD_COLUMNS, optional=(CARD_COLUMN,)):
+    for where, cells in rows_of(lines, name=name, columns=POD_COLUMNS, optional=(CARD_COLUMN,)):
         number = numbers.get(cells)
         if number is None:
-            need = _need(cells, where=where, models=models)
+            need = need_of(cells, where=where, models=models)
             number = numbers[cells] = needs.setdefault(need, len(needs))
         pods.append(number)
     if not pods:
@@ -104,15 +104,16 @@ def _labels(text: str, *, where: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, _, value in pairs)
 
 
-def _need(cells: Sequence[str], *, where: str, models: set[str]) -> Need:
+def need_of(cells: Sequence[str], *, where: str, models: set[str]) -> Need:
+    """What a pod asks for, by the cells of `POD_COLUMNS` and `CARD_COLUMN`."""
     cores, memory, gpus, milli, spec, card = cells
     allowed = tuple(model for model in spec.split("|") if model)
     need = Need(
-        cores=_number(cores, column="cpu_milli", most=_MOST_CORES, where=where),
-        memory=_number(memory, column="memory_mib", most=_MOST_MEMORY, where=where),
-        gpus=_number(gpus, column="num_gpu", most=_MOST_GPUS, where=where),
-        milli=_number(milli, column="gpu_milli", most=MILLI, where=where),
-        card=_number(card or "0", column=CARD_COLUMN, most=_MOST_MEMORY, where=where),
+        cores=number_of(cores, column="cpu_milli", most=_MOST_CORES, where=where),
+        memory=number_of(memory, column="memory_mib", most=_MOST_MEMORY, where=where),
+        gpus=number_of(gpus, column="num_gpu", most=_MOST_GPUS, where=where),
+        milli=number_of(milli, column="gpu_milli", most=MILLI, where=where),
+        card=number_of(card or "0", column=CARD_COLUMN, most=_MOST_MEMORY, where=where),
         models=allowed,
     )
     if bool(need.gpus) != bool(need.milli):
@@ -127,18 +128,18 @@ def _need(cells: Sequence[str], *, where: str, models: set[str]) -> Need:
 def _column(lines: Iterable[str], *, name: str, seed: int, most: int, what: str) -> Longs:
     column = f"seed{seed}"
     numbers, ended = [], False
-    for where, (cell,) in _rows(lines, name=name, columns=(column,), optional=()):
+    for where, (cell,) in rows_of(lines, name=name, columns=(column,), optional=()):
         if not cell:
             ended = True
             continue
         if ended:
             told = f"column {column} goes on behind an empty cell"
             raise TraceError(told, where=where, remedy="leave cells empty at the end alone")
-        numbers.append(_number(cell, column=what, most=most, where=where))
+        numbers.append(number_of(cell, column=what, most=most, where=where))
     return np.array(numbers, dtype=np.int64)
 
 
-def _rows(
+def rows_of(
     lines: Iterable[str], *, name: str, columns: Sequence[str], optional: Sequence[str]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Where each row is, and its cells in the order of these columns; optional ones that are missing are empty."""
@@ -170,7 +171,7 @@ def _clean(lines: Iterable[str], *, name: str) -> Iterator[str]:
         raise TraceError(f"can't be read: {error}", where=name, remedy=READABLE) from None
 
 
-def _number(text: str, *, column: str, most: int, where: str) -> int:
+def number_of(text: str, *, column: str, most: int, where: str) -> int:
     """A whole number that can be meant; a table program may have written 8 as 8.0."""
     try:
         number: float = int(text) if text.isdecimal() else float(text)

@@ -1,0 +1,240 @@
+"""`aliquot simulate --time`: waits, completion and use of the GPUs, by policies side by side."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+import yaml
+
+from aliquot_cli.plots import svg
+from aliquot_cli.tables import table
+from aliquot_cli.trace_files import INTERRUPTED, read_trace, told_to_stop
+from aliquot_core.problems import Problems
+from aliquot_scheduler.queues.contradictions import problems_of
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.spec import QueueSpec, read_queue
+from aliquot_scheduler.simulating.reading import TraceError, read_nodes
+from aliquot_scheduler.simulating.timed.altering import bootstrapped, compressed, given_to_teams
+from aliquot_scheduler.simulating.timed.contest import TimedPolicy, TimedRun
+from aliquot_scheduler.simulating.timed.job import Timetable
+from aliquot_scheduler.simulating.timed.reading import NOBODY, read_timetable
+from aliquot_scheduler.simulating.timed.told import Spread, TimedReport
+
+POLICIES = [str(one) for one in TimedPolicy]
+# How often the bar moves.
+_STEP = 50
+_HOUR = 3600.0
+_HEADING = ("POLICY", "WAIT", "P50", "P90", "P99", "COMPLETION", "BACKLOG", "ALLOCATED", "OF BOUND", "MAKESPAN", "JAIN")
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be said of time."""
+
+    after: int
+    compress: float
+    bootstrap: int | None
+    gpus_only: bool
+    teams: int
+    users: int
+    queues: str | None
+    slowdown: float
+    hold: float | None
+
+
+_OPTIONS = (
+    click.option("--time", "in_time", is_flag=True, help="Let pods wait, run and end; below are options for it."),
+    click.option(
+        "--after", type=click.IntRange(min=0), default=0, help="Only pods that were created at this second or later."
+    ),
+    click.option(
+        "--compress",
+        type=click.FloatRange(min=0, min_open=True),
+        default=1.0,
+        help="Multiply arrival times: below 1 makes a backlog.",
+    ),
+    click.option(
+        "--bootstrap", type=click.IntRange(min=0), help="Draw as many pods anew, with replacement, from this seed."
+    ),
+    click.option("--gpus-only", is_flag=True, help="Leave out pods without GPUs."),
+    click.option(
+        "--teams",
+        type=click.IntRange(min=1, max=1000),
+        default=8,
+        show_default=True,
+        help="Where the list has no column queue: so many teams, by a hash with --seed; a quarter submit in bulk.",
+    ),
+    click.option(
+        "--users", type=click.IntRange(min=1, max=1000), default=12, show_default=True, help="So many in each of them."
+    ),
+    click.option(
+        "--queues", metavar="FILE", help="Queues as manifests, in YAML (default: one for each, without quota)."
+    ),
+    click.option(
+        "--slowdown",
+        type=click.FloatRange(min=0, max=100),
+        default=0.0,
+        help="Percent by which work takes longer for each other pod on the same GPU.",
+    ),
+    click.option(
+        "--hold", type=click.FloatRange(min=0), help="Seconds, as the setting queues.hold of the centre (its default)."
+    ),
+)
+
+
+def time_options(command: _Command) -> _Command:
+    """The options of a run in time."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def simulate_in_time(
+    *, nodes: str, pods: str, seed: int, policies: Sequence[str], asked: Asked, plot: str | None, form: str
+) -> None:
+    """Run each policy, print what came of it, and leave with the exit code that says if it is partial."""
+    timetable = _timetable(nodes=nodes, pods=pods, seed=seed, asked=asked)
+    specs = _specs(asked.queues, timetable)
+    settings = QueueSettings() if asked.hold is None else QueueSettings(hold=asked.hold)
+    reports: list[TimedReport] = []
+    with told_to_stop() as stopped:
+        for policy in policies:
+            run = TimedRun(
+                timetable,
+                policy=TimedPolicy(policy),
+                specs=specs,
+                settings=settings,
+                slowdown=asked.slowdown / 100.0,
+                seed=seed,
+            )
+            _play(run, label=policy, total=len(timetable.jobs), stopped=stopped)
+            reports.append(run.report())
+            if stopped():
+                break
+    if plot:
+        Path(plot).write_text(_picture(reports), encoding="utf-8")
+    click.echo(msgspec.json.format(msgspec.json.encode(reports)).decode() if form == "json" else _text(reports))
+    if stopped():
+        last = reports[-1]
+        click.echo(f"aliquot: interrupted: {last.policy} ended {last.ended} of {last.jobs} pods: partial", err=True)
+        sys.exit(INTERRUPTED)
+
+
+def _play(run: TimedRun, *, label: str, total: int, stopped: Callable[[], bool]) -> None:
+    shown = 0
+    with click.progressbar(length=total, label=label, file=sys.stderr) as bar:
+        for arrived in run.steps():
+            if arrived >= shown + _STEP:
+                bar.update(arrived - shown)
+                shown = arrived
+            if stopped():
+                return
+
+
+# --- what is read ----------------------------------------------------------------------------------------------------
+
+
+def _timetable(*, nodes: str, pods: str, seed: int, asked: Asked) -> Timetable:
+    machines = read_trace(nodes, lambda lines: read_nodes(lines, name=nodes))
+
+    def read(lines: Iterable[str]) -> Timetable:
+        return read_timetable(lines, name=pods, machines=machines, after=asked.after, gpus_only=asked.gpus_only)
+
+    found = read_trace(pods, read)
+    if all(job.team == NOBODY for job in found.jobs):
+        found = given_to_teams(found, teams=asked.teams, users=asked.users, seed=seed)
+    if asked.bootstrap is not None:
+        found = bootstrapped(found, seed=asked.bootstrap)
+    return compressed(found, factor=asked.compress)
+
+
+def _specs(path: str | None, timetable: Timetable) -> Mapping[str, QueueSpec]:
+    """The queues of a file, which must have one for each team; without one each team has a queue without quota."""
+    if path is None:
+        return {team: QueueSpec(namespaces=("*",)) for team in timetable.teams}
+    problems = Problems()
+    specs = {
+        name: msgspec.structs.replace(read_queue(spec, name=name, problems=problems), namespaces=("*",))
+        for name, spec in read_trace(path, lambda lines: _manifests("".join(lines), path=path)).items()
+    }
+    for problem in (*problems.found, *problems_of(specs)):
+        raise problem
+    parents = {spec.parent for spec in specs.values()}
+    if strangers := [team for team in timetable.teams if team not in specs or team in parents]:
+        told = f"it has no queue {strangers[0] or 'for pods that name none'} in which pods can wait"
+        raise TraceError(told, where=path, remedy=f"teams are: {', '.join(timetable.teams)[:200]}")
+    return specs
+
+
+def _manifests(text: str, *, path: str) -> dict[str, dict[str, Any]]:
+    try:
+        documents = [one for one in yaml.safe_load_all(text) if one is not None]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"{path}, line {mark.line + 1}, column {mark.column + 1}" if mark else path
+        raise TraceError(f"no YAML: {error.problem}", where=where, remedy="write it as for kubectl") from None
+    found = {}
+    for number, document in enumerate(documents, start=1):
+        where = f"{path}, document {number}"
+        if not isinstance(document, dict) or document.get("kind") != "Queue":
+            raise TraceError("it is no Queue", where=where, remedy="write kind: Queue, metadata.name and spec")
+        meta, spec = document.get("metadata"), document.get("spec") or {}
+        name = meta.get("name") if isinstance(meta, dict) else None
+        if not isinstance(name, str) or not isinstance(spec, dict):
+            raise TraceError("it has no metadata.name, or its spec is no object", where=where, remedy="write both")
+        found[name] = spec
+    return found
+
+
+# --- what is told ----------------------------------------------------------------------------------------------------
+
+
+def _picture(reports: Sequence[TimedReport]) -> str:
+    curves = {one.policy: {at: allocated for at, allocated, _ in one.curve} for one in reports}
+    return svg(curves, title="GPUs given away", across="hours", up="GPUs, % of all")
+
+
+def _text(reports: Sequence[TimedReport]) -> str:
+    first = reports[0]
+    left = f", {first.left_out} left out (no end, or no node could take them)" if first.left_out else ""
+    violations = ", ".join(f"{one.policy} {one.quota_violations}" for one in reports)
+    return "\n\n".join(
+        [
+            f"{first.jobs} pods with GPUs{left}; seed {first.seed}",
+            table([_HEADING, *map(_row, reports)]),
+            f"quota violations: {violations}. Backlog: while all who were there asked for all GPUs or more",
+        ]
+    )
+
+
+def _row(told: TimedReport) -> tuple[str, ...]:
+    backlog = told.full_backlog
+    return (
+        told.policy,
+        _span(told.wait.mean),
+        *(_span(_of(told.wait, percent)) for percent in (50, 90, 99)),
+        _span(told.completion.mean),
+        f"{backlog.hours:.0f} h",
+        _percent(backlog.allocated_pct),
+        _percent(backlog.of_bound_pct),
+        _span(told.makespan),
+        "-" if told.jain_served is None else f"{told.jain_served:.3f}",
+    )
+
+
+def _of(spread: Spread, percent: int) -> float:
+    return spread.percentiles.get(str(percent), 0.0)
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / _HOUR:.2f} h" if seconds >= _HOUR else f"{seconds / 60.0:.1f} min"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} %"

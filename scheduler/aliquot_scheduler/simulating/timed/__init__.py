@@ -1,0 +1,1 @@
+"""A recorded workload in time: pods arrive, wait, run and end."""

@@ -1,0 +1,123 @@
+"""What is measured of a run: sums over time while it goes on, and when each job started and ended.
+
+Only jobs that want GPUs count; others take cores and memory. There is a backlog while one that wants GPUs waits; it is
+*full* while all who are there ask for as many GPUs as there are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+
+from aliquot_scheduler.simulating.timed.bound import Bound
+from aliquot_scheduler.simulating.timed.ground import Start
+from aliquot_scheduler.simulating.timed.job import Job, Timetable
+
+# Instants of the curve, at most twice as many.
+_POINTS = 600
+
+
+class Backlog:
+    """Sums over the time in which there was one."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        # Milli seconds given away, and that could have been.
+        self.allocated = 0.0
+        self.bound = 0.0
+
+    def add(self, seconds: float, *, allocated: float, bound: float) -> None:
+        """So long it was so."""
+        self.seconds += seconds
+        self.allocated += seconds * allocated
+        self.bound += seconds * bound
+
+
+class TeamSums:
+    """What a team holds and asks for now, in milli, and both times seconds while there was a backlog."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.asked = 0
+        self.served = 0.0
+        self.demanded = 0.0
+
+
+class Meter:
+    """Watches a run."""
+
+    def __init__(self, timetable: Timetable, *, limits: Mapping[str, int]) -> None:
+        """`limits` is what each team may hold at most, in milli; who is not named has no limit."""
+        self._capacity = timetable.capacity
+        self._totals = [need.total for need in timetable.needs]
+        self._limits = limits
+        self._bound = Bound(machines=timetable.machines, needs=timetable.needs, capacity=timetable.capacity)
+        self._there = np.zeros(len(timetable.needs), dtype=np.int64)
+        self.now = 0.0
+        self.allocated = 0
+        self.asked = 0
+        self.waiting = 0
+        self.most_waiting = 0
+        self.backlog = Backlog()
+        self.full_backlog = Backlog()
+        self.teams: dict[str, TeamSums] = defaultdict(TeamSums)
+        # When each job that wants GPUs started and ended, by its number.
+        self.starts: dict[int, float] = {}
+        self.ends: dict[int, float] = {}
+        # Starts by which a team came over its limit.
+        self.violations = 0
+        # Instants, milli given away from then on, jobs that wait.
+        self.curve: list[tuple[float, int, int]] = []
+
+    def passed(self, now: float) -> None:
+        """Until now all was as it was."""
+        seconds = now - self.now
+        if not seconds:
+            return
+        self.curve.append((self.now, self.allocated, self.waiting))
+        if len(self.curve) > 2 * _POINTS:
+            del self.curve[1::2]
+        self.now = now
+        if self.waiting:
+            self._count(seconds)
+
+    def arrived(self, job: Job) -> None:
+        """It waits."""
+        if total := self._totals[job.need]:
+            self._there[job.need] += 1
+            self.asked += total
+            self.teams[job.team].asked += total
+            self.waiting += 1
+            self.most_waiting = max(self.most_waiting, self.waiting)
+
+    def started(self, start: Start) -> None:
+        """It runs."""
+        job = start.job
+        if total := self._totals[job.need]:
+            self.waiting -= 1
+            self.allocated += total
+            self.starts[job.number] = self.now
+            team = self.teams[job.team]
+            team.held += total
+            self.violations += team.held > self._limits.get(job.team, team.held)
+
+    def ended(self, job: Job) -> None:
+        """It has ended."""
+        if total := self._totals[job.need]:
+            self._there[job.need] -= 1
+            self.asked -= total
+            self.allocated -= total
+            self.ends[job.number] = self.now
+            self.teams[job.team].asked -= total
+            self.teams[job.team].held -= total
+
+    def _count(self, seconds: float) -> None:
+        bound = self._bound.most(self._there)
+        self.backlog.add(seconds, allocated=self.allocated, bound=bound)
+        if self.asked >= self._capacity:
+            self.full_backlog.add(seconds, allocated=self.allocated, bound=bound)
+        for team in self.teams.values():
+            team.demanded += seconds * team.asked
+            team.served += seconds * team.held

@@ -1,0 +1,189 @@
+"""Aliquot's own policy in time: the very queues, desk and appraiser of the centre, told of simulated events.
+
+kube-scheduler's part is played as simply as it can be. Pods without GPUs are placed at once where their cores and
+memory are free, or wait, oldest first, passing each other. Of pods with GPUs it would look for cores when a turn has
+come, and the turn would be lost where there are none; here the desk is asked only of machines that have the cores, so
+no turn is lost. Whoever is let in is bound at that instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_scheduler.deciding.appraiser import Appraiser
+from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.deciding.promises import Promise
+from aliquot_scheduler.deciding.turns import MOST_IN_VAIN
+from aliquot_scheduler.fit.bounds import Bounds
+from aliquot_scheduler.fit.demand import Demand
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.spec import QueueSpec
+from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.simulating.timed.clockwork import NEVER
+from aliquot_scheduler.simulating.timed.ground import Ground, Start
+from aliquot_scheduler.simulating.timed.job import Job, Timetable
+from aliquot_scheduler.simulating.timed.kubernetes import bound, lease_of, node_name, node_of, pod_of
+from aliquot_scheduler.simulating.timed.openings import Openings
+
+# Heads lose patience, and others may pass again, without any event: so often turns are looked at at least.
+_LOOK = 300.0
+
+
+class Queued:
+    """The policy."""
+
+    def __init__(
+        self,
+        timetable: Timetable,
+        *,
+        ground: Ground,
+        specs: Mapping[str, QueueSpec],
+        settings: QueueSettings,
+    ) -> None:
+        self._names = names = Names()
+        self._needs = timetable.needs
+        self._ground = ground
+        self._picture = Picture(names=names)
+        self._appraiser = Appraiser(picture=self._picture, names=names)
+        # No turn is ever lost, so what would be drawn for a back-off never is.
+        self._queues = Queues(names=names, random=lambda: 0.5, picture=self._picture, settings=settings)
+        self._desk = Desk(picture=self._picture, names=names, turns=self._queues, look=self._appraiser.look)
+        self._rows = {node_name(row): row for row in range(len(timetable.machines))}
+        self._machines = timetable.machines
+        self._see_machines()
+        self._queues.queues_seen(specs)
+        self._jobs: dict[str, Job] = {}
+        self._pods: dict[str, Pod] = {}
+        self._plain: list[Job] = []
+        self._openings = Openings(fleet=ground.fleet, needs=ground.needs)
+        # How many wait behind their gates, by what they need.
+        self._gated = np.zeros(len(ground.needs), dtype=np.int64)
+        self._asked = 0.0
+        # Without a hold nobody ever loses patience.
+        self._patient = settings.hold > 0.0
+        self._where: dict[str, int] = {}
+        # Searches of a round that found nothing: a round that has too many is broken off, and to be gone on with.
+        self._in_vain = 0
+
+    def _see_machines(self) -> None:
+        for row, machine in enumerate(self._machines):
+            node = node_of(machine, row=row, names=self._names)
+            self._picture.node_seen(node)
+            self._appraiser.node_seen(node)
+            lease, wall = lease_of(row, names=self._names)
+            self._picture.lease_seen(lease, wall=wall)
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+    def arrived(self, job: Job, *, now: float) -> None:
+        """It waits behind its gate, or, without GPUs, for cores."""
+        del now
+        need = self._needs[job.need]
+        pod = pod_of(job, need, names=self._names)
+        uid = pod.metadata.uid
+        self._jobs[uid], self._pods[uid] = job, pod
+        self._see(pod)
+        if need.gpus:
+            self._gated[job.need] += 1
+        else:
+            self._plain.append(job)
+        if (work := self._appraiser.due()) is not None:
+            self._appraiser.renew(work())
+
+    def ended(self, job: Job, *, now: float) -> None:
+        """It is gone, and all it held is free."""
+        del now
+        uid = str(job.number)
+        del self._jobs[uid]
+        pod, row = self._pods.pop(uid), self._where.pop(uid)
+        self._appraiser.pod_gone(pod)
+        self._desk.pod_gone(pod)
+        self._queues.pod_gone(uid)
+        self._openings.changed(row)
+        if not self._needs[job.need].gpus:
+            # Only cores are free now, and whom they were missing for asks again only if the machine has changed.
+            self._picture.grid.allow(row, bindable=True)
+
+    def look_again(self, now: float) -> float:
+        """While anybody waits who has room: others may be kept from it for a while."""
+        return now + _LOOK if self._has_room() else NEVER
+
+    def _has_room(self) -> bool:
+        return bool(self._openings.able[self._gated > 0].any())
+
+    def _is_head_due(self, now: float) -> bool:
+        """Whether it matters who is the head of a line, and was not looked at lately."""
+        return self._patient and now >= self._asked + _LOOK
+
+    # --- decisions ---------------------------------------------------------------------------------------------------
+    def starts(self, now: float) -> Iterator[Start]:
+        """Whoever can be let in; a round that was broken off goes on."""
+        self._desk.tell_time(now)
+        self._queues.books.settle(now)
+        yield from self._plain_starts()
+        if not self._has_room() and not self._is_head_due(now):
+            return
+        self._asked = now
+        found, self._in_vain = True, MOST_IN_VAIN
+        while (found and self._has_room()) or self._in_vain >= MOST_IN_VAIN:
+            found, self._in_vain = False, 0
+            for turn in self._queues.turns(self, now=now):
+                if turn.promise is not None:
+                    found = True
+                    start = self._bind(turn.pod, turn.promise)
+                    yield start
+                    self._gated[start.job.need] -= 1
+                    self._openings.changed(start.row)
+
+    def promise_best(self, pod: Pod, demand: Demand, bounds: Bounds, *, now: float) -> Promise | None:
+        """The desk's own answer, of machines that have the cores and the memory beside."""
+        # Where it has no room for its GPUs is left out too, which the desk would find out in longer time.
+        room = self._openings.able[self._jobs[pod.metadata.uid].need]
+        without = frozenset(name for name, row in self._rows.items() if not room[row])
+        narrowed = Bounds(node=bounds.node, gpus=bounds.gpus, but=bounds.but | without) if without else bounds
+        promise = self._desk.promise_best(pod, demand, narrowed, now=now) if room.any() else None
+        self._in_vain += promise is None
+        return promise
+
+    def take_back(self, uid: str) -> None:
+        """As the desk does it."""
+        self._desk.take_back(uid)
+
+    def _plain_starts(self) -> Iterator[Start]:
+        waiting, self._plain = self._plain, []
+        for job in waiting:
+            room = self._ground.hosts_room(self._needs[job.need])
+            if not room.any():
+                self._plain.append(job)
+                continue
+            # kube-scheduler spreads by what is requested least; of equals the first.
+            row = int((self._ground.fleet.cores * room).argmax())
+            self._take(
+                str(job.number),
+                row=row,
+                pod=bound(self._pods[str(job.number)], node=node_name(row), grant=None, names=self._names),
+            )
+            yield Start(job=job, row=row, gpus=())
+            self._openings.changed(row)
+
+    def _bind(self, pod: Pod, promise: Promise) -> Start:
+        grant = promise.plan.grant
+        row = self._rows[grant.node]
+        uid = pod.metadata.uid
+        self._take(uid, row=row, pod=bound(pod, node=grant.node, grant=grant, names=self._names))
+        index = {gpu.uuid: gpu.index for gpu in self._picture.nodes[grant.node].inventory.gpus}
+        gpus = {index[part.gpu] for held in grant.containers.values() for part in held.slices}
+        return Start(job=self._jobs[uid], row=row, gpus=tuple(sorted(gpus)))
+
+    def _take(self, uid: str, *, row: int, pod: Pod) -> None:
+        self._pods[uid], self._where[uid] = pod, row
+        self._see(pod)
+
+    def _see(self, pod: Pod) -> None:
+        self._desk.pod_seen(pod)
+        self._appraiser.pod_seen(pod)
+        self._queues.pod_seen(pod)
