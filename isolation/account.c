@@ -39,7 +39,7 @@ static bool make_ready(int file) {
 
 bool account_open(void) {
     int file = open(account_path, O_RDWR | O_CLOEXEC);
-    if (file < 0 || fstat(file, &account_file) != 0 || account_file.st_size != ACCOUNT_BYTES) {
+    if (file < 0 || status_of_file(file, &account_file) != 0 || account_file.st_size != ACCOUNT_BYTES) {
         fprintf(stderr, "aliquot: no account of GPU memory at %s: %s\n", account_path,
                 file < 0 ? strerror(errno) : "not of the size that the agent gives it");
         if (file >= 0) close(file);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "holdings.h"
+#include "processes.h"
 
 #define FAT_WRAPPER 0x466243b1u
 #define FAT_BINARY 0xba55ed50u
@@ -108,7 +109,7 @@ uint64_t image_file_bytes(const char *path) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return 0;
     uint64_t bytes = 0;
-    if (fstat(file, &seen) == 0 && seen.st_size >= 16) {
+    if (status_of_file(file, &seen) == 0 && seen.st_size >= 16) {
         /* A page more than the file has, so that text ends with a zero. */
         size_t size = (size_t)seen.st_size + 1;
         char *image = calloc(1, size);

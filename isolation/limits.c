@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "processes.h"
 #include "table.h"
 
 #define MAGIC "ALIQLIM1"
@@ -26,7 +27,7 @@ static bool is_ours(const struct limits *file) {
 bool limits_open(void) {
     struct stat seen;
     int file = open(limits_path, O_RDONLY | O_CLOEXEC);
-    if (file >= 0 && fstat(file, &seen) == 0 && seen.st_size >= (off_t)sizeof *limits)
+    if (file >= 0 && status_of_file(file, &seen) == 0 && seen.st_size >= (off_t)sizeof *limits)
         limits = mmap(NULL, sizeof *limits, PROT_READ, MAP_SHARED, file, 0);
     if (file >= 0) close(file);
     if (limits && limits != MAP_FAILED && is_ours(limits)) return true;

@@ -44,7 +44,7 @@ uint64_t process_born(uint32_t pid, bool *ended) {
 
 uint32_t process_namespace(void) {
     struct stat seen;
-    return stat("/proc/self/ns/pid", &seen) == 0 ? (uint32_t)seen.st_ino : 0;
+    return status_of_path("/proc/self/ns/pid", &seen) == 0 ? (uint32_t)seen.st_ino : 0;
 }
 
 bool process_maps(uint32_t pid, const struct stat *file) {

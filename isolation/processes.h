@@ -5,6 +5,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* As stat and fstat, which are other symbols in old C libraries than in new ones. */
+static inline int status_of_path(const char *path, struct stat *into) {
+    return (int)syscall(SYS_stat, path, into);
+}
+
+static inline int status_of_file(int file, struct stat *into) {
+    return (int)syscall(SYS_fstat, file, into);
+}
 
 /* Clock ticks since boot at which a process started; 0 if there is none of that pid. `ended`: it is only waited for. */
 uint64_t process_born(uint32_t pid, bool *ended);

@@ -39,6 +39,7 @@ CONTEXT = 300 * MIB
 _WORLD_BYTES = 1 << 20
 _WORLD_MAGIC = 0x444C524F57454B46
 _TENANTS_AT = 8 * 3 + 8 * 8
+_OLD_LIBRARIES = ["-Wl,--no-as-needed", "-l:libdl.so.2", "-l:libpthread.so.0"]
 _WARNINGS = ["-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g"]
 
 
@@ -67,7 +68,7 @@ class Built:
         objects = sorted(str(path) for path in self.objects.glob("*.o"))
         script = f"-Wl,--version-script={SOURCES / 'exports.map'}"
         shared = ["-shared", "-fPIC", f"-Wl,-soname,{LIBRARY}", script, "-Wl,-z,now"]
-        command = ["gcc", *self.flags, *shared, "-o", str(library), *objects, str(places), "-ldl", "-lpthread"]
+        command = ["gcc", *self.flags, *shared, "-o", str(library), *objects, str(places), *_OLD_LIBRARIES]
         subprocess.run(command, check=True, timeout=60)
         return library
 

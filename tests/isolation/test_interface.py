@@ -1,0 +1,173 @@
+"""The interposer stands for the whole of the driver's interface, and nothing unsets it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aliquot_agent.isolation.limits_file import GpuLimits, decode_account, encode_limits
+from support.isolation import ROOT, SOURCES, Built, World, gpu_uuid, names
+
+pytestmark = pytest.mark.native
+
+NOT_READY, NOT_SUPPORTED, NOT_FOUND = 802, 801, 500
+FIRST_ANSWER = 50_000
+
+
+def ruled(rule: str) -> list[str]:
+    """The names of one rule; an empty rule is forwarding."""
+    lines = [line.split() for line in (SOURCES / "names.txt").read_text().splitlines() if not line.startswith("#")]
+    return [words[0] for words in lines if (words[1] if len(words) > 1 else "") == rule]
+
+
+def unwritten(built: Built) -> set[str]:
+    """The functions of the fake driver that only answer their number."""
+    told = subprocess.run(["nm", "-D", built.driver], check=True, capture_output=True, text=True, timeout=10)
+    return {line.split()[-1] for line in told.stdout.splitlines() if " W " in line}
+
+
+def test_every_name_is_exported_and_nothing_else(world: World) -> None:
+    """What the library exports is exactly the list of names."""
+    library = world.container(memory_mib=1000).library
+    told = subprocess.run(
+        ["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True, timeout=10
+    )
+    assert sorted(line.split()[-1] for line in told.stdout.splitlines()) == sorted(names())
+
+
+def test_every_forwarded_name_reaches_the_function_of_that_name(world: World) -> None:
+    """The fake driver answers a number of its own for each name: no jump ends at a neighbour."""
+    tenant = world.container(memory_mib=1000).run()
+    weak = unwritten(world.built)
+    own = [name for name in ruled("") if name in weak]
+    assert len(own) > 500
+    for name in own:
+        assert int(tenant.ask(f"call {name}")) == FIRST_ANSWER + names().index(name)
+
+
+def test_refused_names_say_that_they_are_not_supported(world: World) -> None:
+    """32-bit forms and contexts of a display answer 801, never the driver's function."""
+    tenant = world.container(memory_mib=1000).run().started()
+    assert {tenant.ask(f"call {name}") for name in ruled("refused")} == {str(NOT_SUPPORTED)}
+
+
+@pytest.mark.parametrize(
+    ("symbol", "version", "flags", "expected"),
+    [
+        ("cuMemAlloc", 12000, 0, "cuMemAlloc_v2"),
+        ("cuMemAllocAsync", 12000, 2, "cuMemAllocAsync_ptsz"),
+        ("cuLaunchKernel", 12000, 2, "cuLaunchKernel_ptsz"),
+        ("cuLaunchKernel", 12000, 0, "cuLaunchKernel"),
+        ("cuCtxCreate", 4000, 0, "cuCtxCreate_v2"),
+        ("cuGraphInstantiate", 12000, 0, "cuGraphInstantiateWithFlags"),
+        ("cuGetProcAddress", 12000, 0, "cuGetProcAddress_v2"),
+    ],
+)
+def test_a_function_looked_up_by_name_is_ours(
+    world: World, symbol: str, version: int, flags: int, expected: str
+) -> None:
+    """A look-up answers the wrapped function in the variant that the version and the flags ask for."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    result, _, name, where = tenant.ask(f"lookup {symbol} {version} {flags}").split()
+    assert (result, name, where) == ("0", expected, str(container.library))
+
+
+def test_a_new_way_to_allocate_is_refused_and_other_news_forwarded(world: World) -> None:
+    """A name that the list lacks is not found if it looks like allocating; otherwise the driver's own is answered."""
+    tenant = world.container(memory_mib=1000).run().started()
+    result, status, name, _ = tenant.ask("lookup cuMemAllocFromTheFuture 14000 0").split()
+    assert (result, status, name) == (str(NOT_FOUND), "1", "-")
+    result, _, name, where = tenant.ask("lookup cuDeviceAskTheFuture 14000 0").split()
+    assert (result, name, where) == ("0", "cuDeviceAskTheFuture", str(world.built.driver))
+
+
+def test_an_older_name_of_the_list_is_not_taken_for_a_newer_one(world: World) -> None:
+    """A function that is refused by its only form is refused when it is looked up, too."""
+    tenant = world.container(memory_mib=1000).run().started()
+    assert tenant.ask("lookup cuGLCtxCreate 12000 0").split()[0] == str(NOT_FOUND)
+
+
+def test_without_limits_there_is_no_gpu(world: World) -> None:
+    """A container whose limits are gone, or are not what the agent writes, gets 802 from every function."""
+    container = world.container(memory_mib=1000)
+    container.limits_path.write_bytes(b"?" * 4096)
+    assert container.run().ask("start") == str(NOT_READY)
+    container.limits_path.unlink()
+    assert container.run().ask("call cuDeviceGetName") == str(NOT_READY)
+
+
+def test_an_account_of_another_size_is_not_used(world: World) -> None:
+    """A tenant that puts a longer or shorter file in the account's place gets no GPU."""
+    container = world.container(memory_mib=1000)
+    container.account_path.write_bytes(bytes(1 << 20))
+    assert container.run().ask("start") == str(NOT_READY)
+
+
+def test_no_variable_of_the_environment_is_read() -> None:
+    """Nothing in the interposer asks for the environment, so nothing in it can be unset or overridden by a tenant."""
+    sources = [path.read_text() for path in SOURCES.glob("*.[ch]")]
+    assert sources
+    assert not [text for text in sources if re.search(r"\b(secure_)?getenv\b|\benviron\b", text)]
+
+
+def test_a_program_that_empties_its_environment_is_limited_too(world: World, tmp_path: Path) -> None:
+    """Found as libcuda.so.1 on the library path as it is when it is mounted, it needs no LD_PRELOAD and no variable."""
+    container = world.container(memory_mib=1000)
+    program = (
+        "import ctypes, sys; lib = ctypes.CDLL(sys.argv[1]); p = ctypes.c_uint64(); ctx = ctypes.c_void_p();"
+        "lib.cuInit(0); lib.cuDevicePrimaryCtxRetain(ctypes.byref(ctx), 0); lib.cuCtxSetCurrent(ctx);"
+        "print(lib.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(2000 << 20)))"
+    )
+    environment = {"FAKE_CUDA_WORLD": str(world.path), "FAKE_CUDA_TENANT": str(container.number)}
+    command = [sys.executable, "-E", "-S", "-c", program, str(container.library)]
+    told = subprocess.run(
+        command, check=True, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=30
+    )
+    assert told.stdout.strip() == "2"
+    assert container.peak == world.context
+
+
+def test_the_library_needs_nothing_but_libc(world: World) -> None:
+    """Its only needed libraries are the C library's own, in versions that images of 2017 have."""
+    library = world.container(memory_mib=1000).library
+    told = subprocess.run(["objdump", "-p", library], check=True, capture_output=True, text=True, timeout=10).stdout
+    needed = set(re.findall(r"NEEDED\s+(\S+)", told))
+    assert needed <= {"libc.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"}
+    versions = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_([0-9.]+)", told)}
+    assert max(versions) <= (2, 17)
+
+
+def test_what_the_agent_writes_is_what_the_library_reads(world: World) -> None:
+    """Memory, limits by uuid and the account's slots agree between Python and C, for the second GPU too."""
+    world.memory_mib = (16_384, 8_192)
+    world.__post_init__()
+    container = world.container(memory_mib=1234, gpus=2)
+    tenant = container.run().started()
+    assert tenant.ask("info").split()[2] == str(1234 << 20)
+    assert container.account().processes == {tenant.process.pid: (world.context, 0)}
+
+
+def test_a_gpu_that_was_not_granted_gives_no_context(world: World) -> None:
+    """The container's limits name other GPUs: this one is an invalid device to it."""
+    container = world.container(memory_mib=1000)
+    other = [GpuLimits(uuid=gpu_uuid(7), memory=1 << 30, context=0, guarantee=1_000_000, rate=1_000_000)]
+    container.limits_path.write_bytes(encode_limits(other, driver=str(world.built.driver)))
+    assert container.run().ask("start") == "101"
+
+
+def test_an_account_that_is_none_is_not_read() -> None:
+    """What a tenant wrote in the account's place is None to the agent, never an error."""
+    assert decode_account(os.urandom(262_144), gpus=1) is None
+    assert decode_account(b"", gpus=1) is None
+
+
+def test_the_list_of_names_is_sorted_and_without_doubles() -> None:
+    """So that two changes to it meet where they belong."""
+    assert (ROOT / "isolation" / "names.txt").exists()
+    assert names() == sorted(set(names()))
