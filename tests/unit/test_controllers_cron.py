@@ -98,6 +98,20 @@ def test_a_schedule_is_due_when_its_words_say_so(schedule: tuple[tuple[str, froz
 
 
 @pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        # The hour that is left out has no half past two, the one that comes twice has one.
+        ("2026-03-28T12:00:00Z", "2026-03-30T00:30:00Z"),
+        ("2026-10-24T12:00:00Z", "2026-10-25T00:30:00Z"),
+        ("2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"),
+    ],
+)
+def test_clocks_that_change_leave_out_and_repeat_nothing(begin: str, end: str) -> None:
+    """At half past two in Berlin, about both changes of the clocks."""
+    assert next_after(read_schedule("30 2 * * *"), at(begin), zone=BERLIN) == at(end)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,8 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.patches import merge_patch
 from aliquot_kube.resources import PODS
 from aliquot_kube.transport import Question
-from aliquot_standalone.apiserver.direct import DirectTransport
+from aliquot_standalone.apiserver.direct import DirectTransport, NoFaults
+from aliquot_standalone.apiserver.frontend import Frontend
 from aliquot_standalone.controllers.jobs import JobController
 from aliquot_standalone.controllers.objects import JOBS
 from support.clocks import VirtualClock
@@ -29,6 +30,7 @@ class Stage:
     """An API server, a controller, and a test that plays the kubelet."""
 
     clock: VirtualClock
+    frontend: Frontend
     transport: DirectTransport
     client: KubeClient
     running: list[asyncio.Task[None]] = field(default_factory=list)
@@ -93,8 +95,9 @@ class Stage:
 async def stage() -> AsyncIterator[Stage]:
     """A controller that runs."""
     clock = VirtualClock(start=1_700_000_000.0)
-    transport = DirectTransport(frontend=make_frontend(), clock=clock)
-    stage = Stage(clock=clock, transport=transport, client=KubeClient(transport=transport))
+    frontend = make_frontend()
+    transport = DirectTransport(frontend=frontend, clock=clock)
+    stage = Stage(clock=clock, frontend=frontend, transport=transport, client=KubeClient(transport=transport))
     stage.start()
     await clock.advance(0.1)
     yield stage
@@ -292,6 +295,33 @@ async def test_a_pod_that_is_deleted_counts_as_failed_and_is_made_again(stage: S
     (again,) = await stage.pods()
     assert again["metadata"]["uid"] != pod["metadata"]["uid"]
     assert (await stage.seen("robbed"))["status"]["failed"] == 1
+
+
+class LateNews(NoFaults):
+    """A wire on which a watch of pods lags behind by seconds."""
+
+    def __init__(self, *, clock: VirtualClock) -> None:
+        self._clock = clock
+
+    async def on_line(self, question: Question, line: bytes) -> Sequence[bytes]:
+        """Hold each line up."""
+        if question.path.endswith("/pods"):
+            await self._clock.sleep(3.0)
+        return (line,)
+
+
+async def test_a_watch_that_lags_makes_no_pod_twice(stage: Stage) -> None:
+    """What the controller has made it knows, before it hears of it."""
+    await stage.stop()
+    stage.transport = DirectTransport(frontend=stage.frontend, clock=stage.clock, faults=LateNews(clock=stage.clock))
+    stage.start()
+    await stage.clock.advance(0.1)
+    await stage.job("once", parallelism=2, completions=2)
+    await stage.clock.advance(2.0)
+    await stage.patch("once", activeDeadlineSeconds=600)
+    assert len(await stage.pods()) == 2
+    await stage.clock.advance(20.0)
+    assert len(await stage.pods()) == 2
 
 
 async def test_pods_that_can_t_be_made_are_tried_again(stage: Stage) -> None:

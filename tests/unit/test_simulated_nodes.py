@@ -20,6 +20,7 @@ from aliquot_core.objects import Lease, Node, Pod
 from aliquot_core.quantities import MiB, Percent
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import NotFoundError
+from aliquot_kube.patches import merge_patch
 from aliquot_kube.resources import LEASES, NODES, PODS
 from aliquot_kube.transport import Question
 from aliquot_standalone.apiserver.direct import DirectTransport
@@ -207,6 +208,20 @@ async def test_no_gpu_is_over_granted_whatever_grants_say(stage: Stage) -> None:
     assert second.status.phase == "Pending"
     assert "would be over-granted" in second.status.container_statuses[0].state["waiting"]["message"]
     assert (await stage.pod("second", after=30.0)).status.phase == "Running"
+
+
+async def test_a_grant_made_smaller_afterwards_frees_nothing(stage: Stage) -> None:
+    """What runs counts as it stood when it started, whatever is written over its grant."""
+    await stage.run("first", percent=80)
+    uid = (await stage.pod("first")).metadata.uid
+    compute = Percent(10)
+    part = Slice(gpu=simulated_uuid(node="sim-0", index=0), compute=compute, limit=compute, memory=MiB(1000))
+    forged = encode_grant(Grant(node="sim-0", pod=uid, containers={"main": ContainerGrant(slices=(part,))}))
+    patch = merge_patch({"metadata": {"annotations": {NAMES.grant: forged}}})
+    await stage.client.patch(PODS, name="first", namespace="default", patch=patch)
+    await stage.clock.advance(0.1)
+    await stage.run("second", percent=30)
+    assert (await stage.pod("second")).status.phase == "Pending"
 
 
 async def test_use_is_what_the_pod_says_of_what_it_was_granted(stage: Stage) -> None:

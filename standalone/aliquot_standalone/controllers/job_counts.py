@@ -38,8 +38,8 @@ def counted(job: Job, pods: Iterable[WorkPod]) -> Counts:
     pods = list(pods)
     before = job.status.uncounted_terminated_pods
     tracked = {pod.metadata.uid for pod in pods if pod.tracked}
-    succeeded = _entries(before.succeeded, tracked, (pod for pod in pods if pod.succeeded))
-    failed = _entries(before.failed, tracked, (pod for pod in pods if pod.failed))
+    succeeded = _tracked(pod for pod in pods if pod.succeeded)
+    failed = _tracked(pod for pod in pods if pod.failed)
     done = frozenset(read_indexes(job.status.completed_indexes)) | _indexes(job, pods)
     entries = {*succeeded, *failed}
     return Counts(
@@ -51,13 +51,9 @@ def counted(job: Job, pods: Iterable[WorkPod]) -> Counts:
     )
 
 
-def _entries(before: Sequence[str], tracked: set[str], ended: Iterable[WorkPod]) -> tuple[str, ...]:
-    """Those of before whose finalizer is still there, and those that have ended since."""
-    return tuple(dict.fromkeys([*(uid for uid in before if uid in tracked), *_tracked(ended)]))
-
-
-def _tracked(pods: Iterable[WorkPod]) -> list[str]:
-    return [pod.metadata.uid for pod in pods if pod.tracked]
+def _tracked(ended: Iterable[WorkPod]) -> tuple[str, ...]:
+    # Those that are entries already are among them: what has ended stays so.
+    return tuple(sorted(pod.metadata.uid for pod in ended if pod.tracked))
 
 
 def _left(before: Sequence[str], tracked: set[str]) -> int:
