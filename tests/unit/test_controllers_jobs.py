@@ -297,6 +297,31 @@ async def test_a_pod_that_is_deleted_counts_as_failed_and_is_made_again(stage: S
     assert (await stage.seen("robbed"))["status"]["failed"] == 1
 
 
+class LateList(NoFaults):
+    """A wire on which the first list of pods takes its time."""
+
+    def __init__(self, *, clock: VirtualClock) -> None:
+        self._clock = clock
+
+    async def on_question(self, question: Question) -> None:
+        """Hold the list up."""
+        if question.method == "GET" and question.path.endswith("/pods") and "watch" not in question.query:
+            await self._clock.sleep(3.0)
+
+
+async def test_a_controller_that_starts_makes_no_pod_before_it_knows_all(stage: Stage) -> None:
+    """A job that has its pods gets no others from a controller that has not heard of them yet."""
+    await stage.job("steady", parallelism=2, completions=2)
+    await stage.stop()
+    direct = stage.transport
+    stage.transport = DirectTransport(frontend=stage.frontend, clock=stage.clock, faults=LateList(clock=stage.clock))
+    stage.start()
+    stage.transport = direct
+    for _ in range(5):
+        await stage.clock.advance(1.0)
+        assert len(await stage.pods()) == 2
+
+
 class LateNews(NoFaults):
     """A wire on which a watch of pods lags behind by seconds."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from aliquot_standalone.scheduling.amounts import asked_by
 from aliquot_standalone.scheduling.attempt import Answer, Ask, Chosen, Unfit, attempt
@@ -251,6 +251,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
+@example([("node", 0, "n0"), ("assume", 0, "n0"), ("bind", 0, "n1")])
 def test_what_is_used_is_what_lies_there(steps: list[tuple[str, int, str]]) -> None:
     """In whatever order things are told, a node's use is the sum over the pods that lie there or are on their way."""
     picture, lies, on_their_way = Picture(), dict[str, str](), set[str]()
