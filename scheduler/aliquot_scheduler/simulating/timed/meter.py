@@ -90,7 +90,6 @@ class Meter:
             self.asked += total
             self.teams[job.team].asked += total
             self.waiting += 1
-            self.most_waiting = max(self.most_waiting, self.waiting)
 
     def started(self, start: Start) -> None:
         """It runs."""
@@ -114,6 +113,7 @@ class Meter:
             self.teams[job.team].held -= total
 
     def _count(self, seconds: float) -> None:
+        self.most_waiting = max(self.most_waiting, self.waiting)
         bound = self._bound.most(self._there)
         self.backlog.add(seconds, allocated=self.allocated, bound=bound)
         if self.asked >= self._capacity:

@@ -1,0 +1,133 @@
+"""`aliquot simulate --time` from outside: what it prints, queues from a file, mistakes, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from aliquot_cli.main import main
+from aliquot_scheduler.simulating.timed.contest import TimedRun
+
+NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,1,T4\n"
+HEADING = "cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,scheduled_time,deletion_time,queue\n"
+# Two halves run together where GPUs are shared, one after the other where they are not.
+PODS = HEADING + "2000,1024,1,500,,0,0,3600,a\n" + "2000,1024,1,500,,0,5,3605,b\n" + "2000,1024,1,500,,0,5,,b\n"
+QUEUE = "apiVersion: aliquot.dev/v1alpha1\nkind: Queue\nmetadata: {{name: {name}}}\nspec: {spec}\n---\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Nodes and pods."""
+    (tmp_path / "nodes.csv").write_text(NODES)
+    (tmp_path / "pods.csv").write_text(PODS)
+    return ["simulate", "--time", "--nodes", str(tmp_path / "nodes.csv"), "--pods", str(tmp_path / "pods.csv")]
+
+
+def run(*arguments: str) -> Result:
+    """The command, as a shell calls it."""
+    return CliRunner().invoke(main, arguments)
+
+
+def test_policies_stand_side_by_side(files: list[str], tmp_path: Path) -> None:
+    """A row each, with the hour that one half waits where GPUs are not shared; and a picture of them."""
+    plot = tmp_path / "use.svg"
+    done = run(*files, "--plot", str(plot))
+    assert done.exit_code == 0, done.output
+    rows = {line.split()[0]: line for line in done.stdout.splitlines() if line}
+    assert rows["2"].startswith("2 pods with GPUs, 1 left out")
+    assert "30.0 min" in rows["whole-gpu-fifo"]
+    assert "2.00 h" in rows["whole-gpu-fifo"]
+    assert rows["fifo"].split()[1:3] == rows["aliquot"].split()[1:3] == ["0.0", "min"]
+    assert "violations: whole-gpu-fifo 0, fifo 0, aliquot 0" in done.stdout
+    assert plot.read_text().count("<polyline") == 3
+
+
+def test_json_has_a_report_for_each_policy(files: list[str]) -> None:
+    """Scripts read it."""
+    done = run(*files, "--policy", "whole-gpu-fifo", "--seed", "3", "-o", "json")
+    (told,) = json.loads(done.stdout)
+    assert (told["policy"], told["seed"], told["jobs"], told["ended"], told["partial"]) == (
+        "whole-gpu-fifo",
+        3,
+        2,
+        2,
+        False,
+    )
+    assert told["wait"] == {"mean": 1800.0, "percentiles": {"50": 1800.0, "90": 3240.0, "99": 3564.0, "100": 3600.0}}
+    assert (told["makespan"], told["quota_violations"], told["jain_wait"]) == (7200.0, 0, 0.5)
+
+
+def test_options_change_what_is_asked(files: list[str]) -> None:
+    """Slow-down for who shares, other arrivals, teams where the list has none."""
+
+    def told(*more: str) -> dict[str, float]:
+        (found,) = json.loads(run(*files, "--policy", "fifo", "-o", "json", *more).stdout)
+        return {"makespan": found["makespan"], "jobs": found["jobs"]}
+
+    assert told("--slowdown", "50") == {"makespan": 5400.0, "jobs": 2}
+    assert told("--after", "0", "--bootstrap", "1", "--compress", "0.5") == {"makespan": 3600.0, "jobs": 2}
+
+
+def test_queues_of_a_file_are_kept_to(files: list[str], tmp_path: Path) -> None:
+    """A limit of half a GPU lets one half in at a time."""
+    queues = tmp_path / "queues.yaml"
+    below = [QUEUE.format(name=name, spec="{parent: all}") for name in "ab"]
+    queues.write_text(QUEUE.format(name="all", spec="{compute: {limit: 50}}") + "".join(below))
+    done = run(*files, "--policy", "aliquot", "--queues", str(queues), "-o", "json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)[0]["makespan"] == 7200.0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (QUEUE.format(name="a", spec="{}"), "it has no queue b"),
+        (QUEUE.format(name="a", spec="{compute: {limt: 5}}"), "did you mean limit"),
+        (QUEUE.format(name="a", spec="{parent: gone}"), "there is no queue 'gone'"),
+        ("a: [1\n", "queues.yaml, line 2, column 1: no YAML"),
+        ("kind: Pod\n", "document 1: it is no Queue"),
+        ("kind: Queue\n", "it has no metadata.name"),
+    ],
+)
+def test_queues_that_can_not_be_meant_are_refused(files: list[str], tmp_path: Path, text: str, told: str) -> None:
+    """With what, where, and exit code 3, as the webhook would."""
+    (tmp_path / "queues.yaml").write_text(text)
+    done = run(*files, "--queues", str(tmp_path / "queues.yaml"))
+    assert done.exit_code == 3
+    assert told in done.stderr
+
+
+def test_mistakes_are_said(files: list[str], tmp_path: Path) -> None:
+    """A policy of the other kind is wrong usage; a pod list without times names the columns."""
+    assert (
+        "bestfit is none of whole-gpu-fifo, fifo, aliquot, which there are with --time"
+        in run(*files, "--policy", "bestfit").stderr
+    )
+    without = [one for one in files if one != "--time"]
+    assert run(*without, "--policy", "fifo").exit_code == 2
+    (tmp_path / "pods.csv").write_text("cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n1,1,1,500,\n")
+    done = run(*files)
+    assert done.exit_code == 3
+    assert "line 1: column creation_time, scheduled_time, deletion_time is missing" in done.stderr
+
+
+def test_ctrl_c_gives_what_there_is_and_says_so(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 130, as shells have it; policies that were not begun are not in the report."""
+    steps = TimedRun.steps
+
+    def interrupted(self: TimedRun) -> Iterator[int]:
+        for arrived in steps(self):
+            yield arrived
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(TimedRun, "steps", interrupted)
+    done = run(*files, "-o", "json")
+    assert done.exit_code == 130
+    (told,) = json.loads(done.stdout)
+    assert (told["policy"], told["partial"]) == ("whole-gpu-fifo", True)
+    assert "interrupted: whole-gpu-fifo ended 0 of 2 pods: partial" in done.stderr

@@ -1,0 +1,201 @@
+"""Runs in time: worked out by hand where they are small, and what must hold of all of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.simulating.timed.clockwork import StrayStartError
+from aliquot_scheduler.simulating.timed.contest import TimedPolicy, TimedRun
+from aliquot_scheduler.simulating.timed.ground import Ground, OverGrantError, Start
+from aliquot_scheduler.simulating.timed.job import Timetable, in_whole_gpus
+from aliquot_scheduler.simulating.timed.told import told
+from support.timetables import HALF, OPEN, PAIR, PLAIN, WHOLE, Log, Row, machine, play, spans, timetable, timetables
+
+ALL = list(TimedPolicy)
+
+
+# --- by hand ---------------------------------------------------------------------------------------------------------
+
+
+def test_two_halves_take_a_gpu_each_without_sharing_and_one_with_it() -> None:
+    """So who wants a whole one waits until a half has ended, or starts at once."""
+    asked = timetable(Row(0, 100, HALF), Row(0, 60, HALF), Row(0, 50, WHOLE), Row(10, 10, WHOLE))
+    assert spans(play(asked, TimedPolicy.WHOLE_GPU_FIFO)) == [(0, 100), (0, 60), (60, 110), (100, 110)]
+    shared = [(0, 100), (0, 60), (0, 50), (50, 60)]
+    assert spans(play(asked, TimedPolicy.FIFO)) == shared
+    assert spans(play(asked, TimedPolicy.ALIQUOT)) == shared
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_who_does_not_fit_is_passed_by_who_does(policy: TimedPolicy) -> None:
+    """Back-filling: a pair waits for both GPUs while small ones come and go."""
+    asked = timetable(Row(0, 100, WHOLE), Row(1, 10, PAIR), Row(2, 30, WHOLE), Row(3, 60, WHOLE))
+    found = spans(play(asked, policy, settings=QueueSettings(hold=0.0)))
+    assert found == [(0, 100), (100, 110), (2, 32), (32, 92)]
+
+
+def test_the_cores_of_a_machine_keep_waiting_whom_its_gpus_would_not() -> None:
+    """And pods without GPUs that end let those in, whatever policy."""
+    asked = timetable(Row(0, 40, PLAIN), Row(1, 10, HALF), machines=[machine(cores=1_500)])
+    for policy in ALL:
+        assert spans(play(asked, policy)) == [(40, 50)], policy
+
+
+def test_who_shares_a_gpu_is_slowed_down_for_as_long_as_it_does() -> None:
+    """Worked out by hand: half as slow again beside one other."""
+    together = timetable(Row(0, 100, HALF), Row(0, 100, HALF), machines=[machine(gpus=1)])
+    assert spans(play(together, slowdown=0.5)) == [(0, 150), (0, 150)]
+    apart = timetable(Row(0, 100, HALF), Row(50, 100, HALF), machines=[machine(gpus=1)])
+    assert spans(play(apart, slowdown=0.5)) == [(0, 125), (50, 175)]
+    assert spans(play(apart, TimedPolicy.WHOLE_GPU_FIFO, slowdown=0.5)) == [(0, 100), (100, 200)]
+
+
+def test_a_team_that_came_late_is_not_behind_all_of_a_team_that_came_in_bulk() -> None:
+    """First come, first served lets the bulk run first; fair shares take turns."""
+    bulk = [Row(0, 10, WHOLE, "bulk") for _ in range(20)]
+    asked = timetable(*bulk, Row(1, 10, WHOLE, "late"), machines=[machine(gpus=1)])
+    assert spans(play(asked, TimedPolicy.FIFO))[-1] == (200, 210)
+    assert spans(play(asked, TimedPolicy.ALIQUOT))[-1] == (10, 20)
+
+
+def test_a_team_never_holds_more_than_its_queues_limit() -> None:
+    """The queues keep it, and it is counted where nothing does."""
+    asked = timetable(*[Row(0, 10, WHOLE, "a") for _ in range(4)])
+    limited = {"a": msgspec.structs.replace(OPEN, compute=Quota(limit=100))}
+    run = play(asked, TimedPolicy.ALIQUOT, specs=limited)
+    assert spans(run) == [(0, 10), (10, 20), (20, 30), (30, 40)]
+    assert run.meter.violations == 0
+    run.meter._limits = {"a": 500}
+    run.meter.passed(50.0)
+    run.meter.arrived(asked.jobs[0])
+    run.meter.started(Start(job=asked.jobs[0], row=0, gpus=(0,)))
+    assert run.meter.violations == 1
+
+
+def test_measures_by_hand() -> None:
+    """Two jobs on one GPU, one after the other: they wait 0 and 10 s, and all of the GPU is given away meanwhile."""
+    asked = timetable(Row(0, 10, WHOLE, "a"), Row(0, 30, WHOLE, "b"), machines=[machine(gpus=1)])
+    report = play(asked).report()
+    assert (report.wait.mean, report.completion.mean, report.makespan) == (5.0, 25.0, 40.0)
+    assert report.wait.percentiles == {"50": 5.0, "90": 9.0, "99": pytest.approx(9.9), "100": 10.0}
+    assert report.backlog.hours == pytest.approx(10 / 3600)
+    assert (report.backlog.allocated_pct, report.backlog.of_bound_pct) == (100.0, 100.0)
+    # Team b waited through all of the backlog, team a had all it asked for.
+    assert (report.jain_served, report.jain_wait) == (0.5, 0.5)
+    assert (report.jobs, report.ended, report.most_waiting, report.partial) == (2, 2, 1, False)
+
+
+# --- of all runs -----------------------------------------------------------------------------------------------------
+
+
+def _logged(asked: Timetable, policy: TimedPolicy, slowdown: float = 0.0) -> tuple[TimedRun, Log]:
+    run = TimedRun(asked, policy=policy, specs=dict.fromkeys(asked.teams, OPEN), slowdown=slowdown)
+    log = Log(run.meter)
+    run._clockwork._watcher = log
+    for _ in run.steps():
+        pass
+    return run, log
+
+
+@pytest.mark.parametrize("policy", ALL)
+@given(asked=timetables, slowdown=st.sampled_from([0.0, 0.2]))
+@settings(max_examples=25, deadline=None)
+def test_every_job_runs_once_and_nothing_is_given_twice(policy: TimedPolicy, asked: Timetable, slowdown: float) -> None:
+    """Counted anew from where each lay and when, not from what decisions were made by."""
+    run, log = _logged(asked, policy, slowdown)
+    numbers = [job.number for job in asked.jobs]
+    assert sorted(start.job.number for _, start in log.starts) == numbers
+    assert sorted(job.number for _, job in log.ends) == numbers
+    ends = {job.number: at for at, job in log.ends}
+    needs = [in_whole_gpus(need) for need in asked.needs] if policy is TimedPolicy.WHOLE_GPU_FIFO else asked.needs
+    for at, start in log.starts:
+        runs = ends[start.job.number] - at
+        assert at >= start.job.at
+        assert runs == pytest.approx(start.job.runs) if not slowdown else runs >= start.job.runs - 1e-6
+    for now, _ in log.starts:
+        held: dict[tuple[str, int, int], int] = defaultdict(int)
+        for at, start in log.starts:
+            if at <= now < ends[start.job.number]:
+                need = needs[start.job.need]
+                held["cores", start.row, 0] += need.cores
+                for gpu in start.gpus:
+                    held["gpu", start.row, gpu] += need.milli
+        for (what, row, _), much in held.items():
+            assert much <= (1_000 if what == "gpu" else asked.machines[row].cores)
+    for backlog in (run.meter.backlog, run.meter.full_backlog):
+        assert backlog.allocated <= backlog.bound + 1e-6
+
+
+@pytest.mark.parametrize("policy", ALL)
+@given(asked=timetables)
+@settings(max_examples=10, deadline=None)
+def test_nobody_waits_who_has_room_when_nobody_is_kept_waiting_for(policy: TimedPolicy, asked: Timetable) -> None:
+    """Without quotas and without a hold, whoever fits starts at once."""
+    run = TimedRun(asked, policy=policy, specs=dict.fromkeys(asked.teams, OPEN), settings=QueueSettings(hold=0.0))
+    works = run._clockwork
+    for _ in run.steps():
+        fleet = works._ground.fleet
+        for number in works._waiting:
+            need = works._ground.needs[asked.jobs[number].need]
+            assert not fleet.able(need, slice(None), fleet.takes(need, slice(None))).any()
+
+
+@pytest.mark.parametrize("policy", ALL)
+@given(asked=timetables)
+@settings(max_examples=5, deadline=None)
+def test_the_same_timetable_makes_the_same_run(policy: TimedPolicy, asked: Timetable) -> None:
+    """To the last second and GPU."""
+    assert _logged(asked, policy)[1].starts == _logged(asked, policy)[1].starts
+
+
+def test_a_run_that_is_broken_off_says_so() -> None:
+    """What has come of it so far is counted."""
+    asked = timetable(*[Row(10.0 * number, 5, WHOLE) for number in range(10)])
+    run = TimedRun(asked, policy=TimedPolicy.FIFO, specs={})
+    for arrived in run.steps():
+        if arrived == 4:
+            break
+    report = run.report()
+    assert (report.started, report.ended, report.partial) == (4, 3, True)
+
+
+# --- defects are seen ------------------------------------------------------------------------------------------------
+
+
+def test_a_policy_that_gives_what_is_not_there_is_stopped() -> None:
+    """On a GPU, on cores, and on fewer GPUs than asked."""
+    asked = timetable(Row(0, 1, WHOLE), Row(0, 1, HALF), Row(0, 1, PAIR), machines=[machine(cores=2_000)])
+    whole, half, pair = asked.jobs
+    ground = Ground(machines=asked.machines, needs=asked.needs)
+    ground.put(Start(job=whole, row=0, gpus=(0,)))
+    with pytest.raises(OverGrantError):
+        ground.put(Start(job=half, row=0, gpus=(0,)))
+    with pytest.raises(OverGrantError):
+        Ground(machines=asked.machines, needs=asked.needs).put(Start(job=pair, row=0, gpus=(1,)))
+    with pytest.raises(OverGrantError):
+        Ground(machines=[machine(cores=500)], needs=asked.needs).put(Start(job=half, row=0, gpus=(0,)))
+
+
+def test_a_job_is_not_started_twice() -> None:
+    """Whatever a policy says."""
+    asked = timetable(Row(0, 10, HALF))
+    run = TimedRun(asked, policy=TimedPolicy.FIFO, specs={})
+    start = Start(job=asked.jobs[0], row=0, gpus=(0,))
+    run._clockwork._policy.starts = lambda now: [start, start]  # type: ignore[method-assign]  # noqa: ARG005
+    with pytest.raises(StrayStartError):
+        next(run.steps())
+
+
+def test_a_report_of_nothing_is_a_report() -> None:
+    """Before the first arrival."""
+    asked = timetable(Row(0, 10, HALF))
+    run = TimedRun(asked, policy=TimedPolicy.FIFO, specs={"a": QueueSpec()})
+    report = told(run.meter, asked, policy="fifo", seed=1, seconds=0.0)
+    assert (report.wait.mean, report.backlog.allocated_pct, report.jain_wait, report.partial) == (0.0, None, None, True)
