@@ -122,8 +122,8 @@ def test_ctrl_c_gives_what_there_is_and_says_so(files: list[str], monkeypatch: p
 
     def interrupted(self: TimedRun) -> Iterator[int]:
         for arrived in steps(self):
-            yield arrived
             signal.raise_signal(signal.SIGINT)
+            yield arrived
 
     monkeypatch.setattr(TimedRun, "steps", interrupted)
     done = run(*files, "-o", "json")
