@@ -339,8 +339,17 @@ static void fill(const char *name, uint64_t bytes) {
     printf("%d %d\n", count, result);
 }
 
+static CUresult start(void) {
+    CUresult result = CU(cuInit)(0);
+    if (!result) result = CU(cuDevicePrimaryCtxRetain)(&context, 0);
+    if (result) context = NULL;
+    if (!result) result = CU(cuCtxSetCurrent)(context);
+    return result;
+}
+
 static void churn(unsigned long long steps) {
     unsigned long long refused = 0;
+    while (!context && start() != CUDA_SUCCESS) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     for (unsigned long long i = 0; i < steps; i++) {
         if (held_count && random_below(100) < 45)
             give((int)random_below((uint64_t)held_count));
@@ -354,13 +363,6 @@ static void empty(void) {
     while (held_count) give(held_count - 1);
     CU(cuCtxSynchronize)();
     puts("0");
-}
-
-static CUresult start(void) {
-    CUresult result = CU(cuInit)(0);
-    if (!result) result = CU(cuDevicePrimaryCtxRetain)(&context, 0);
-    if (!result) result = CU(cuCtxSetCurrent)(context);
-    return result;
 }
 
 static void info(void) {
@@ -442,6 +444,7 @@ static bool obey(const char *line) {
 int main(void) {
     char line[512];
     setvbuf(stdout, NULL, _IOLBF, 0);
+    setvbuf(stdin, NULL, _IONBF, 0); /* a program that this becomes is to find the rest */
     driver = dlopen("libcuda.so.1", RTLD_NOW);
     if (!driver) {
         fprintf(stderr, "tenant: %s\n", dlerror());

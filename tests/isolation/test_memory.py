@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+
 import pytest
 
-from support.isolation import CONTEXT, MIB, World
+from support.isolation import CONTEXT, MIB, Built, World, build
 
 OUT_OF_MEMORY = "2"
 WAYS = [
@@ -27,3 +30,92 @@ def test_no_way_leads_past_the_limit(world: World, way: str) -> None:
     assert CONTEXT < container.peak <= 1000 * MIB
     tenant.ask("empty")
     assert container.used == CONTEXT
+
+
+def test_a_legal_pod_is_never_refused(world: World) -> None:
+    """Just as many granules as are left fit, whole or in pieces, and the pieces come back for others."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    for size, fits in ((2 * MIB, 350), (700 * MIB, 1), (MIB, 700), (256 * 1024, 2800)):
+        assert tenant.ask(f"fill linear {size}").split()[0] == str(fits)
+        assert container.used == 1000 * MIB
+        tenant.ask("empty")
+        assert container.used == CONTEXT
+
+
+def test_a_full_container_still_uses_the_gaps_in_what_it_has(world: World) -> None:
+    """A small block that fits into a granule which is charged already is given, without a byte more being taken."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    assert tenant.ask("take linear 1000") == "0"
+    assert tenant.ask(f"fill linear {2 * MIB}").split()[0] == "349"
+    assert [tenant.ask("take linear 1000") for _ in range(100)] == ["0"] * 100
+    assert container.peak == 1000 * MIB
+
+
+def test_one_block_left_in_each_granule_keeps_them_all_charged(world: World) -> None:
+    """Freeing all but one small block of each granule gains nothing, for the driver gives back whole granules only."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    assert tenant.ask(f"fill linear {MIB}").split()[0] == "700"
+    for index in range(699, 0, -2):
+        assert tenant.ask(f"give {index}") == "0"
+    used = container.used
+    assert container.account().processes[tenant.process.pid] == (used,)
+    tenant.ask(f"fill linear {2 * MIB}")
+    assert container.peak <= 1000 * MIB
+
+
+def test_imported_memory_outlives_its_exporter_and_stays_counted(world: World) -> None:
+    """Memory that another process opened is charged after the exporter was killed: passing it on gains nothing."""
+    container = world.container(memory_mib=2000)
+    one, two = (container.run().started() for _ in range(2))
+    assert one.ask(f"take linear {600 * MIB}") == "0"
+    result, handle = one.ask("export").split()
+    assert result == "0"
+    assert two.ask(f"import {handle}").split()[0] == "0"
+    one.close()
+    three = container.run().started()
+    three.ask(f"fill linear {50 * MIB}")
+    assert container.peak <= 2000 * MIB
+    assert container.used >= 1900 * MIB
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_all_ways_mixed_at_random_stay_within_the_limit(world: World, seed: int) -> None:
+    """Taking and giving in all ways in any order: never past the limit, the account never below what is held."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    for step in range(10):
+        tenant.ask(f"churn {seed * 100 + step + 1} 400")
+        (charged,) = container.account().processes[tenant.process.pid]
+        assert container.used <= charged <= 1000 * MIB
+    assert container.peak <= 1000 * MIB
+    tenant.ask("empty")
+    assert container.used == CONTEXT
+    assert container.account().processes[tenant.process.pid] == (CONTEXT,)
+
+
+@pytest.fixture(scope="session")
+def sanitized(isolation_cache: Path) -> Built:
+    """The same with AddressSanitizer and UndefinedBehaviorSanitizer in it."""
+    return build(cache=isolation_cache, sanitize=True)
+
+
+@pytest.mark.timeout(60)
+def test_sanitizers_find_nothing_while_all_ways_are_mixed(sanitized: Built, tmp_path: Path) -> None:
+    """Four processes take and give at random for some seconds; no read or write astray, no undefined step, no crash."""
+    world = World(built=sanitized, folder=tmp_path)
+    container = world.container(memory_mib=1500)
+    tenants = [container.run() for _ in range(3)]
+    seed = random.randrange(1, 1 << 30)  # noqa: S311 - chance for tests
+    for number, tenant in enumerate(tenants):
+        tenant.tell(f"churn {seed + number} 3000")
+        tenant.tell("use 1 thread 100 10")
+        tenant.tell("use 1 graph 100 10")
+        tenant.tell("empty")
+        tenant.tell("quit")
+    assert [len([tenant.answer() for _ in range(4)]) for tenant in tenants] == [4, 4, 4], f"seed {seed}"
+    assert [tenant.process.wait(20) for tenant in tenants] == [0, 0, 0], f"seed {seed}"
+    assert container.peak <= 1500 * MIB
+    world.close()

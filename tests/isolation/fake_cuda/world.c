@@ -74,6 +74,22 @@ bool world_open(void) {
     return true;
 }
 
+/* Counted anew each time: a process that is killed between two additions must leave no sum wrong. */
+static void recount(int gpu) {
+    uint64_t used[WORLD_TENANTS] = {0};
+    for (uint64_t i = 0; i < world->highest; i++)
+        if (world->process[i].born) used[world->process[i].tenant] += world->process[i].used[gpu];
+    for (uint64_t i = 0; i < world->blocks_used; i++)
+        if (world->block[i].id && (int)world->block[i].gpu == gpu) used[world->block[i].tenant] += world->block[i].bytes;
+    for (int i = 0; i < WORLD_TENANTS; i++) world->tenant[i].used[gpu] = used[i];
+}
+
+static uint64_t used_by_all(int gpu) {
+    uint64_t all = 0;
+    for (int i = 0; i < WORLD_TENANTS; i++) all += world->tenant[i].used[gpu];
+    return all;
+}
+
 static void leave_block(struct world_block *block, uint32_t holder) {
     bool held = false;
     for (int i = 0; i < WORLD_HOLDERS; i++) {
@@ -81,17 +97,13 @@ static void leave_block(struct world_block *block, uint32_t holder) {
         held = held || block->holder[i];
     }
     if (held) return;
-    world->tenant[block->tenant].used[block->gpu] -= block->bytes;
     block->id = 0;
 }
 
 static void bury(uint32_t index) {
     struct world_process *process = &world->process[index];
-    for (int gpu = 0; gpu < WORLD_GPUS; gpu++) {
-        world->tenant[process->tenant].used[gpu] -= process->used[gpu];
-        process->used[gpu] = process->submitted[gpu] = process->executed[gpu] = 0;
-    }
-    for (int i = 0; i < WORLD_BLOCKS; i++)
+    for (int gpu = 0; gpu < WORLD_GPUS; gpu++) process->used[gpu] = process->submitted[gpu] = process->executed[gpu] = 0;
+    for (uint64_t i = 0; i < world->blocks_used; i++)
         for (int j = 0; world->block[i].id && j < WORLD_HOLDERS; j++)
             if (world->block[i].holder[j] == index + 1) leave_block(&world->block[i], index + 1);
     process->born = 0;
@@ -125,21 +137,19 @@ static struct world_process *own(void) {
     return &world->process[found];
 }
 
-static uint64_t used(int gpu) {
-    uint64_t all = 0;
-    for (int i = 0; i < WORLD_TENANTS; i++) all += world->tenant[i].used[gpu];
-    return all;
-}
-
 bool world_take(int gpu, uint64_t bytes) {
     lock();
     struct world_process *process = own();
     struct world_tenant *tenant = &world->tenant[process->tenant];
-    if (tenant->used[gpu] + bytes > tenant->peak[gpu] || used(gpu) + bytes > world->memory[gpu]) sweep();
-    bool fits = used(gpu) + bytes <= world->memory[gpu];
+    recount(gpu);
+    if (tenant->used[gpu] + bytes > tenant->peak[gpu] || used_by_all(gpu) + bytes > world->memory[gpu]) {
+        sweep();
+        recount(gpu);
+    }
+    bool fits = used_by_all(gpu) + bytes <= world->memory[gpu];
     if (fits) {
         process->used[gpu] += bytes;
-        tenant->used[gpu] += bytes;
+        recount(gpu);
         if (tenant->used[gpu] > tenant->peak[gpu]) tenant->peak[gpu] = tenant->used[gpu];
     }
     unlock();
@@ -150,14 +160,15 @@ void world_give(int gpu, uint64_t bytes) {
     lock();
     struct world_process *process = own();
     process->used[gpu] -= bytes;
-    world->tenant[process->tenant].used[gpu] -= bytes;
+    recount(gpu);
     unlock();
 }
 
 void world_free_memory(int gpu, uint64_t *free, uint64_t *total) {
     lock();
     *total = world->memory[gpu];
-    *free = *total - used(gpu);
+    recount(gpu);
+    *free = *total - used_by_all(gpu);
     unlock();
 }
 
@@ -169,6 +180,7 @@ uint64_t world_share(int gpu, uint64_t bytes) {
         struct world_block *block = &world->block[i];
         if (block->id) continue;
         id = ++world->blocks_made;
+        if ((uint64_t)i >= world->blocks_used) world->blocks_used = (uint64_t)i + 1;
         *block = (struct world_block){.id = id, .bytes = bytes, .gpu = (uint32_t)gpu, .tenant = process->tenant};
         block->holder[0] = own_index + 1;
         process->used[gpu] -= bytes;
@@ -197,6 +209,7 @@ void world_leave(uint64_t id) {
     own();
     for (int i = 0; i < WORLD_BLOCKS; i++)
         if (world->block[i].id == id) leave_block(&world->block[i], own_index + 1);
+    for (int gpu = 0; gpu < (int)world->gpus; gpu++) recount(gpu);
     unlock();
 }
 

@@ -38,7 +38,7 @@ struct world {
     uint64_t magic, gpus, context_bytes, memory[WORLD_GPUS];
     /* Ours. */
     struct world_tenant tenant[WORLD_TENANTS];
-    uint64_t clock[WORLD_GPUS], turn[WORLD_GPUS], turn_left[WORLD_GPUS], swept, blocks_made, highest;
+    uint64_t clock[WORLD_GPUS], turn[WORLD_GPUS], turn_left[WORLD_GPUS], swept, blocks_made, blocks_used, highest;
     struct world_process process[WORLD_PROCESSES];
     struct world_block block[WORLD_BLOCKS];
     uint32_t ready;
