@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from aliquot_core.grant import Slice, decode_grant
+from aliquot_standalone.plan import SIMULATED
 from support.endpoints import short_folder
 from support.fake_nvml import FakeNvml
 from support.gpu_contract import MODELS
@@ -286,12 +287,22 @@ def test_the_demonstration_tells_what_it_has_seen(folder: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert re.search(r"notebook-anna +runs after +\d+ ms and says: 30 % and 4000 MiB of GPU-", done.stdout)
         assert "3 programs, 1 GPU\n" in done.stdout
-        assert re.search(r"31 run after .* s, 15 more than its guarantee; 4 wait", done.stdout)
-        assert re.search(r"8 wait: all GPUs are taken", done.stdout)
+        assert re.search(r"24 run after .* s, 12 more than its guarantee; 4 wait", done.stdout)
+        assert re.search(r"8 wait: all GPUs of the teams are taken", done.stdout)
         assert re.search(r"8 run after .* s, the last \d\.\d s after the first", done.stdout)
         assert re.search(r"it is sick \(XID 79.*\n +burst-\d+ is Failed", done.stdout)
         assert "by an operator, it is healthy again" in done.stdout
     assert naming(folder) == []
+
+
+def test_what_is_typed_during_the_demonstration_runs_at_once(folder: Path) -> None:
+    """While both teams ask for more than there is, the printed command waits for none of them."""
+    with running_up(folder, "--demo", gpus=SIMULATED) as up:
+        eventually(lambda: _waiting(up.api, "speech") > 0)
+        done = aliquot("run", "--compute", "30", "--memory", "8000", "--", "echo", "here", folder=folder)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "here\n", "")
+        assert _waiting(up.api, "speech") > 0
+        assert up.stop() == 0
 
 
 @pytest.mark.parametrize(
@@ -317,6 +328,12 @@ def test_gpus_that_can_not_be_simulated_are_refused(folder: Path, spec: str, rea
     assert done.stderr.startswith("aliquot: --gpus: ")
     assert reason in done.stderr
     assert not folder.exists()
+
+
+def _waiting(api: HttpApi, namespace: str) -> int:
+    """How many pods of a namespace have no node."""
+    answer = api.get(f"/api/v1/namespaces/{namespace}/pods", fieldSelector="spec.nodeName=,status.phase=Pending")
+    return len(answer.ok()["items"])
 
 
 def _created(api: HttpApi, name: str) -> bool:

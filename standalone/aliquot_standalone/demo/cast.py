@@ -12,6 +12,8 @@ from aliquot_standalone.simulated.loads import SimNames
 
 VISION, SPEECH = "vision", "speech"
 TEAMS = (VISION, SPEECH)
+# The queue above those of all teams, and the one in which whoever looks on waits.
+ALL_TEAMS, ONLOOKERS = "teams", "default"
 # Whatever the demonstration makes bears it, so that the next one can clear it away.
 MARK = "aliquot-demo"
 _SAY_SLICE = 'echo "$ALIQUOT_COMPUTE % and $ALIQUOT_MEMORY MiB of $ALIQUOT_GPUS"'
@@ -35,13 +37,13 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 0
 
 
-def queue(team: str, *, guarantee: int, names: Names) -> Json:
-    """A team's queue, which may borrow whatever others leave idle."""
+def queue(name: str, *, parent: str = "", names: Names, **compute: int) -> Json:
+    """A queue with what it is promised of compute; it may borrow whatever others leave idle, up to its limit."""
     return {
         "apiVersion": f"{names.domain}/v1alpha1",
         "kind": "Queue",
-        "metadata": {"name": team},
-        "spec": {"compute": {"guarantee": guarantee}},
+        "metadata": {"name": name},
+        "spec": {"compute": compute} | ({"parent": parent} if parent else {}),
     }
 
 
@@ -56,11 +58,13 @@ def real_pod(act: Act, *, names: Names) -> Json:
 
 
 def played_pod(act: Act, *, names: Names) -> Json:
-    """A pod that may be played: its command only waits as long as it says."""
+    """A pod that is played, and only where that is done: GPUs that run commands are left to whoever looks on."""
     sim = SimNames(names)
     notes = {sim.use: str(act.use)} | ({sim.duration: f"{act.seconds:g}"} if act.seconds is not None else {})
     seconds = 100_000 if act.seconds is None else act.seconds
-    return _pod(act, command=["sleep", f"{seconds:g}"], notes=notes, names=names)
+    pod = _pod(act, command=["sleep", f"{seconds:g}"], notes=notes, names=names)
+    pod["spec"]["nodeSelector"] = {sim.simulated: "true"}
+    return pod
 
 
 def _pod(act: Act, *, command: list[str], notes: Mapping[str, str] | None = None, names: Names) -> Json:

@@ -45,8 +45,8 @@ def prepared(whole: Whole, *, clock: Clock, say: Callable[[str], None]) -> tuple
         stage=stage,
         breaking=whole.fleet,
         simulated=list(whole.fleet.nodes),
-        gpus=sum(len(node.models) for node in (*plan.full, *plan.simulated)),
-        real=bool(plan.full),
+        played=plan.played_gpus,
+        real=sum(len(node.models) for node in plan.full),
         say=say,
     )
     return story, Crowd(stage=stage, chance=random.Random())  # noqa: S311 - it is a crowd

@@ -7,7 +7,18 @@ from typing import Protocol
 
 from aliquot_core.inventory import Health
 from aliquot_core.objects import Pod
-from aliquot_standalone.demo.cast import SPEECH, TEAMS, VISION, Act, namespace, played_pod, queue, real_pod
+from aliquot_standalone.demo.cast import (
+    ALL_TEAMS,
+    ONLOOKERS,
+    SPEECH,
+    TEAMS,
+    VISION,
+    Act,
+    namespace,
+    played_pod,
+    queue,
+    real_pod,
+)
 from aliquot_standalone.demo.stage import Stage, tally
 
 Say = Callable[[str], None]
@@ -39,15 +50,24 @@ class Story:
     """Tells it once."""
 
     def __init__(
-        self, *, stage: Stage, breaking: Breaking, simulated: Collection[str], gpus: int, real: bool, say: Say
+        self, *, stage: Stage, breaking: Breaking, simulated: Collection[str], played: int, real: int, say: Say
     ) -> None:
-        """`simulated` are the nodes whose GPUs can break; `real` says that there is a node that runs commands."""
+        """`simulated` are nodes whose GPUs can break, `played` so many; there are `real` ones where commands run."""
         self._stage = stage
         self._breaking = breaking
         self._simulated = simulated
-        self._gpus = gpus
-        self._real = real
+        # What whoever looks on types must run at once, whatever the teams do: their GPUs stay free for that. Of those
+        # where commands run the three programs have one.
+        self._kept = max(real - 1, 0) if real else 1
+        self._jobs = played if real else played - self._kept
+        self._gpus = played + real
+        self._real = real > 0
         self._say = say
+
+    @property
+    def _half(self) -> int:
+        """Of the GPUs on which jobs are played."""
+        return self._jobs // 2
 
     async def tell(self) -> None:
         """From two queues to a GPU that is mended."""
@@ -61,11 +81,18 @@ class Story:
             await chapter()
 
     async def _teams(self) -> None:
-        half = self._gpus // 2
-        self._head(f"Two teams share {self._gpus} GPUs: each is guaranteed {half}, and may borrow what is idle.")
+        half, shared, names = self._half, self._gpus - self._kept, self._stage.names
+        self._head(
+            f"Two teams share {shared} of {self._gpus} GPUs: each is guaranteed {half}, and may borrow what is idle."
+        )
+        self._line(f"What you run waits in queue {ONLOOKERS}, which is guaranteed the other {self._kept}")
+        await self._stage.have(
+            queue(ALL_TEAMS, limit=100 * shared, names=names),
+            queue(ONLOOKERS, guarantee=100 * self._kept, names=names),
+        )
         for team in TEAMS:
-            names = self._stage.names
-            await self._stage.have(queue(team, guarantee=100 * half, names=names), namespace(team, names=names))
+            own = queue(team, parent=ALL_TEAMS, guarantee=100 * half, names=names)
+            await self._stage.have(own, namespace(team, names=names))
 
     async def _share(self) -> None:
         self._head(
@@ -86,7 +113,7 @@ class Story:
         self._line(f"{act.name:<14} runs after {took * 1000:3.0f} ms and says: {said}")
 
     async def _burst(self) -> None:
-        many, more = self._gpus - 1, self._gpus // 8
+        many, more = self._jobs, self._gpus // 8
         self._head(f"Team speech submits {many + more} jobs of a whole GPU. Nobody else wants them, so it may borrow:")
         # Half of them are short: what they leave is what the next chapter is about.
         acts = (
@@ -97,11 +124,11 @@ class Story:
         await self._stage.submit(*(self._played(SPEECH, f"later-{number}", seconds=_LONG) for number in range(more)))
         pods, took = await self._stage.until(lambda pods: tally(pods, beginning="burst-").running == many)
         running, waiting = tally(pods, beginning="burst-").running, tally(pods, beginning="later-").waiting
-        borrowed = max(0, running - self._gpus // 2)
+        borrowed = max(0, running - self._half)
         self._line(f"{running} run after {took:.1f} s, {borrowed} more than its guarantee; {waiting} wait")
 
     async def _gang(self) -> None:
-        size = min(_LARGEST_GANG, self._gpus // 4)
+        size = min(_LARGEST_GANG, max(1, self._jobs // 3))
         self._head(f"Team vision starts a training of {size} pods, a gang: none of them begins without the others.")
         names = self._stage.names
         acts = (
@@ -110,9 +137,8 @@ class Story:
         )
         await self._stage.submit(*(played_pod(act, names=names) for act in acts))
         pods, _ = await self._stage.until(lambda pods: tally(pods, beginning="training-").waiting > 0)
-        self._line(
-            f"{tally(pods, beginning='training-').waiting} wait: all GPUs are taken. It is inside its guarantee,"
-        )
+        waiting = tally(pods, beginning="training-").waiting
+        self._line(f"{waiting} wait: all GPUs of the teams are taken. It is inside its guarantee,")
         self._line("so what speech gives back is vision's first, though speech has waited longer")
         pods, took = await self._stage.until(lambda pods: tally(pods, beginning="training-").running > 0)
         pods, spread = await self._stage.until(lambda pods: tally(pods, beginning="training-").running == size)
