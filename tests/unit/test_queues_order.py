@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict, deque
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from aliquot_scheduler.queues.order import Order
 from aliquot_scheduler.queues.spec import QueueSpec
 from support.order_oracle import FullRanking
 from support.queue_stage import Stage, queue
+
+replace = msgspec.structs.replace
 
 CARDS = 16
 
@@ -45,7 +48,9 @@ class Rounds:
                 weight=self._chance.choice((1, 1, 2, 0)),
                 priority=self._chance.choice((0, 0, 0, 1)),
             )
-        return specs
+        # Who has no weight borrows nothing, which is a limit too.
+        above = {spec.parent for spec in specs.values()}
+        return {name: _weighty(spec) if name in above else spec for name, spec in specs.items()}
 
     def submit(self, *, count: int) -> None:
         """Pods join; some ask no memory of their own, so that either dimension may be the larger one."""
@@ -71,7 +76,8 @@ class Rounds:
             waiter = candidate.first
             rest[waiter.queue].popleft()
             self.turns.append(waiter.uid)
-            if self._chance.random() < 0.6:
+            # As turns are given: nobody comes over a ceiling, and so nothing of one queue makes another's guarantee larger.
+            if self._chance.random() < 0.6 and not self._books.ledger.over(waiter.queue, waiter.amounts):
                 self._let_in(waiter, now=now)
                 shares.changed(waiter.queue)
 
@@ -91,6 +97,11 @@ class Rounds:
         self._inside.append(waiter.uid)
         self._books.ledger.ask(waiter.queue, [-amount for amount in waiter.amounts])
         self._books.admit(waiter, Charge(queue=waiter.queue, amounts=waiter.amounts), now=now)
+
+
+def _weighty(spec: QueueSpec) -> QueueSpec:
+    compute = replace(spec.compute, weight=max(1, spec.compute.weight))
+    return replace(spec, compute=compute)
 
 
 def turns(seed: int, *, order: type[Order | FullRanking]) -> list[str]:
