@@ -76,7 +76,7 @@ class Rounds:
             waiter = candidate.first
             rest[waiter.queue].popleft()
             self.turns.append(waiter.uid)
-            # As turns are given: nobody comes over a ceiling, and so nothing of one queue makes another's guarantee larger.
+            # As turns are given: over a ceiling, a let-in would make guarantees of others larger.
             if self._chance.random() < 0.6 and not self._books.ledger.over(waiter.queue, waiter.amounts):
                 self._let_in(waiter, now=now)
                 shares.changed(waiter.queue)
