@@ -30,7 +30,7 @@ from aliquot_scheduler.simulating.timed.altering import bootstrapped, compressed
 from aliquot_scheduler.simulating.timed.contest import TimedPolicy, TimedRun
 from aliquot_scheduler.simulating.timed.job import Timetable
 from aliquot_scheduler.simulating.timed.reading import read_timetable
-from aliquot_scheduler.simulating.timed.told import TimedReport
+from aliquot_scheduler.simulating.timed.told import InBacklog, TimedReport
 from aliquot_scheduler.simulating.workload import Machine
 
 HERE = Path(__file__).resolve().parent
@@ -214,7 +214,7 @@ def _tell(variant: str, reports: Mapping[str, TimedReport], *, bootstraps: int) 
 
 def _table(cells: Mapping[tuple[int, float], Pairs]) -> bool:
     print(
-        "| nodes, k | n | baseline wait, completion | wait, % | completion, % | allocated, % (of bound) | baseline's |"
+        "| nodes, k | n | baseline wait, completion | wait, % | completion, % | allocated, % (of bound); single | baseline's |"
     )
     print("|---|--:|--:|--:|--:|--:|--:|")
     drawn: dict[str, list[Reals]] = {what: [] for what in WANTED}
@@ -250,13 +250,19 @@ def _bases(cells: Mapping[tuple[int, float], Pairs]) -> list[TimedReport]:
 
 
 def _use(some: Sequence[TimedReport]) -> str:
-    """GPUs given away while as many were asked for as there are, over all bootstraps' hours."""
-    hours = np.array([one.full_backlog.hours for one in some])
+    """GPUs given away (of the bound) in a full backlog; and in a line for one GPU; over all bootstraps' hours."""
+    return f"{_given([one.full_backlog for one in some])}; {_given([one.single_backlog for one in some])}"
+
+
+def _given(some: Sequence[InBacklog]) -> str:
+    hours = np.array([one.hours for one in some])
     if not hours.sum():
         return "-"
-    allocated = np.array([one.full_backlog.allocated_pct or 0.0 for one in some])
-    bound = np.array([one.full_backlog.of_bound_pct or 0.0 for one in some])
-    return f"{float((allocated * hours).sum() / hours.sum()):.1f} ({float((bound * hours).sum() / hours.sum()):.1f})"
+    allocated, bound = (
+        float((np.array([getattr(one, what) or 0.0 for one in some]) * hours).sum() / hours.sum())
+        for what in ("allocated_pct", "of_bound_pct")
+    )
+    return f"{allocated:.1f} ({bound:.1f})"
 
 
 def _picture(reports: Mapping[str, TimedReport], *, bootstraps: int) -> str:

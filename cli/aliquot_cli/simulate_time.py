@@ -29,7 +29,22 @@ POLICIES = [str(one) for one in TimedPolicy]
 # How often the bar moves.
 _STEP = 50
 _HOUR = 3600.0
-_HEADING = ("POLICY", "WAIT", "P50", "P90", "P99", "COMPLETION", "BACKLOG", "ALLOCATED", "OF BOUND", "MAKESPAN", "JAIN")
+_HEADING = (
+    "POLICY",
+    "WAIT",
+    "P50",
+    "P90",
+    "P99",
+    "COMPLETION",
+    "BACKLOG",
+    "ALLOCATED",
+    "OF BOUND",
+    "SINGLE",
+    "MAKESPAN",
+    "JAIN",
+)
+_LEGEND = """backlog, allocated, of bound: while all who were there asked for all GPUs or more
+single: allocated while one waited that wants one GPU or less"""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -208,13 +223,13 @@ def _text(reports: Sequence[TimedReport]) -> str:
         [
             f"{first.jobs} pods with GPUs{left}; seed {first.seed}",
             table([_HEADING, *map(_row, reports)]),
-            f"quota violations: {violations}. Backlog: while all who were there asked for all GPUs or more",
+            f"quota violations: {violations}\n{_LEGEND}",
         ]
     )
 
 
 def _row(told: TimedReport) -> tuple[str, ...]:
-    backlog = told.full_backlog
+    backlog, single = told.full_backlog, told.single_backlog
     return (
         told.policy,
         _span(told.wait.mean),
@@ -223,6 +238,7 @@ def _row(told: TimedReport) -> tuple[str, ...]:
         f"{backlog.hours:.0f} h",
         _percent(backlog.allocated_pct),
         _percent(backlog.of_bound_pct),
+        _percent(single.allocated_pct),
         _span(told.makespan),
         "-" if told.jain_served is None else f"{told.jain_served:.3f}",
     )

@@ -86,7 +86,7 @@ def test_measures_by_hand() -> None:
     assert (report.wait.mean, report.completion.mean, report.makespan) == (5.0, 25.0, 40.0)
     assert report.wait.percentiles == {"50": 5.0, "90": 9.0, "99": pytest.approx(9.9), "100": 10.0}
     assert report.backlog.hours == pytest.approx(10 / 3600)
-    assert (report.backlog.allocated_pct, report.backlog.of_bound_pct) == (100.0, 100.0)
+    assert (report.single_backlog.allocated_pct, report.backlog.of_bound_pct) == (100.0, 100.0)
     # Team b waited through all of the backlog, team a had all it asked for.
     assert (report.jain_served, report.jain_wait) == (0.5, 0.5)
     assert (report.jobs, report.ended, report.most_waiting, report.partial) == (2, 2, 1, False)

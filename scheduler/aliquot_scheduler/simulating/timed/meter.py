@@ -1,7 +1,8 @@
 """What is measured of a run: sums over time while it goes on, and when each job started and ended.
 
 Only jobs that want GPUs count; others take cores and memory. There is a backlog while one that wants GPUs waits; it is
-*full* while all who are there ask for as many GPUs as there are.
+*full* while all who are there ask for as many GPUs as there are, and *single* while one waits that wants one GPU or
+less: who wants eight of one machine may wait beside many that stand idle, until others have ended there.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Meter:
         """`limits` is what each team may hold at most, in milli; who is not named has no limit."""
         self._capacity = timetable.capacity
         self._totals = [need.total for need in timetable.needs]
+        self._single = [need.gpus == 1 for need in timetable.needs]
         self._limits = limits
         self._bound = Bound(machines=timetable.machines, needs=timetable.needs, capacity=timetable.capacity)
         self._there = np.zeros(len(timetable.needs), dtype=np.int64)
@@ -59,9 +61,11 @@ class Meter:
         self.allocated = 0
         self.asked = 0
         self.waiting = 0
+        self.waiting_single = 0
         self.most_waiting = 0
         self.backlog = Backlog()
         self.full_backlog = Backlog()
+        self.single_backlog = Backlog()
         self.teams: dict[str, TeamSums] = defaultdict(TeamSums)
         # When each job that wants GPUs started and ended, by its number.
         self.starts: dict[int, float] = {}
@@ -90,12 +94,14 @@ class Meter:
             self.asked += total
             self.teams[job.team].asked += total
             self.waiting += 1
+            self.waiting_single += self._single[job.need]
 
     def started(self, start: Start) -> None:
         """It runs."""
         job = start.job
         if total := self._totals[job.need]:
             self.waiting -= 1
+            self.waiting_single -= self._single[job.need]
             self.allocated += total
             self.starts[job.number] = self.now
             team = self.teams[job.team]
@@ -118,6 +124,8 @@ class Meter:
         self.backlog.add(seconds, allocated=self.allocated, bound=bound)
         if self.asked >= self._capacity:
             self.full_backlog.add(seconds, allocated=self.allocated, bound=bound)
+        if self.waiting_single:
+            self.single_backlog.add(seconds, allocated=self.allocated, bound=bound)
         for team in self.teams.values():
             team.demanded += seconds * team.asked
             team.served += seconds * team.held

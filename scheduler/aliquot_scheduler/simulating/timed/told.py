@@ -41,9 +41,11 @@ class TimedReport(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int
     wait: Spread
     completion: Spread
-    # While any job waited, and while all who were there asked for as many GPUs as there are.
+    # While any job waited, while all who were there asked for as many GPUs as there are, and while one waited that
+    # wants one GPU or less.
     backlog: InBacklog
     full_backlog: InBacklog
+    single_backlog: InBacklog
     makespan: float
     most_waiting: int
     # Jain's index over teams: of GPU time given in a backlog over asked for, and of mean waits. 1: all alike.
@@ -77,6 +79,7 @@ def told(meter: Meter, timetable: Timetable, *, policy: str, seed: int, seconds:
         completion=_spread(completions),
         backlog=_in_backlog(meter.backlog, capacity=timetable.capacity),
         full_backlog=_in_backlog(meter.full_backlog, capacity=timetable.capacity),
+        single_backlog=_in_backlog(meter.single_backlog, capacity=timetable.capacity),
         makespan=max(meter.ends.values(), default=0.0),
         most_waiting=meter.most_waiting,
         jain_served=_jain(served),
