@@ -185,15 +185,15 @@ def _is_just(ledger: Ledger, leaf: str, amount: int, *, free: int) -> bool:
 
 
 @given(_small())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_exactly_those_are_refused_who_would_take_what_serves_a_guarantee(small: Small) -> None:
     """Tried out: whether all that is guaranteed and demanded could still be served, under the ceilings of all above."""
-    ledger = small.ledger()
+    ledger, lacked = small.ledger(), small.lacking()
     for leaf, asked in small.asked.items():
         for amount in range(1, min(asked, small.free) + 1):
             if ledger.over(leaf, amounts(amount)):
                 continue
-            lacked, lacks = small.lacking(), small.after(leaf, amount).lacking()
+            lacks = small.after(leaf, amount).lacking()
             if _is_just(ledger, leaf, amount, free=small.free):
                 assert lacks <= lacked
             else:
@@ -208,6 +208,16 @@ def test_who_borrows_under_a_limit_does_not_take_what_it_leaves_to_a_guarantee()
     ledger.ask("a", amounts(300))
     assert ledger.effect(COMPUTE, "b", amounts(50)).injured == "p"
     assert ledger.effect(COMPUTE, "a", amounts(300)) == Effect(lessened=300, injured="")
+
+
+def test_what_others_have_taken_under_a_limit_is_held_back_from_nobody_elsewhere() -> None:
+    """Only they can give it back; and whose guarantee it is takes of it what is left."""
+    ledger = Ledger(plant({"p": queue(limit=400), "a": queue("p", guarantee=300), "b": queue("p")}))
+    ledger.charge("borrowed", Charge(queue="b", amounts=amounts(300)))
+    ledger.ask("a", amounts(300))
+    assert held(ledger) == {"a": 300, "p": 100}
+    assert ledger.held_back(COMPUTE) == 100
+    assert ledger.effect(COMPUTE, "a", amounts(100)) == Effect(lessened=100, injured="")
 
 
 def test_what_a_limit_keeps_from_use_is_not_held_back() -> None:
