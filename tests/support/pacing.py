@@ -9,7 +9,7 @@ from typing import Self
 
 import msgspec
 
-from aliquot_agent.isolation.limits_file import WHOLE
+from aliquot_agent.isolation.limits_file import WHOLE, decode_account
 from aliquot_agent.isolation.pacing import Pace, Seen, Share, next_beat
 from support.isolation import Container
 
@@ -40,15 +40,20 @@ class Pacer:
         since = time.monotonic_ns()
         while not self._stop.wait(BEAT_S):
             now = time.monotonic_ns()
-            seen = {name: _seen(container) for name, container in self._containers.items()}
+            told = {name: _seen(container) for name, container in self._containers.items()}
+            seen = {name: one for name, one in told.items() if one is not None}
             paces = next_beat(self._shares, paces, seen, now=now, since=since)
             since = now
             for name, container in self._containers.items():
                 _write(container, paces[name], now=now)
 
 
-def _seen(container: Container) -> Seen:
-    meter = container.account().meters[0]
+def _seen(container: Container) -> Seen | None:
+    """None while no process of the container has opened its account."""
+    account = decode_account(container.account_path.read_bytes(), gpus=1)
+    if account is None:
+        return None
+    meter = account.meters[0]
     return Seen(
         in_flight=meter.in_flight,
         charged=meter.charged,
