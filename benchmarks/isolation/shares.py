@@ -14,10 +14,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
+from aliquot_agent.isolation.pacing import Share
 from support.isolation import Container, World, build
 from support.pacing import Pacer
-
-from aliquot_agent.isolation.pacing import Share
 
 SHARES = (10, 20, 30, 40)
 SETTLING_S, SECONDS = 2, 10
