@@ -213,9 +213,8 @@ def _tell(variant: str, reports: Mapping[str, TimedReport], *, bootstraps: int) 
 
 
 def _table(cells: Mapping[tuple[int, float], Pairs]) -> bool:
-    print(
-        "| nodes, k | n | baseline wait, completion | wait, % | completion, % | allocated, % (of bound); single | baseline's |"
-    )
+    use = "allocated, % (of bound); single"
+    print(f"| nodes, k | n | baseline wait, completion | wait, % | completion, % | {use} | baseline's |")
     print("|---|--:|--:|--:|--:|--:|--:|")
     drawn: dict[str, list[Reals]] = {what: [] for what in WANTED}
     changes: dict[str, list[float]] = {what: [] for what in WANTED}
