@@ -148,6 +148,11 @@ _CLOSER: Mapping[tuple[int, str], type[ApiError]] = {
 }
 
 
+# Made by whoever imports this and not at the first failure: failures are read in threads, and msgspec shows one thread
+# the half-made reading of a type that another one is making. Two first failures at once ended the process.
+_status = msgspec.json.Decoder(Status)
+
+
 def error_from_status(status: Status, *, where: str, retry_after: float | None = None) -> ApiError:
     """Name the failure that a `Status` tells of."""
     return _kind(status)(
@@ -161,7 +166,7 @@ def error_from_status(status: Status, *, where: str, retry_after: float | None =
 def error_from_response(*, code: int, headers: Mapping[str, str], body: bytes, where: str) -> ApiError:
     """Name the failure that an HTTP answer tells of, whatever its body is."""
     try:
-        told = msgspec.json.decode(body, type=Status)
+        told = _status.decode(body)
     except NOT_JSON:
         told = Status(message=body[:_MESSAGE_LIMIT].decode("utf-8", "replace").strip())
     # The HTTP status is what counts: proxies answer without a Status, and a Status may lack its code.
