@@ -174,8 +174,11 @@ def _small(draw: st.DrawFn) -> Small:
     parents = {"p": "", "q": draw(st.sampled_from(("", "p")))} | {leaf: draw(above) for leaf in "abc"}
     specs = {name: QueueSpec(parent=parent, compute=draw(quotas)) for name, parent in parents.items()}
     tree = plant(specs)
-    few = st.fixed_dictionaries({name: st.integers(0, 3) for name in specs if tree.leaf(name)})
-    return Small(tree=tree, used=draw(few), asked=draw(few), free=draw(st.integers(0, 7)))
+    leaves = [name for name in specs if tree.leaf(name)]
+    used = draw(st.fixed_dictionaries({name: st.integers(0, 3) for name in leaves}))
+    # Everything that could be given is tried: one more makes that three times as much.
+    asked = draw(st.fixed_dictionaries({name: st.integers(0, 2) for name in leaves}))
+    return Small(tree=tree, used=used, asked=asked, free=draw(st.integers(0, 7)))
 
 
 def _is_just(ledger: Ledger, leaf: str, amount: int, *, free: int) -> bool:
