@@ -115,6 +115,14 @@ def test_when_pods_came_were_bound_and_ended_is_told_in_seconds() -> None:
     assert [row["name"] for row in found] == ["team/pod-done", "team/pod-waits"]
 
 
+def test_whose_pods_are_is_told() -> None:
+    """The queue that let a pod in goes before the one that it names; the user is the namespace."""
+    named = at(asks("named", 5, 5, labels={NAMES.queue: "vision"}), 1)
+    let_in = at(asks("in", 5, 5, labels={NAMES.queue: "vision"}, annotations={NAMES.charged: "speech"}), 2)
+    found = rows(recorded(named, let_in, at(asks("plain", 5, 5, namespace="lab"), 3)))
+    assert [(row["queue"], row["user"]) for row in found] == [("vision", "team"), ("speech", "team"), ("", "lab")]
+
+
 def test_pods_of_a_node_are_taken_off_it() -> None:
     """A DaemonSet's, and static ones: they don't arrive. One that has ended takes nothing."""
     daemon = bound(host(asks("d", 5, 5), cpu="1", memory="1Gi"), node="n1", held={})

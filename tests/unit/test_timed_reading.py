@@ -48,10 +48,14 @@ def test_pods_without_an_end_or_without_a_machine_are_left_out_and_counted() -> 
 
 
 def test_owners_are_read_where_the_list_has_them() -> None:
-    """A pod's queue is its team; who names no user is known by the queue."""
-    lines = "1000,64,1,500,,1,2,3,vision,ann", "1000,64,1,500,,1,2,3,speech,"
+    """A pod's queue is its team, that of who names none is the default one; who names no user is known by the queue."""
+    lines = "1000,64,1,500,,1,2,3,vision,ann", "1000,64,1,500,,1,2,3,speech,", "1000,64,1,500,,1,2,3,,bob"
     found = read(*lines, heading=f"{HEADING},queue,user")
-    assert [(job.team, job.user) for job in found.jobs] == [("vision", "ann"), ("speech", "speech")]
+    assert [(job.team, job.user) for job in found.jobs] == [
+        ("vision", "ann"),
+        ("speech", "speech"),
+        ("default", "bob"),
+    ]
 
 
 @pytest.mark.parametrize(

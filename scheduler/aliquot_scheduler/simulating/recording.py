@@ -26,9 +26,9 @@ from aliquot_core.request import parse_request
 from aliquot_scheduler.fit.appraisal import distinct
 from aliquot_scheduler.fit.demand import Demand, demand_of
 from aliquot_scheduler.simulating.reading import CARD_COLUMN, LABELS_COLUMN, NODE_COLUMNS, POD_COLUMNS
+from aliquot_scheduler.simulating.timed.reading import OWNER_COLUMNS, TIME_COLUMNS
 from aliquot_scheduler.simulating.workload import MILLI
 
-_TIMES = ("creation_time", "scheduled_time", "deletion_time")
 _PERCENT = MILLI // 100
 _MEBIBYTE = 2**20
 # The DaemonSet controller writes the one, the kubelet the other (of a static pod).
@@ -69,7 +69,7 @@ def record(*, nodes: Sequence[Node], pods: Sequence[Pod], names: Names, seed: in
     lines = [line for pod in came if (line := _line(pod, names=names, models=models, start=start)) is not None]
     return Recorded(
         nodes=_written((*NODE_COLUMNS, CARD_COLUMN, LABELS_COLUMN), machines),
-        pods=_written(("name", *POD_COLUMNS, CARD_COLUMN, "pod_phase", *_TIMES), lines),
+        pods=_written(("name", *POD_COLUMNS, CARD_COLUMN, "pod_phase", *TIME_COLUMNS, *OWNER_COLUMNS), lines),
         order=_written((f"seed{seed}",), ((number,) for number in range(len(lines)))),
         machines=len(machines),
         arrivals=len(lines),
@@ -140,7 +140,13 @@ def _line(pod: Pod, *, names: Names, models: Sequence[str], start: float) -> tup
     cores, host = host_request(pod)
     times = (_since(at, start) for at in (_created(pod), _scheduled(pod), _ended(pod)))
     needs = cores, -(-host // _MEBIBYTE), gpus, milli, allowed, memory or ""
-    return pod.key, *needs, pod.status.phase, *times
+    return pod.key, *needs, pod.status.phase, *times, *_owners(pod, names=names)
+
+
+def _owners(pod: Pod, *, names: Names) -> tuple[str, str]:
+    """The queue that let it in, or else that it names (empty: its namespace's own), and the user."""
+    queue = pod.metadata.annotations.get(names.charged) or pod.metadata.labels.get(names.queue, "")
+    return queue, pod.metadata.namespace
 
 
 def _largest(demand: Demand) -> tuple[int, int, int]:

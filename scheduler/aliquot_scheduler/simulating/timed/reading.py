@@ -1,7 +1,8 @@
 """The times of a pod list: when each came, and for how long it ran; whose it was, if the list says so.
 
 Columns beside those of `simulating/reading.py`: `creation_time`, `scheduled_time`, `deletion_time` in seconds, and, as
-people have them, `queue` and `user`. A pod without an end, or that no machine could take, is left out, and counted.
+people have them, `queue` and `user`: where some pods name a queue, the others are in `default`. A pod without an end,
+or that no machine could take, is left out, and counted.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from aliquot_scheduler.queues.tree import DEFAULT_QUEUE
 from aliquot_scheduler.simulating.fleet import ALL, Fleet
 from aliquot_scheduler.simulating.reading import CARD_COLUMN, POD_COLUMNS, TraceError, need_of, number_of, rows_of
 from aliquot_scheduler.simulating.timed.job import Job, Timetable
@@ -93,14 +95,15 @@ def _row(cells: Sequence[str], *, where: str, models: set[str]) -> _Row | None:
 def _timetable(rows: list[_Row], *, machines: Sequence[Machine], left_out: int) -> Timetable:
     rows.sort(key=lambda row: row.created)
     needs: dict[Need, int] = {}
+    other = DEFAULT_QUEUE if any(row.queue for row in rows) else NOBODY
     jobs = tuple(
         Job(
             number=number,
             at=float(row.created - rows[0].created),
             runs=float(row.runs),
             need=needs.setdefault(row.need, len(needs)),
-            team=row.queue or NOBODY,
-            user=row.user or row.queue or NOBODY,
+            team=row.queue or other,
+            user=row.user or row.queue or other,
         )
         for number, row in enumerate(rows)
     )
