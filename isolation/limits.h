@@ -21,7 +21,8 @@ struct gpu_limits {
     _Atomic uint64_t rate;        /* what it may use now: between guarantee and compute-limit */
     _Atomic uint64_t weight;      /* GPU time really used for each moment that work is in flight, in millionths */
     _Atomic uint64_t beat;        /* CLOCK_MONOTONIC in ns at which rate and weight were written; 0: never */
-    uint64_t reserved[7];
+    uint64_t limit;               /* how far it may burst: the agent's own note */
+    uint64_t reserved[6];
 };
 
 struct limits {

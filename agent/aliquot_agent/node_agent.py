@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from aliquot_agent.door import AgentDoor
@@ -33,7 +33,7 @@ from aliquot_agent.web.usage_watch import UsageWatch
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
-from aliquot_core.inventory import Inventory
+from aliquot_core.inventory import OBSERVE, Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node
 from aliquot_kube.client import KubeClient
@@ -72,11 +72,12 @@ class NodeAgent:
         missing_files: Callable[[], str],
         policy: Policy,
         memory: HealthMemory,
+        modes: Sequence[str] = (OBSERVE,),
     ) -> None:
         """Put the parts together.
 
-        `missing_files` says what of the driver's files containers would lack; empty if nothing. The heart-beat has a
-        transport of its own.
+        `missing_files` says what of the driver's files containers would lack; empty if nothing. `modes` are those in
+        which this node can hold a slice. The heart-beat has a transport of its own.
         """
         self._settings, self._names, self._clock, self._random = settings, names, clock, random
         self._client = KubeClient(transport=transport)
@@ -93,7 +94,7 @@ class NodeAgent:
             tell=self._node_changed,
         )
         self.pods = self._api.pods
-        self.gpus = self._gpu_watch(driver, policy=policy, memory=memory)
+        self.gpus = self._gpu_watch(driver, policy=policy, memory=memory, modes=modes)
         self.usage = UsageWatch(
             driver=driver, clock=clock, every=settings.sample, tell=self.gpus.sample, beat=self.pulse.beat("usage")
         )
@@ -136,7 +137,7 @@ class NodeAgent:
             ledger=EventLedger(),
         )
 
-    def _gpu_watch(self, driver: GpuDriver, *, policy: Policy, memory: HealthMemory) -> GpuWatch:
+    def _gpu_watch(self, driver: GpuDriver, *, policy: Policy, memory: HealthMemory, modes: Sequence[str]) -> GpuWatch:
         return GpuWatch(
             driver=driver,
             clock=self._clock,
@@ -145,6 +146,7 @@ class NodeAgent:
             policy=policy,
             memory=memory,
             beat=self.pulse.beat("gpus"),
+            modes=modes,
         )
 
     def _starter(self, *, view: KubeletView, residents: Residents) -> Starter:

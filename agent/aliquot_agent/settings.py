@@ -50,6 +50,13 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     driver_root: FilePath = "/"
     # "driver": the node's own files; "simulated": a mark instead, for GPUs that do not exist.
     driver_files: Literal["driver", "simulated"] = "driver"
+    # "observe": use is measured, nothing is held back; "interposer": a library of ours in front of the driver's.
+    isolation: Literal["observe", "interposer"] = "observe"
+    interposer: FilePath = "/opt/aliquot/lib/libcuda.so.1"
+    # Limits and accounts of containers, which mount them from here.
+    isolation_folder: FilePath = "/var/lib/aliquot/isolation"
+    # What a CUDA context takes on this node's GPUs, in MiB: measure it with `nvidia-smi` and an idle program.
+    context_mib: Annotated[int, msgspec.Meta(ge=0, le=16_384)] = 512
     # The door to the endpoint.
     door: SocketPath = "/run/aliquot/endpoint/door.sock"
     pod_resources: SocketPath = "/var/lib/kubelet/pod-resources/kubelet.sock"

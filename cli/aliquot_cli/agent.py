@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import platform
 import random
@@ -17,6 +18,8 @@ import click
 from aliquot_agent.gpus.driver import GpuDriver
 from aliquot_agent.health.health_memory import HealthFile
 from aliquot_agent.health.xids import HealthSettings, policy
+from aliquot_agent.isolation.pacemaker import Pacemaker
+from aliquot_agent.isolation.slice_files import SliceFiles
 from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.pods.residents import ProcResidents
 from aliquot_agent.publishing.withdrawing import withdraw as withdraw_node
@@ -26,6 +29,8 @@ from aliquot_agent.web.http_server import HttpServer
 from aliquot_cli.running import run_until_stopped, start_logging, until
 from aliquot_cli.sources import gather
 from aliquot_core.clock import Clock
+from aliquot_core.inventory import OBSERVE
+from aliquot_core.isolation import INTERPOSER
 from aliquot_core.names import Names
 from aliquot_deviceplugin.cdi.discovery import DriverPlace
 from aliquot_deviceplugin.cdi.driver_files import DriverFiles, SimulatedDriverFiles
@@ -42,6 +47,8 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.transport import HttpTransport
+
+log = logging.getLogger(__name__)
 
 
 @click.command()
@@ -92,6 +99,7 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
     pod_resources = PodResources(socket=settings.pod_resources, clock=clock, random=luck)
     store = SpecStore(names=names, folder=RealFolder(Path(settings.cdi_folder)))
     driver_files = make_driver_files(settings, store=store)
+    isolation = make_isolation(settings)
     node = NodeAgent(
         settings=settings,
         names=names,
@@ -103,20 +111,35 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         beat_transport=beat_transport,
         view=LocalKubelet(checkpoint=CheckpointReader(settings.kubelet_record), podresources=pod_resources),
         residents=ProcResidents(),
-        specs=SliceSpecs(names=names, store=store, driver_files=driver_files),
+        specs=SliceSpecs(names=names, store=store, driver_files=driver_files, isolation=isolation),
         missing_files=partial(missing_files, driver_files),
         policy=policy(health, names=names),
         memory=HealthFile(health.memory),
+        modes=(OBSERVE, INTERPOSER) if isolation else (OBSERVE,),
     )
+    pacing = [Pacemaker(files=isolation, clock=clock).run] if isolation else []
     status = Status(node=node, register=ProcResidents(), names=names, clock=clock, version=version("aliquot"))
     http = HttpServer(address=settings.http_address, port=settings.http_port, pages=status.pages, clock=clock)
     try:
-        await until(stop, node.run(status.run, http.run), farewell=node.drain)
+        await until(stop, node.run(status.run, http.run, *pacing), farewell=node.drain)
     finally:
         await pod_resources.close()
         await beat_transport.close()
         await transport.close()
         await driver.close()
+
+
+def make_isolation(settings: AgentSettings) -> SliceFiles | None:
+    """Ready the interposer, where it is chosen and can be had; without it slices are observed, and it is said why."""
+    if settings.isolation != INTERPOSER:
+        return None
+    files = SliceFiles(
+        folder=Path(settings.isolation_folder), library=Path(settings.interposer), context_mib=settings.context_mib
+    )
+    if problem := files.prepare():
+        log.error("slices are not held, only observed", extra={"reason": problem})
+        return None
+    return files
 
 
 def make_driver(settings: AgentSettings, *, clock: Clock) -> GpuDriver:

@@ -68,6 +68,11 @@ class ContainerGrant(msgspec.Struct, frozen=True, kw_only=True):
         """MiB over all its GPUs."""
         return MiB(sum(part.memory.value for part in self.slices))
 
+    @property
+    def limit(self) -> Percent:
+        """How far it may burst, over all its GPUs."""
+        return Percent(sum(part.limit.value for part in self.slices))
+
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod holds on its node."""

@@ -3,11 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 
 from aliquot_core.inventory import OBSERVE
+from aliquot_core.request import Quality
 
+INTERPOSER, MPS, MIG = "interposer", "mps", "mig"
 # From the weakest to the strongest.
-MODES = (OBSERVE, "interposer", "mps", "mig")
+MODES = (OBSERVE, INTERPOSER, MPS, MIG)
+
+
+class Keeping(StrEnum):
+    """What becomes of a promise: it is held, it is tried as well as can be, or it is refused."""
+
+    HELD = "held"
+    TRIED = "best tried"
+    REFUSED = "refused"
+
+
+# Instances of MIG are of fixed size, so nothing can burst. MPS bounds how wide a client may run, not for how long, and
+# each process of a pod by itself. docs/isolation.md has this as a page.
+_OF_COMPUTE = {
+    OBSERVE: dict.fromkeys(Quality, Keeping.TRIED),
+    INTERPOSER: dict.fromkeys(Quality, Keeping.HELD),
+    MPS: dict.fromkeys(Quality, Keeping.TRIED),
+    MIG: {
+        Quality.GUARANTEED: Keeping.HELD,
+        Quality.BURSTABLE: Keeping.REFUSED,
+        Quality.BEST_EFFORT: Keeping.REFUSED,
+    },
+}
+
+
+def keeping(mode: str, quality: Quality) -> Keeping:
+    """What a mode makes of a class's compute; a mode that this version does not know is only trusted to try."""
+    return _OF_COMPUTE.get(mode, _OF_COMPUTE[OBSERVE])[quality]
 
 
 def enough(offered: Sequence[str], *, least: str) -> bool:

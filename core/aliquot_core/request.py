@@ -56,6 +56,13 @@ class Quality(StrEnum):
     BEST_EFFORT = "best-effort"
 
 
+def quality_of(*, compute: Percent, limit: Percent) -> Quality:
+    """The class of who asked for, or was granted, so much."""
+    if not compute:
+        return Quality.BEST_EFFORT
+    return Quality.BURSTABLE if limit > compute else Quality.GUARANTEED
+
+
 class Placement(StrEnum):
     """Where the author wants the pod: wherever it is best, close to others, or away from them."""
 
@@ -77,9 +84,7 @@ class ContainerRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def quality(self) -> Quality:
         """Its class when GPUs are contended."""
-        if not self.compute:
-            return Quality.BEST_EFFORT
-        return Quality.BURSTABLE if self.limit > self.compute else Quality.GUARANTEED
+        return quality_of(compute=self.compute, limit=self.limit)
 
     @property
     def shares(self) -> tuple[Share, ...]:

@@ -22,7 +22,7 @@ from aliquot_agent.health.marks import Marks
 from aliquot_agent.health.xids import Effect, Policy
 from aliquot_agent.signal import Signal
 from aliquot_core.clock import Clock
-from aliquot_core.inventory import Health, Inventory
+from aliquot_core.inventory import OBSERVE, Health, Inventory
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +47,12 @@ class GpuWatch:
         policy: Policy,
         memory: HealthMemory,
         beat: Callable[[], None],
+        modes: Sequence[str] = (OBSERVE,),
     ) -> None:
-        """`obstacle` says what, outside the driver, keeps the GPUs from being given; `beat` is told that we live."""
+        """`obstacle` says what, outside the driver, keeps the GPUs from being given; `beat` is told that we live.
+
+        `modes` are those in which this node can hold a slice.
+        """
         self._driver = driver
         self._clock = clock
         self._changed = changed
@@ -56,6 +60,7 @@ class GpuWatch:
         self._policy = policy
         self._memory = memory
         self._beat = beat
+        self._modes = list(modes)
         self._kept = memory.load()
         self._cards = Cards(book=recalled(Book(), self._kept, policy=policy))
         self._marks = Marks()
@@ -140,7 +145,8 @@ class GpuWatch:
         if (kept := memory(self._cards.book)) != self._kept:
             self._kept = kept
             self._memory.save(kept)
-        now = inventory(self._cards, outside=self._obstacle())
+        modes = dict.fromkeys(self._cards.gpus, self._modes)
+        now = inventory(self._cards, outside=self._obstacle(), isolation=modes)
         if now == self._inventory:
             return
         _log_changes(self._inventory, now)

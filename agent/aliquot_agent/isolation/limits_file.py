@@ -24,8 +24,8 @@ WHOLE = 1_000_000
 
 _LONGEST_PATH = 239
 _HEAD = struct.Struct("<8sII240s")
-_GPU = struct.Struct("<16s7Q56x")
-_LIVE = struct.Struct("<7Q")
+_GPU = struct.Struct("<16s8Q48x")
+_LIVE = struct.Struct("<8Q")
 _METER = struct.Struct("<5Q24x")
 _METERS_AT = 1024
 _SLOTS_AT = 8192
@@ -41,6 +41,8 @@ class GpuLimits(msgspec.Struct, frozen=True, kw_only=True):
     context: int
     guarantee: int
     rate: int
+    # How far it may burst; the interposer goes by `rate`, and the agent by this, which so survives a restart.
+    limit: int = 0
     # GPU time really used for each moment that work is in flight.
     weight: int = WHOLE
     # Bytes that the driver reports for the container's processes beyond what is in the account.
@@ -72,13 +74,38 @@ def encode_limits(gpus: Sequence[GpuLimits], *, driver: str) -> bytes:
     if len(gpus) > MOST_GPUS or len(driver.encode()) > _LONGEST_PATH:
         raise DefectError("more GPUs or a longer path than the limits file holds", where=driver)
     parts = [_HEAD.pack(LIMITS_MAGIC, VERSION, len(gpus), driver.encode())]
-    parts += [_uuid(gpu) + encode_live(gpu) + bytes(56) for gpu in gpus]
+    parts += [_uuid(gpu) + encode_live(gpu) + bytes(48) for gpu in gpus]
     return b"".join(parts).ljust(_HEAD.size + MOST_GPUS * _GPU.size, b"\0")
+
+
+def decode_limits(data: bytes) -> tuple[GpuLimits, ...]:
+    """Read a file that an agent wrote; none if it is not one."""
+    if len(data) != _HEAD.size + MOST_GPUS * _GPU.size or not data.startswith(LIMITS_MAGIC):
+        return ()
+    _, _, count, _ = _HEAD.unpack_from(data)
+    return tuple(_gpu(data, index=index) for index in range(min(count, MOST_GPUS)))
+
+
+def _gpu(data: bytes, *, index: int) -> GpuLimits:
+    raw, *live = _GPU.unpack_from(data, _HEAD.size + index * _GPU.size)
+    memory, unaccounted, context, guarantee, rate, weight, beat, limit = live
+    return GpuLimits(
+        uuid=f"GPU-{uuid.UUID(bytes=raw)}",
+        memory=memory,
+        context=context,
+        guarantee=guarantee,
+        rate=rate,
+        limit=limit,
+        weight=weight,
+        unaccounted=unaccounted,
+        beat=beat,
+    )
 
 
 def encode_live(gpu: GpuLimits) -> bytes:
     """The words of one GPU that may change while the container runs."""
-    return _LIVE.pack(gpu.memory, gpu.unaccounted, gpu.context, gpu.guarantee, gpu.rate, gpu.weight, gpu.beat)
+    times = gpu.guarantee, gpu.rate, gpu.weight, gpu.beat, gpu.limit
+    return _LIVE.pack(gpu.memory, gpu.unaccounted, gpu.context, *times)
 
 
 def live_offset(index: int) -> int:

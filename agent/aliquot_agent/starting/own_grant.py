@@ -7,8 +7,10 @@ from aliquot_core.claims import check_grant
 from aliquot_core.errors import ClusterError
 from aliquot_core.grant import Grant, decode_grant
 from aliquot_core.inventory import Health
+from aliquot_core.isolation import Keeping, keeping
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
+from aliquot_core.request import quality_of
 
 
 def own_grant(pod: Pod, *, names: Names) -> Grant:
@@ -44,4 +46,7 @@ def misfit(grant: Grant, *, known: Known) -> str:
                 return f"container {name}: GPU {part.gpu} is sick: {gpu.reason or 'no reason known'}"
             if container.isolation and container.isolation not in gpu.isolation:
                 return f"container {name}: GPU {part.gpu} does not hold isolation {container.isolation}"
+        quality = quality_of(compute=container.compute, limit=container.limit)
+        if keeping(container.isolation, quality) is Keeping.REFUSED:
+            return f"container {name}: isolation {container.isolation} can't hold what is {quality}"
     return ""

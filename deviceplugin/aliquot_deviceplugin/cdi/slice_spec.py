@@ -74,7 +74,6 @@ def slice_spec(
 def slice_environment(grant: ContainerGrant) -> tuple[str, ...]:
     """What the container can read of its slice."""
     gpus = ",".join(part.gpu for part in grant.slices)
-    limit = sum(part.limit.value for part in grant.slices)
     parts = ",".join(f"{part.gpu}:{part.compute.value}:{part.memory.value}" for part in grant.slices)
     values = {
         # The NVIDIA runtime, where it is the default one, must not add GPUs of its own to what is granted: CUDA
@@ -85,7 +84,7 @@ def slice_environment(grant: ContainerGrant) -> tuple[str, ...]:
         Variable.CUDA_VISIBLE_DEVICES: gpus,
         Variable.GPUS: gpus,
         Variable.COMPUTE: str(grant.compute.value),
-        Variable.COMPUTE_LIMIT: str(limit),
+        Variable.COMPUTE_LIMIT: str(grant.limit.value),
         Variable.MEMORY: str(grant.memory.value),
         Variable.SLICES: parts,
         Variable.ISOLATION: grant.isolation,

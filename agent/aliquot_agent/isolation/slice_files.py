@@ -1,0 +1,88 @@
+"""The folder in which each interposed container has its limits and its account; they are mounted into it from there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from aliquot_agent.isolation.limits_file import ACCOUNT_BYTES, WHOLE, GpuLimits, encode_limits
+from aliquot_core.errors import ClusterError
+from aliquot_core.grant import ContainerGrant
+
+LIBRARY = "libcuda.so.1"
+LIMITS, ACCOUNT = "limits", "account"
+MIB = 1024 * 1024
+_PERCENT = WHOLE // 100
+# Everybody in a container may use its GPU; only the agent may say how much.
+_LIMITS_MODE, _ACCOUNT_MODE, _LIBRARY_MODE = 0o644, 0o666, 0o755
+
+
+class IsolationFolderError(ClusterError):
+    """The folder of limits can't be written."""
+
+
+class SliceFiles:
+    """One node's folder."""
+
+    def __init__(self, *, folder: Path, library: Path, context_mib: int) -> None:
+        """`library` is the interposer as the agent's image has it; `context_mib` what a context costs on this node."""
+        self._folder = folder
+        self._source = library
+        self._context = context_mib * MIB
+
+    @property
+    def library(self) -> Path:
+        """The interposer where containers mount it from."""
+        return self._folder / LIBRARY
+
+    def prepare(self) -> str:
+        """Put the interposer where containers can mount it from; say why that can't be, if so."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            # Containers that run keep the file that they have mapped; those that start get the new one.
+            _replace(self.library, self._source.read_bytes(), mode=_LIBRARY_MODE)
+        except OSError as error:
+            return f"the interposer can't be mounted into containers: {error}"
+        return ""
+
+    def write(self, *, token: str, grant: ContainerGrant, driver: str) -> Path:
+        """Fresh files for a container that is about to start; where they are."""
+        gpus = [
+            GpuLimits(
+                uuid=part.gpu,
+                memory=part.memory.value * MIB,
+                context=self._context,
+                guarantee=part.compute.value * _PERCENT,
+                rate=part.compute.value * _PERCENT,
+                limit=part.limit.value * _PERCENT,
+            )
+            for part in grant.slices
+        ]
+        own = self._folder / token
+        try:
+            own.mkdir(parents=True, exist_ok=True)
+            _replace(own / LIMITS, encode_limits(gpus, driver=driver), mode=_LIMITS_MODE)
+            _replace(own / ACCOUNT, bytes(ACCOUNT_BYTES), mode=_ACCOUNT_MODE)
+        except OSError as error:
+            raise IsolationFolderError(f"limits can't be written: {error}", where=str(own)) from error
+        return own
+
+    def containers(self) -> Iterator[Path]:
+        """The folder of each container."""
+        if self._folder.is_dir():
+            yield from (path for path in sorted(self._folder.iterdir()) if (path / LIMITS).is_file())
+
+    def collect(self, *, tokens: Collection[str]) -> None:
+        """Remove what belongs to none of these containers."""
+        for own in list(self.containers()):
+            if own.name not in tokens:
+                shutil.rmtree(own, ignore_errors=True)
+
+
+def _replace(path: Path, content: bytes, *, mode: int) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_bytes(content)
+    draft.chmod(mode)
+    draft.replace(path)

@@ -1,0 +1,45 @@
+"""The edits that put the interposer in the place of the driver's libcuda. Pure.
+
+Whatever name leads to the driver's library in a container (libcuda.so, libcuda.so.1, its version's) ends at one file
+that is mounted, by NVIDIA's spec or by ours. That file becomes the interposer, and the driver's is mounted where only
+the interposer looks: so no variable of the environment has a part in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from aliquot_deviceplugin.cdi.errors import SliceSpecError
+from aliquot_deviceplugin.cdi.spec import ContainerEdits, Mount
+
+# isolation/places.c has the same.
+INSIDE = "/run/aliquot/isolation"
+DRIVER_INSIDE = f"{INSIDE}/driver/libcuda.so"
+_CUDA = re.compile(r"libcuda\.so(\.[0-9.]+)?")
+_READ_ONLY = ("ro", "nosuid", "nodev", "rbind", "rprivate")
+_WRITABLE = ("rw", "nosuid", "nodev", "rbind", "rprivate")
+
+
+def interposer_edits(driver: Iterable[ContainerEdits], *, library: str, limits: str, account: str) -> ContainerEdits:
+    """What comes after the driver's edits; all paths are the host's."""
+    found = [mount for edits in driver for mount in edits.mounts if _is_cuda(mount)]
+    if not found:
+        raise SliceSpecError(
+            "the driver's libcuda is not among the files that are mounted",
+            where="interposer",
+            remedy="look for libcuda.so in the node's NVIDIA CDI spec, or set [agent] isolation to observe",
+        )
+    ours = [msgspec.structs.replace(mount, host_path=library) for mount in found]
+    own = [
+        msgspec.structs.replace(found[-1], container_path=DRIVER_INSIDE),
+        Mount(host_path=limits, container_path=f"{INSIDE}/limits", options=_READ_ONLY),
+        Mount(host_path=account, container_path=f"{INSIDE}/account", options=_WRITABLE),
+    ]
+    return ContainerEdits(mounts=(*ours, *own))
+
+
+def _is_cuda(mount: Mount) -> bool:
+    return _CUDA.fullmatch(mount.container_path.rpartition("/")[2]) is not None
