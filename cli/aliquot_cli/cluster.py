@@ -6,19 +6,25 @@ state folder, then what kubectl would take.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 
+import click
 import msgspec
 
+from aliquot_cli.contact import PATIENCE, LostServerError, PatientTransport
 from aliquot_core.errors import ClusterError
 from aliquot_kube.client import KubeClient
+from aliquot_kube.clock import SystemClock
 from aliquot_kube.plain import PlainTransport, plain_server
 from aliquot_kube.questions import PieceTransport
 from aliquot_standalone.home import Home, Running
+from aliquot_standalone.kubelet.containers import birth
 
 _USUAL_NAMESPACE = "default"
 
@@ -66,18 +72,75 @@ def find_place(
 
 
 @asynccontextmanager
-async def connected(command: str, *, place: Place) -> AsyncIterator[Connection]:
-    """Speak to the API server as the person who calls."""
+async def connected(
+    command: str, *, place: Place, say: Callable[[str], None] | None = None
+) -> AsyncIterator[Connection]:
+    """Speak to the API server as the person who calls; a `LostServerError` ends the block when it is gone for good."""
     transport, namespace = _transport(command, place)
     try:
-        yield Connection(
-            transport=transport,
-            client=KubeClient(transport=transport),
-            namespace=namespace or _USUAL_NAMESPACE,
-            place=place,
-        )
+        with _unlogged():
+            async with patient(transport, place=place, say=say or partial(click.echo, err=True)) as patiently:
+                yield Connection(
+                    transport=patiently,
+                    client=KubeClient(transport=patiently),
+                    namespace=namespace or _USUAL_NAMESPACE,
+                    place=place,
+                )
     finally:
         await transport.close()
+
+
+@asynccontextmanager
+async def patient(
+    transport: PieceTransport, *, place: Place, say: Callable[[str], None]
+) -> AsyncIterator[PatientTransport]:
+    """Ask through this; the block ends when nobody will answer any more."""
+    loop, up = asyncio.get_running_loop(), place.up
+
+    def has_ended() -> bool:
+        return up is not None and birth(up.pid) != up.born
+
+    def give_up(seconds: float | None) -> None:
+        # Whoever is ended by it may still ask, to tidy up.
+        if not waiting.expired():
+            waiting.reschedule(None if seconds is None else loop.time() + seconds)
+
+    try:
+        async with asyncio.timeout(None) as waiting:
+            yield PatientTransport(
+                transport,
+                clock=SystemClock(),
+                say=lambda text: say(f"aliquot: {text}"),
+                has_ended=has_ended,
+                give_up=give_up,
+            )
+    except TimeoutError:
+        if not waiting.expired():
+            raise
+    # Also where what was cancelled has left in good order, as a screen does.
+    if waiting.expired():
+        raise _lost(place, ended=has_ended())
+
+
+def _lost(place: Place, *, ended: bool) -> LostServerError:
+    if ended:
+        return LostServerError("`aliquot up` has ended", remedy="start it again: what is still to run then goes on")
+    return LostServerError(
+        f"nobody has answered for {PATIENCE:g} s",
+        where=place.up.api if place.up else place.kubeconfig or "API server",
+        remedy="is it up and reachable? What was submitted stays",
+    )
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """What a daemon would log of its connection a command tells in words of its own."""
+    silent, log = logging.NullHandler(), logging.getLogger("aliquot_kube")
+    log.addHandler(silent)
+    try:
+        yield
+    finally:
+        log.removeHandler(silent)
 
 
 def _transport(command: str, place: Place) -> tuple[PieceTransport, str]:

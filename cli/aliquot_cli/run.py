@@ -79,7 +79,7 @@ def run(*, detach: bool, keep: bool, quiet: bool, **asked: Any) -> None:
 
 
 async def _run(call: Call, asked: dict[str, Any], *, detach: bool, keep: bool, say: Callable[[str], None]) -> int:
-    async with connected("run", place=call.place) as connection:
+    async with connected("run", place=call.place, say=say) as connection:
         here = call.place.up is not None or await _is_embedded(connection)
         wish = make_wish(asked, call=call, namespace=connection.namespace, here=here)
         made = manifest(wish, names=call.names)

@@ -8,6 +8,7 @@ it, needs neither. What needs more (TLS, a proxy, another user) goes the other w
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -113,7 +114,7 @@ class PlainTransport:
             async with asyncio.timeout(question.timeouts.connect):
                 reader, writer = await asyncio.open_connection(self._host, self._port)
         except (OSError, TimeoutError) as error:
-            raise UnreachableError(f"no connection: {error}", where=question.where) from error
+            raise UnreachableError(f"no connection: {_said(error)}", where=question.where) from error
         connection = _Connection(reader, writer)
         self._open.add(connection)
         return connection
@@ -143,7 +144,7 @@ class _Connection:
                 await self._writer.drain()
                 head = await self.reader.readuntil(b"\r\n\r\n")
         except (OSError, EOFError, TimeoutError) as error:
-            raise UnreachableError(f"no whole answer: {error}", where=question.where) from error
+            raise UnreachableError(f"no answer: {_said(error)}", where=question.where) from error
         except asyncio.LimitOverrunError as error:
             raise GarbledError("an answer without an end of its head", where=question.where) from error
         return _Answer(self, head, question)
@@ -186,7 +187,7 @@ class _Answer:
                     raise GarbledError(f"an answer longer than {_LONGEST_BODY} bytes", where=self._question.where)
                 yield piece
         except (OSError, EOFError, TimeoutError, ValueError) as error:
-            raise UnreachableError(f"no whole answer: {error}", where=self._question.where) from error
+            raise UnreachableError(f"no whole answer: {_said(error)}", where=self._question.where) from error
         self._connection.is_ready = self.headers.get("connection", "").lower() != "close"
 
     async def _body(self) -> AsyncIterator[bytes]:
@@ -224,6 +225,15 @@ class _Answer:
         if not line.endswith(b"\n"):
             raise EOFError("it was cut")
         return line.strip()
+
+
+def _said(error: Exception) -> str:
+    """What has happened, for people: what asyncio says is of its own buffers and calls."""
+    if isinstance(error, EOFError):
+        return "it was closed"
+    if isinstance(error, TimeoutError):
+        return "silence for too long"
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
 
 
 async def _lines(pieces: AsyncIterator[bytes], question: Question) -> AsyncGenerator[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
@@ -11,7 +12,7 @@ from http import HTTPStatus
 import pytest
 
 from support.endpoints import short_folder
-from support.up_process import PODS, Up, eventually, naming, processes_of, running_up
+from support.up_process import PODS, Up, aliquot, calling, eventually, naming, processes_of, running_up
 
 
 @pytest.fixture
@@ -98,3 +99,33 @@ def test_all_that_stays_after_a_stop_is_ended_by_force(up: Up) -> None:
     uid = up.until("stubborn", "Running")["metadata"]["uid"]
     assert up.stop(signal.SIGTERM) == 0
     assert processes_of(uid) == []
+
+
+def _told_that_it_has_ended(process: subprocess.Popen[str]) -> bool:
+    _, told = process.communicate(timeout=15)
+    lines = told.splitlines()
+    return process.returncode == 4 and "`aliquot up` has ended" in lines[-1] and len(lines) <= 3
+
+
+def test_who_waits_for_a_slice_is_told_that_all_has_ended(up: Up) -> None:
+    """In few lines, with the code of a cluster's fault, instead of waiting for the next one."""
+    up.run("holds", "sleep", "1000", compute="800")
+    up.until("holds", "Running")
+    with calling("run", "--name", "waits", "--compute", "100", "--", "true", folder=up.home.folder) as process:
+        assert process.stderr
+        assert process.stderr.readline().startswith("aliquot: waits: ")
+        assert up.stop() == 0
+        assert _told_that_it_has_ended(process)
+
+
+def test_who_follows_a_log_is_told_that_all_was_killed() -> None:
+    """The pod lives, but nobody will tell of it."""
+    with short_folder() as root, running_up(root / "home", gpus="1xT4") as up:
+        up.run("talks", "sh", "-c", "echo here; exec sleep 1000")
+        up.until("talks", "Running")
+        with calling("logs", "-f", "talks", folder=up.home.folder) as process:
+            assert process.stdout
+            assert process.stdout.readline() == "here\n"
+            up.stop(signal.SIGKILL)
+            assert _told_that_it_has_ended(process)
+        aliquot("down", folder=up.home.folder)

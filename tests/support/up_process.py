@@ -115,6 +115,18 @@ def aliquot(*argv: str, folder: Path, seconds: float = _PATIENCE) -> subprocess.
     )
 
 
+@contextlib.contextmanager
+def calling(*argv: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Call a command that goes on; killed in the end if it still does."""
+    environment = {**os.environ, "ALIQUOT_HOME": str(folder)}
+    argv = (*ALIQUOT, *argv)
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def naming(folder: Path) -> list[str]:
     """Processes that name something below a folder, in their command line or environment: what is left behind."""
     found = []

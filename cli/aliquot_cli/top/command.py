@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import click
 
-from aliquot_cli.cluster import Place, connected
+from aliquot_cli.cluster import Place, connected, patient
 from aliquot_cli.options import Call, make_call, page_option, server_options
 from aliquot_cli.reading import read_everything
 from aliquot_cli.top.frame import Choice, Frame
@@ -23,6 +23,7 @@ from aliquot_cli.top.page_reader import PageReader
 from aliquot_cli.top.views import TABLES
 from aliquot_core.errors import ClusterError, UserError
 from aliquot_kube.clock import SystemClock
+from aliquot_kube.plain import PlainServer, PlainTransport
 from aliquot_scheduler.page.model import State
 from aliquot_scheduler.queues.settings import QueueSettings
 
@@ -80,13 +81,13 @@ async def source_for(call: Call, *, page: str) -> AsyncIterator[Source]:
     """The centre's page, if it is known and answers; else what the API has."""
     known = page or _page_of(call.place)
     if known:
-        async with PageReader(known) as reader:
+        async with _page_reader(call.place, page=known) as reader:
             if await reader.look() is not None:
                 yield reader
                 return
     if page:
         raise BlindError("no page of this version answers", where=page, remedy="check --page, or leave it out")
-    async with connected("top", place=call.place) as connection:
+    async with connected("top", place=call.place, say=_not_on_a_screen) as connection:
         if await read_everything(connection.client, names=call.names) is None:
             what = "you may not read all nodes and pods"
             raise BlindError(what, where="aliquot top", remedy="name the centre's page with --page, or ask an operator")
@@ -99,6 +100,20 @@ async def source_for(call: Call, *, page: str) -> AsyncIterator[Source]:
         )
         async with onlooker:
             yield onlooker
+
+
+@asynccontextmanager
+async def _page_reader(place: Place, *, page: str) -> AsyncIterator[PageReader]:
+    transport = PlainTransport(PlainServer(url=page), user_agent="aliquot-top")
+    try:
+        async with patient(transport, place=place, say=_not_on_a_screen) as patiently:
+            yield PageReader(patiently)
+    finally:
+        await transport.close()
+
+
+def _not_on_a_screen(_: str) -> None:
+    """The screen says it by itself, until it is given up."""
 
 
 def _page_of(place: Place) -> str:

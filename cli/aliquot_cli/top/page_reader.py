@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import msgspec
 
 from aliquot_cli.usage import ask_page
 from aliquot_kube.errors import NOT_JSON
-from aliquot_kube.plain import PlainServer, PlainTransport
+from aliquot_kube.questions import Transport
 from aliquot_scheduler.page.model import State
 
 _decoder = msgspec.json.Decoder(State)
 
 
 class PageReader:
-    """Asks the page while it is entered."""
+    """Asks the page."""
 
     title = "from the page"
 
-    def __init__(self, page: str) -> None:
-        self._transport = PlainTransport(PlainServer(url=page), user_agent="aliquot-top")
-
-    async def __aenter__(self) -> Self:
-        """Nothing is asked yet."""
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Hang up."""
-        await self._transport.close()
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
 
     async def look(self) -> State | None:
         """How it is now; None where nobody answers, or another version of us."""
