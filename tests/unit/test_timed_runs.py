@@ -48,6 +48,14 @@ def test_the_cores_of_a_machine_keep_waiting_whom_its_gpus_would_not() -> None:
         assert spans(play(asked, policy)) == [(40, 50)], policy
 
 
+def test_who_was_refused_for_want_of_cores_is_asked_again_when_they_are_free() -> None:
+    """Also when it is a pod without GPUs that gives them back, of which no card tells."""
+    plain, large = (msgspec.structs.replace(need, cores=2_000) for need in (PLAIN, HALF))
+    asked = timetable(Row(0, 40, plain), Row(1, 10, large), Row(2, 100, HALF), machines=[machine(cores=3_000)])
+    for policy in ALL:
+        assert spans(play(asked, policy)) == [(40, 50), (2, 102)], policy
+
+
 def test_who_shares_a_gpu_is_slowed_down_for_as_long_as_it_does() -> None:
     """Worked out by hand: half as slow again beside one other."""
     together = timetable(Row(0, 100, HALF), Row(0, 100, HALF), machines=[machine(gpus=1)])
@@ -90,6 +98,71 @@ def test_measures_by_hand() -> None:
     # Team b waited through all of the backlog, team a had all it asked for.
     assert (report.jain_served, report.jain_wait) == (0.5, 0.5)
     assert (report.jobs, report.ended, report.most_waiting, report.partial) == (2, 2, 1, False)
+
+
+def test_who_has_had_all_it_asked_for_asks_for_nothing_more() -> None:
+    """A team is measured by what it asks for now: here both have half of it, one job each waits as long as one runs."""
+    first = [Row(0, 10, WHOLE, "a"), Row(1, 10, WHOLE, "a")]
+    second = [Row(20, 10, WHOLE, "b"), Row(21, 10, WHOLE, "b")]
+    report = play(timetable(*first, *second, machines=[machine(gpus=1)])).report()
+    assert report.jain_served == 1.0
+
+
+def test_a_backlog_for_want_of_cores_is_not_a_full_one() -> None:
+    """Cores for one and a half of two halves on two GPUs: a quarter is given away of three eighths that could be."""
+    asked = timetable(Row(0, 10, HALF), Row(0, 10, HALF), machines=[machine(cores=1_500)])
+    report = play(asked).report()
+    assert (report.full_backlog.hours, report.full_backlog.allocated_pct) == (0.0, None)
+    assert report.backlog == report.single_backlog
+    assert report.backlog.allocated_pct == 25.0
+    assert report.backlog.of_bound_pct == pytest.approx(100 * 500 / 750)
+
+
+def test_who_waits_for_a_whole_machine_makes_no_line_for_one_gpu() -> None:
+    """A pair beside a GPU that stands idle: the backlog is full, and nobody who waits could take that GPU."""
+    report = play(timetable(Row(0, 10, WHOLE), Row(0, 10, PAIR))).report()
+    assert (report.single_backlog.hours, report.full_backlog.allocated_pct) == (0.0, 50.0)
+
+
+# --- what the centre is told -----------------------------------------------------------------------------------------
+
+
+def test_models_and_memory_and_parts_of_several_gpus_reach_the_centre() -> None:
+    """A pod lies where its list says it may, with the memory it says, evenly over its GPUs."""
+    machines = [
+        msgspec.structs.replace(machine(0), model="T4", card=16_000),
+        msgspec.structs.replace(machine(1), model="A10", card=24_000),
+    ]
+    on_a10 = msgspec.structs.replace(HALF, models=("A10",))
+    two_halves = msgspec.structs.replace(PAIR, milli=500)
+    # Two thirds of a T4 each, so no two of them lie on one of its cards, whatever compute is free.
+    much = msgspec.structs.replace(HALF, models=("T4",), milli=100, card=11_000)
+    asked = timetable(Row(0, 9, on_a10), Row(0, 9, two_halves), *[Row(1, 9, much) for _ in range(3)], machines=machines)
+    _, log = _logged(asked, TimedPolicy.ALIQUOT)
+    lies = {start.job.number: (at, start.row, start.gpus) for at, start in log.starts}
+    assert lies[0][1] == 1
+    assert (lies[1][0], lies[1][2]) == (0, (0, 1))
+    starts = [lies[number] for number in (2, 3, 4)]
+    assert [row for _, row, _ in starts] == [0, 0, 0]
+    assert [at for at, _, _ in starts] == [1, 1, 10]
+
+
+def test_the_end_of_a_hold_is_seen_without_any_event() -> None:
+    """A node is kept for a pair in vain; who could pass it is let in when all may pass again, an hour later."""
+    asked = timetable(Row(0, 10_000, WHOLE), Row(1, 10, PAIR, "b"), Row(1_000, 10, WHOLE, "c"))
+    found = spans(play(asked, TimedPolicy.ALIQUOT, settings=QueueSettings(patience=300.0, hold=3_600.0)))
+    assert 3_900 <= found[2][0] < 4_200
+    assert spans(play(asked, TimedPolicy.ALIQUOT, settings=QueueSettings(hold=0.0)))[2] == (1_000, 1_010)
+
+
+def test_a_head_that_lost_patience_is_let_in_before_those_who_came_later() -> None:
+    """Where small ones come without end, a pair would never find two GPUs free at once."""
+    small = [Row(100.0 * number, 250, WHOLE) for number in range(60)]
+    asked = timetable(*small, Row(50, 10, PAIR, "b"))
+    patient = spans(play(asked, TimedPolicy.ALIQUOT, settings=QueueSettings(patience=300.0, hold=3600.0)))
+    never = spans(play(asked, TimedPolicy.ALIQUOT, settings=QueueSettings(hold=0.0)))
+    pair = next(job.number for job in asked.jobs if job.team == "b")
+    assert patient[pair][0] < 1_000 < never[pair][0]
 
 
 # --- of all runs -----------------------------------------------------------------------------------------------------

@@ -4,6 +4,9 @@ kube-scheduler's part is played as simply as it can be. Pods without GPUs are pl
 memory are free, or wait, oldest first, passing each other. Of pods with GPUs it would look for cores when a turn has
 come, and the turn would be lost where there are none; here the desk is asked only of machines that have the cores, so
 no turn is lost. Whoever is let in is bound at that instant.
+
+To ask for turns takes a millisecond or more, so it is done when somebody who waits has room somewhere (from a table).
+Where heads of lines may lose patience it is done at every arrival too: from then on the head counts as passed over.
 """
 
 from __future__ import annotations
@@ -63,7 +66,8 @@ class Queued:
         self._openings = Openings(fleet=ground.fleet, needs=ground.needs)
         # How many wait behind their gates, by what they need.
         self._gated = np.zeros(len(ground.needs), dtype=np.int64)
-        self._asked = 0.0
+        # Whether somebody has come since turns were asked for.
+        self._has_news = False
         # Without a hold nobody ever loses patience.
         self._patient = settings.hold > 0.0
         self._where: dict[str, int] = {}
@@ -89,6 +93,7 @@ class Queued:
         self._see(pod)
         if need.gpus:
             self._gated[job.need] += 1
+            self._has_news = True
         else:
             self._plain.append(job)
         if (work := self._appraiser.due()) is not None:
@@ -115,19 +120,15 @@ class Queued:
     def _has_room(self) -> bool:
         return bool(self._openings.able[self._gated > 0].any())
 
-    def _is_head_due(self, now: float) -> bool:
-        """Whether it matters who is the head of a line, and was not looked at lately."""
-        return self._patient and now >= self._asked + _LOOK
-
     # --- decisions ---------------------------------------------------------------------------------------------------
     def starts(self, now: float) -> Iterator[Start]:
         """Whoever can be let in; a round that was broken off goes on."""
         self._desk.tell_time(now)
         self._queues.books.settle(now)
         yield from self._plain_starts()
-        if not self._has_room() and not self._is_head_due(now):
+        if not self._has_room() and not (self._patient and self._has_news):
             return
-        self._asked = now
+        self._has_news = False
         found, self._in_vain = True, MOST_IN_VAIN
         while (found and self._has_room()) or self._in_vain >= MOST_IN_VAIN:
             found, self._in_vain = False, 0
