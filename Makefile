@@ -1,7 +1,7 @@
 # Everything a newcomer needs: `make run` and `make test` make their own environment and ask for nothing but Python
 # 3.11 or later and make. What else a part needs (gcc, Go, root) it says itself, and is skipped without.
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench bench-centre bench-placement soak cluster stubs format clean
+.PHONY: help run test check bench bench-centre bench-placement soak cluster isolation stubs format clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -45,6 +45,9 @@ soak: $(READY) ## Long hunts: bounded, but not for every day
 cluster: $(READY) ## Build the real Kubernetes that tests/cluster uses (Go, gcc, root; some 7 minutes, once a machine)
 	tests/cluster/requirements
 	tests/cluster/binaries/build
+
+isolation: ## Build what is loaded into containers (gcc)
+	$(MAKE) -C isolation OUT=../build/isolation
 
 stubs: $(READY) ## Write the gRPC stubs anew
 	proto/generate

@@ -180,6 +180,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUhandle han
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes);
 CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wanted,
                              unsigned long long flags);
+CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes);
 CUresult cuMemRetainAllocationHandle(CUhandle *handle, void *address);
 CUresult cuMemExportToShareableHandle(void *shareable, CUhandle handle, int type, unsigned long long flags);
 CUresult cuMemImportFromShareableHandle(CUhandle *handle, void *shareable, int type);

@@ -2,6 +2,7 @@
  * each line with one line. It finds the driver as any program does: by dlopen("libcuda.so.1"). */
 #include <dlfcn.h>
 #include <elf.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -387,6 +388,18 @@ static void import(const char *text) {
     printf("%d %llu\n", CU(cuIpcOpenMemHandle_v2)(&address, handle, 1), address);
 }
 
+static void export_handle(void) {
+    int file = -1;
+    CUresult result = CU(cuMemExportToShareableHandle)(&file, held[0].value, 1, 0);
+    printf("%d /proc/%d/fd/%d\n", result, getpid(), file);
+}
+
+static void import_handle(const char *path) {
+    CUhandle handle = 0;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    printf("%d\n", CU(cuMemImportFromShareableHandle)(&handle, (void *)(intptr_t)file, 1));
+}
+
 static void do_fork(const char *name, uint64_t bytes) {
     fflush(stdout);
     pid_t child = fork();
@@ -428,6 +441,8 @@ static bool obey(const char *line) {
     else if (strcmp(word, "empty") == 0) empty();
     else if (strcmp(word, "info") == 0) info();
     else if (strcmp(word, "export") == 0) export_first();
+    else if (strcmp(word, "export-handle") == 0) export_handle();
+    else if (sscanf(line, "import-handle %255s", name) == 1) import_handle(name);
     else if (sscanf(line, "import %255s", name) == 1) import(name);
     else if (sscanf(line, "fork %63s %llu", name, &number) == 2) do_fork(name, number);
     else if (sscanf(line, "use %lf %63s %u %d %u", &seconds, name, &micros, &batch, &idle) >= 3)

@@ -66,19 +66,31 @@ def test_one_block_left_in_each_granule_keeps_them_all_charged(world: World) -> 
     assert container.peak <= 1000 * MIB
 
 
-def test_imported_memory_outlives_its_exporter_and_stays_counted(world: World) -> None:
+@pytest.mark.parametrize(("way", "export"), [("linear", "export"), ("handle", "export-handle")])
+def test_imported_memory_outlives_its_exporter_and_stays_counted(world: World, way: str, export: str) -> None:
     """Memory that another process opened is charged after the exporter was killed: passing it on gains nothing."""
     container = world.container(memory_mib=2000)
     one, two = (container.run().started() for _ in range(2))
-    assert one.ask(f"take linear {600 * MIB}") == "0"
-    result, handle = one.ask("export").split()
+    assert one.ask(f"take {way} {600 * MIB}") == "0"
+    result, handle = one.ask(export).split()
     assert result == "0"
-    assert two.ask(f"import {handle}").split()[0] == "0"
+    assert two.ask(f"{export.replace('export', 'import')} {handle}").split()[0] == "0"
+    assert container.account().processes[two.process.pid] == (CONTEXT + 600 * MIB,)
     one.close()
     three = container.run().started()
     three.ask(f"fill linear {50 * MIB}")
     assert container.peak <= 2000 * MIB
     assert container.used >= 1900 * MIB
+
+
+def test_memory_that_does_not_fit_is_not_imported(world: World) -> None:
+    """Opening more than is left is out of memory, and leaves nothing charged."""
+    container = world.container(memory_mib=1500)
+    one, two = (container.run().started() for _ in range(2))
+    assert one.ask(f"take handle {600 * MIB}") == "0"
+    _, handle = one.ask("export-handle").split()
+    assert two.ask(f"import-handle {handle}") == OUT_OF_MEMORY
+    assert container.account().processes[two.process.pid] == (CONTEXT,)
 
 
 @pytest.mark.parametrize("seed", range(4))

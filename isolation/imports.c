@@ -1,0 +1,109 @@
+/* Memory of other processes and of other interfaces: charged in full to whoever opens it, for its maker may end first,
+ * and then it lives on by this process alone. */
+#include "holdings.h"
+#include "imports.h"
+
+static bool fits_handle(CUdeviceptr address, uint64_t bytes, CUhandle handle) {
+    if (REAL(cuMemMap)(address, bytes, 0, handle, 0) != CUDA_SUCCESS) return false;
+    REAL(cuMemUnmap)(address, bytes);
+    return true;
+}
+
+/* No call tells how large an imported handle is; but no more of it can be mapped than there is. `most` is the answer
+ * for one that is larger. */
+static uint64_t bytes_of_handle(CUhandle handle, uint64_t most) {
+    CUdeviceptr address = 0;
+    uint64_t below = 0, above = most / GRANULE + 1;
+    if (REAL(cuMemAddressReserve)(&address, above * GRANULE, 0, 0, 0) != CUDA_SUCCESS) return most;
+    while (above - below > 1) {
+        uint64_t middle = below + (above - below) / 2;
+        if (fits_handle(address, middle * GRANULE, handle))
+            below = middle;
+        else
+            above = middle;
+    }
+    REAL(cuMemAddressFree)(address, (most / GRANULE + 1) * GRANULE);
+    return below * GRANULE;
+}
+
+EXPORT CUresult cuMemImportFromShareableHandle(CUhandle *handle, void *shareable, int type) {
+    CUresult result = REAL(cuMemImportFromShareableHandle)(handle, shareable, type);
+    CUmemAllocationProp properties;
+    size_t total = 0;
+    if (result != CUDA_SUCCESS) return result;
+    if (REAL(cuMemGetAllocationPropertiesFromHandle)(&properties, *handle) == CUDA_SUCCESS &&
+        properties.location.type != LOCATION_DEVICE)
+        return result;
+    int gpu = gpu_of_device(properties.location.id);
+    if (gpu >= 0) REAL(cuDeviceTotalMem_v2)(&total, properties.location.id);
+    uint64_t bytes = gpu >= 0 ? bytes_of_handle(*handle, total) : 0;
+    if (gpu >= 0 && charge(gpu, bytes)) return handle_remember(*handle, gpu, bytes);
+    REAL(cuMemRelease)(*handle);
+    return gpu < 0 ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+EXPORT CUresult cuImportExternalMemory(CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *description) {
+    int gpu = gpu_of_context();
+    if (gpu < 0 || !description) return REAL(cuImportExternalMemory)(memory, description);
+    uint64_t claimed = TO_GRANULES(description->size);
+    if (description->size > LARGEST_SIZE || !charge(gpu, claimed)) return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = REAL(cuImportExternalMemory)(memory, description);
+    struct holding holding = {.kind = EXTERNAL, .record = {.bytes = claimed, .gpu = gpu}};
+    if (result == CUDA_SUCCESS) holding.value = (uintptr_t)*memory;
+    if (result == CUDA_SUCCESS && holdings_add(holding)) return result;
+    if (result == CUDA_SUCCESS) REAL(cuDestroyExternalMemory)(*memory);
+    account_release(gpu, claimed);
+    return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+}
+
+EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory memory) {
+    struct holding holding;
+    bool ours = holdings_take(EXTERNAL, (uintptr_t)memory, &holding);
+    CUresult result = REAL(cuDestroyExternalMemory)(memory);
+    if (ours && result != CUDA_SUCCESS)
+        holdings_add(holding);
+    else if (ours)
+        account_release(holding.record.gpu, holding.record.bytes);
+    return result;
+}
+
+EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
+    return REAL(cuIpcGetMemHandle)(handle, address);
+}
+
+static CUresult open_handle(int index, CUdeviceptr *address, CUipcMemHandle handle, unsigned flags) {
+    int gpu = gpu_of_context();
+    if (gpu < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    CUresult result = REAL_AS(index, cuIpcOpenMemHandle)(address, handle, flags);
+    if (result != CUDA_SUCCESS) return result;
+    CUdeviceptr base;
+    size_t bytes = 0;
+    REAL(cuMemGetAddressRange_v2)(&base, &bytes, *address);
+    struct holding holding = {
+        .kind = IMPORTED,
+        .value = *address,
+        .record = {.bytes = TO_GRANULES(bytes), .gpu = gpu, .context = current_context()},
+    };
+    if (account_charge(gpu, holding.record.bytes) && holdings_add(holding)) return result;
+    REAL(cuIpcCloseMemHandle)(*address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags) {
+    return open_handle(F_cuIpcOpenMemHandle, address, handle, flags);
+}
+
+EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags) {
+    return open_handle(F_cuIpcOpenMemHandle_v2, address, handle, flags);
+}
+
+EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
+    struct holding holding;
+    bool ours = holdings_take(IMPORTED, address, &holding);
+    CUresult result = REAL(cuIpcCloseMemHandle)(address);
+    if (ours && result != CUDA_SUCCESS)
+        holdings_add(holding);
+    else if (ours)
+        account_release(holding.record.gpu, holding.record.bytes);
+    return result;
+}
