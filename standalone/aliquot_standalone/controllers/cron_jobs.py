@@ -13,15 +13,14 @@ from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.objects import ObjectReference
 from aliquot_kube.changes import Added, Change, Deleted, Modified
-from aliquot_kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
+from aliquot_kube.errors import AlreadyExistsError, ApiError
 from aliquot_kube.events import EventRecorder
 from aliquot_kube.mirror import Mirror
-from aliquot_kube.pacing import sleep_unless
 from aliquot_kube.questions import Transport
 from aliquot_standalone.controllers.cron_plan import CronPlan, plan
 from aliquot_standalone.controllers.newest import Newest, key_of
 from aliquot_standalone.controllers.objects import BATCH, CRON_JOBS, JOBS, CronJob, CronJobStatus, Job
-from aliquot_standalone.controllers.worklist import LEAST_WAIT, Worklist
+from aliquot_standalone.controllers.rounds import Rounds
 from aliquot_standalone.controllers.writes import Writer
 
 log = logging.getLogger(__name__)
@@ -39,8 +38,7 @@ class CronJobController:
         self._crons: Newest[CronJob] = Newest()
         self._jobs: Newest[Job] = Newest()
         self._names: dict[str, str] = {}
-        self._work = Worklist()
-        self._news = asyncio.Event()
+        self._rounds = Rounds(clock=clock, see_to=self._sync)
 
     async def run(self) -> None:
         """Follow cron jobs and their jobs, and do what they need."""
@@ -51,19 +49,18 @@ class CronJobController:
             tasks.create_task(self._jobs_mirror.run())
             await self._cron_mirror.synced()
             await self._jobs_mirror.synced()
-            while True:
-                await self._next()
+            await self._rounds.run()
 
     # --- what is told ------------------------------------------------------------------------------------------------
     def _cron_changed(self, change: Change[CronJob]) -> None:
         if isinstance(change, Added | Modified):
             self._crons.put(change.new)
             self._names[change.new.metadata.uid] = key_of(change.new)
-            self._mark(key_of(change.new))
+            self._rounds.mark(key_of(change.new))
         elif isinstance(change, Deleted):
             self._crons.drop(change.old)
             self._names.pop(change.old.metadata.uid, None)
-            self._mark(key_of(change.old))
+            self._rounds.mark(key_of(change.old))
 
     def _job_changed(self, change: Change[Job]) -> None:
         if isinstance(change, Added | Modified):
@@ -75,40 +72,18 @@ class CronJobController:
 
     def _mark_owner(self, job: Job) -> None:
         if (key := self._names.get(job.metadata.controller)) is not None:
-            self._mark(key)
-
-    def _mark(self, key: str) -> None:
-        self._work.mark(key, now=self._clock.monotonic())
-        self._news.set()
+            self._rounds.mark(key)
 
     # --- what is done ------------------------------------------------------------------------------------------------
-    async def _next(self) -> None:
-        key = self._work.next(now=self._clock.monotonic())
-        if key is None:
-            at = self._work.wake_at()
-            wait = None if at is None else max(at - self._clock.monotonic(), 0.0)
-            await sleep_unless(clock=self._clock, seconds=wait, woken=self._news)
-            return
-        try:
-            await self._sync(key)
-        except (ConflictError, NotFoundError):
-            self._work.failed(key, now=self._clock.monotonic())
-        except ApiError as error:
-            log.warning("a cron job is put off", extra={"cron_job": key, "error": str(error)})
-            self._work.failed(key, now=self._clock.monotonic())
-        else:
-            self._work.went_well(key)
-
     async def _sync(self, key: str) -> None:
         cron = self._crons.get(key)
         if cron is None:
-            self._work.forget(key)
+            self._rounds.forget(key)
             return
         wall = self._clock.wall()
         own = [job for job in self._jobs.values() if job.metadata.controller == cron.metadata.uid]
         decided = plan(cron, own, now=wall)
-        if decided.again_at is not None:
-            self._work.later(key, at=self._clock.monotonic() + max(decided.again_at - wall, LEAST_WAIT))
+        self._rounds.again(key, at=decided.again_at)
         await self._carry_out(cron, decided)
 
     async def _carry_out(self, cron: CronJob, decided: CronPlan) -> None:

@@ -14,16 +14,15 @@ from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.objects import ObjectReference
 from aliquot_kube.changes import Added, Change, Deleted, Modified
-from aliquot_kube.errors import ApiError, ConflictError, NotFoundError
+from aliquot_kube.errors import ApiError
 from aliquot_kube.events import EventRecorder
 from aliquot_kube.mirror import Mirror
-from aliquot_kube.pacing import sleep_unless
 from aliquot_kube.questions import Transport
 from aliquot_standalone.controllers.job_plan import Plan, plan
 from aliquot_standalone.controllers.job_pods import pod_of
 from aliquot_standalone.controllers.newest import Newest, key_of
 from aliquot_standalone.controllers.objects import BATCH, JOB_NAME, JOBS, TRACKING, WORK_PODS, Job, JobStatus, WorkPod
-from aliquot_standalone.controllers.worklist import LEAST_WAIT, Worklist
+from aliquot_standalone.controllers.rounds import Rounds
 from aliquot_standalone.controllers.writes import Writer
 
 log = logging.getLogger(__name__)
@@ -43,8 +42,7 @@ class JobController:
         self._jobs: Newest[Job] = Newest()
         self._pods: defaultdict[str, Newest[WorkPod]] = defaultdict(Newest)
         self._names: dict[str, str] = {}
-        self._work = Worklist()
-        self._news = asyncio.Event()
+        self._rounds = Rounds(clock=clock, see_to=self._see_to)
 
     async def run(self) -> None:
         """Follow jobs and their pods, and do what they need."""
@@ -56,19 +54,18 @@ class JobController:
             # A job whose pods are not all known would have others made.
             await self._jobs_mirror.synced()
             await self._pods_mirror.synced()
-            while True:
-                await self._next()
+            await self._rounds.run()
 
     # --- what is told ------------------------------------------------------------------------------------------------
     def _job_changed(self, change: Change[Job]) -> None:
         if isinstance(change, Added | Modified):
             self._jobs.put(change.new)
             self._names[change.new.metadata.uid] = key_of(change.new)
-            self._mark(key_of(change.new))
+            self._rounds.mark(key_of(change.new))
         elif isinstance(change, Deleted):
             self._jobs.drop(change.old)
             self._names.pop(change.old.metadata.uid, None)
-            self._mark(key_of(change.old))
+            self._rounds.mark(key_of(change.old))
             if change.old.metadata.uid in self._pods:
                 self._orphaned(change.old.metadata.uid)
 
@@ -83,36 +80,17 @@ class JobController:
         else:
             self._pods[owner].put(pod)
         if owner in self._names:
-            self._mark(self._names[owner])
+            self._rounds.mark(self._names[owner])
         elif pod.tracked and not isinstance(change, Deleted):
             self._orphaned(owner)
 
     def _orphaned(self, owner: str) -> None:
         """Pods whose job is gone are held by nobody's count any more."""
-        self._mark(f"/{owner}")
-
-    def _mark(self, key: str) -> None:
-        self._work.mark(key, now=self._clock.monotonic())
-        self._news.set()
+        self._rounds.mark(f"/{owner}")
 
     # --- what is done ------------------------------------------------------------------------------------------------
-    async def _next(self) -> None:
-        key = self._work.next(now=self._clock.monotonic())
-        if key is None:
-            at = self._work.wake_at()
-            wait = None if at is None else max(at - self._clock.monotonic(), 0.0)
-            await sleep_unless(clock=self._clock, seconds=wait, woken=self._news)
-            return
-        try:
-            await (self._let_go(key[1:]) if key.startswith("/") else self._sync(key))
-        except (ConflictError, NotFoundError):
-            # Somebody was faster; the watch tells.
-            self._work.failed(key, now=self._clock.monotonic())
-        except ApiError as error:
-            log.warning("a job is put off", extra={"job": key, "error": str(error)})
-            self._work.failed(key, now=self._clock.monotonic())
-        else:
-            self._work.went_well(key)
+    async def _see_to(self, key: str) -> None:
+        await (self._let_go(key[1:]) if key.startswith("/") else self._sync(key))
 
     async def _let_go(self, owner: str) -> None:
         for pod in self._pods.pop(owner, Newest[WorkPod]()).values():
@@ -122,12 +100,11 @@ class JobController:
     async def _sync(self, key: str) -> None:
         job = self._jobs.get(key)
         if job is None:
-            self._work.forget(key)
+            self._rounds.forget(key)
             return
         wall = self._clock.wall()
         decided = plan(job, self._pods[job.metadata.uid].values(), now=wall)
-        if decided.again_at is not None:
-            self._work.later(key, at=self._clock.monotonic() + max(decided.again_at - wall, LEAST_WAIT))
+        self._rounds.again(key, at=decided.again_at)
         await self._carry_out(job, decided)
 
     async def _carry_out(self, job: Job, decided: Plan) -> None:
