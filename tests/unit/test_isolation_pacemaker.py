@@ -1,0 +1,101 @@
+"""The pacemaker reads what containers' accounts say and writes their limits, whatever lies in the folder."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import struct
+from pathlib import Path
+
+from aliquot_agent.isolation.limits_file import ACCOUNT_BYTES, ACCOUNT_MAGIC, GpuLimits, decode_limits
+from aliquot_agent.isolation.pacemaker import BEAT_S, Pacemaker
+from aliquot_agent.isolation.slice_files import SliceFiles
+from aliquot_core.grant import ContainerGrant, Slice
+from aliquot_core.quantities import MiB, Percent
+from support.clocks import VirtualClock
+
+UUIDS = [f"GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a00{index}" for index in range(2)]
+
+
+def started(files: SliceFiles, token: str, *, compute: int, limit: int, gpu: int = 0) -> Path:
+    """A container that may use so much."""
+    part = Slice(gpu=UUIDS[gpu], compute=Percent(compute), limit=Percent(limit), memory=MiB(1000))
+    return files.write(token=token, grant=ContainerGrant(slices=(part,), isolation="interposer"), driver="/driver")
+
+
+def launches(own: Path, *, at: float) -> None:
+    """Write its account as the interposer does when a launch is asked for."""
+    account = bytearray(ACCOUNT_BYTES)
+    account[:8] = ACCOUNT_MAGIC
+    struct.pack_into("<5Q", account, 1024, 0, 0, 0, round(at * 1e9), 0)
+    (own / "account").write_bytes(account)
+
+
+def limits(own: Path) -> GpuLimits:
+    """What it may use now."""
+    (told,) = decode_limits((own / "limits").read_bytes())
+    return told
+
+
+def node(tmp_path: Path) -> SliceFiles:
+    """An empty folder."""
+    return SliceFiles(folder=tmp_path, library=tmp_path / "libcuda", context_mib=0)
+
+
+async def test_who_is_alone_bursts_and_gives_way_with_the_next_beat(tmp_path: Path) -> None:
+    """Rates follow who launches; memory and guarantee are left as they were."""
+    files, clock = node(tmp_path), VirtualClock()
+    burst, quiet = started(files, "burst", compute=10, limit=100), started(files, "quiet", compute=90, limit=90)
+    pacemaker = Pacemaker(files=files, clock=clock)
+    await clock.advance(10)
+    launches(burst, at=clock.monotonic())
+    launches(quiet, at=0)
+    before = limits(burst)
+    pacemaker.beat()
+    now = limits(burst)
+    assert (now.rate, now.beat) == (1_000_000, round(clock.monotonic() * 1e9))
+    assert (now.memory, now.guarantee, now.limit) == (before.memory, before.guarantee, before.limit)
+    launches(quiet, at=clock.monotonic())
+    pacemaker.beat()
+    assert (limits(burst).rate, limits(quiet).rate) == (100_000, 900_000)
+    assert limits(burst).weight == 500_000
+
+
+async def test_slices_of_different_gpus_are_paced_apart(tmp_path: Path) -> None:
+    """Who is alone on his GPU bursts there, whoever works on another."""
+    files, clock = node(tmp_path), VirtualClock()
+    await clock.advance(10)
+    owners = [started(files, str(gpu), compute=50, limit=100, gpu=gpu) for gpu in range(2)]
+    for own in owners:
+        launches(own, at=clock.monotonic())
+    Pacemaker(files=files, clock=clock).beat()
+    assert [limits(own).rate for own in owners] == [1_000_000, 1_000_000]
+
+
+async def test_what_a_tenant_broke_is_left_alone(tmp_path: Path) -> None:
+    """A torn account, a missing one and a foreign folder stop neither the beat nor others' paces."""
+    files, clock = node(tmp_path), VirtualClock()
+    whole, torn, gone, fresh = (started(files, name, compute=20, limit=100) for name in ("a", "b", "c", "d"))
+    await clock.advance(10)
+    launches(whole, at=clock.monotonic())
+    (torn / "account").write_bytes(b"?" * 100)
+    (gone / "account").unlink()
+    (tmp_path / "foreign").mkdir()
+    Pacemaker(files=files, clock=clock).beat()
+    assert limits(whole).rate == 1_000_000
+    assert [limits(own).beat for own in (torn, gone, fresh)] == [0, 0, 0]
+
+
+async def test_it_beats_ten_times_a_second(tmp_path: Path) -> None:
+    """Each tenth of a second the limits say when they were worked out last."""
+    files, clock = node(tmp_path), VirtualClock()
+    await clock.advance(10)
+    own = started(files, "a", compute=20, limit=100)
+    launches(own, at=clock.monotonic())
+    beating = asyncio.create_task(Pacemaker(files=files, clock=clock).run())
+    beats = []
+    for _ in range(3):
+        await clock.advance(BEAT_S)
+        beats.append(limits(own).beat)
+    beating.cancel()
+    assert [late - early for early, late in itertools.pairwise(beats)] == [100_000_000, 100_000_000]
