@@ -1,4 +1,4 @@
-"""CPU and memory of nodes: how Kubernetes writes them, and what a pod requests of them, as kube-scheduler counts it."""
+"""CPU, memory and the like of nodes: how Kubernetes writes them, and what a pod requests, as kube-scheduler counts."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ def quantity(text: str | float, *, where: str) -> Fraction:
 
 def host_request(pod: Pod) -> tuple[int, int]:
     """CPU in thousandths and memory in bytes that the pod requests of its node."""
-    return _asked(pod, "cpu", scale=1000), _asked(pod, "memory", scale=1)
+    return requested(pod, "cpu", scale=1000), requested(pod, "memory", scale=1)
 
 
-def _asked(pod: Pod, name: str, *, scale: int) -> int:
-    return _most(tuple((kind, _text(container, name)) for kind, container in kinds(pod)), scale)
+def requested(pod: Pod, name: str, *, scale: int) -> int:
+    """How many of a unit, of which `scale` are one, the pod requests at any instant: its sandbox's share included."""
+    overhead = pod.spec.overhead.get(name)
+    most = _most(tuple((kind, _text(container, name)) for kind, container in kinds(pod)), scale)
+    return most if overhead is None else most + ceil(scale * _read(str(overhead)))
 
 
 def _text(container: Container, name: str) -> str | None:

@@ -169,6 +169,17 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         """Annotation: uuids of GPUs that were looked after; the agent takes it in and removes it."""
         return self.of("clear-health")
 
+    # --- nodes that are only played (`aliquot up`) ------------------------------------------------------------------
+    @property
+    def played(self) -> str:
+        """The domain of all that says how a pod is to be played."""
+        return f"sim.{self.domain}"
+
+    @property
+    def simulated(self) -> str:
+        """Node label, and a taint where other nodes run pods for real: nothing that runs here is real."""
+        return f"{self.played}/simulated"
+
     # --- what Aliquot writes -----------------------------------------------------------------------------------------
     @property
     def grant(self) -> str:

@@ -77,6 +77,15 @@ class SchedulingGate(_Object, frozen=True, kw_only=True):
     name: str = ""
 
 
+class Toleration(_Object, frozen=True, kw_only=True):
+    """A taint that a pod does not mind."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
 class PodSpec(_Object, frozen=True, kw_only=True):
     """What a pod asks for."""
 
@@ -85,8 +94,11 @@ class PodSpec(_Object, frozen=True, kw_only=True):
     containers: list[Container] = []
     init_containers: list[Container] = []
     node_selector: dict[str, str] = {}
-    # Only whether there are any: what they mean is kube-scheduler's to know.
+    # Of this and of spread only what is said of nodes by themselves is read (`node_rules.py`).
     affinity: dict[str, Any] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    # What its sandbox takes beside its containers.
+    overhead: dict[str, Quantity] = {}
     topology_spread_constraints: list[Any] = []
     scheduling_gates: list[SchedulingGate] = []
     priority: int = 0
@@ -144,10 +156,22 @@ class Pod(_Object, frozen=True, kw_only=True):
         return self.status.phase in {"Succeeded", "Failed"}
 
 
+class Taint(_Object, frozen=True, kw_only=True):
+    """Keeps pods off a node, or would rather."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}" if self.value else self.key
+
+
 class NodeSpec(_Object, frozen=True, kw_only=True):
     """What a node is told."""
 
     unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
 
 
 class NodeCondition(_Object, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -10,6 +10,7 @@ from aliquot_agent.health.xids import HealthSettings, policy
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
+from aliquot_core.node_rules import tolerations_of
 from aliquot_kube.client import KubeClient
 from aliquot_kube.event_ledger import EventLedger
 from aliquot_kube.events import EventRecorder
@@ -21,9 +22,7 @@ from aliquot_standalone.controllers.jobs import JobController
 from aliquot_standalone.plan import Plan
 from aliquot_standalone.scheduling.extender import Extender, ExtenderSettings
 from aliquot_standalone.scheduling.loop import SchedulingLoop
-from aliquot_standalone.scheduling.objects import PlacedPod, Toleration
 from aliquot_standalone.simulated.fleet import Fleet
-from aliquot_standalone.simulated.loads import SimNames
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,19 +47,13 @@ def new_extender(centre: CentrePlace, *, files: CentreFiles) -> Extender:
 
 def new_loop(ground: Ground, *, extender: Extender) -> SchedulingLoop:
     """kube-scheduler's part; who says how it is to be played may go where things are played."""
-    sim = SimNames(ground.names)
-    played = (Toleration(key=sim.simulated, operator="Exists"),)
-
-    def also(pod: PlacedPod) -> Sequence[Toleration]:
-        return played if sim.played(pod) else ()
-
     return SchedulingLoop(
         transport=ground.transport,
         extender=extender,
         managed=ground.names.resources(),
         clock=ground.clock,
         random=ground.random,
-        also=also,
+        tolerations=partial(tolerations_of, names=ground.names),
     )
 
 

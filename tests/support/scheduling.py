@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
+from aliquot_core.objects import Node
 from aliquot_standalone.scheduling.attempt import Answer, Ask
 from aliquot_standalone.scheduling.demands import Demand, demand_of
 from aliquot_standalone.scheduling.extender import ExtenderError
-from aliquot_standalone.scheduling.objects import Place, PlacedPod
+from aliquot_standalone.scheduling.objects import PlacedPod
 
 OURS = "aliquot.dev/compute"
 Json = dict[str, Any]
@@ -49,9 +50,9 @@ def placed_pod(name: str, **parts: Any) -> PlacedPod:
     return msgspec.convert(pod(name, **parts), PlacedPod)
 
 
-def place(name: str, **parts: Any) -> Place:
+def place(name: str, **parts: Any) -> Node:
     """A node, as the loop reads it."""
-    return msgspec.convert(node(name, **parts), Place)
+    return msgspec.convert(node(name, **parts), Node)
 
 
 def demand(**parts: Any) -> Demand:

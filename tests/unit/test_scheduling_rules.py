@@ -9,11 +9,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given
 
+from aliquot_core.node_rules import tolerated
+from aliquot_core.objects import Taint, Toleration
 from aliquot_standalone.scheduling.amounts import asked_by
 from aliquot_standalone.scheduling.attempt import Answer, Ask, Chosen, Unfit, attempt
 from aliquot_standalone.scheduling.demands import demand_of
-from aliquot_standalone.scheduling.fitting import idleness, liking, obstacle, tolerated
-from aliquot_standalone.scheduling.objects import Taint, Toleration
+from aliquot_standalone.scheduling.fitting import idleness, liking, obstacle
 from aliquot_standalone.scheduling.picture import Picture, Seat
 from aliquot_standalone.scheduling.queue import LONGEST_PARKED, Queue
 from support.scheduling import OURS, demand, place, placed_pod

@@ -140,7 +140,7 @@ async def test_a_node_says_what_a_real_agent_and_kubelet_would(stage: Stage) -> 
     assert [gpu.uuid for gpu in decode_inventory(node.metadata.annotations[NAMES.inventory]).gpus] == [
         simulated_uuid(node="sim-0", index=index) for index in range(2)
     ]
-    assert node.metadata.labels[SIM.simulated] == "true"
+    assert node.metadata.labels[NAMES.simulated] == "true"
     assert node.metadata.labels[NAMES.of("gpu.count")] == "2"
     told = {name: node.status.allocatable[name] for name in (*NAMES.resources(), "cpu", "pods")}
     memory = decode_inventory(node.metadata.annotations[NAMES.inventory]).memory.value

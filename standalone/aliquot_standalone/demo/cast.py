@@ -63,7 +63,7 @@ def played_pod(act: Act, *, names: Names) -> Json:
     notes = {sim.use: str(act.use)} | ({sim.duration: f"{act.seconds:g}"} if act.seconds is not None else {})
     seconds = 100_000 if act.seconds is None else act.seconds
     pod = _pod(act, command=["sleep", f"{seconds:g}"], notes=notes, names=names)
-    pod["spec"]["nodeSelector"] = {sim.simulated: "true"}
+    pod["spec"]["nodeSelector"] = {names.simulated: "true"}
     return pod
 
 

@@ -6,22 +6,22 @@ a pod that spreads its copies would else lie anywhere and believe itself spread.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
+from aliquot_core.node_rules import Affinity, Preference, Wanted, affinity_of, wanted_by
+from aliquot_core.objects import Toleration
 from aliquot_standalone.scheduling.amounts import Amounts, asked_by
-from aliquot_standalone.scheduling.objects import Affinity, PlacedPod, Preference, Term, Toleration
+from aliquot_standalone.scheduling.objects import PlacedPod
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """What one pod demands and prefers."""
 
     amounts: Amounts
-    selector: Mapping[str, str]
-    # One of these must hold; None where any node will do.
-    terms: list[Term] | None
-    preferences: list[Preference]
+    wanted: Wanted
+    preferences: Sequence[Preference]
     tolerations: Sequence[Toleration]
     # Whether the extender has a say.
     extended: bool
@@ -29,31 +29,18 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     beyond: str = ""
 
 
-class UnreadableError(ValueError):
-    """An affinity that is none."""
-
-
-def demand_of(pod: PlacedPod, *, managed: Collection[str], also: Sequence[Toleration] = ()) -> Demand:
-    """Read a pod; `managed` are the resources that are the extender's business, `also` is tolerated besides."""
-    affinity = _affinity(pod)
-    required = affinity.node_affinity.required
+def demand_of(pod: PlacedPod, *, managed: Collection[str], tolerations: Sequence[Toleration] | None = None) -> Demand:
+    """Read a pod; `managed` are the resources that are the extender's business."""
+    affinity = affinity_of(pod)
     amounts = asked_by(pod)
     return Demand(
         amounts=amounts,
-        selector=pod.spec.node_selector,
-        terms=None if required is None else required.node_selector_terms,
+        wanted=wanted_by(pod),
         preferences=affinity.node_affinity.preferred,
-        tolerations=(*pod.spec.tolerations, *also),
+        tolerations=pod.spec.tolerations if tolerations is None else tolerations,
         extended=not amounts.keys().isdisjoint(managed),
         beyond=_beyond(pod, affinity),
     )
-
-
-def _affinity(pod: PlacedPod) -> Affinity:
-    try:
-        return msgspec.convert(pod.spec.affinity or {}, Affinity)
-    except msgspec.ValidationError as error:
-        raise UnreadableError(f"spec.affinity can't be read: {error}") from error
 
 
 def _beyond(pod: PlacedPod, affinity: Affinity) -> str:

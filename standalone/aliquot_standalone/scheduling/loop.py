@@ -16,15 +16,18 @@ from typing import Protocol
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError, ClusterError
+from aliquot_core.node_rules import UnreadableAffinityError
+from aliquot_core.objects import Node, Pod, Toleration
 from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_kube.client import KubeClient
 from aliquot_kube.mirror import Mirror
 from aliquot_kube.pacing import sleep_unless
 from aliquot_kube.questions import Transport
+from aliquot_kube.resources import NODES
 from aliquot_standalone.scheduling.attempt import Answer, Ask, Chosen, Unfit, attempt
-from aliquot_standalone.scheduling.demands import Demand, UnreadableError, demand_of
+from aliquot_standalone.scheduling.demands import Demand, demand_of
 from aliquot_standalone.scheduling.fitting import obstacle
-from aliquot_standalone.scheduling.objects import PLACED_PODS, PLACES, Place, PlacedPod, Toleration
+from aliquot_standalone.scheduling.objects import PLACED_PODS, PlacedPod
 from aliquot_standalone.scheduling.picture import Picture
 from aliquot_standalone.scheduling.queue import Queue
 from aliquot_standalone.scheduling.telling import Teller
@@ -68,18 +71,18 @@ class SchedulingLoop:
         clock: Clock,
         random: Random,
         schedulers: Collection[str] = SCHEDULERS,
-        also: Callable[[PlacedPod], Sequence[Toleration]] = lambda _: (),
+        tolerations: Callable[[Pod], Sequence[Toleration]] = lambda pod: pod.spec.tolerations,
     ) -> None:
-        """`managed` are the resources of which the extender is asked; `also` is what a pod tolerates unsaid."""
+        """`managed` are the resources of which the extender is asked; `tolerations` says what a pod tolerates."""
         self._extender = extender
         self._managed = managed
         self._schedulers = schedulers
-        self._also = also
+        self._tolerations = tolerations
         self._clock = clock
         self._client = KubeClient(transport=transport)
         self._teller = Teller(client=self._client, clock=clock, random=random)
         self._pods = Mirror(transport=transport, clock=clock, random=random, resource=PLACED_PODS)
-        self._places = Mirror(transport=transport, clock=clock, random=random, resource=PLACES)
+        self._places = Mirror(transport=transport, clock=clock, random=random, resource=NODES)
         self._waiting: dict[str, PlacedPod] = {}
         self._picture = Picture()
         self._queue = Queue()
@@ -99,7 +102,7 @@ class SchedulingLoop:
             await self._look(tasks)
 
     # --- what is told ------------------------------------------------------------------------------------------------
-    def _place_changed(self, change: Change[Place]) -> None:
+    def _place_changed(self, change: Change[Node]) -> None:
         if isinstance(change, Deleted):
             self._picture.node_gone(change.old.metadata.name)
         elif isinstance(change, Added | Modified):
@@ -161,7 +164,7 @@ class SchedulingLoop:
 
     async def _try(self, pod: PlacedPod) -> None:
         try:
-            demand = demand_of(pod, managed=self._managed, also=self._also(pod))
+            demand = demand_of(pod, managed=self._managed, tolerations=self._tolerations(pod))
             outcome = await self._decided(pod, demand)
             if isinstance(outcome, Unfit):
                 await self._unfit(pod, outcome.why)
@@ -171,7 +174,7 @@ class SchedulingLoop:
                 self._picture.give_up(pod.metadata.uid)
         except AliquotError as error:
             await self._failed(pod, str(error))
-        except UnreadableError as error:
+        except UnreadableAffinityError as error:
             await self._unfit(pod, str(error))
 
     async def _decided(self, pod: PlacedPod, demand: Demand) -> Chosen | Unfit:

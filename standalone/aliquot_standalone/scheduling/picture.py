@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from aliquot_core.objects import Node, Taint
 from aliquot_standalone.scheduling.amounts import Amounts, asked_by, read
-from aliquot_standalone.scheduling.objects import Place, PlacedPod, Taint
+from aliquot_standalone.scheduling.objects import PlacedPod
 
 
 class Seat(msgspec.Struct, kw_only=True):
@@ -41,7 +42,7 @@ class Picture:
         self._lying: dict[str, _Lying] = {}
         self._assumed: set[str] = set()
 
-    def node(self, place: Place) -> bool:
+    def node(self, place: Node) -> bool:
         """Take in a node as it is now; tell whether pods that fitted nowhere should be looked at again."""
         seat = _seat(place, used=self._used.setdefault(place.metadata.name, {}))
         changed = self.seats.get(seat.name) != seat
@@ -95,7 +96,7 @@ class Picture:
             used[name] = used.get(name, 0) + amount
 
 
-def _seat(place: Place, *, used: Amounts) -> Seat:
+def _seat(place: Node, *, used: Amounts) -> Seat:
     ready = next((one.status for one in place.status.conditions if one.type == "Ready"), "True")
     return Seat(
         name=place.metadata.name,

@@ -20,7 +20,7 @@ from aliquot_standalone.kubelet.memory import Memories, PodMemory
 from aliquot_standalone.kubelet.pods import PodWorker
 from aliquot_standalone.kubelet.reporter import Reporter
 from aliquot_standalone.kubelet.settings import Settings
-from aliquot_standalone.scheduling.amounts import ONE, Amounts, asked_at_once, read
+from aliquot_standalone.scheduling.amounts import ONE, Amounts, asked_by, read
 from aliquot_standalone.simulated.admitting import Gate
 from aliquot_standalone.simulated.loads import Load, LoadError, SimNames, load_of
 from aliquot_standalone.simulated.owners import Owner
@@ -134,13 +134,13 @@ class Household:
         if pod.metadata.deletion_timestamp:
             worker.update(pod)
         self._workers[pod.metadata.uid] = worker
-        self._asked[pod.metadata.uid] = asked_at_once(pod)
+        self._asked[pod.metadata.uid] = asked_by(pod)
         self._tasks[pod.metadata.uid] = asyncio.create_task(self._live(worker), name=f"pod {pod.key}")
 
     def _check_fit(self, pod: Pod) -> None:
         """Refuse a pod that asks more than is left, as kubelets do (in whole numbers: it is asked for each pod)."""
         room = read(self._allocatable())
-        for name, amount in asked_at_once(pod).items():
+        for name, amount in asked_by(pod).items():
             taken = sum(asked.get(name, 0) for asked in self._asked.values())
             if name in room and amount + taken > room[name]:
                 why = f"not enough {name}: {amount / ONE:g} asked, {taken / ONE:g} of {room[name] / ONE:g} in use"

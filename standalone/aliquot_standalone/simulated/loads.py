@@ -33,16 +33,7 @@ class SimNames:
     """The names by which simulated nodes and the loads of their pods are described."""
 
     def __init__(self, names: Names) -> None:
-        self._domain = f"sim.{names.domain}"
-
-    @property
-    def simulated(self) -> str:
-        """Node label, and a taint where other nodes run pods for real: nothing that runs here is real."""
-        return f"{self._domain}/simulated"
-
-    def played(self, pod: Pod) -> bool:
-        """Whether a pod says how it is to be played."""
-        return any(note.startswith(f"{self._domain}/") for note in pod.metadata.annotations)
+        self._domain = names.played
 
     @property
     def duration(self) -> str:

@@ -184,7 +184,7 @@ class SimulatedNode:
     async def join(self) -> None:
         """Create the node's object, unless it is there."""
         await self._doors.create_node(
-            node_object(self.name, {self._sim.simulated: "true"}, taint=self._sim.simulated if self._apart else "")
+            node_object(self.name, {self._names.simulated: "true"}, taint=self._names.simulated if self._apart else "")
         )
 
     def _kubelet(self) -> KubeletSeen | None:

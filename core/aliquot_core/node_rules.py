@@ -1,0 +1,166 @@
+"""What pods say of the nodes they may go to, and whether a node is one: labels, affinity to nodes, taints.
+
+The rules are kube-scheduler's. What depends on where other pods are (affinity between pods, topology spread) and on
+volumes is not here: only whoever sees the whole cluster as kube-scheduler does can say it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from aliquot_core.errors import UserError
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod, Taint, Toleration
+
+# A soft taint keeps nobody off.
+_HARD = frozenset({"NoSchedule", "NoExecute"})
+
+
+class UnreadableAffinityError(UserError):
+    """An affinity that is none."""
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False, omit_defaults=True):
+    """Common settings."""
+
+
+class Requirement(_Part, frozen=True, kw_only=True):
+    """One test of a node's label, or of its name."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class Term(_Part, frozen=True, kw_only=True):
+    """Tests that must all hold."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+
+class Preference(_Part, frozen=True, kw_only=True):
+    """What would be good, and how good."""
+
+    weight: int = 0
+    preference: Term = Term()
+
+
+class _Terms(_Part, frozen=True, kw_only=True):
+    node_selector_terms: tuple[Term, ...] = ()
+
+
+class NodeAffinity(_Part, frozen=True, kw_only=True):
+    """Which nodes the pod must or would have."""
+
+    required: _Terms | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: tuple[Preference, ...] = msgspec.field(
+        default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(_Part, frozen=True, kw_only=True):
+    """All that draws a pod to nodes and other pods."""
+
+    node_affinity: NodeAffinity = NodeAffinity()
+    pod_affinity: dict[str, Any] | None = None
+    pod_anti_affinity: dict[str, Any] | None = None
+
+
+class Wanted(_Part, frozen=True, kw_only=True):
+    """The labels and the name that a node must have: equal for all pods that say the same."""
+
+    selector: tuple[tuple[str, str], ...] = ()
+    # One of these must hold; None where any node will do.
+    terms: tuple[Term, ...] | None = None
+
+
+ANY_NODE = Wanted()
+
+
+def affinity_of(pod: Pod) -> Affinity:
+    """Read a pod's affinity."""
+    try:
+        return msgspec.convert(pod.spec.affinity or {}, Affinity)
+    except msgspec.ValidationError as error:
+        raise UnreadableAffinityError(
+            f"can't be read: {error}", where="spec.affinity", remedy="write it as Kubernetes has it"
+        ) from error
+
+
+def wanted_by(pod: Pod) -> Wanted:
+    """What a pod requires of its node's labels and name."""
+    spec = pod.spec
+    if not (spec.node_selector or spec.affinity):
+        return ANY_NODE
+    required = affinity_of(pod).node_affinity.required
+    return Wanted(
+        selector=tuple(sorted(spec.node_selector.items())),
+        terms=None if required is None else required.node_selector_terms,
+    )
+
+
+def why_unsuited(wanted: Wanted, *, name: str, labels: Mapping[str, str]) -> str:
+    """Say why a node is not what is wanted; empty if it is."""
+    if any(labels.get(key) != value for key, value in wanted.selector):
+        return "without the labels of the pod's nodeSelector"
+    if wanted.terms is not None and not any(matches(term, name=name, labels=labels) for term in wanted.terms):
+        return "not what the pod's node affinity requires"
+    return ""
+
+
+def tolerations_of(pod: Pod, *, names: Names) -> tuple[Toleration, ...]:
+    """What a pod tolerates; who says how it is to be played may go where things are played, unsaid."""
+    if any(note.startswith(f"{names.played}/") for note in pod.metadata.annotations):
+        return *pod.spec.tolerations, Toleration(key=names.simulated, operator="Exists")
+    return pod.spec.tolerations
+
+
+def barrier(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
+    """The first taint that keeps such a pod off; None if none does."""
+    tolerations = tuple(tolerations)
+    return next((one for one in taints if one.effect in _HARD and not tolerated(one, tolerations)), None)
+
+
+def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    """Tell whether any toleration covers a taint."""
+    return any(
+        (not one.effect or one.effect == taint.effect)
+        and (one.key == taint.key or (not one.key and one.operator == "Exists"))
+        and (one.operator == "Exists" or one.value == taint.value)
+        for one in tolerations
+    )
+
+
+def matches(term: Term, *, name: str, labels: Mapping[str, str]) -> bool:
+    """Tell whether all tests of a term hold; a term without any matches nothing, as on a cluster."""
+    if not (term.match_expressions or term.match_fields):
+        return False
+    fields = {"metadata.name": name}
+    return all(_holds(one, labels) for one in term.match_expressions) and all(
+        _holds(one, fields) for one in term.match_fields
+    )
+
+
+def _holds(test: Requirement, labels: Mapping[str, str]) -> bool:
+    found = labels.get(test.key)
+    if test.operator == "In":
+        return found in test.values
+    if test.operator == "NotIn":
+        return found not in test.values
+    if test.operator in {"Exists", "DoesNotExist"}:
+        return (found is not None) is (test.operator == "Exists")
+    if test.operator in {"Gt", "Lt"}:
+        return _compares(found, test)
+    return False
+
+
+def _compares(found: str | None, test: Requirement) -> bool:
+    try:
+        value, bound = int(found or ""), int(test.values[0])
+    except (ValueError, IndexError):
+        return False
+    return value > bound if test.operator == "Gt" else value < bound
