@@ -131,7 +131,8 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
 
 def make_isolation(settings: AgentSettings) -> SliceFiles | None:
     """Ready the interposer, where it is chosen and can be had; without it slices are observed, and it is said why."""
-    if settings.isolation != INTERPOSER:
+    simulated = settings.driver_files == "simulated" or settings.gpus != NVML
+    if settings.isolation != INTERPOSER or simulated:  # no driver, nothing to stand in front of
         return None
     files = SliceFiles(
         folder=Path(settings.isolation_folder), library=Path(settings.interposer), context_mib=settings.context_mib

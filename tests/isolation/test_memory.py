@@ -66,6 +66,22 @@ def test_one_block_left_in_each_granule_keeps_them_all_charged(world: World) -> 
     assert container.peak <= 1000 * MIB
 
 
+@pytest.mark.parametrize("way", ["array", "array3d", "mipmap", "module", "text", "library"])
+def test_what_the_driver_packs_stays_charged_until_all_of_it_is_freed(world: World, way: str) -> None:
+    """Of small things that share granules nobody knows which: those left after some were freed are charged in full."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    for _ in range(200):
+        assert tenant.ask(f"take {way} 100000") == "0"
+    for index in range(199, 0, -1):
+        if index % 25:
+            assert tenant.ask(f"give {index}") == "0"
+            (charged,) = container.account().processes[tenant.process.pid]
+            assert container.used <= charged
+    tenant.ask("empty")
+    assert container.account().processes[tenant.process.pid] == (CONTEXT,)
+
+
 @pytest.mark.parametrize(("way", "export"), [("linear", "export"), ("handle", "export-handle")])
 def test_imported_memory_outlives_its_exporter_and_stays_counted(world: World, way: str, export: str) -> None:
     """Memory that another process opened is charged after the exporter was killed: passing it on gains nothing."""

@@ -1,0 +1,88 @@
+"""A container whose grant says `interposer` gets the library, its limits and its account; any other gets neither."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aliquot_agent.isolation.limits_file import decode_limits
+from aliquot_agent.isolation.slice_files import SliceFiles
+from aliquot_agent.starting.decision import Spec
+from aliquot_core.grant import ContainerGrant, Slice
+from aliquot_core.inventory import Gpu, Inventory
+from aliquot_core.names import Names
+from aliquot_core.objects import ObjectMeta, Pod
+from aliquot_core.quantities import MiB, Percent
+from aliquot_deviceplugin.cdi.driver_files import DriverGpu
+from aliquot_deviceplugin.cdi.folder import RealFolder
+from aliquot_deviceplugin.cdi.spec import ContainerEdits, Mount, decode_spec
+from aliquot_deviceplugin.cdi.store import SpecStore
+from aliquot_deviceplugin.slice_specs import SliceSpecs
+
+UUID = "GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a001"
+CUDA = "/usr/lib/libcuda.so.580.65.06"
+POD = Pod(metadata=ObjectMeta(name="train", namespace="lab", uid="uid-1"))
+
+
+class OneLibrary:
+    """A driver that is one file."""
+
+    source = "a test"
+
+    def edits_for(self, gpu: DriverGpu) -> ContainerEdits:
+        """The same for each GPU."""
+        return ContainerEdits(mounts=(Mount(host_path=CUDA, container_path=CUDA),), env=(f"SEEN={gpu.uuid}",))
+
+
+def written(tmp_path: Path, *, isolation: str) -> tuple[SliceSpecs, dict[str, str]]:
+    """The places in the container, with where they come from, after one container's start."""
+    names = Names()
+    (tmp_path / "cdi").mkdir()
+    (tmp_path / "library").write_bytes(b"interposer")
+    files = SliceFiles(folder=tmp_path / "isolation", library=tmp_path / "library", context_mib=300)
+    files.prepare()
+    store = SpecStore(names=names, folder=RealFolder(tmp_path / "cdi"))
+    specs = SliceSpecs(names=names, store=store, driver_files=OneLibrary(), isolation=files)
+    part = Slice(gpu=UUID, compute=Percent(30), limit=Percent(30), memory=MiB(1000))
+    spec = Spec(
+        cdi_name=f"{names.cdi_kind}=token-1",
+        container="main",
+        grant=ContainerGrant(slices=(part,), isolation=isolation),
+    )
+    gpu = Gpu(uuid=UUID, index=0, model="NVIDIA A100", memory=40_000, minor=0)
+    specs.write(pod=POD, spec=spec, claims={}, inventory=Inventory(gpus=(gpu,)))
+    (file,) = (tmp_path / "cdi").iterdir()
+    (device,) = decode_spec(file.read_bytes(), where=file.name).devices
+    return specs, {mount.container_path: mount.host_path for mount in device.container_edits.mounts}
+
+
+def test_an_interposed_container_has_the_library_in_the_drivers_place(tmp_path: Path) -> None:
+    """Its spec mounts ours over the driver's, the driver's beside, and the two files of this container."""
+    _, mounts = written(tmp_path, isolation="interposer")
+    folder = tmp_path / "isolation"
+    assert mounts == {
+        CUDA: str(folder / "libcuda.so.1"),
+        "/run/aliquot/isolation/driver/libcuda.so": CUDA,
+        "/run/aliquot/isolation/limits": str(folder / "token-1" / "limits"),
+        "/run/aliquot/isolation/account": str(folder / "token-1" / "account"),
+    }
+    (limits,) = decode_limits((folder / "token-1" / "limits").read_bytes())
+    assert limits.memory == 1000 << 20
+
+
+@pytest.mark.parametrize("isolation", ["observe", "mps", ""])
+def test_any_other_container_has_the_drivers_own(tmp_path: Path, isolation: str) -> None:
+    """Nothing is put in the driver's place, and no files are made."""
+    _, mounts = written(tmp_path, isolation=isolation)
+    assert mounts == {CUDA: CUDA}
+    assert not (tmp_path / "isolation" / "token-1").exists()
+
+
+def test_a_pod_that_is_gone_leaves_no_files(tmp_path: Path) -> None:
+    """With its spec go its limits and its account; those of a living pod stay."""
+    specs, _ = written(tmp_path, isolation="interposer")
+    specs.collect(living_pods={"uid-1"})
+    assert (tmp_path / "isolation" / "token-1").exists()
+    specs.collect(living_pods=set())
+    assert not (tmp_path / "isolation" / "token-1").exists()
