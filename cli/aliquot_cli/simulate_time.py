@@ -223,9 +223,15 @@ def _text(reports: Sequence[TimedReport]) -> str:
         [
             f"{first.jobs} pods with GPUs{left}; seed {first.seed}",
             table([_HEADING, *map(_row, reports)]),
-            f"quota violations: {violations}\n{_LEGEND}",
+            f"quota violations: {violations}{_never(reports)}\n{_LEGEND}",
         ]
     )
+
+
+def _never(reports: Sequence[TimedReport]) -> str:
+    """Of those that were not broken off, by which policies some never started."""
+    found = [f"{one.policy} {one.jobs - one.started}" for one in reports if one.started < one.jobs and not one.partial]
+    return f"\nnever started, whatever ended: {', '.join(found)}" if found else ""
 
 
 def _row(told: TimedReport) -> tuple[str, ...]:

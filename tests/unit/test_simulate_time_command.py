@@ -83,6 +83,15 @@ def test_queues_of_a_file_are_kept_to(files: list[str], tmp_path: Path) -> None:
     assert json.loads(done.stdout)[0]["makespan"] == 7200.0
 
 
+def test_who_can_never_start_is_told(files: list[str], tmp_path: Path) -> None:
+    """Both halves ask for more than their queues may give; the run has ended all the same."""
+    queues = tmp_path / "queues.yaml"
+    queues.write_text("".join(QUEUE.format(name=name, spec="{compute: {limit: 20}}") for name in "ab"))
+    done = run(*files, "--policy", "aliquot", "--queues", str(queues))
+    assert done.exit_code == 0
+    assert "never started, whatever ended: aliquot 2" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -87,6 +87,15 @@ def test_a_team_never_holds_more_than_its_queues_limit() -> None:
     assert run.meter.violations == 1
 
 
+def test_who_can_never_start_is_told_and_does_not_keep_the_run_from_ending() -> None:
+    """It asks for more than its queue may ever give."""
+    asked = timetable(Row(0, 10, HALF), Row(0, 10, WHOLE), Row(5, 10, HALF))
+    limited = {"a": msgspec.structs.replace(OPEN, compute=Quota(limit=50))}
+    report = play(asked, TimedPolicy.ALIQUOT, specs=limited).report()
+    assert (report.jobs, report.started, report.ended, report.partial) == (3, 2, 2, False)
+    assert report.makespan == 20.0
+
+
 def test_measures_by_hand() -> None:
     """Two jobs on one GPU, one after the other: they wait 0 and 10 s, and all of the GPU is given away meanwhile."""
     asked = timetable(Row(0, 10, WHOLE, "a"), Row(0, 30, WHOLE, "b"), machines=[machine(gpus=1)])
@@ -270,5 +279,5 @@ def test_a_report_of_nothing_is_a_report() -> None:
     """Before the first arrival."""
     asked = timetable(Row(0, 10, HALF))
     run = TimedRun(asked, policy=TimedPolicy.FIFO, specs={"a": QueueSpec()})
-    report = told(run.meter, asked, policy="fifo", seed=1, seconds=0.0)
+    report = told(run.meter, asked, policy="fifo", seed=1, seconds=0.0, partial=True)
     assert (report.wait.mean, report.backlog.allocated_pct, report.jain_wait, report.partial) == (0.0, None, None, True)

@@ -21,6 +21,9 @@ from aliquot_scheduler.simulating.timed.ground import Ground, Start
 from aliquot_scheduler.simulating.timed.job import Job, Timetable
 
 NEVER = float("inf")
+# When nothing else is to come, a policy is asked again for so long since something happened last: more than it may keep
+# anybody waiting by its settings. Who has not started then never will.
+_GIVE_UP = 15 * 86_400.0
 
 
 class StrayStartError(DefectError):
@@ -88,6 +91,10 @@ class Clockwork:
         self._running: dict[int, _Running] = {}
         self._ends: list[tuple[float, int, int]] = []
         self.now = 0.0
+        # When a job arrived, started or ended last.
+        self._latest = 0.0
+        # Whether nothing is to come any more.
+        self.over = False
 
     def steps(self) -> Iterator[int]:
         """Run to the end, or as far as the caller asks; tells how many have arrived, instant by instant."""
@@ -99,6 +106,7 @@ class Clockwork:
             for start in self._policy.starts(self.now):
                 self._start(start)
             yield self._next
+        self.over = True
 
     def _due(self) -> float:
         """The next instant at which anything happens."""
@@ -106,7 +114,9 @@ class Clockwork:
             heapq.heappop(self._ends)
         coming = self._jobs[self._next].at if self._next < len(self._jobs) else NEVER
         ending = self._ends[0][0] if self._ends else NEVER
-        asked = self._policy.look_again(self.now) if self._waiting and min(coming, ending) < NEVER else NEVER
+        asked = self._policy.look_again(self.now) if self._waiting else NEVER
+        if asked > self._latest + _GIVE_UP:
+            asked = NEVER
         return max(self.now, min(coming, ending, asked))
 
     def _holds(self, end: tuple[float, int, int]) -> bool:
@@ -118,6 +128,7 @@ class Clockwork:
             job = self._jobs[self._next]
             self._next += 1
             self._waiting.add(job.number)
+            self._latest = self.now
             self._watcher.arrived(job)
             self._policy.arrived(job, now=self.now)
 
@@ -127,6 +138,7 @@ class Clockwork:
             if not self._holds(end):
                 continue
             start = self._running.pop(end[1]).start
+            self._latest = self.now
             self._ground.lift(start)
             self._watcher.ended(start.job)
             self._policy.ended(start.job, now=self.now)
@@ -136,6 +148,7 @@ class Clockwork:
         if start.job.number not in self._waiting:
             raise StrayStartError(f"job {start.job.number} was started, and does not wait")
         self._waiting.remove(start.job.number)
+        self._latest = self.now
         self._ground.put(start)
         running = self._running[start.job.number] = _Running(start, now=self.now)
         heapq.heappush(self._ends, (self.now + running.left, start.job.number, running.version))

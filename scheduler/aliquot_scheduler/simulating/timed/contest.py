@@ -67,4 +67,11 @@ class TimedRun:
     def report(self) -> TimedReport:
         """What came of it so far."""
         seconds = time.perf_counter() - self._began
-        return told(self.meter, self._timetable, policy=str(self._policy), seed=self._seed, seconds=seconds)
+        return told(
+            self.meter,
+            self._timetable,
+            policy=str(self._policy),
+            seed=self._seed,
+            seconds=seconds,
+            partial=not self._clockwork.over,
+        )

@@ -114,8 +114,8 @@ class Queued:
             self._picture.grid.allow(row, bindable=True)
 
     def look_again(self, now: float) -> float:
-        """While anybody waits who has room: others may be kept from it for a while."""
-        return now + _LOOK if self._has_room() else NEVER
+        """While anybody waits who has room: who has lost patience may keep others from it for a while."""
+        return now + _LOOK if self._patient and self._has_room() else NEVER
 
     def _has_room(self) -> bool:
         return bool(self._openings.able[self._gated > 0].any())

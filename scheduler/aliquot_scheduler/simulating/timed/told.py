@@ -53,12 +53,13 @@ class TimedReport(msgspec.Struct, frozen=True, kw_only=True):
     jain_wait: float | None
     quota_violations: int
     seconds: float
+    # Whether it was broken off; who has not started by the end of one that was not never can.
     partial: bool
     # Hours, percent of all GPUs given away, jobs that wait.
     curve: list[tuple[float, float, int]] = []
 
 
-def told(meter: Meter, timetable: Timetable, *, policy: str, seed: int, seconds: float) -> TimedReport:
+def told(meter: Meter, timetable: Timetable, *, policy: str, seed: int, seconds: float, partial: bool) -> TimedReport:
     """Of a run as far as it went."""
     jobs = [job for job in timetable.jobs if timetable.needs[job.need].gpus]
     waits = {job.number: meter.starts[job.number] - job.at for job in jobs if job.number in meter.starts}
@@ -86,7 +87,7 @@ def told(meter: Meter, timetable: Timetable, *, policy: str, seed: int, seconds:
         jain_wait=_jain(float(np.mean(some)) for some in by_team.values()),
         quota_violations=meter.violations,
         seconds=round(seconds, 3),
-        partial=len(completions) < len(jobs),
+        partial=partial,
         curve=[(at / 3600.0, 100.0 * milli / timetable.capacity, waiting) for at, milli, waiting in meter.curve],
     )
 
