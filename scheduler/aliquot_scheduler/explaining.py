@@ -18,6 +18,7 @@ from aliquot_core.objects import Lease, Node, Pod
 from aliquot_core.request import PodRequest, parse_request
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.fit.finder import Finder
+from aliquot_scheduler.fit.ground import Ground, host_ask
 from aliquot_scheduler.fit.survey import Survey
 from aliquot_scheduler.picture.picture import Picture, picture_of
 from aliquot_scheduler.queues.entry import Plan
@@ -218,19 +219,21 @@ def _waiting(
 ) -> Explanation:
     finder, demand = Finder(picture=picture, names=names, rules=rules), demand_of(request)
     found = finder.survey(pod, demand)
+    ground, ask = Ground(picture=picture), host_ask(pod, names=names)
+    unsuited = {name: why for name, known in picture.nodes.items() if (why := ground.obstacle(ask, known))}
     rows = {name: known.row for name, known in picture.nodes.items()}
     unfit = {name: row for name, row in rows.items() if not found.fits[row]}
     refusals = finder.refusals(demand, unfit, judgements=found.judgements)
     answers = [
-        NodeAnswer(node=name, fits=False, why=refusals[name].why)
-        if name in refusals
+        NodeAnswer(node=name, fits=False, why=refusals[name].why if name in refusals else unsuited[name])
+        if name in refusals or name in unsuited
         else NodeAnswer(node=name, fits=True, why=_room(found, name))
         for name in sorted(rows)
     ]
     return Explanation(
         pod=pod.key,
         state="waiting",
-        summary=_why_it_waits(pod, answers, names=names),
+        summary=_why_it_waits(pod, answers, no_node=ground.why_none(ask, roomy=found.fits), names=names),
         asked=asked,
         nodes=answers,
     )
@@ -242,12 +245,14 @@ def _room(found: Survey, node: str) -> str:
     return "; ".join(["has room", *(said.remarks if said else ())])
 
 
-def _why_it_waits(pod: Pod, answers: Sequence[NodeAnswer], *, names: Names) -> str:
+def _why_it_waits(pod: Pod, answers: Sequence[NodeAnswer], *, no_node: str, names: Names) -> str:
     gates = [gate.name for gate in pod.spec.scheduling_gates]
     foreign = [gate for gate in gates if gate != names.gate]
     if foreign:
         return f"it waits behind gates that are not Aliquot's: {', '.join(foreign)}"
     able = sum(answer.fits for answer in answers)
+    if no_node:
+        return f"none of {len(answers)} nodes takes it: {no_node}"
     if not able:
         reasons = Counter(answer.why for answer in answers)
         common = "; ".join(f"{why} ({count})" for why, count in reasons.most_common(3))

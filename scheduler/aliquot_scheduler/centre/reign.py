@@ -219,6 +219,9 @@ class Reign:
     def _pod_seen(self, pod: Pod) -> None:
         self.appraiser.pod_seen(pod)
         if not asks(pod, names=self._names):
+            self.picture.pod_lies(pod)
+            if pod.ended:
+                self.gatekeeper.look()
             return
         self.desk.pod_seen(pod)
         self.turns.pod_seen(pod)

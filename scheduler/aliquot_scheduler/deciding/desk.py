@@ -29,6 +29,7 @@ from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.fit.demand import Demand, demand_of
 from aliquot_scheduler.fit.finder import Finder, Look
+from aliquot_scheduler.fit.ground import Ground, host_ask
 from aliquot_scheduler.fit.layout import Plan
 from aliquot_scheduler.fit.refusals import Refusal
 from aliquot_scheduler.fit.survey import Room, Survey
@@ -67,6 +68,7 @@ class Desk:
         self.finder = Finder(picture=picture, names=names, look=look, rules=rules)
         self.promises = Promises(picture=picture)
         self._offers = Offers(picture=picture)
+        self._ground = Ground(picture=picture)
         self._pods: dict[str, Pod] = {}
         self._turned_away: set[str] = set()
 
@@ -83,6 +85,8 @@ class Desk:
             self._bound_by_others(uid)
         elif pod.metadata.deletion_timestamp:
             self.take_back(uid)
+        # After a promise is dropped, which held the same.
+        self._picture.pod_lies(pod)
         if pod.ended:
             self._pods.pop(uid, None)
         else:
@@ -194,7 +198,7 @@ class Desk:
             return None
         self.take_back(pod.metadata.uid)
         demand = bounds.narrowed(demand)
-        found = self.finder.survey(pod, demand)
+        found = self.finder.survey(pod, demand, within=self._ground.admits(host_ask(pod, names=self._names)))
         nodes, rows = self._picture.rows_of(bounds.among(list(self._picture.nodes)))
         promise = self._promise(pod, demand, found, Room.among(nodes, rows, found), now=now)
         if promise is not None and takes_any_node(pod):

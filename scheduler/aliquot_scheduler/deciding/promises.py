@@ -1,7 +1,7 @@
 """Promises: room that is kept for a pod from its admission until its grant is seen.
 
 Between "it fits there" and the grant lie seconds in which others are placed. So what was found is held in the picture
-under the pod's UID, as its grant will be later. The life of a promise:
+under the pod's UID, as its grant will be later; and so are CPU and memory. The life of a promise:
 
 | stage | from | ends when | then |
 |---|---|---|---|
@@ -27,6 +27,7 @@ from enum import StrEnum
 
 import msgspec
 
+from aliquot_core.hosts import host_request
 from aliquot_core.objects import Pod
 from aliquot_scheduler.fit.demand import Demand
 from aliquot_scheduler.fit.layout import Plan
@@ -92,6 +93,7 @@ class Promises:
         uid = promise.pod.metadata.uid
         self._standing[uid] = promise
         self._picture.hold(uid, {(promise.node, gpu): claim for gpu, claim in promise.plan.claims.items()})
+        self._picture.hosts.hold(uid, node=promise.node, amounts=host_request(promise.pod))
         self._found_at[uid] = self._picture.changed_at(promise.node)
 
     def holds_still(self, promise: Promise) -> bool:
@@ -107,6 +109,7 @@ class Promises:
         if self._standing.pop(uid, None) is not None:
             del self._found_at[uid]
             self._picture.hold(uid, {})
+            self._picture.hosts.release(uid)
 
     def kept(self, uid: str) -> None:
         """The grant is seen, and holds the room from now on."""

@@ -36,8 +36,8 @@ class Finder:
         self._names = names
         self._surveys = Surveys(grid=picture.grid)
 
-    def survey(self, pod: Pod, demand: Demand) -> Survey:
-        """Which nodes could take the pod; it must hold nothing itself."""
+    def survey(self, pod: Pod, demand: Demand, *, within: Bools | None = None) -> Survey:
+        """Which nodes could take the pod, of those whose rows are `within`; it must hold nothing itself."""
         by_row = {known.row: known for known in self._picture.nodes.values()} if self._tries(demand) else {}
         appraisal = self._appraisal(pod, demand)
 
@@ -45,7 +45,7 @@ class Finder:
             plan = self._plan(pod, demand, known=by_row[row], appraisal=appraisal)
             return plan.cost if plan else None
 
-        found = self._surveys.of(demand, trial=trial, appraisal=appraisal)
+        found = self._surveys.of(demand, trial=trial, appraisal=appraisal, within=within)
         return self._ruled.heard(found, pod=pod, demand=demand)
 
     def plan(self, pod: Pod, demand: Demand, *, node: str) -> Plan | None:

@@ -63,10 +63,10 @@ class Surveys:
         self._grid = grid
         self._kept: dict[_Asked, _Kept] = {}
 
-    def of(self, demand: Demand, *, trial: Trial, appraisal: Appraisal | None) -> Survey:
-        """Which rows could take a pod that asks so, and what it would cost there."""
+    def of(self, demand: Demand, *, trial: Trial, appraisal: Appraisal | None, within: Bools | None = None) -> Survey:
+        """Which rows could take a pod that asks so, and what it would cost there; `within` are those that will do."""
         kept = self._up_to_date(demand, trial=trial, appraisal=appraisal)
-        fits = kept.fits.copy()
+        fits = kept.fits.copy() if within is None else kept.fits & within
         return Survey(fits=fits, cost=beyond_best(kept.cost, fits=fits) if appraisal else kept.cost.copy())
 
     def _up_to_date(self, demand: Demand, *, trial: Trial, appraisal: Appraisal | None) -> _Kept:

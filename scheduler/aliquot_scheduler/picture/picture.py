@@ -8,7 +8,8 @@ bound to, so a picture built from the API server after a restart is the one that
 What must always hold:
  1. The claims on a GPU are those of its holders, whether or not the GPU is known at the moment.
  2. A holder holds on one GPU at most once, and a pod that has ended or is gone holds nothing.
- 3. Time is told from outside; a heart-beat that grows old takes its node out without any event.
+ 3. A pod takes CPU and memory of one node at most, whether it uses GPUs or not.
+ 4. Time is told from outside; a heart-beat that grows old takes its node out without any event.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ import numpy as np
 from aliquot_core.claims import Claim, claims
 from aliquot_core.errors import AliquotError
 from aliquot_core.grant import decode_grant
+from aliquot_core.hosts import host_request
 from aliquot_core.inventory import Gpu, Inventory, decode_inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Node, Pod
 from aliquot_scheduler.picture.grid import Grid, Rows
 from aliquot_scheduler.picture.holdings import GpuKey, Holdings
+from aliquot_scheduler.picture.host_room import HostRoom
+from aliquot_scheduler.picture.marks import Marks
 from aliquot_scheduler.picture.signs import Beat, beat_seen, why_out
 
 log = logging.getLogger(__name__)
@@ -59,6 +63,8 @@ class Picture:
     def __init__(self, *, names: Names) -> None:
         self._names = names
         self.grid = Grid()
+        self.hosts = HostRoom(rows=self.grid.rows)
+        self.marks = Marks(rows=self.grid.rows)
         self.holdings = Holdings()
         self.nodes: dict[str, KnownNode] = {}
         self._rows: dict[str, int] = {}
@@ -78,6 +84,8 @@ class Picture:
             self._rows[name] = known.row
             self._whose[self._names.lease(name)] = name
         known.node = node
+        self.hosts.node_seen(node, row=known.row, rows=self.grid.rows)
+        self.marks.node_seen(node, row=known.row, rows=self.grid.rows)
         text = node.metadata.annotations.get(self._names.inventory)
         if text != known.text:
             known.text = text
@@ -86,7 +94,9 @@ class Picture:
 
     def node_gone(self, name: str) -> None:
         """A node's object is deleted; what its pods hold is theirs until they are gone too."""
-        if self.nodes.pop(name, None):
+        if known := self.nodes.pop(name, None):
+            self.hosts.node_gone(name)
+            self.marks.node_gone(known.row)
             self._whose.pop(self._names.lease(name), None)
             self.grid.give_row(self._rows.pop(name))
 
@@ -124,10 +134,20 @@ class Picture:
         held = self.granted(pod)
         if held is not None:
             self.hold(pod.metadata.uid, held)
+        self.pod_lies(pod)
+
+    def pod_lies(self, pod: Pod) -> None:
+        """Any pod is there, or is changed: while it is bound its node has so much less CPU and memory."""
+        uid = pod.metadata.uid
+        if pod.ended:
+            self.hosts.release(uid)
+        elif pod.spec.node_name:
+            self.hosts.hold(uid, node=pod.spec.node_name, amounts=host_request(pod))
 
     def pod_gone(self, pod: Pod) -> None:
         """A pod is gone, and all it held is free."""
         self.hold(pod.metadata.uid, {})
+        self.hosts.release(pod.metadata.uid)
 
     def hold(self, holder: str, held: Mapping[GpuKey, Claim]) -> None:
         """Let a holder hold exactly this."""

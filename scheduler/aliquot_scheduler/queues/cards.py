@@ -21,6 +21,7 @@ from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import Kind, PodRequest
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
+from aliquot_scheduler.fit.ground import Ground
 from aliquot_scheduler.fit.survey import allowed_places, needed_memory, takes
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import Picture
@@ -64,6 +65,8 @@ class Cards:
     def __init__(self, *, picture: Picture, dimensions: Dimensions) -> None:
         self._picture = picture
         self._grid = picture.grid
+        # The nodes that they are in.
+        self.ground = Ground(picture=picture)
         self._models = [Patterns(allowed=(model.casefold(),)) for model in dimensions.models]
         self._suitable: dict[tuple[Patterns, str], tuple[int, frozenset[int]]] = {}
         self._firsts: dict[tuple[Patterns, str], _Firsts] = {}
@@ -76,8 +79,8 @@ class Cards:
 
     @property
     def version(self) -> int:
-        """Changes whenever anything here may."""
-        return self._grid.version
+        """Changes whenever anything here may; of nodes, when they may take who was refused."""
+        return self._grid.version + self.ground.version
 
     def hardware(self) -> int:
         """Changes whenever what there is changes, whoever holds it."""

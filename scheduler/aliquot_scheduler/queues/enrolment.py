@@ -11,11 +11,11 @@ from collections.abc import Mapping
 import msgspec
 
 from aliquot_core.errors import AliquotError
-from aliquot_core.hosts import host_request
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
 from aliquot_scheduler.fit.demand import Demand, demand_of
+from aliquot_scheduler.fit.ground import host_ask
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.entry import why_barred
 from aliquot_scheduler.queues.ledger import Charge, Ledger
@@ -71,7 +71,9 @@ class Enrolment:
         if not request.containers:
             return None
         plain = msgspec.structs.replace(request, queue="", group=None, preemptible=True)
-        shape = Shape(request=plain, hosts=host_request(pod), firm=not (request.preemptible or self._plain))
+        shape = Shape(
+            request=plain, host=host_ask(pod, names=self._names), firm=not (request.preemptible or self._plain)
+        )
         known = self._of_shape(shape)
         return Waiter(
             pod=pod,
@@ -88,7 +90,7 @@ class Enrolment:
     def charge(self, waiter: Waiter) -> Charge:
         """What the pod is to be charged with: what it was granted, or the most that it may come to."""
         granted = self._cards.granted(waiter.pod)
-        amounts = waiter.amounts if granted is None else (*granted, *waiter.shape.hosts)
+        amounts = waiter.amounts if granted is None else (*granted, *waiter.shape.host.amounts)
         return Charge(queue=waiter.queue, amounts=amounts, firm=waiter.shape.firm)
 
     def why_never(self, waiter: Waiter, *, ledger: Ledger) -> str:
@@ -131,6 +133,6 @@ class Enrolment:
     def _of_shape(self, shape: Shape) -> _Known:
         if shape not in self._known:
             demand = demand_of(shape.request)
-            amounts = (*self._cards.amounts(demand), *shape.hosts)
+            amounts = (*self._cards.amounts(demand), *shape.host.amounts)
             self._known[shape] = _Known(demand=demand, amounts=amounts, could_fit=self._cards.could_fit(demand))
         return self._known[shape]

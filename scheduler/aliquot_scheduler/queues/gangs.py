@@ -97,13 +97,20 @@ class Placing:
 
     def has_room(self, candidate: Candidate, *, on: Iterable[str]) -> bool:
         """Whether its first pod would have room on one of these nodes."""
-        roomy = self._cards.roomy(candidate.first.demand)
+        first = candidate.first
+        roomy = self._cards.roomy(first.demand) & self._cards.ground.admits(first.shape.host)
         return any(roomy[self._picture.nodes[name].row] for name in on if name in self._picture.nodes)
+
+    def why_no_node(self, candidate: Candidate) -> str:
+        """Why no node takes its first pod that has room on its GPUs; empty if that is not what it lacks."""
+        first = candidate.first
+        return self._cards.ground.why_none(first.shape.host, roomy=self._cards.roomy(first.demand))
 
     def best_kept(self, candidate: Candidate, *, among: Iterable[str]) -> tuple[str, ...]:
         """Where it would have room soonest: nodes that could take it if they were empty, the emptiest first."""
         grid, asked = self._picture.grid, candidate.amounts
-        able = self._cards.able(candidate.first.demand)
+        first = candidate.first
+        able = self._cards.able(first.demand) & self._cards.ground.suits(first.shape.host)
         held = grid.open.sum(axis=1) * WHOLE.value - (grid.compute * (grid.open & ~grid.closed)).sum(axis=1)
         rows = {name: self._picture.nodes[name].row for name in among}
         nodes: list[str] = []
@@ -139,7 +146,8 @@ class Placing:
         names = sorted(only or self._picture.nodes)
         known = [self._picture.nodes[name] for name in names if name in self._picture.nodes and name not in but]
         asked = candidate.amounts[COMPUTE]
-        return [one for one in known if not one.out and free[one.row] >= asked]
+        takes = self._cards.ground.admits(candidate.first.shape.host) & (free >= asked)
+        return [one for one in known if not one.out and takes[one.row]]
 
     def _free(self, known: KnownNode, gpus: Sequence[str]) -> tuple[int, int]:
         grid, row = self._picture.grid, known.row

@@ -1,8 +1,8 @@
 """Who waits in one queue, user by user: pods of the same shape one behind the other, gangs as one.
 
-A shape is what a pod asks of cards and quota. Of a thousand equal pods only the first is looked at, and a shape that
-was refused is refused for all. A gang is a candidate once so many of its pods wait that, with those let in before, it
-has its minimum; the first of its pods gives it its place.
+A shape is what a pod asks of cards, their node and quota. Of a thousand equal pods only the first is looked at, and a
+shape that was refused is refused for all. A gang is a candidate once so many of its pods wait that, with those let in
+before, it has its minimum; the first of its pods gives it its place.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from aliquot_core.membership import Group, Topology
 from aliquot_core.objects import Pod
 from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.demand import Demand
+from aliquot_scheduler.fit.ground import HostAsk
 from aliquot_scheduler.queues.tree import Vector
 
 # Priority (highest first), age, namespace, name, uid: no two are equal.
@@ -27,10 +28,10 @@ GangKey = tuple[str, str]
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked, whoever asks it."""
+    """What is asked of GPUs and of their node, whoever asks it."""
 
     request: PodRequest
-    hosts: tuple[int, int]
+    host: HostAsk
     # Never to be evicted for others.
     firm: bool
 

@@ -51,6 +51,8 @@ def _of_refusal(waiter: Waiter, refusal: Refusal, *, ledger: Ledger) -> Notice:
             return Notice(reason="Behind", message="one that has waited for long goes first")
         case Cause.CARDS:
             return Notice(reason="NoRoom", message="no node has room for it now")
+        case Cause.NODES:
+            return Notice(reason="NoNode", message=refusal.why)
 
 
 def _over(waiter: Waiter, refusal: Refusal, *, ledger: Ledger) -> str:

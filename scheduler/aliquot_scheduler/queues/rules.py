@@ -32,14 +32,21 @@ class Cause(StrEnum):
     HELD_BACK = "held back"
     BEHIND = "behind"
     CARDS = "cards"
+    NODES = "nodes"
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause, at which queue (the root: for all together), in which dimension."""
+    """A cause, at which queue (the root: for all together), in which dimension; of nodes also why, in numbers."""
 
     cause: Cause
     queue: str = ROOT
     dimension: int = COMPUTE
+    why: str = ""
+
+
+def no_room(why: str) -> Refusal:
+    """No card has room; or `why` no node takes the pod that has one with room."""
+    return Refusal(cause=Cause.NODES, why=why) if why else Refusal(cause=Cause.CARDS)
 
 
 class Rules:
@@ -77,7 +84,7 @@ class Rules:
                 self._closed_queues.add(refusal.queue)
             case Cause.HELD_BACK:
                 self._closed_dimensions.add(refusal.dimension)
-            case Cause.BEHIND | Cause.CARDS:
+            case Cause.BEHIND | Cause.CARDS | Cause.NODES:
                 pass
 
     def _taken_from_others(self, candidate: Candidate) -> Refusal | None:

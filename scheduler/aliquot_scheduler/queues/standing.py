@@ -169,6 +169,10 @@ class Standing:
         """Whether some card may have room for a pod; never wrongly no."""
         return self._cards.fitting()[waiter.number]
 
+    def why_no_node(self, waiter: Waiter) -> str:
+        """Why no node takes a pod that has room on its GPUs, in numbers; empty if one does, or none has."""
+        return self._cards.ground.why_none(waiter.shape.host, roomy=self._cards.roomy(waiter.demand))
+
     def refusal(self, waiter: Waiter) -> Refusal | None:
         """What the numbers say against letting a pod in, were it the first of all."""
         candidate = Candidate(members=(waiter,), amounts=waiter.amounts)

@@ -20,8 +20,10 @@ from aliquot_scheduler.queues.gangs import Placing
 from aliquot_scheduler.queues.hall import Hall
 from aliquot_scheduler.queues.line import Candidate, Heads, Line, Waiter
 from aliquot_scheduler.queues.order import Order, within_guarantee
-from aliquot_scheduler.queues.rules import Cause, Refusal, Rules
+from aliquot_scheduler.queues.rules import Cause, Refusal, Rules, no_room
 from aliquot_scheduler.queues.sweep_memory import Mark, SweepMemory
+
+_NO_ROOM = frozenset({Cause.CARDS, Cause.NODES})
 
 
 class Sweep:
@@ -187,16 +189,16 @@ class Sweep:
         if not promises and but:
             self._memory.refuse_beside(candidate, kept_has_room=self._placing.has_room(candidate, on=but))
         elif not promises:
-            self._memory.refuse(candidate)
+            self._memory.refuse(candidate, why=self._placing.why_no_node(candidate))
         return promises
 
     def _pass_over(self, candidate: Candidate, refusal: Refusal | None) -> None:
         kept_from_it = refusal is None and self._memory.refused_beside.get(candidate.shape, False)
-        refusal = refusal or Refusal(cause=Cause.CARDS)
+        refusal = refusal or no_room(self._memory.refused.get(candidate.shape, ""))
         self._remember(candidate, Refusal(cause=Cause.BEHIND) if kept_from_it else refusal)
         if candidate.first.uid in self._impatient:
             self._rules.refuses_for(refusal)
-            self._memory.keep(candidate.first.uid, self._kept_for(candidate) if refusal.cause is Cause.CARDS else ())
+            self._memory.keep(candidate.first.uid, self._kept_for(candidate) if refusal.cause in _NO_ROOM else ())
 
     def _kept_for(self, candidate: Candidate) -> tuple[str, ...]:
         """The same nodes from sweep to sweep, unless one of them is out by now."""

@@ -19,8 +19,9 @@ class SweepMemory:
         self._hold = hold
         # Without queues nobody ever is.
         self.somebody_is_impatient = True
-        # Shapes that no card was found for; or none beside the nodes that are kept for others, and whether those have.
-        self.refused: set[Any] = set()
+        # Shapes that no card was found for, and why no node took them that had one; or none beside the nodes that are
+        # kept for others, and whether those have.
+        self.refused: dict[Any, str] = {}
         self.refused_beside: dict[Any, bool] = {}
         self._refused_at = -1
         self._broken_off = False
@@ -54,9 +55,9 @@ class SweepMemory:
         self._said_before.clear()
         self._broken_off = False
 
-    def refuse(self, candidate: Candidate) -> None:
-        """No card was found."""
-        self.refused.add(candidate.shape)
+    def refuse(self, candidate: Candidate, *, why: str) -> None:
+        """No card was found; or `why` no node takes it that has one."""
+        self.refused[candidate.shape] = why
 
     def refuse_beside(self, candidate: Candidate, *, kept_has_room: bool) -> None:
         """No card was found beside those that are kept for others, which the others may still have."""

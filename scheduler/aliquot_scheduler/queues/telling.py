@@ -134,7 +134,7 @@ def waiting_pods(name: str, standing: Standing) -> list[WaitingPod]:
 
 
 def _cards(waiter: Waiter, standing: Standing) -> str:
-    return "" if standing.may_fit(waiter) else "no GPU has room for it now"
+    return standing.why_no_node(waiter) if standing.may_fit(waiter) else "no GPU has room for it now"
 
 
 def _pod(waiter: Waiter, *, place: int, why: str) -> WaitingPod:

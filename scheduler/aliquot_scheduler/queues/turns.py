@@ -35,7 +35,7 @@ from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.notices import Notice, notice_of
 from aliquot_scheduler.queues.register import Register
 from aliquot_scheduler.queues.report import recall, statuses
-from aliquot_scheduler.queues.rules import Cause, Refusal
+from aliquot_scheduler.queues.rules import Cause, Refusal, no_room
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.status import QueueStatus
@@ -187,11 +187,12 @@ class Queues:
     def _unasked(self, waiter: Waiter) -> Refusal | None:
         """Why nobody asked for it in the last round: it would have found no card. Nor would its quota do, perhaps."""
         register = self._register
-        if register.cards.fitting()[waiter.number] and waiter.number not in register.memory.refused:
+        refused = register.memory.refused.get(waiter.number)
+        if register.cards.fitting()[waiter.number] and refused is None:
             return None
         over = self.books.ledger.over(waiter.queue, waiter.amounts)
         if over is None:
-            return Refusal(cause=Cause.CARDS)
+            return no_room(refused or "")
         return Refusal(cause=Cause.QUOTA, queue=over[0].node.name, dimension=over[1])
 
     def statuses(self, *, now: float, at: str) -> dict[str, QueueStatus]:

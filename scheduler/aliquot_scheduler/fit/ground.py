@@ -1,0 +1,161 @@
+"""Whether a node would take a pod by all that is not its GPUs: taints, labels, CPU, memory and places for pods.
+
+kube-scheduler has the last word: here it is only foreseen, so that no turn is given for a node that it would refuse.
+Affinity between pods, topology spread, volumes and ports are not foreseen: a turn that they spoil is taken back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import numpy as np
+
+from aliquot_core.errors import AliquotError
+from aliquot_core.hosts import host_request
+from aliquot_core.names import Names
+from aliquot_core.node_rules import ANY_NODE, Wanted, barrier, tolerations_of, wanted_by, why_unsuited
+from aliquot_core.objects import Pod, Toleration
+from aliquot_scheduler.picture.grid import Bools
+from aliquot_scheduler.picture.host_room import CPU, MEMORY, PODS, HostInts
+from aliquot_scheduler.picture.picture import KnownNode, Picture
+
+_MILLI = 1000
+_GIB = 2**30
+
+
+class HostAsk(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pod asks of its node beside GPUs: CPU in thousandths, memory in bytes, labels, no taint that it minds."""
+
+    amounts: tuple[int, int] = (0, 0)
+    wanted: Wanted = ANY_NODE
+    tolerations: tuple[Toleration, ...] = ()
+
+
+def host_ask(pod: Pod, *, names: Names) -> HostAsk:
+    """Read a pod; an affinity that can't be read is kube-scheduler's to refuse."""
+    try:
+        wanted = wanted_by(pod)
+    except AliquotError:
+        wanted = ANY_NODE
+    return HostAsk(amounts=host_request(pod), wanted=wanted, tolerations=tolerations_of(pod, names=names))
+
+
+class Ground:
+    """Asks a picture."""
+
+    def __init__(self, *, picture: Picture) -> None:
+        self._picture = picture
+
+    @property
+    def version(self) -> int:
+        """Changes whenever a node may take a pod that it did not take before."""
+        return self._picture.hosts.version + self._picture.marks.version
+
+    @property
+    def lasting(self) -> int:
+        """Changes whenever what `could` says may."""
+        return self._picture.hosts.sizes_version + self._picture.marks.labels_version
+
+    def admits(self, ask: HostAsk) -> Bools:
+        """The rows whose nodes take such a pod now."""
+        return self._suits(ask) & _enough(self._picture.hosts.free, ask)
+
+    def suits(self, ask: HostAsk) -> Bools:
+        """The rows whose nodes would take such a pod if no other were there."""
+        return self._suits(ask) & _enough(self._picture.hosts.allocatable, ask)
+
+    def could(self, ask: HostAsk) -> Bools:
+        """The same if no node were tainted: taints come and go, labels and sizes last."""
+        return self._picture.marks.wanted(ask.wanted) & _enough(self._picture.hosts.allocatable, ask)
+
+    def why_none(self, ask: HostAsk, *, roomy: Bools) -> str:
+        """Why none of the nodes takes it that have room on their GPUs, in numbers; empty if one does, or none has."""
+        why = self._told(ask, roomy, tolerating=True, of=self._picture.hosts.free, word="free")
+        others = np.count_nonzero(self.admits(ask) & self._picture.grid.bindable & ~roomy) if why else 0
+        rest = f"; of {others} that would take it none has room on its GPUs" if others else ""
+        return why and f"{_nodes(roomy)} room on their GPUs: {why}{rest}"
+
+    def why_never(self, ask: HostAsk, *, able: Bools) -> str:
+        """Why none of the nodes could take it that have such GPUs, in numbers; empty if one could, or none has."""
+        why = self._told(ask, able, tolerating=False, of=self._picture.hosts.allocatable, word="in all")
+        return why and f"{_nodes(able)} such GPUs: {why}"
+
+    def obstacle(self, ask: HostAsk, known: KnownNode) -> str:
+        """Why this node does not take it now; empty if it does."""
+        if taint := barrier(known.node.spec.taints, ask.tolerations):
+            return f"tainted {taint}, which the pod does not tolerate"
+        unsuited = why_unsuited(ask.wanted, name=known.name, labels=known.node.metadata.labels)
+        return unsuited or _short(ask, *self._picture.hosts.free[known.row].tolist())
+
+    def _suits(self, ask: HostAsk) -> Bools:
+        marks = self._picture.marks
+        return marks.tolerating(ask.tolerations) & marks.wanted(ask.wanted)
+
+    def _told(self, ask: HostAsk, rows: Bools, *, tolerating: bool, of: HostInts, word: str) -> str:
+        """Each of these nodes counts for the first thing that speaks against it."""
+        marks, left, parts = self._picture.marks, rows, []
+        if tolerating and (out := left & ~marks.tolerating(ask.tolerations)).any():
+            parts.append(f"{_are(out)} tainted ({self._taint(out, ask)})")
+            left = left & ~out
+        if (out := left & ~marks.wanted(ask.wanted)).any():
+            parts.append(f"{_are(out)} not what its nodeSelector or its affinity to nodes names")
+            left = left & ~out
+        for column, asked in enumerate((*ask.amounts, 1)):
+            if asked and (out := left & (of[:, column] < asked)).any():
+                parts.append(_lacks(out, column, asked=asked, most=int(of[out, column].max()), word=word))
+                left = left & ~out
+        return "" if left.any() else ", ".join(parts)
+
+    def _taint(self, rows: Bools, ask: HostAsk) -> str:
+        """The one that keeps it off most of these nodes."""
+        marks = self._picture.marks
+        kinds = Counter(marks.taints_of(row) for row in np.flatnonzero(rows).tolist())
+        found = Counter[str]()
+        for taints, count in kinds.items():
+            found[str(barrier(taints, ask.tolerations))] += count
+        (taint, _), *more = found.most_common()
+        return f"{taint} and others" if more else taint
+
+
+def _enough(there: HostInts, ask: HostAsk) -> Bools:
+    """Where each amount is there; of what is not asked for nothing need be."""
+    enough: Bools = there[:, PODS] >= 1
+    for column, asked in enumerate(ask.amounts):
+        if asked:
+            enough &= there[:, column] >= asked
+    return enough
+
+
+def _short(ask: HostAsk, *free: int) -> str:
+    """What one node has too little of; empty if nothing."""
+    for column, asked in enumerate((*ask.amounts, 1)):
+        if asked and free[column] < asked:
+            return _amount(column, asked=asked, there=free[column], word="free")
+    return ""
+
+
+def _lacks(rows: Bools, column: int, *, asked: int, most: int, word: str) -> str:
+    count = np.count_nonzero(rows)
+    have = "1 has " if count == 1 else f"{count} have at most "
+    return have + _amount(column, asked=asked, there=most, word=word)
+
+
+def _amount(column: int, *, asked: int, there: int, word: str) -> str:
+    """Begun GiB as they are, so that 8.0 is never said to be less than 8."""
+    there = max(0, there)
+    if column == CPU:
+        return f"{there / _MILLI:g} CPUs {word} of {asked / _MILLI:g} asked"
+    if column == MEMORY:
+        return f"{there / _GIB:.6g} GiB of memory {word} of {asked / _GIB:.6g} asked"
+    return "no place for one more pod"
+
+
+def _nodes(rows: Bools) -> str:
+    count = np.count_nonzero(rows)
+    return "1 node has" if count == 1 else f"{count} nodes have"
+
+
+def _are(rows: Bools) -> str:
+    count = np.count_nonzero(rows)
+    return "1 is" if count == 1 else f"{count} are"

@@ -1,0 +1,109 @@
+"""CPU, memory and places for pods that nodes have left: of all pods that lie there, whether or not they use GPUs.
+
+A pod takes from its node from the moment at which room is promised to it until it has ended or is gone. What a node
+does not say of itself is not counted: kube-scheduler then knows better.
+
+What must always hold: what is free of a known node is what it has, less the sum over those who hold of it; a node that
+comes back finds its pods counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from aliquot_core.hosts import quantity
+from aliquot_core.objects import Node
+from aliquot_core.quantities import QuantityError
+
+# Thousandths of CPUs, bytes of memory, pods: the columns of the arrays.
+CPU, MEMORY, PODS = range(3)
+HostAmounts = tuple[int, int, int]
+# More than any node has, and still nothing overflows when pods are taken from it.
+UNTOLD = 2**62
+_NOTHING: HostAmounts = (0, 0, 0)
+_READ = (("cpu", 1000), ("memory", 1), ("pods", 1))
+HostInts = npt.NDArray[np.int64]
+
+
+class HostRoom:
+    """What is there and what is free, by row of the grid."""
+
+    def __init__(self, *, rows: int) -> None:
+        # Changes whenever a node may have more left than before; and whenever what there is changes.
+        self.version = 0
+        self.sizes_version = 0
+        self.allocatable = _array(rows)
+        self.free = _array(rows)
+        self._rows: dict[str, int] = {}
+        self._told: dict[str, Mapping[str, str]] = {}
+        self._held: dict[str, tuple[str, HostAmounts]] = {}
+        self._by_node: dict[str, HostAmounts] = {}
+
+    def node_seen(self, node: Node, *, row: int, rows: int) -> None:
+        """A node is there, or is changed; the grid has so many rows."""
+        name, told = node.metadata.name, node.status.allocatable
+        if rows > len(self.free):
+            self.allocatable, self.free = _grown(self.allocatable, rows), _grown(self.free, rows)
+        # It tells of itself every few seconds, mostly the same.
+        if self._rows.get(name) == row and self._told[name] == told:
+            return
+        self._rows[name], self._told[name] = row, told
+        self.allocatable[row] = [_read(told.get(resource), scale) for resource, scale in _READ]
+        self._count(name)
+        self.version += 1
+        self.sizes_version += 1
+
+    def node_gone(self, name: str) -> None:
+        """A node's object is deleted; what its pods hold is theirs until they are gone too."""
+        self._rows.pop(name, None)
+        self._told.pop(name, None)
+
+    def hold(self, holder: str, *, node: str, amounts: tuple[int, int]) -> None:
+        """Let a pod hold so much CPU and memory of this node, and nothing of any other."""
+        now = node, (*amounts, 1)
+        if self._held.get(holder) != now:
+            self.release(holder)
+            self._held[holder] = now
+            self._add(node, now[1], sign=1)
+
+    def release(self, holder: str) -> None:
+        """Let it hold nothing any more."""
+        if (held := self._held.pop(holder, None)) is not None:
+            self._add(*held, sign=-1)
+            self.version += 1
+
+    def _add(self, node: str, amounts: HostAmounts, *, sign: int) -> None:
+        cpu, memory, pods = self._by_node.get(node, _NOTHING)
+        total = cpu + sign * amounts[CPU], memory + sign * amounts[MEMORY], pods + sign * amounts[PODS]
+        if total == _NOTHING:
+            self._by_node.pop(node, None)
+        else:
+            self._by_node[node] = total
+        self._count(node)
+
+    def _count(self, node: str) -> None:
+        if (row := self._rows.get(node)) is not None:
+            self.free[row] = self.allocatable[row] - np.array(self._by_node.get(node, _NOTHING), dtype=np.int64)
+
+
+def _array(rows: int) -> HostInts:
+    # Column after column, as the grid's.
+    return np.zeros((rows, 3), dtype=np.int64, order="F")
+
+
+def _grown(array: HostInts, rows: int) -> HostInts:
+    more = _array(rows)
+    more[: len(array)] = array
+    return more
+
+
+def _read(text: str | None, scale: int) -> int:
+    if text is None:
+        return UNTOLD
+    try:
+        return min(UNTOLD, int(scale * quantity(text, where="allocatable")))
+    except QuantityError:
+        return UNTOLD
