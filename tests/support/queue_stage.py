@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from aliquot_core.objects import Pod
+from aliquot_core.objects import Pod, Quantity
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.settings import QueueSettings
@@ -33,6 +33,14 @@ def queue(
     """A queue with a quota of compute that takes pods of every namespace."""
     compute = Quota(guarantee=guarantee, limit=limit, lending_limit=lend, weight=weight)
     return QueueSpec(parent=parent, compute=compute, memory=memory or Quota(), **({"namespaces": ("*",)} | more))
+
+
+def requesting(pod: Pod, requests: Mapping[str, Quantity]) -> Pod:
+    """The same pod, whose first container requests CPU and the like too."""
+    first, *others = pod.spec.containers
+    resources = msgspec.structs.replace(first.resources, requests={**first.resources.requests, **requests})
+    containers = [msgspec.structs.replace(first, resources=resources), *others]
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=containers))
 
 
 class Stage:
@@ -73,6 +81,8 @@ class Stage:
         priority: int = 0,
         notes: Mapping[str, str] | None = None,
         group: str = "",
+        spec: Mapping[str, Any] | None = None,
+        requests: Mapping[str, Quantity] | None = None,
     ) -> Pod:
         """A pod joins; each is younger than the one before."""
         self._born += 1
@@ -83,11 +93,12 @@ class Stage:
             compute,
             memory,
             annotations={NAMES.of(short): text for short, text in (notes or {}).items()},
-            spec={**GATED, "priority": priority},
+            spec={**GATED, "priority": priority, **(spec or {})},
             labels=labels,
             namespace=user,
             creationTimestamp=f"{DAY}{self._born // 3600:02}:{self._born // 60 % 60:02}:{self._born % 60:02}Z",
         )
+        pod = requesting(pod, requests or {})
         self.see(pod)
         return pod
 

@@ -72,9 +72,12 @@ class Ground:
     def why_none(self, ask: HostAsk, *, roomy: Bools) -> str:
         """Why none of the nodes takes it that have room on their GPUs, in numbers; empty if one does, or none has."""
         why = self._told(ask, roomy, tolerating=True, of=self._picture.hosts.free, word="free")
-        others = np.count_nonzero(self.admits(ask) & self._picture.grid.bindable & ~roomy) if why else 0
+        if not why:
+            return ""
+        others = np.count_nonzero(self.admits(ask) & self._picture.grid.bindable & ~roomy)
         rest = f"; of {others} that would take it none has room on its GPUs" if others else ""
-        return why and f"{_nodes(roomy)} room on their GPUs: {why}{rest}"
+        whose = "its" if np.count_nonzero(roomy) == 1 else "their"
+        return f"{_nodes(roomy)} room on {whose} GPUs: {why}{rest}"
 
     def why_never(self, ask: HostAsk, *, able: Bools) -> str:
         """Why none of the nodes could take it that have such GPUs, in numbers; empty if one could, or none has."""

@@ -1,0 +1,367 @@
+"""No turn is given for a node that would refuse the pod for its labels, taints, CPU, memory or places for pods."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aliquot_core.node_rules import barrier, why_unsuited
+from aliquot_core.objects import Node, Pod, Taint
+from aliquot_scheduler.explaining import explain
+from aliquot_scheduler.fit.ground import Ground, HostAsk, host_ask
+from aliquot_scheduler.queues.cards import Cards
+from aliquot_scheduler.queues.tree import plant
+from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with
+from support.queue_stage import GATED, Stage, requesting
+
+replace = msgspec.structs.replace
+LARGE = {"cpu": "8", "memory": "32Gi", "pods": "10"}
+
+
+def node(
+    name: str,
+    *,
+    cards: int = 2,
+    labels: Mapping[str, str] | None = None,
+    taints: Mapping[str, str] | None = None,
+    **room: str,
+) -> Node:
+    """A node with so many cards; taints are key=value by their effects."""
+    made = make_node(name, gpus(name, cards), labels=labels or {})
+    hard = [Taint(key=key, value=value, effect="NoSchedule") for key, value in (taints or {}).items()]
+    return replace(
+        made,
+        spec=replace(made.spec, taints=tuple(hard)),
+        status=replace(made.status, allocatable={**LARGE, **room}),
+    )
+
+
+def staged(*nodes: Node) -> Stage:
+    """A stage with these nodes and no others."""
+    stage = Stage({}, nodes=())
+    for one in nodes:
+        stage.picture.node_seen(one)
+    stage.beat()
+    return stage
+
+
+def told(stage: Stage, uid: str) -> tuple[str, str]:
+    """The word and the sentence that a waiting pod is told."""
+    waiter = next(one for one in stage.queues.waiting() if one.uid == uid)
+    notice = stage.queues.notice(waiter)
+    return notice.reason, notice.message
+
+
+def selecting(**labels: str) -> dict[str, Any]:
+    """A spec with a nodeSelector."""
+    return {"nodeSelector": labels}
+
+
+def requiring(*tests: tuple[str, str, list[str]], fields: bool = False) -> dict[str, Any]:
+    """A spec with a required affinity to nodes."""
+    written = [{"key": key, "operator": operator, "values": values} for key, operator, values in tests]
+    term = {"matchFields" if fields else "matchExpressions": written}
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    }
+
+
+# --- a turn ----------------------------------------------------------------------------------------------------------
+FORBIDDEN: dict[str, tuple[Node, dict[str, Any], dict[str, str], str]] = {
+    "a taint": (
+        node("n1", taints={"team": "red"}),
+        {},
+        {},
+        "1 node has room on its GPUs: 1 is tainted (team=red)",
+    ),
+    "a label": (
+        node("n1", labels={"disk": "hdd"}),
+        selecting(disk="ssd"),
+        {},
+        "1 node has room on its GPUs: 1 is not what its nodeSelector or its affinity to nodes names",
+    ),
+    "an affinity": (
+        node("n1", labels={"size": "3"}),
+        requiring(("size", "Gt", ["3"])),
+        {},
+        "1 node has room on its GPUs: 1 is not what its nodeSelector or its affinity to nodes names",
+    ),
+    "a name": (
+        node("n1"),
+        requiring(("metadata.name", "In", ["n2"]), fields=True),
+        {},
+        "1 node has room on its GPUs: 1 is not what its nodeSelector or its affinity to nodes names",
+    ),
+    "CPU": (node("n1", cpu="2"), {}, {"cpu": "8"}, "1 node has room on its GPUs: 1 has 2 CPUs free of 8 asked"),
+    "memory": (
+        node("n1", memory="1536Mi"),
+        {},
+        {"memory": "2Gi"},
+        "1 node has room on its GPUs: 1 has 1.5 GiB of memory free of 2 asked",
+    ),
+    "places": (node("n1", pods="0"), {}, {}, "1 node has room on its GPUs: 1 has no place for one more pod"),
+}
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_a_pod_waits_for_a_node_that_takes_it_and_is_told_why(what: str) -> None:
+    """The true reason in numbers; and in it comes as soon as a node takes it, without having lost a turn."""
+    forbidding, spec, requests, why = FORBIDDEN[what]
+    stage = staged(forbidding)
+    stage.submit("p", 50, spec=spec, requests=requests)
+    assert stage.round() == []
+    assert told(stage, "p") == ("NoNode", why)
+    stage.picture.node_seen(node("n1", labels={"disk": "ssd", "size": "4"}))
+    stage.picture.node_seen(node("n2", labels={"disk": "ssd", "size": "4"}))
+    assert stage.run() == ["p"]
+    assert stage.turns["p"].number == 1
+
+
+def test_where_nodes_forbid_different_things_each_is_counted_once() -> None:
+    """With the taint, the most that is free, and how many would take the pod but have no room."""
+    stage = staged(
+        node("n1", taints={"team": "red"}, cpu="1"),
+        node("n2", taints={"team": "red"}),
+        node("n3", cpu="2"),
+        node("n4", cpu="2500m"),
+        node("full", cards=1),
+    )
+    stage.picture.hold("old", {("full", "GPU-full-0"): _all_of_it()})
+    stage.submit("p", 50, requests={"cpu": "4"})
+    assert stage.round() == []
+    word, why = told(stage, "p")
+    assert word == "NoNode"
+    assert why == (
+        "4 nodes have room on their GPUs: 2 are tainted (team=red), 2 have at most 2.5 CPUs free of 4 asked; "
+        "of 1 that would take it none has room on its GPUs"
+    )
+
+
+def _all_of_it() -> Any:
+    pod = bound(asks("old", 100, 1000), node="full", held={"GPU-full-0": (100, 1000)})
+    held = picture_with(node("full", cards=1)).granted(pod)
+    assert held
+    return held["full", "GPU-full-0"]
+
+
+def test_who_tolerates_a_taint_comes_in_and_others_wait() -> None:
+    """By key, by value, or all."""
+    stage = staged(node("n1", taints={"team": "red"}))
+    stage.submit("none", 10)
+    stage.submit("other", 10, spec={"tolerations": [{"key": "team", "value": "blue"}]})
+    stage.submit("value", 10, spec={"tolerations": [{"key": "team", "value": "red"}]})
+    stage.submit("key", 10, spec={"tolerations": [{"key": "team", "operator": "Exists"}]})
+    stage.submit("all", 10, spec={"tolerations": [{"operator": "Exists"}]})
+    assert stage.run() == ["value", "key", "all"]
+
+
+def test_a_pod_that_is_played_goes_where_pods_are_played() -> None:
+    """As the loop on one machine does it: the taint of simulated nodes is for those that run for real."""
+    stage = staged(node("n1", taints={NAMES.simulated: "true"}))
+    stage.submit("real", 10)
+    pod = asks("played", 10, 1000, annotations={f"{NAMES.played}/duration": "30"}, spec=GATED)
+    stage.see(pod)
+    assert stage.run() == ["played"]
+
+
+def test_what_is_promised_of_cpu_is_not_promised_twice() -> None:
+    """Neither in one round nor after binding; and once it is free again, the next comes in."""
+    stage = staged(node("n1", cpu="8"))
+    for uid in ("first", "second", "third"):
+        stage.submit(uid, 10, requests={"cpu": "5"})
+    assert stage.run() == ["first"]
+    assert stage.run() == []
+    assert told(stage, "second") == ("NoNode", "1 node has room on its GPUs: 1 has 3 CPUs free of 5 asked")
+    stage.gone("first")
+    assert stage.run() == ["second"]
+    ended = stage.pods["second"]
+    stage.see(replace(ended, status=replace(ended.status, phase="Succeeded")))
+    assert stage.run() == ["third"]
+
+
+def test_a_promise_that_is_taken_back_frees_cpu_and_memory() -> None:
+    """The pod that lost its turn rests, and the next comes in."""
+    stage = staged(node("n1", cpu="8"))
+    stage.submit("first", 10, requests={"cpu": "5"})
+    stage.submit("second", 10, requests={"cpu": "5"})
+    assert stage.round() == ["first"]
+    assert stage.round(after=31.0) == ["second"]
+
+
+def test_pods_that_ask_nothing_of_us_take_cpu_too() -> None:
+    """From when they are bound until they have ended."""
+    stage = staged(node("n1", cpu="8"))
+    web = requesting(asks("web", 10, 1000), {"cpu": "6"})
+    lying = replace(web, spec=replace(web.spec, node_name="n1"))
+    stage.picture.pod_lies(lying)
+    stage.submit("p", 10, requests={"cpu": "4"})
+    assert stage.round() == []
+    stage.picture.pod_lies(replace(lying, status=replace(lying.status, phase="Failed")))
+    assert stage.round() == ["p"]
+
+
+def test_a_gang_on_one_node_passes_over_nodes_that_do_not_take_it() -> None:
+    """Also when more of them have room than are tried."""
+    tainted = [node(f"a{number}", taints={"team": "red"}) for number in range(12)]
+    stage = staged(*tainted, node("b", cards=4))
+    for number in range(2):
+        stage.submit(f"g{number}", 50, group="g", notes={"group-size": "2", "group-topology": "node"})
+    assert sorted(stage.round()) == ["g0", "g1"]
+    assert {turn.promise.node for turn in stage.turns.values() if turn.promise} == {"b"}
+
+
+def test_no_node_is_kept_for_one_that_it_would_never_take() -> None:
+    """Who has waited long has the emptiest node kept of those that would take it."""
+    stage = staged(node("empty", taints={"team": "red"}), node("ours"))
+    stage.submit("x", 30)
+    stage.submit("y", 100)
+    stage.run()
+    cards = Cards(picture=stage.picture, dimensions=plant({}).dimensions)
+    large = stage.submit("large", 200, notes={"gpus": "2"})
+    ask = host_ask(large, names=NAMES)
+    suited = cards.ground.suits(ask)
+    assert [suited[stage.picture.nodes[name].row] for name in ("empty", "ours")] == [False, True]
+    assert stage.round() == []
+    assert told(stage, "large")[0] == "NoNode"
+
+
+def test_explain_says_of_each_node_what_keeps_the_pod_off() -> None:
+    """A node with room on its GPUs is not called free if its taints, labels or CPU forbid the pod."""
+    nodes = [node("n1", taints={"team": "red"}), node("n2", cpu="2")]
+    pod = requesting(asks("p", 50, 1000, spec=GATED), {"cpu": "4"})
+    leases = [make_lease(one.metadata.name) for one in nodes]
+    found = explain(pod, nodes=nodes, leases=leases, pods=[pod], names=NAMES, wall=WALL)
+    assert [(one.node, one.fits, one.why) for one in found.nodes] == [
+        ("n1", False, "tainted team=red, which the pod does not tolerate"),
+        ("n2", False, "2 CPUs free of 4 asked"),
+    ]
+    assert found.summary == (
+        "none of 2 nodes takes it: 2 nodes have room on their GPUs: "
+        "1 is tainted (team=red), 1 has 2 CPUs free of 4 asked"
+    )
+
+
+# --- held against a plain oracle -------------------------------------------------------------------------------------
+NODE_NAMES = [f"n{number}" for number in range(70)]
+SPECS: list[dict[str, Any]] = [
+    {},
+    selecting(disk="ssd"),
+    selecting(disk="ssd", zone="a"),
+    requiring(("zone", "NotIn", ["a"])),
+    requiring(("zone", "Exists", []), ("disk", "In", ["ssd", "hdd"])),
+    requiring(("zone", "DoesNotExist", [])),
+    requiring(("size", "Lt", ["3"])),
+    requiring(("metadata.name", "In", ["n1", "n2"]), fields=True),
+    {"tolerations": [{"key": "team", "operator": "Exists"}]},
+    {"tolerations": [{"key": "team", "value": "red", "effect": "NoSchedule"}], "nodeSelector": {"zone": "b"}},
+]
+
+
+class Town:
+    """Nodes and pods in whatever order, and what is so of them by the plain rules."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)  # noqa: S311 - repeats itself
+        self.picture = picture_with()
+        self.ground = Ground(picture=self.picture)
+        self.nodes: dict[str, Node] = {}
+        self.lying: dict[str, Pod] = {}
+        self.count = 0
+
+    def node(self) -> None:
+        """One comes, or is another one now."""
+        pick = self.chance.choice
+        name = pick(NODE_NAMES)
+        labels = {key: pick(values) for key, values in LABELS.items() if self.chance.random() < 0.6}
+        taints = {"team": pick(("red", "blue"))} if self.chance.random() < 0.3 else {}
+        self.nodes[name] = node(name, labels=labels, taints=taints, cpu=pick(("4", "8")), pods=pick(("1", "3")))
+        self.picture.node_seen(self.nodes[name])
+
+    def node_gone(self) -> None:
+        """One goes; its pods stay for a while."""
+        if self.nodes:
+            name = self.chance.choice(sorted(self.nodes))
+            del self.nodes[name]
+            self.picture.node_gone(name)
+
+    def pod(self) -> None:
+        """One is bound, maybe to a node that is not known yet."""
+        self.count += 1
+        pod = requesting(asks(f"u{self.count}", 10, 100), {"cpu": self.chance.choice(("1", "2500m")), "memory": "1Gi"})
+        pod = replace(pod, spec=replace(pod.spec, node_name=self.chance.choice(NODE_NAMES)))
+        self.lying[pod.metadata.uid] = pod
+        self.picture.pod_lies(pod)
+
+    def pod_gone(self) -> None:
+        """One ends, or goes, or both."""
+        if self.lying:
+            pod = self.lying.pop(self.chance.choice(sorted(self.lying)))
+            if self.chance.random() < 0.5:
+                self.picture.pod_lies(replace(pod, status=replace(pod.status, phase="Succeeded")))
+            else:
+                self.picture.pod_gone(pod)
+
+    def free(self, name: str) -> tuple[int, int, int]:
+        """What is left of a node: thousandths, GiB, pods."""
+        here = [pod for pod in self.lying.values() if pod.spec.node_name == name]
+        taken = sum(2500 if pod.spec.containers[0].resources.requests["cpu"] == "2500m" else 1000 for pod in here)
+        room = self.nodes[name].status.allocatable
+        return 1000 * int(room["cpu"]) - taken, 32 - len(here), int(room["pods"]) - len(here)
+
+    def takes(self, name: str, pod: Pod, ask: HostAsk) -> bool:
+        """By the plain rules."""
+        one = self.nodes[name]
+        cpu, memory, pods = self.free(name)
+        enough = pods >= 1 and (not ask.amounts[0] or cpu >= ask.amounts[0])
+        enough = enough and (not ask.amounts[1] or memory * 2**30 >= ask.amounts[1])
+        suits = not why_unsuited(ask.wanted, name=name, labels=one.metadata.labels)
+        return enough and suits and barrier(one.spec.taints, pod.spec.tolerations) is None
+
+    def check(self) -> None:
+        """All answers are those of the plain rules, and a node's own obstacle is there exactly where it says no."""
+        pod = asks("p", 10, 100, spec=self.chance.choice(SPECS))
+        pod = requesting(pod, self.chance.choice(({}, {"cpu": "3"}, {"cpu": "1", "memory": "31Gi"})))
+        ask = host_ask(pod, names=NAMES)
+        found = self.ground.admits(ask)
+        for name, known in self.picture.nodes.items():
+            takes = self.takes(name, pod, ask)
+            assert found[known.row] == takes, (name, ask)
+            assert (self.ground.obstacle(ask, known) == "") == takes
+
+
+LABELS = {"disk": ("ssd", "hdd"), "zone": ("a", "b"), "size": ("2", "3", "many")}
+STEPS = [Town.node] * 5 + [Town.pod] * 5 + [Town.pod_gone] * 3 + [Town.node_gone]
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None)
+def test_every_answer_is_that_of_the_plain_rules(seed: int) -> None:
+    """Whatever has come, changed and gone before, in whatever order, for whatever is asked."""
+    town = Town(seed)
+    for _ in range(60):
+        town.chance.choice(STEPS)(town)
+        town.check()
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=20, deadline=None)
+def test_whoever_may_be_taken_now_and_was_not_before_is_asked_again(seed: int) -> None:
+    """The version changes with whatever makes any node take anybody whom it did not take."""
+    town = Town(seed)
+    wanting = [host_ask(requesting(asks("p", 1, 1, spec=spec), {"cpu": "3"}), names=NAMES) for spec in SPECS]
+    for _ in range(40):
+        before = [
+            {name for name, one in town.picture.nodes.items() if town.ground.admits(ask)[one.row]} for ask in wanting
+        ]
+        version = town.ground.version
+        town.chance.choice(STEPS)(town)
+        after = [
+            {name for name, one in town.picture.nodes.items() if town.ground.admits(ask)[one.row]} for ask in wanting
+        ]
+        assert town.ground.version != version or all(now <= then for now, then in zip(after, before, strict=True))
