@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "lending.h"
 #include "processes.h"
 
 #define MAGIC "ALIQACC1"
@@ -75,7 +76,14 @@ static bool is_gone(const struct process_slot *slot, uint32_t here) {
     return ended || born != slot->born || !process_maps(slot->pid, &account_file);
 }
 
+struct process_slot *account_slots(void) {
+    return slots;
+}
+
 static void clear(struct process_slot *slot) {
+    lending_clear((uint32_t)(slot - slots));
+    /* First, so that what was lent counts for its borrowers before it no longer counts for its lender. */
+    atomic_fetch_add(&slot->life, 1);
     for (int gpu = 0; gpu < MOST_GPUS; gpu++) atomic_store(&slot->used[gpu], 0);
     atomic_store(&slot->born, 0);
 }
@@ -129,7 +137,7 @@ static uint64_t sum(int gpu) {
     uint32_t count = account->highest;
     if (count > MOST_PROCESSES) count = MOST_PROCESSES;
     for (uint32_t i = 0; i < count; i++) all += atomic_load_explicit(&slots[i].used[gpu], memory_order_relaxed);
-    return all;
+    return all + lending_sum(gpu);
 }
 
 static bool fits(int gpu, uint64_t bytes) {
@@ -162,6 +170,33 @@ void account_release(int gpu, uint64_t bytes) {
     uint32_t own_number = *own_slot;
     if (own_number == 0) return; /* a child frees what its parent holds: the driver refuses, and so it is never called */
     atomic_fetch_sub(&slots[own_number - 1].used[gpu], bytes);
+}
+
+void account_lend(const CUipcMemHandle *handle, uint64_t address, uint64_t bytes, int gpu) {
+    lock();
+    struct process_slot *slot = own();
+    if (slot) lending_lend(handle, address, bytes, (uint32_t)(slot - slots), gpu);
+    unlock();
+}
+
+uint32_t account_borrow(const CUipcMemHandle *handle) {
+    lock();
+    struct process_slot *slot = own();
+    uint32_t entry = slot ? lending_borrow(handle, (uint32_t)(slot - slots)) : 0;
+    unlock();
+    return entry;
+}
+
+void account_return(uint32_t borrowed) {
+    lock();
+    lending_return(borrowed);
+    unlock();
+}
+
+void account_recall(uint64_t address) {
+    lock();
+    if (*own_slot) lending_freed(address, *own_slot - 1);
+    unlock();
 }
 
 uint64_t account_held(int gpu) {

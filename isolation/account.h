@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "driver.h"
 #include "limits.h"
 
 #define MOST_PROCESSES 1024
@@ -25,7 +26,8 @@ struct process_slot {
     _Atomic uint64_t born; /* the process's start time; 0: nobody's */
     _Atomic uint32_t pid, namespace;
     _Atomic uint64_t used[MOST_GPUS];
-    uint64_t reserved[6];
+    _Atomic uint64_t life; /* another one each time that the slot is cleared */
+    uint64_t reserved[5];
 };
 
 /* The compute side of one GPU, for all processes of the container. */
@@ -60,6 +62,15 @@ bool account_charge(int gpu, uint64_t bytes);
 void account_charge_anyway(int gpu, uint64_t bytes);
 
 void account_release(int gpu, uint64_t bytes);
+
+/* All slots, and memory that processes lend each other (lending.h). */
+struct process_slot *account_slots(void);
+void account_lend(const CUipcMemHandle *handle, uint64_t address, uint64_t bytes, int gpu);
+/* A number to give it back by; 0 if it has to be charged. */
+uint32_t account_borrow(const CUipcMemHandle *handle);
+void account_return(uint32_t borrowed);
+/* Lent memory is about to be freed by its lender. */
+void account_recall(uint64_t address);
 
 /* What the container holds, the dead cleared away. */
 uint64_t account_held(int gpu);

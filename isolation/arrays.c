@@ -40,7 +40,7 @@ static uint64_t shape_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned level
 }
 
 static bool is_small(uint64_t bytes) {
-    return bytes < GRANULE;
+    return bytes <= LARGEST_STORED;
 }
 
 static bool enter(int gpu, uint64_t bytes) {

@@ -92,6 +92,7 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t w
 }
 
 static void left(const struct holding *block) {
+    if (block->record.flags & LENT) account_recall(block->value);
     account_release(block->record.gpu, granules_leave(block->value, block->record.bytes));
 }
 

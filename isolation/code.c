@@ -4,6 +4,8 @@
 #include "release.h"
 #include "stores.h"
 
+#define CODE_OVERHEAD 4096ULL /* what the driver keeps beside each image, at least */
+
 struct claim {
     int gpu;
     uint64_t bytes;
@@ -11,11 +13,11 @@ struct claim {
 
 static bool enter(int gpu, uint64_t bytes) {
     if (bytes > LARGEST_SIZE) return false;
-    return bytes < GRANULE ? store_enter(STORE_CODE, gpu, bytes) : charge(gpu, TO_GRANULES(bytes));
+    return bytes <= LARGEST_STORED ? store_enter(STORE_CODE, gpu, bytes) : charge(gpu, TO_GRANULES(bytes));
 }
 
 static void leave(int gpu, uint64_t bytes) {
-    if (bytes < GRANULE)
+    if (bytes <= LARGEST_STORED)
         store_leave(STORE_CODE, gpu, bytes);
     else
         account_release(gpu, TO_GRANULES(bytes));
@@ -27,9 +29,9 @@ void code_gone(const struct holding *code) {
 
 /* A library is loaded for every context of the process; it is charged where it is loaded. */
 static CUresult claim(struct claim *claim, uint64_t bytes) {
-    *claim = (struct claim){.gpu = gpu_of_context(), .bytes = bytes};
+    *claim = (struct claim){.gpu = gpu_of_context(), .bytes = bytes + (bytes > LARGEST_SIZE ? 0 : CODE_OVERHEAD)};
     if (claim->gpu < 0) claim->gpu = 0;
-    return enter(claim->gpu, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return enter(claim->gpu, claim->bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult settle(const struct claim *claim, CUresult result, void *code, uint64_t context) {

@@ -7,6 +7,7 @@
 #include "table.h"
 
 #define GRANULE (2ULL << 20) /* the driver takes device memory in pages of 2 MiB */
+#define LENT 1U /* of a block: other processes may have opened it */
 #define TO_GRANULES(bytes) (((bytes) + GRANULE - 1) & ~(GRANULE - 1))
 #define LARGEST_SIZE (1ULL << 46) /* more is no size but an overflow on its way */
 

@@ -2,6 +2,7 @@
  * and then it lives on by this process alone. */
 #include "holdings.h"
 #include "imports.h"
+#include "release.h"
 
 static bool fits_handle(CUdeviceptr address, uint64_t bytes, CUhandle handle) {
     if (REAL(cuMemMap)(address, bytes, 0, handle, 0) != CUDA_SUCCESS) return false;
@@ -67,8 +68,37 @@ EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory memory) {
     return result;
 }
 
+static void note_lent(struct record *record, void *with) {
+    record->flags |= LENT;
+    *(struct record *)with = *record;
+}
+
 EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
-    return REAL(cuIpcGetMemHandle)(handle, address);
+    CUresult result = REAL(cuIpcGetMemHandle)(handle, address);
+    struct record block;
+    if (result == CUDA_SUCCESS && holdings_change(BLOCK, address, note_lent, &block))
+        account_lend(handle, address, TO_GRANULES(block.bytes), block.gpu);
+    return result;
+}
+
+/* Charge what nobody of this container is charged for; false if there is no room. */
+static bool enter(struct holding *holding, const CUipcMemHandle *handle) {
+    CUdeviceptr base;
+    size_t bytes = 0;
+    holding->record.references = account_borrow(handle);
+    if (!holding->record.references) {
+        REAL(cuMemGetAddressRange_v2)(&base, &bytes, holding->value);
+        holding->record.bytes = TO_GRANULES(bytes);
+        if (!account_charge(holding->record.gpu, holding->record.bytes)) return false;
+    }
+    if (holdings_add(*holding)) return true;
+    import_gone(holding);
+    return false;
+}
+
+void import_gone(const struct holding *import) {
+    account_return(import->record.references);
+    account_release(import->record.gpu, import->record.bytes);
 }
 
 static CUresult open_handle(int index, CUdeviceptr *address, CUipcMemHandle handle, unsigned flags) {
@@ -76,15 +106,12 @@ static CUresult open_handle(int index, CUdeviceptr *address, CUipcMemHandle hand
     if (gpu < 0) return CUDA_ERROR_INVALID_CONTEXT;
     CUresult result = REAL_AS(index, cuIpcOpenMemHandle)(address, handle, flags);
     if (result != CUDA_SUCCESS) return result;
-    CUdeviceptr base;
-    size_t bytes = 0;
-    REAL(cuMemGetAddressRange_v2)(&base, &bytes, *address);
     struct holding holding = {
         .kind = IMPORTED,
         .value = *address,
-        .record = {.bytes = TO_GRANULES(bytes), .gpu = gpu, .context = current_context()},
+        .record = {.gpu = gpu, .context = current_context()},
     };
-    if (account_charge(gpu, holding.record.bytes) && holdings_add(holding)) return result;
+    if (enter(&holding, &handle)) return result;
     REAL(cuIpcCloseMemHandle)(*address);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -104,6 +131,6 @@ EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
     if (ours && result != CUDA_SUCCESS)
         holdings_add(holding);
     else if (ours)
-        account_release(holding.record.gpu, holding.record.bytes);
+        import_gone(&holding);
     return result;
 }

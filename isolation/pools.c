@@ -55,7 +55,8 @@ static void trim(struct holding pool, void *with) {
 static CUresult allocate_locked(int index, CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream,
                                 int gpu) {
     uint64_t reserved = attribute(pool, ATTRIBUTE_POOL_RESERVED_NOW), used = attribute(pool, ATTRIBUTE_POOL_USED_NOW);
-    uint64_t claimed = used + bytes <= reserved ? 0 : TO_GRANULES(bytes);
+    /* The driver rounds sizes up, to 512 bytes on all present GPUs. */
+    uint64_t claimed = used + ((bytes + 511) & ~511ULL) <= reserved ? 0 : TO_GRANULES(bytes);
     if (!account_charge(gpu, claimed)) {
         holdings_each(POOL, trim, &gpu);
         graphs_trim(gpu);

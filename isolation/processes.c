@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 /* Words of /proc/PID/stat after the name's closing parenthesis, counted from 1. */
-enum { STATE = 1, THREADS = 18, STARTED = 20 };
+enum { FLAGS = 7, THREADS = 18, STARTED = 20 };
+#define EXITING 4UL /* the kernel's PF_EXITING */
 
 static ssize_t read_all(const char *path, char *into, size_t size) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -27,19 +28,30 @@ static const char *word_of(const char *text, int number) {
     return text;
 }
 
-uint64_t process_born(uint32_t pid, bool *ended) {
-    char path[32], text[1024];
+/* The words of a process after its name, in `text`; NULL if there is no such process. */
+static const char *words_of(uint32_t pid, char *text, size_t size) {
+    char path[32];
     snprintf(path, sizeof path, "/proc/%u/stat", pid);
-    *ended = true;
-    if (read_all(path, text, sizeof text) <= 0) return 0;
+    if (read_all(path, text, size) <= 0) return NULL;
     const char *words = strrchr(text, ')');
-    if (!words || words[1] != ' ') return 0;
-    words += 2;
+    return words && words[1] == ' ' ? words + 2 : NULL;
+}
+
+uint64_t process_born(uint32_t pid, bool *ended) {
+    char text[1024];
+    const char *words = words_of(pid, text, sizeof text);
     const char *threads = word_of(words, THREADS), *started = word_of(words, STARTED);
+    *ended = true;
     if (!threads || !started) return 0;
     /* A first thread that has ended stays as a zombie while others of its process run on. */
     *ended = (*words == 'Z' || *words == 'X') && strtol(threads, NULL, 10) <= 1;
     return strtoull(started, NULL, 10);
+}
+
+static bool is_exiting(uint32_t pid) {
+    char text[1024];
+    const char *flags = word_of(words_of(pid, text, sizeof text), FLAGS);
+    return flags && strtoul(flags, NULL, 10) & EXITING;
 }
 
 uint32_t process_namespace(void) {
@@ -54,12 +66,9 @@ bool process_maps(uint32_t pid, const struct stat *file) {
     if (!maps) return true;
     snprintf(wanted, sizeof wanted, " %02x:%02x %llu ", major(file->st_dev), minor(file->st_dev),
              (unsigned long long)file->st_ino);
-    bool found = false, any = false;
-    while (!found && fgets(line, sizeof line, maps)) {
-        any = true;
-        found = strstr(line, wanted) != NULL;
-    }
+    bool found = false;
+    while (!found && fgets(line, sizeof line, maps)) found = strstr(line, wanted) != NULL;
     fclose(maps);
-    /* A process that is ending has no maps left while the driver still frees what it had. */
-    return found || !any;
+    /* A process that ends loses its maps, maybe while they were read, before the driver has freed what it had. */
+    return found || is_exiting(pid);
 }

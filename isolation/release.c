@@ -5,7 +5,7 @@ void release_holding(const struct holding *holding) {
     case BLOCK: blocks_gone(holding); break;
     case ARRAY: arrays_gone(holding); break;
     case CODE: code_gone(holding); break;
-    case IMPORTED:
+    case IMPORTED: import_gone(holding); break;
     case CONTEXT_LIMIT: account_release(holding->record.gpu, holding->record.bytes); break;
     default: break; /* no other kind belongs to a context */
     }

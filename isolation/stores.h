@@ -8,9 +8,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define LARGEST_STORED (1ULL << 20) /* what is larger has granules of its own */
+
 enum store { STORE_ARRAYS, STORE_CODE, STORES };
 
-/* Enter so many bytes; false if the container may not hold them. */
+/* Enter so many bytes, LARGEST_STORED at most; false if the container may not hold them. */
 bool store_enter(enum store store, int gpu, uint64_t bytes);
 void store_leave(enum store store, int gpu, uint64_t bytes);
 

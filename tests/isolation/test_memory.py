@@ -91,12 +91,49 @@ def test_imported_memory_outlives_its_exporter_and_stays_counted(world: World, w
     result, handle = one.ask(export).split()
     assert result == "0"
     assert two.ask(f"{export.replace('export', 'import')} {handle}").split()[0] == "0"
-    assert container.account().processes[two.process.pid] == (CONTEXT + 600 * MIB,)
     one.close()
     three = container.run().started()
     three.ask(f"fill linear {50 * MIB}")
     assert container.peak <= 2000 * MIB
     assert container.used >= 1900 * MIB
+
+
+def test_memory_that_processes_share_is_charged_once(world: World) -> None:
+    """What one lends, others open for nothing while the lender holds it; then each of them is charged."""
+    container = world.container(memory_mib=2000)
+    one, two, three = (container.run().started() for _ in range(3))
+    assert one.ask(f"take linear {600 * MIB}") == "0"
+    _, handle = one.ask("export").split()
+    for borrower in (two, three):
+        assert borrower.ask(f"import {handle}").split()[0] == "0"
+    assert two.ask("info").split()[1] == str(500 * MIB)
+    assert one.ask("give 0") == "0"
+    assert container.used == 1500 * MIB
+    assert two.ask("info").split()[1] == "0"
+    three.close()
+    assert two.ask("info").split()[1] == str((2000 - 600 - 600) * MIB)
+    two.ask(f"fill linear {50 * MIB}")
+    assert container.peak <= 2000 * MIB
+
+
+@pytest.mark.parametrize("end", ["become", "quit"])
+def test_lent_memory_is_its_borrowers_when_the_lender_ends(world: World, end: str) -> None:
+    """By exec or at its end a lender's charge goes over to who borrowed, with no instant at which nobody has it."""
+    container = world.container(memory_mib=2000)
+    one, two = (container.run().started() for _ in range(2))
+    assert one.ask(f"take linear {600 * MIB}") == "0"
+    _, handle = one.ask("export").split()
+    assert two.ask(f"import {handle}").split()[0] == "0"
+    one.tell(end)
+    if end == "become":
+        assert one.ask("meow") == "meow"
+    else:
+        one.process.wait(10)
+    assert two.ask("info").split()[1] == str((2000 - 300 - 600) * MIB)
+    taken, _ = two.ask(f"fill linear {50 * MIB}").split()
+    assert int(taken) == (2000 - 300 - 600) // 50
+    if end == "quit":  # the fake driver does not see that a program became another
+        assert container.peak <= 2000 * MIB
 
 
 def test_memory_that_does_not_fit_is_not_imported(world: World) -> None:
