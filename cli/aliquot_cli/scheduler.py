@@ -27,6 +27,7 @@ from aliquot_kube.election import ElectionSettings
 from aliquot_kube.fencing import FencedTransport
 from aliquot_kube.leadership import Leadership
 from aliquot_kube.lease import LeaseKeeper
+from aliquot_kube.swift import swiftest
 from aliquot_kube.transport import HttpTransport, Timeouts, Transport
 from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.landscape import Landscape
@@ -90,7 +91,7 @@ async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
     clock, luck = SystemClock(), random.Random().random  # noqa: S311 - spreads retries, guards nothing
     credentials = Credentials(load=partial(load_configuration, kubeconfig=settings.centre.kubeconfig))
     async with AsyncExitStack() as stack:
-        transport = HttpTransport(credentials=credentials, user_agent=AGENT, workers=32)
+        transport = swiftest(credentials=credentials, clock=clock, user_agent=AGENT)
         stack.push_async_callback(transport.close)
         # Its own, so that no burst of bindings delays a renewal.
         election = HttpTransport(credentials=credentials, user_agent=AGENT, workers=1)
