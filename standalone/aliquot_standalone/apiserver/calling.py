@@ -6,9 +6,11 @@ import base64
 import binascii
 import ssl
 from functools import lru_cache
+from http import HTTPStatus
 from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
 
-import aiohttp
+from aliquot_standalone.posts import Place, Poster, PostError
 
 from .consulting import Endpoint, WebhookCall, WebhookResult
 
@@ -32,12 +34,13 @@ class HttpWebhookCaller:
     def __init__(self, *, find: Callable[[Service], Address | None] | None = None) -> None:
         """`find` says where a Service is: there is no cluster network."""
         self._find = find or (lambda _: None)
-        self._session: aiohttp.ClientSession | None = None
+        # By place and the authority that is trusted there; of none in clear.
+        self._posters: dict[tuple[Place, str | None], Poster] = {}
 
     async def close(self) -> None:
         """Hang up."""
-        if self._session is not None:
-            await self._session.close()
+        for poster in self._posters.values():
+            await poster.close()
 
     async def call(self, call: WebhookCall) -> WebhookResult:
         """Ask, and wait at most as long as the call allows."""
@@ -45,30 +48,23 @@ class HttpWebhookCaller:
             return WebhookResult(body=await self._ask(call))
         except TimeoutError:
             return WebhookResult(trouble=f"context deadline exceeded after {call.timeout:g} s")
-        except (aiohttp.ClientError, OSError, _TroubleError) as error:
+        except (OSError, PostError, _TroubleError) as error:
             return WebhookResult(trouble=str(error) or type(error).__name__)
 
     async def _ask(self, call: WebhookCall) -> bytes:
         url, name = self._where(call.endpoint)
-        if self._session is None:
-            self._session = aiohttp.ClientSession()
-        async with self._session.post(
-            url,
-            data=call.body,
-            headers={"Content-Type": "application/json", "Accept": "application/json"},
-            timeout=aiohttp.ClientTimeout(total=call.timeout),
-            ssl=_trust(call.endpoint.ca_bundle) if url.startswith("https:") else False,
-            server_hostname=name or None,
-            allow_redirects=False,
-        ) as response:
-            body = b""
-            async for part in response.content.iter_any():
-                body += part
-                if len(body) > _MOST_ANSWER:
-                    raise _TroubleError("the answer is too long")
-            if response.status != 200:  # noqa: PLR2004 - HTTP's OK
-                raise _TroubleError(f"the server answered {response.status}: {body[:200].decode(errors='replace')}")
-            return body
+        scheme, host, port, path = _split(url)
+        bundle = call.endpoint.ca_bundle if scheme == "https" else None
+        key = (Place(host=host, port=port, server_name=name), bundle)
+        poster = self._posters.get(key)
+        if poster is None:
+            trust = None if bundle is None else _trust(bundle)
+            poster = self._posters[key] = Poster(key[0], trust=trust)
+        answer = await poster.post(path, call.body, timeout=call.timeout, most=_MOST_ANSWER)
+        if answer.status != HTTPStatus.OK:
+            said = answer.body[:200].decode(errors="replace")
+            raise _TroubleError(f"the server answered {answer.status}: {said}")
+        return answer.body
 
     def _where(self, endpoint: Endpoint) -> tuple[str, str]:
         """Give the URL, and the name that the certificate must have where the URL does not say it."""
@@ -80,6 +76,20 @@ class HttpWebhookCaller:
             raise _TroubleError(f'service "{service.name}" of namespace "{service.namespace}" is nowhere here')
         host, port = found
         return f"https://{host}:{port}/{service.path.lstrip('/')}", f"{service.name}.{service.namespace}.svc"
+
+
+@lru_cache(maxsize=32)
+def _split(url: str) -> tuple[str, str, int, str]:
+    """Give scheme, host, port and path with query."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise _TroubleError(f"the url can't be read: {error}") from error
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise _TroubleError(f"the url names no server: {url}")
+    path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~") + (f"?{parts.query}" if parts.query else "")
+    return parts.scheme, parts.hostname, port, path
 
 
 @lru_cache(maxsize=32)

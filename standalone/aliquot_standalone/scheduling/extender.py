@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import TypeVar
+from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
 from aliquot_core.errors import ClusterError
 from aliquot_core.names import Names
 from aliquot_kube.errors import NOT_JSON
+from aliquot_standalone.posts import Place, Poster, PostError
 from aliquot_standalone.scheduling.attempt import Answer, Ask
 from aliquot_standalone.scheduling.objects import PlacedPod
 
-_OK = 200
 _QUOTED = 200
+_HTTPS_PORT = 443
+# Of each of thousands of nodes a sentence.
+_MOST_ANSWER = 16 * 1024 * 1024
 
 T = TypeVar("T")
 
@@ -82,12 +86,13 @@ class Extender:
 
     def __init__(self, settings: ExtenderSettings) -> None:
         self.settings = settings
-        self._session: aiohttp.ClientSession | None = None
+        self._path = urlsplit(settings.url).path.rstrip("/")
+        self._poster: Poster | None = None
 
     async def close(self) -> None:
         """Hang up."""
-        if self._session is not None:
-            await self._session.close()
+        if self._poster is not None:
+            await self._poster.close()
 
     async def ask(self, pod: PlacedPod, ask: Ask) -> Answer:
         """Put a question of an attempt."""
@@ -110,30 +115,26 @@ class Extender:
     async def _call(self, verb: str, asked: msgspec.Struct) -> bytes:
         where = f"extender {verb}"
         try:
-            async with self._connected().post(
-                f"{self.settings.url}/{verb}",
-                data=msgspec.json.encode(asked),
-                headers={"Content-Type": "application/json"},
-                server_hostname=self.settings.server_name,
-                allow_redirects=False,
-            ) as response:
-                body = await response.read()
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise ExtenderError(f"no answer: {str(error) or type(error).__name__}", where=where) from error
-        if response.status != _OK:
-            said = body[:_QUOTED].decode(errors="replace")
-            raise ExtenderError(f"answered {response.status}: {said}", where=where)
-        return body
-
-    def _connected(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            context = ssl.create_default_context(cafile=self.settings.authority)
-            context.load_cert_chain(self.settings.certificate, self.settings.key)
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=context),
-                timeout=aiohttp.ClientTimeout(total=self.settings.timeout),
+            answer = await self._connected().post(
+                f"{self._path}/{verb}", msgspec.json.encode(asked), timeout=self.settings.timeout, most=_MOST_ANSWER
             )
-        return self._session
+        except (OSError, PostError, TimeoutError) as error:
+            raise ExtenderError(f"no answer: {str(error) or type(error).__name__}", where=where) from error
+        if answer.status != HTTPStatus.OK:
+            said = answer.body[:_QUOTED].decode(errors="replace")
+            raise ExtenderError(f"answered {answer.status}: {said}", where=where)
+        return answer.body
+
+    def _connected(self) -> Poster:
+        if self._poster is None:
+            parts = urlsplit(self.settings.url)
+            trust = ssl.create_default_context(cafile=self.settings.authority)
+            trust.load_cert_chain(self.settings.certificate, self.settings.key)
+            place = Place(
+                host=parts.hostname or "", port=parts.port or _HTTPS_PORT, server_name=self.settings.server_name
+            )
+            self._poster = Poster(place, trust=trust)
+        return self._poster
 
 
 def _decoded(body: bytes, kind: type[T]) -> T:
