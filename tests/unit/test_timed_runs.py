@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aliquot_scheduler.deciding.appraiser import Appraiser, Known
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
 from aliquot_scheduler.simulating.timed.clockwork import StrayStartError
@@ -134,6 +135,29 @@ def test_who_waits_for_a_whole_machine_makes_no_line_for_one_gpu() -> None:
 
 
 # --- what the centre is told -----------------------------------------------------------------------------------------
+
+
+def test_usage_counts_while_a_pod_runs_and_no_longer() -> None:
+    """Who used the GPU for ten seconds a day ago is before who used it for a thousand."""
+    long_ago = [Row(0, 1_000, WHOLE, "b"), Row(2_000, 10, WHOLE, "a")]
+    now = [Row(80_000, 50, WHOLE, "b"), Row(80_000, 50, WHOLE, "b"), Row(80_001, 50, WHOLE, "a")]
+    asked = timetable(*long_ago, *now, machines=[machine(gpus=1)])
+    assert [start for start, _ in spans(play(asked, TimedPolicy.ALIQUOT))[2:]] == [80_000, 80_100, 80_050]
+
+
+def test_the_mix_is_learnt_as_pods_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are worked out anew after ten requests, and when half as many more have come."""
+    looks: list[int] = []
+    renew = Appraiser.renew
+
+    def seen(self: Appraiser, known: Known) -> None:
+        looks.append(self.book.requests)
+        renew(self, known)
+
+    monkeypatch.setattr(Appraiser, "renew", seen)
+    play(timetable(*[Row(10.0 * number, 5, HALF) for number in range(40)]), TimedPolicy.ALIQUOT)
+    assert len(looks) >= 2
+    assert looks == sorted(set(looks))
 
 
 def test_models_and_memory_and_parts_of_several_gpus_reach_the_centre() -> None:

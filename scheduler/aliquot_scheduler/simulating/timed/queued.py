@@ -1,9 +1,8 @@
 """Aliquot's own policy in time: the very queues, desk and appraiser of the centre, told of simulated events.
 
-kube-scheduler's part is played as simply as it can be. Pods without GPUs are placed at once where their cores and
-memory are free, or wait, oldest first, passing each other. Of pods with GPUs it would look for cores when a turn has
-come, and the turn would be lost where there are none; here the desk is asked only of machines that have the cores, so
-no turn is lost. Whoever is let in is bound at that instant.
+kube-scheduler's part is played as simply as it can be. Whoever is let in is bound at that instant, to the node that the
+desk has found. Pods without GPUs are placed at once where their cores and memory are free, or wait, oldest first,
+passing each other.
 
 To ask for turns takes a millisecond or more, so it is done when somebody who waits has room somewhere (from a table).
 Where heads of lines may lose patience it is done at every arrival too: from then on the head counts as passed over.
@@ -109,9 +108,6 @@ class Queued:
         self._desk.pod_gone(pod)
         self._queues.pod_gone(uid)
         self._openings.changed(row)
-        if not self._needs[job.need].gpus:
-            # Only cores are free now, and whom they were missing for asks again only if the machine has changed.
-            self._picture.grid.allow(row, bindable=True)
 
     def look_again(self, now: float) -> float:
         """While anybody waits who has room: who has lost patience may keep others from it for a while."""
@@ -141,12 +137,9 @@ class Queued:
                     self._openings.changed(start.row)
 
     def promise_best(self, pod: Pod, demand: Demand, bounds: Bounds, *, now: float) -> Promise | None:
-        """The desk's own answer, of machines that have the cores and the memory beside."""
-        # Where it has no room for its GPUs is left out too, which the desk would find out in longer time.
-        room = self._openings.able[self._jobs[pod.metadata.uid].need]
-        without = frozenset(name for name, row in self._rows.items() if not room[row])
-        narrowed = Bounds(node=bounds.node, gpus=bounds.gpus, but=bounds.but | without) if without else bounds
-        promise = self._desk.promise_best(pod, demand, narrowed, now=now) if room.any() else None
+        """The desk's own answer, if the table does not say at once that there is no room."""
+        room = self._openings.able[self._jobs[pod.metadata.uid].need].any()
+        promise = self._desk.promise_best(pod, demand, bounds, now=now) if room else None
         self._in_vain += promise is None
         return promise
 
