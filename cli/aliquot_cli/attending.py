@@ -174,6 +174,8 @@ class Attending:
             )
             if why:
                 self._say(f"its output can't be read: {why}")
+        except BrokenPipeError:
+            self._events.put_nowait(self._run.unheard)
         finally:
             self._events.put_nowait(self._run.log_ended)
 

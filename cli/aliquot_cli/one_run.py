@@ -8,6 +8,7 @@ The run is over when the pod has ended (or is gone) and its log is read to the e
     started   ──▶ the log is followed ──▶ ended and log read: the program's exit code
     Ctrl-C    ──▶ the pod is deleted as gracefully as it says; again: at once; again: nobody is waited for
     gone      ──▶ somebody took it away: said
+    unheard   ──▶ whoever read our output has left, as `head` does: the pod is deleted
 
 What must always hold: the log is opened once at a time and read to its end before the run is over; a pod that was not
 asked to stop is never deleted before it has ended; whoever is interrupted three times leaves.
@@ -23,8 +24,8 @@ from aliquot_cli.pod_stages import Progress, Stage, exit_code, has_started, prog
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 
-# As shells have it: ended by Ctrl-C, and by SIGKILL.
-INTERRUPTED, KILLED = 130, 137
+# As shells have it: ended by Ctrl-C, by SIGKILL, and by SIGPIPE.
+INTERRUPTED, KILLED, UNHEARD = 130, 137, 141
 # The pod came to an end that says nothing of the program.
 LOST = 4
 _ENOUGH = 3
@@ -104,6 +105,12 @@ class OneRun:
         """All that was printed is read."""
         self._read = True
         yield from self._over()
+
+    def unheard(self) -> Iterator[Action]:
+        """Nobody takes what it prints any more: it ends as a program does that prints into a closed pipe."""
+        if self._code is None:
+            self._code = UNHEARD
+            yield Delete()
 
     def interrupted(self) -> Iterator[Action]:
         """The user wants it to end."""

@@ -19,6 +19,7 @@ import msgspec
 from aliquot_cli.attending import Attending, create
 from aliquot_cli.cluster import Connection, connected
 from aliquot_cli.names_of import complete_queues
+from aliquot_cli.one_run import UNHEARD
 from aliquot_cli.options import Call, make_call, namespace_option, server_options
 from aliquot_cli.pod_output import writer_to
 from aliquot_cli.settings import RunSettings
@@ -64,8 +65,8 @@ def run(*, detach: bool, keep: bool, quiet: bool, **asked: Any) -> None:
     who may read pods reads it. In a cluster give --image, and nothing goes along but --env. Input is not passed on.
 
     Ctrl-C ends it as gracefully as the pod allows, a second one kills it. Who asks for neither compute nor memory gets
-    10 % of a GPU (setting run.compute). Exit codes: the program's own; 130 and 137 after Ctrl-C; 3 if the pod is
-    refused; 4 if it is lost.
+    10 % of a GPU (setting run.compute). Exit codes: the program's own; 130 and 137 after Ctrl-C; 141 if nobody reads
+    its output; 3 if the pod is refused; 4 if it is lost.
 
     \b
     Examples:
@@ -75,7 +76,11 @@ def run(*, detach: bool, keep: bool, quiet: bool, **asked: Any) -> None:
     """
     call = make_call(**{name: asked.pop(name) for name in ("file", "kubeconfig", "context")})
     say: Callable[[str], None] = (lambda _: None) if quiet else partial(click.echo, err=True)
-    sys.exit(asyncio.run(_run(call, asked, detach=detach, keep=keep, say=say)))
+    code = asyncio.run(_run(call, asked, detach=detach, keep=keep, say=say))
+    if code == UNHEARD:
+        # What is still to be written can't be, and the interpreter would complain of that as its last word.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 async def _run(call: Call, asked: dict[str, Any], *, detach: bool, keep: bool, say: Callable[[str], None]) -> int:

@@ -153,6 +153,18 @@ def test_a_second_ctrl_c_kills(machine: SmallMachine) -> None:
     assert "deaf" not in machine.pods()
 
 
+def test_a_program_whose_output_nobody_reads_ends(machine: SmallMachine) -> None:
+    """As in `yes | head -1`: no pod goes on that prints for nobody, and nothing is said."""
+    forever = "while :; do echo y; sleep 0.01; done"
+    with machine.start("run", "--name", "unheard", "--", "sh", "-c", forever) as process:
+        assert process.stdout
+        assert process.stderr
+        assert process.stdout.readline() == "y\n"
+        process.stdout.close()
+        assert (process.wait(30), process.stderr.read()) == (141, "")
+    machine.until_gone("unheard")
+
+
 def test_ctrl_c_while_it_waits_takes_the_pod_away(machine: SmallMachine) -> None:
     """Nothing has run, and nothing will."""
     machine.binds.clear()

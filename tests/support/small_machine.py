@@ -107,6 +107,12 @@ class SmallMachine:
                 if event["type"] != "BOOKMARK" and holds(found):
                     return found
 
+    def until_gone(self, name: str) -> None:
+        """Wait until there is no such pod."""
+        with self.api.watch(_PATH, fieldSelector=f"metadata.name={name}", resourceVersion="0") as watch:
+            while name in self.pods():
+                watch.next()
+
 
 def phase(word: str) -> Any:
     """Whether a pod is in this phase."""
