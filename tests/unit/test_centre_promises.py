@@ -7,8 +7,8 @@ import pytest
 
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
-from aliquot_scheduler.deciding.desk import DOUBT, PROMISE, Desk
-from aliquot_scheduler.deciding.promises import NEVER, Ended, Promise, Stage
+from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.deciding.promises import DOUBT, NEVER, PROMISE, Ended, Promise, Stage
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.queues.turns import Queues
 from support.centre import MEMORY, NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with, with_grant

@@ -8,8 +8,7 @@ import random
 import pytest
 
 from aliquot_core.objects import Pod
-from aliquot_scheduler.deciding.desk import DOUBT
-from aliquot_scheduler.deciding.promises import Stage
+from aliquot_scheduler.deciding.promises import DOUBT, Stage
 from support.centre import asks
 from support.centre_race import Crowd, CurrentTrial, SlowApi, Trial, crowd
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from aliquot_core.objects import Pod
-from aliquot_scheduler.deciding.desk import PROMISE, Desk
-from aliquot_scheduler.deciding.promises import Promise
+from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.deciding.promises import PROMISE, Promise
 from aliquot_scheduler.deciding.turns import FOUND, MOST_AT_ONCE, MOST_IN_VAIN, Turn
 from aliquot_scheduler.fit.bounds import Bounds
 from aliquot_scheduler.fit.demand import Demand

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from itertools import compress
 
 import msgspec
 import numpy as np
@@ -22,8 +21,9 @@ from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
+from aliquot_scheduler.deciding.answers import Asked, told
 from aliquot_scheduler.deciding.offers import Offer, Offers, takes_any_node
-from aliquot_scheduler.deciding.promises import NEVER, Ended, Promise, Promises, Stage
+from aliquot_scheduler.deciding.promises import DOUBT, NEVER, PROMISE, Ended, Promise, Promises, Stage
 from aliquot_scheduler.deciding.turns import Turns
 from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
@@ -31,20 +31,11 @@ from aliquot_scheduler.fit.demand import Demand, demand_of
 from aliquot_scheduler.fit.finder import Finder, Look
 from aliquot_scheduler.fit.ground import Ground, host_ask
 from aliquot_scheduler.fit.layout import Plan
-from aliquot_scheduler.fit.refusals import Refusal
 from aliquot_scheduler.fit.survey import Room, Survey
-from aliquot_scheduler.picture.grid import Rows
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
 log = logging.getLogger(__name__)
-
-# A pod that kube-scheduler was given room for is bound within seconds, unless something else of the node forbids it.
-PROMISE = 30.0
-# After a lost answer: the API server gives a request up before this, so no write can land later.
-DOUBT = 65.0
-# Of nodes that are not the pod's to have, whatever room they have.
-OUTSIDE = "the pod's group lies elsewhere, or the node is kept for one that has waited long"
 
 
 class Desk:
@@ -231,8 +222,7 @@ class Desk:
             return None
         if (plan := self._plan_again(promise, node=promise.node)) is None:
             return None
-        until = now + self._for_so_long
-        renewed = msgspec.structs.replace(promise, plan=plan, until=until, nodes=[promise.node])
+        renewed = msgspec.structs.replace(promise, plan=plan, until=now + self._for_so_long, nodes=[promise.node])
         self.promises.make(renewed)
         self._turns.promised(renewed)
         return Filtered(nodes=[renewed.node])
@@ -253,21 +243,8 @@ class Desk:
             self._turns.promised(promise)
         else:
             self._missed(pod.metadata.uid, now=now)
-        refusals = self._refusals(demand, known, rows, found) if len(room.nodes) < len(known) else {}
-        strangers = [] if len(known) == len(within) else set(within).difference(known)
-        outside = [] if len(within) == len(nodes) else [node for node in nodes if not bounds.admits(node)]
-        return Filtered(
-            nodes=room.nodes,
-            failed={name: one.why for name, one in refusals.items() if not one.final},
-            unresolvable={name: one.why for name, one in refusals.items() if one.final}
-            | dict.fromkeys(strangers, "Aliquot knows no such node")
-            | dict.fromkeys(outside, OUTSIDE),
-        )
-
-    def _refusals(self, demand: Demand, known: Sequence[str], rows: Rows, found: Survey) -> dict[str, Refusal]:
-        unfit = (~found.fits[rows]).tolist()
-        nodes = dict(compress(zip(known, rows.tolist(), strict=True), unfit))
-        return self.finder.refusals(demand, nodes, judgements=found.judgements)
+        asked = Asked(demand=demand, bounds=bounds, nodes=nodes)
+        return told(asked, known=known, rows=rows, found=found, room=room, finder=self.finder)
 
     def _promise(self, pod: Pod, demand: Demand, found: Survey, room: Room, *, now: float) -> Promise | None:
         """Room on the cheapest of these nodes; of equals on the first that kube-scheduler named."""

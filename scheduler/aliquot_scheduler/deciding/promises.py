@@ -33,6 +33,10 @@ from aliquot_scheduler.fit.demand import Demand
 from aliquot_scheduler.fit.layout import Plan
 from aliquot_scheduler.picture.picture import Picture
 
+# A pod that kube-scheduler was given room for is bound within seconds, unless something else of the node forbids it.
+PROMISE = 30.0
+# After a lost answer: the API server gives a request up before this, so no write can land later.
+DOUBT = 65.0
 NEVER = float("inf")
 
 

@@ -17,15 +17,18 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[str, ...] = ()
     but: frozenset[str] = frozenset()
 
+    @property
+    def everywhere(self) -> bool:
+        """Whether any node will do."""
+        return not (self.node or self.but)
+
     def admits(self, node: str) -> bool:
         """Whether the pod may lie on this node."""
         return node not in self.but and (not self.node or node == self.node)
 
     def among(self, nodes: Sequence[str]) -> Sequence[str]:
         """Those of these nodes that will do."""
-        if self.node or self.but:
-            return [node for node in nodes if self.admits(node)]
-        return nodes
+        return nodes if self.everywhere else [node for node in nodes if self.admits(node)]
 
     def narrowed(self, demand: Demand) -> Demand:
         """What is asked, of the GPUs that will do."""
