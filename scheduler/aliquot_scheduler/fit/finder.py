@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-import numpy as np
-
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import Placement
 from aliquot_scheduler.fit.appraisal import Appraisal
 from aliquot_scheduler.fit.demand import Demand, suits
 from aliquot_scheduler.fit.layout import Card, Plan, lay_out
+from aliquot_scheduler.fit.places import named_places
 from aliquot_scheduler.fit.refusals import Refusal, Refusals
 from aliquot_scheduler.fit.ruled import Ruled
 from aliquot_scheduler.fit.survey import Survey
@@ -66,20 +65,8 @@ class Finder:
         rows = {name: row for name, row in nodes.items() if name not in out}
         if not rows:
             return out
-        named = self._named(demand, rows)
+        named = named_places(demand.request.uuids, (known[name] for name in rows), grid=self._picture.grid)
         return out | Refusals(demand.request, grid=self._picture.grid, names=self._names, named=named).of(rows)
-
-    def _named(self, demand: Demand, rows: Mapping[str, int]) -> Bools | None:
-        """The GPUs of these nodes that the pod allows by their uuids; None if it allows all."""
-        uuids = demand.request.uuids
-        if not (uuids.allowed or uuids.forbidden):
-            return None
-        named = np.zeros_like(self._picture.grid.open)
-        for node, row in rows.items():
-            known = self._picture.nodes[node]
-            for uuid, column in known.columns.items():
-                named[row, column] = uuids.admits(uuid)
-        return named
 
     def _appraisal(self, pod: Pod, demand: Demand) -> Appraisal | None:
         """Not for a pod that says itself how it wants to lie."""

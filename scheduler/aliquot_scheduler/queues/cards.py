@@ -22,6 +22,7 @@ from aliquot_core.quantities import WHOLE
 from aliquot_core.request import Kind, PodRequest
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
 from aliquot_scheduler.fit.ground import Ground
+from aliquot_scheduler.fit.places import named_places
 from aliquot_scheduler.fit.survey import allowed_places, needed_memory, takes
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import Picture
@@ -138,13 +139,18 @@ class Cards:
 
     def able(self, demand: Demand) -> npt.NDArray[np.bool_]:
         """Which nodes, by their rows, could take the pod if they were empty."""
-        grid, allowed = self._grid, allowed_places(demand.request, grid=self._grid)
+        grid, allowed = self._grid, self._allowed(demand.request)
         return self._nodes(demand, lambda piece: allowed & (grid.usable >= needed_memory(piece, grid=grid)))
 
     def roomy(self, demand: Demand) -> npt.NDArray[np.bool_]:
         """Which nodes, by their rows, have enough cards with room for each of its pieces now."""
-        grid, allowed = self._grid, allowed_places(demand.request, grid=self._grid)
+        grid, allowed = self._grid, self._allowed(demand.request)
         return self._nodes(demand, lambda piece: takes(piece, grid=grid, allowed=allowed)) & grid.bindable
+
+    def _allowed(self, request: PodRequest) -> Bools:
+        allowed = allowed_places(request, grid=self._grid)
+        named = named_places(request.uuids, self._picture.nodes.values(), grid=self._grid)
+        return allowed if named is None else allowed & named
 
     def _nodes(self, demand: Demand, takers: Callable[[Piece], Bools]) -> npt.NDArray[np.bool_]:
         found = np.ones(self._grid.rows, dtype=np.bool_)
