@@ -66,11 +66,13 @@ class Offers:
         offer = self._made.get(uid)
         if offer is None:
             return [(node, 0) for node in nodes]
-        # They are as they were answered: to look 1,000 up again would take as long as all the rest.
-        known, rows = (nodes, offer.room.rows) if nodes == offer.room.nodes else self._picture.rows_of(nodes)
+        if nodes == offer.room.nodes:
+            # As they were answered: to look 1,000 up again takes longer than all the rest.
+            found = offer.survey.grades(offer.room.rows, best=BEST_GRADE)
+            found[nodes.index(offer.best)] += 1
+            return list(zip(nodes, found, strict=True))
+        known, rows = self._picture.rows_of(nodes)
         grades = dict(zip(known, offer.survey.grades(rows, best=BEST_GRADE), strict=True))
         if offer.best in grades:
             grades[offer.best] += 1
-        if len(grades) == len(nodes):
-            return list(grades.items())
         return [(node, grades.get(node, 0)) for node in nodes]
