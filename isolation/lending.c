@@ -19,8 +19,8 @@ static bool is_charged_to_borrower(const struct borrowed *one) {
 }
 
 uint64_t lending_sum(int gpu) {
-    uint64_t all = 0;
-    for (int i = 0; i < MOST_BORROWED; i++) {
+    uint64_t all = 0, count = lending()->highest;
+    for (uint64_t i = 0; i < count && i < MOST_BORROWED; i++) {
         const struct borrowed *one = &lending()->borrowed[i];
         if ((int)one->gpu == gpu && is_charged_to_borrower(one)) all += one->bytes;
     }
@@ -73,6 +73,7 @@ uint32_t lending_borrow(const CUipcMemHandle *handle, uint32_t slot) {
         one->gpu = lent->gpu;
         one->orphan = 0;
         one->bytes = lent->bytes;
+        if (lending()->highest <= i) lending()->highest = i + 1;
         return i + 1;
     }
     return 0;

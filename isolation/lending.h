@@ -31,6 +31,7 @@ struct borrowed {
 };
 
 struct lending {
+    _Atomic uint64_t highest; /* entries of `borrowed` from here on were never used */
     struct lent lent[MOST_LENT];
     struct borrowed borrowed[MOST_BORROWED];
 };
