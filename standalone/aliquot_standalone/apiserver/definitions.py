@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
+from aliquot_core.instants import second_time
+
 from . import names, schemas
 from .catalogue import DEFINITIONS, Definition, PrinterColumn, Resource
 from .copying import copied
 from .failures import Cause, forbidden_field, wrong
-from .metadata import timestamp
 from .rules import Rules
 from .shapes import Metadata, Shape
 
@@ -117,7 +118,7 @@ class DefinitionRules(Rules):
         said.setdefault("singular", said.get("kind", "").lower())
         said.setdefault("listKind", said.get("kind", "") + "List")
         obj["spec"].setdefault("conversion", {"strategy": "None"})
-        head = {"status": "True", "lastTransitionTime": timestamp(now)}
+        head = {"status": "True", "lastTransitionTime": second_time(now)}
         obj["status"] = {
             "acceptedNames": said,
             "storedVersions": [one["name"] for one in obj["spec"].get("versions", []) if one.get("storage")],

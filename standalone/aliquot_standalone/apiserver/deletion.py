@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aliquot_core.instants import second_time
+
 from . import metadata
 from .catalogue import DEFINITIONS, NAMESPACES
 from .failures import conflict, forbidden, not_found
@@ -166,7 +168,7 @@ class Deletion:
             raise forbidden(NAMESPACES, target.name, "this namespace may not be deleted")
         if options.dry_run or "deletionTimestamp" in obj["metadata"]:
             return Write(revision=stored)
-        obj["metadata"]["deletionTimestamp"] = metadata.timestamp(now)
+        obj["metadata"]["deletionTimestamp"] = second_time(now)
         obj["status"]["phase"] = "Terminating"
         marked = self._put(target, obj)
         for resource in self._catalogue.namespaced():

@@ -110,7 +110,8 @@ class HttpServer:
         return Request(
             method=http.method,
             path=tuple(unquote(part) for part in parts if part),
-            query=dict(http.query),
+            # Few have any, and an empty one is made as dearly as a full one.
+            query=dict(http.query) if http.rel_url.raw_query_string else {},
             accept=http.headers.get("Accept", ""),
             content_type=http.headers.get("Content-Type", ""),
             body=await http.read() if http.can_read_body else b"",

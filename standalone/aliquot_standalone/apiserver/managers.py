@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from aliquot_core.instants import second_time
+
 from .catalogue import Resource
 from .copying import copied
 from .failures import ApiError, bad_request, forbidden_field, invalid, required, wrong
 from .fields import Path, Paths, leaves, merged, paths_of, rule_of, tree_of, without
-from .metadata import timestamp
 
 if TYPE_CHECKING:
     from .store import Json
@@ -118,7 +119,7 @@ def _owner(manager: Manager, paths: Paths, *, resource: Resource, now: float) ->
         operation=manager.operation,
         subresource=manager.subresource,
         api_version=resource.api_version,
-        time=timestamp(now),
+        time=second_time(now),
         paths=paths,
     )
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aliquot_core.instants import second_time
+
 from . import names
 from .failures import Cause, bad_request, conflict, forbidden_field, required, stale, wrong
 
@@ -45,16 +47,6 @@ class Fresh(msgspec.Struct, frozen=True, kw_only=True):
 OPTIONAL_COLLECTIONS = ("annotations", "finalizers", "labels", "ownerReferences")
 
 
-def timestamp(now: float) -> str:
-    """Write an instant as the API does, to the second."""
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def micro_timestamp(now: float) -> str:
-    """Write an instant as the API does where it counts microseconds (leases, events)."""
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
 def prepare_new(obj: Json, *, resource: Resource, namespace: str, fresh: Fresh, now: float) -> None:
     """Give a new object its identity."""
     metadata = obj["metadata"]
@@ -69,7 +61,7 @@ def prepare_new(obj: Json, *, resource: Resource, namespace: str, fresh: Fresh, 
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = metadata["generateName"][:_GENERATED_BASE] + fresh.suffix()
     metadata["uid"] = fresh.uid()
-    metadata["creationTimestamp"] = timestamp(now)
+    metadata["creationTimestamp"] = second_time(now)
     if resource.generation:
         metadata["generation"] = 1
 
@@ -113,14 +105,14 @@ def mark_deleted(obj: Json, *, grace: int, now: float) -> bool:
     """Set when an object is to be gone; a later deletion can only shorten the time. Tells whether anything changed."""
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata:
-        metadata["deletionTimestamp"] = timestamp(now + grace)
+        metadata["deletionTimestamp"] = second_time(now + grace)
         if "generation" in metadata:
             metadata["generation"] += 1
     else:
         before = metadata.get("deletionGracePeriodSeconds", 0)
         if grace >= before:
             return False
-        metadata["deletionTimestamp"] = timestamp(_instant(metadata["deletionTimestamp"]) - before + grace)
+        metadata["deletionTimestamp"] = second_time(_instant(metadata["deletionTimestamp"]) - before + grace)
     metadata["deletionGracePeriodSeconds"] = grace
     return True
 

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from aliquot_core.instants import second_time
+
 from . import shapes
 from .catalogue import Resource
 from .failures import bad_request, conflict, invalid, required, unsupported
-from .metadata import check_preconditions, timestamp
+from .metadata import check_preconditions
 from .shapes import check_shape
 from .terms import DeleteOptions, Target, Write
 
@@ -119,7 +121,7 @@ def _why_not(pod: Json) -> str:
 
 def _mark(pod: Json, *, kind: str, now: float, reason: str = "", message: str = "") -> None:
     conditions = pod["status"].setdefault("conditions", [])
-    condition = {"type": kind, "status": "True", "lastTransitionTime": timestamp(now)}
+    condition = {"type": kind, "status": "True", "lastTransitionTime": second_time(now)}
     if reason:
         condition |= {"reason": reason, "message": message}
     for index, one in enumerate(conditions):

@@ -6,6 +6,7 @@ Volumes' sources, probes, security contexts and affinity terms pass unread.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from . import names, quantities
@@ -123,6 +124,20 @@ def _container_causes(container: Json, *, at: str, volumes: set[str]) -> list[Ca
 
 
 def _resource_causes(resources: Json, *, at: str) -> list[Cause]:
+    # A pod is written five times in its life, with the same amounts, and many pods ask the same.
+    said = (tuple(resources.get("limits", {}).items()), tuple(resources.get("requests", {}).items()))
+    return [] if _are_settled(*said) else _amount_causes_of(resources, at=at)
+
+
+@lru_cache(maxsize=1024)
+def _are_settled(limits: tuple[tuple[str, Any], ...], requests: tuple[tuple[str, Any], ...]) -> bool:
+    """Tell whether amounts are right, and in their one form."""
+    amounts = {"limits": dict(limits), "requests": dict(requests)}
+    right = not _amount_causes_of(amounts, at="")
+    return right and (tuple(amounts["limits"].items()), tuple(amounts["requests"].items())) == (limits, requests)
+
+
+def _amount_causes_of(resources: Json, *, at: str) -> list[Cause]:
     limits, requests = resources.get("limits", {}), resources.get("requests", {})
     found = []
     for part, amounts in (("limits", limits), ("requests", requests)):

@@ -10,7 +10,7 @@ from . import event_forms
 from .catalogue import NEW_EVENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from .catalogue import Resource
     from .store import Revision
@@ -45,9 +45,15 @@ def line(kind: str, body: bytes) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (kind.encode(), body)
 
 
-def notice(resource: Resource, told: Notice) -> bytes:
-    """Give a change as a line of a watch."""
-    return line(told.type, whole(resource, told.revision))
+def teller(resource: Resource) -> Callable[[Notice], bytes]:
+    """Give what spells changes as lines of a watch; what is the same in all of them is spelled once."""
+    kind = f'","object":{{"kind":"{resource.kind}","apiVersion":"{resource.api_version}",'
+    heads = {change: f'{{"type":"{change}{kind}'.encode() for change in ("ADDED", "MODIFIED", "DELETED")}
+
+    def told(notice: Notice) -> bytes:
+        return b"%s%s}\n" % (heads[notice.type], item(resource, notice.revision)[1:])
+
+    return told
 
 
 def bookmark(resource: Resource, version: int, *, initial_end: bool = False) -> bytes:

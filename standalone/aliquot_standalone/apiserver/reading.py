@@ -80,14 +80,14 @@ class Reader:
         after = read_number(request, "resourceVersion")
         opening_wanted = _wants_opening(target, request, after=after)
         resource, newest = target.resource, self._api.store.version
-        bookmarks = request.flag("allowWatchBookmarks")
+        bookmarks, as_table = request.flag("allowWatchBookmarks"), table_version(request.accept)
 
-        def render(told: Notice) -> bytes:
-            if version := table_version(request.accept):
-                metadata = {"resourceVersion": str(told.version)}
-                body = _table(target, [told.revision], request, metadata=metadata, now=now, version=version)
-                return presenting.line(told.type, body)
-            return presenting.notice(resource, told)
+        def row(told: Notice) -> bytes:
+            metadata = {"resourceVersion": str(told.version)}
+            body = _table(target, [told.revision], request, metadata=metadata, now=now, version=as_table)
+            return presenting.line(told.type, body)
+
+        render = row if as_table else presenting.teller(resource)
 
         def bookmark(version: int) -> bytes:
             return presenting.bookmark(resource, version)

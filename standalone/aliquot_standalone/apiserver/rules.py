@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from . import metadata, names, shapes
@@ -77,9 +78,14 @@ def _carry(new: Json, old: Json, part: str) -> None:
         new.pop(part, None)
 
 
+@lru_cache(maxsize=256)
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(path.split("."))
+
+
 def _text_at(obj: Json, path: str) -> str:
     value: object = obj
-    for step in path.split("."):
+    for step in _steps(path):
         value = value.get(step, "") if isinstance(value, dict) else ""
     if isinstance(value, bool):
         return "true" if value else "false"

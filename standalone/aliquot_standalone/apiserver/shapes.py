@@ -244,13 +244,6 @@ def without_empty(obj: dict[str, Any], fields: Iterable[str]) -> None:
             del obj[field]
 
 
-def holds_null(value: Any) -> bool:
-    """Tell whether there is a null anywhere in it."""
-    if isinstance(value, dict):
-        return any(holds_null(one) for one in value.values())
-    return value is None or (isinstance(value, list) and any(holds_null(one) for one in value))
-
-
 def without_nulls(value: Any) -> Any:
     """Take out what is null: for the API that is the same as not there."""
     if isinstance(value, dict):

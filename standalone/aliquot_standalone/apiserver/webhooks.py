@@ -45,19 +45,15 @@ class Webhooks:
     def mutate(self, act: Act, *, again: Callable[[Act], None]) -> Asking[None]:
         """Let webhooks change what is written; `again` is what the server itself fills in after each of them."""
         hooks = self._about(act, MUTATING_WEBHOOKS)
-        called: dict[int, Json] = {}
-        before = copied(act.obj) if hooks else None
-        for number, hook in enumerate(hooks):
+        seen: list[tuple[Hook, Json]] = []
+        for hook in hooks:
             if (yield from self._mutate_by(hook, act)):
                 again(act)
-                called[number] = copied(act.fresh)
-        if act.obj == before:
-            return
-        again(act)
-        for number, hook in enumerate(hooks):
-            seen = called.get(number)
-            if seen is not None and hook.webhook.reinvocation_policy == "IfNeeded" and act.obj != seen:
-                yield from self._mutate_by(hook, act)
+                if hook.webhook.reinvocation_policy == "IfNeeded":
+                    seen.append((hook, copied(act.fresh)))
+        for hook, then in seen:
+            if act.obj != then and (yield from self._mutate_by(hook, act)):
+                again(act)
 
     def _mutate_by(self, hook: Hook, act: Act) -> Asking[bool]:
         caller = act.caller

@@ -30,7 +30,7 @@ from .managers import applied
 from .metadata import check_address
 from .patches import json_patch, merge_patch
 from .placing import bind, evict, read_delete_options
-from .shapes import holds_null, misfit_of, without_nulls
+from .shapes import misfit_of, without_nulls
 from .strategic import strategic_merge
 from .terms import DeleteOptions, Target, Write
 
@@ -101,8 +101,8 @@ class Writer:
             raise unsupported_media_type(
                 f"the body of the request was in an unknown format - accepted media types: {listed}"
             )
-        edit = _edit_by(target, _PATCHES[kind], read_json(request.body))
-        write = yield from self._api.edit(target, edit, now=now, caller=caller, dry_run=_dry(request))
+        edit = _edit_by(target, _PATCHES[kind], request.body)
+        write = yield from self._api.edit(target, edit, now=now, caller=caller, dry_run=_dry(request), shaped=True)
         return _answer(target, write)
 
     def _apply(self, target: Target, request: Request, *, caller: Caller, now: float) -> Asking[Answer]:
@@ -169,10 +169,11 @@ def _taken_in(target: Target, obj: Json) -> Json:
     return event_forms.to_stored(obj) if target.resource is NEW_EVENTS else obj
 
 
-def _edit_by(target: Target, patch: Callable[[Json, object], object], body: object) -> Callable[[Json], Json]:
-    resource = target.resource
-    # What is stored has none, and most patches bring none: to look for them in whole objects takes 0.2 ms each.
-    nulls = holds_null(body)
+def _edit_by(target: Target, patch: Callable[[Json, object], object], raw: bytes) -> Callable[[Json], Json]:
+    resource, body = target.resource, read_json(raw)
+    # What is stored has none, most patches bring none, and of those that do most leave none: to look for them in whole
+    # objects takes 0.2 ms each, in their bytes a hundredth of it.
+    nulls = b"null" in raw
 
     def edit(stored: Json) -> Json:
         # Clients patch what they see: with kind and apiVersion, which the store leaves out.
@@ -180,7 +181,7 @@ def _edit_by(target: Target, patch: Callable[[Json, object], object], body: obje
         head = {"kind": resource.kind, "apiVersion": resource.api_version}
         # The patch is copied: what it brings is rewritten in place, and it may be made once more.
         changed = patch({**head, **seen}, copied(body))
-        if nulls:
+        if nulls and b"null" in msgspec.json.encode(changed):
             changed = without_nulls(changed)
         if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):
             raise invalid_patch("it leaves no object")

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from aliquot_core.instants import second_time
 from aliquot_core.objects import Container, Node, Pod
 from aliquot_standalone.apiserver.quantities import canonical, parse
 from aliquot_standalone.kubelet.devices import Need, Role, Totals
 from aliquot_standalone.kubelet.errors import AdmissionError
 from aliquot_standalone.kubelet.lifecycle import is_sidecar
-from aliquot_standalone.kubelet.status import rfc3339
 
 
 def needs_of(pod: Pod) -> list[Need]:
@@ -126,6 +126,6 @@ def _ready(since: float, now: float) -> dict[str, Any]:
         "status": "True",
         "reason": "KubeletReady",
         "message": "the small kubelet is ready",
-        "lastHeartbeatTime": rfc3339(now),
-        "lastTransitionTime": rfc3339(since),
+        "lastHeartbeatTime": second_time(now),
+        "lastTransitionTime": second_time(since),
     }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from aliquot_core.instants import second_time
 from aliquot_core.objects import Container, Pod
 from aliquot_standalone.kubelet.lifecycle import (
     Exited,
@@ -49,18 +49,13 @@ def pod_status(report: Report, *, devices_of: DevicesOf, settings: Settings) -> 
 
     return {
         "phase": word,
-        "startTime": rfc3339(report.started_at),
+        "startTime": second_time(report.started_at),
         "hostIP": report.host_ip,
         "podIP": report.host_ip,
         "conditions": _conditions(report, word),
         "initContainerStatuses": [one(container) for container in pod.spec.init_containers],
         "containerStatuses": [one(container) for container in pod.spec.containers],
     }
-
-
-def rfc3339(seconds: float) -> str:
-    """A time as Kubernetes writes it."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _container(
@@ -93,7 +88,7 @@ def _states(life: Life, report: Report, settings: Settings) -> tuple[dict[str, A
     last = {"terminated": _terminated(life.last)} if life.last else {}
     state = life.state
     if isinstance(state, Running):
-        return {"running": {"startedAt": rfc3339(state.since)}}, last
+        return {"running": {"startedAt": second_time(state.since)}}, last
     if isinstance(state, Exited):
         pause = state.until + back_off(life.ends, settings) - report.now
         if _restarts(life, report) and pause > 0 and not report.going:
@@ -119,8 +114,8 @@ def _terminated(ended: Exited) -> dict[str, Any]:
     return {
         "exitCode": ended.code,
         "reason": ended.reason,
-        "startedAt": rfc3339(ended.since),
-        "finishedAt": rfc3339(ended.until),
+        "startedAt": second_time(ended.since),
+        "finishedAt": second_time(ended.until),
         "containerID": f"process://{ended.id}",
     }
 
@@ -178,7 +173,7 @@ def _condition(report: Report, kind: str, *, holds: bool, reason: str = "", mess
     condition: dict[str, Any] = {
         "type": kind,
         "status": status,
-        "lastTransitionTime": _since(report, kind, status) or rfc3339(report.now),
+        "lastTransitionTime": _since(report, kind, status) or second_time(report.now),
     }
     if reason:
         condition["reason"] = reason
