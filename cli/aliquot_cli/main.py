@@ -30,7 +30,7 @@ COMMANDS = {
     "queue": ("aliquot_cli.queue:queue", "Show how the queues stand, and who is before whom."),
     "simulate": (
         "aliquot_cli.simulate:simulate",
-        "Replay a recorded workload: how much of the GPUs can be given away.",
+        "Replay a recorded workload: what can be given away, and how long pods wait.",
     ),
     "completion": ("aliquot_cli.completion:completion", "Let your shell complete commands and names."),
     "config": ("aliquot_cli.config:config", "Print every setting, its value and where it came from."),
