@@ -18,7 +18,7 @@ from aliquot_scheduler.fit.ground import Ground, HostAsk, host_ask
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.tree import plant
 from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with
-from support.queue_stage import GATED, Stage, requesting
+from support.queue_stage import GATED, Stage, queue, requesting
 
 replace = msgspec.structs.replace
 LARGE = {"cpu": "8", "memory": "32Gi", "pods": "10"}
@@ -73,39 +73,40 @@ def requiring(*tests: tuple[str, str, list[str]], fields: bool = False) -> dict[
 
 
 # --- a turn ----------------------------------------------------------------------------------------------------------
-FORBIDDEN: dict[str, tuple[Node, dict[str, Any], dict[str, str], str]] = {
+UNLIKE = "1 node has such GPUs: 1 is not what its nodeSelector or its affinity to nodes names"
+FORBIDDEN: dict[str, tuple[Node, dict[str, Any], dict[str, str], tuple[str, str]]] = {
     "a taint": (
         node("n1", taints={"team": "red"}),
         {},
         {},
-        "1 node has room on its GPUs: 1 is tainted (team=red)",
+        ("NoNode", "1 node has room on its GPUs: 1 is tainted (team=red)"),
     ),
-    "a label": (
-        node("n1", labels={"disk": "hdd"}),
-        selecting(disk="ssd"),
-        {},
-        "1 node has room on its GPUs: 1 is not what its nodeSelector or its affinity to nodes names",
-    ),
+    "a label": (node("n1", labels={"disk": "hdd"}), selecting(disk="ssd"), {}, ("NeverFits", UNLIKE)),
     "an affinity": (
         node("n1", labels={"size": "3"}),
         requiring(("size", "Gt", ["3"])),
         {},
-        "1 node has room on its GPUs: 1 is not what its nodeSelector or its affinity to nodes names",
+        ("NeverFits", UNLIKE),
     ),
     "a name": (
         node("n1"),
         requiring(("metadata.name", "In", ["n2"]), fields=True),
         {},
-        "1 node has room on its GPUs: 1 is not what its nodeSelector or its affinity to nodes names",
+        ("NeverFits", UNLIKE),
     ),
-    "CPU": (node("n1", cpu="2"), {}, {"cpu": "8"}, "1 node has room on its GPUs: 1 has 2 CPUs free of 8 asked"),
+    "CPU": (
+        node("n1", cpu="2"),
+        {},
+        {"cpu": "8"},
+        ("NeverFits", "1 node has such GPUs: 1 has 2 CPUs in all of 8 asked"),
+    ),
     "memory": (
         node("n1", memory="1536Mi"),
         {},
         {"memory": "2Gi"},
-        "1 node has room on its GPUs: 1 has 1.5 GiB of memory free of 2 asked",
+        ("NeverFits", "1 node has such GPUs: 1 has 1.5 GiB of memory in all of 2 asked"),
     ),
-    "places": (node("n1", pods="0"), {}, {}, "1 node has room on its GPUs: 1 has no place for one more pod"),
+    "places": (node("n1", pods="0"), {}, {}, ("NeverFits", "1 node has such GPUs: 1 has no place for one more pod")),
 }
 
 
@@ -116,11 +117,40 @@ def test_a_pod_waits_for_a_node_that_takes_it_and_is_told_why(what: str) -> None
     stage = staged(forbidding)
     stage.submit("p", 50, spec=spec, requests=requests)
     assert stage.round() == []
-    assert told(stage, "p") == ("NoNode", why)
+    assert told(stage, "p") == why
     stage.picture.node_seen(node("n1", labels={"disk": "ssd", "size": "4"}))
     stage.picture.node_seen(node("n2", labels={"disk": "ssd", "size": "4"}))
     assert stage.run() == ["p"]
     assert stage.turns["p"].number == 1
+
+
+@pytest.mark.parametrize("mend", [{"labels": {"disk": "ssd"}}, {"labels": {"disk": "ssd"}, "cpu": "16"}])
+def test_nothing_is_held_back_for_whom_no_node_can_take(mend: dict[str, Any]) -> None:
+    """A guarantee that nothing can be had of is lent; and asked for again once a node is labelled or grows."""
+    stage = Stage({"a": queue(guarantee=100, lend=100), "b": queue()}, nodes=())
+    for name in ("n1", "n2"):
+        stage.picture.node_seen(node(name, cards=1))
+    stage.submit("odd", 100, queue="a", spec=selecting(disk="ssd"))
+    for number in range(3):
+        stage.submit(f"b{number}", 100, queue="b")
+    assert stage.run() == ["b0", "b1"]
+    stage.gone("b0")
+    stage.picture.node_seen(node("n1", cards=1, **mend))
+    stage.picture.node_seen(node("n2", cards=1, **mend))
+    assert stage.round() == ["odd"]
+
+
+def test_who_wants_a_label_waits_for_the_node_that_has_it() -> None:
+    """And is told that this one has no room, as well as what the others are."""
+    stage = staged(node("ssd", cards=1, labels={"disk": "ssd"}), node("hdd"))
+    stage.submit("in", 100, spec=selecting(disk="ssd"))
+    assert stage.run() == ["in"]
+    stage.submit("p", 100, spec=selecting(disk="ssd"))
+    assert stage.round() == []
+    assert told(stage, "p") == (
+        "NoNode",
+        f"{UNLIKE.replace('such GPUs', 'room on its GPUs')}; of 1 that would take it none has room on its GPUs",
+    )
 
 
 def test_where_nodes_forbid_different_things_each_is_counted_once() -> None:

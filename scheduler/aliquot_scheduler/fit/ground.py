@@ -69,6 +69,10 @@ class Ground:
         """The same if no node were tainted: taints come and go, labels and sizes last."""
         return self._picture.marks.wanted(ask.wanted) & _enough(self._picture.hosts.allocatable, ask)
 
+    def digest(self, ask: HostAsk) -> int:
+        """Another number once `could` says anything else."""
+        return hash(self.could(ask).tobytes())
+
     def why_none(self, ask: HostAsk, *, roomy: Bools) -> str:
         """Why none of the nodes takes it that have room on their GPUs, in numbers; empty if one does, or none has."""
         why = self._told(ask, roomy, tolerating=True, of=self._picture.hosts.free, word="free")

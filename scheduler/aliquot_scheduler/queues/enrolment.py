@@ -15,7 +15,7 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
 from aliquot_scheduler.fit.demand import Demand, demand_of
-from aliquot_scheduler.fit.ground import host_ask
+from aliquot_scheduler.fit.ground import HostAsk, host_ask
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.entry import why_barred
 from aliquot_scheduler.queues.ledger import Charge, Ledger
@@ -28,7 +28,12 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 
     demand: Demand
     amounts: Vector
-    could_fit: bool
+    # Why no node could take it if all were empty; empty if one could.
+    never: str
+
+    def counts_as(self, other: _Known) -> bool:
+        """Whether nothing else comes of it; of a reason only whether there is one."""
+        return self.amounts == other.amounts and bool(self.never) == bool(other.never)
 
 
 class Enrolment:
@@ -50,16 +55,31 @@ class Enrolment:
         self._known: dict[Shape, _Known] = {}
         self._numbers: dict[Shape, int] = {}
         self._hardware = cards.hardware()
+        # As of which change of nodes, and by what is asked of them, the nodes that could take it.
+        self._lasting = cards.ground.lasting
+        self._could: dict[HostAsk, int] = {}
 
     def outdated(self) -> bool:
-        """Whether the hardware has changed so that any shape comes to something else now."""
+        """Whether hardware or nodes' labels have changed so that any shape comes to something else now."""
+        asks = self._asks_that_changed()
         hardware = self._cards.hardware()
-        if hardware == self._hardware:
+        if hardware == self._hardware and not asks:
             return False
+        same = hardware == self._hardware
         self._hardware = hardware
-        before = self._known
-        self._known = {}
-        return any(self._of_shape(shape) != known for shape, known in before.items())
+        before = {shape: known for shape, known in self._known.items() if not same or shape.host in asks}
+        for shape in before:
+            del self._known[shape]
+        return not all(self._of_shape(shape).counts_as(known) for shape, known in before.items())
+
+    def _asks_that_changed(self) -> set[HostAsk]:
+        if (lasting := self._cards.ground.lasting) == self._lasting:
+            return set()
+        self._lasting = lasting
+        changed = {ask for ask, could in self._could.items() if self._cards.ground.digest(ask) != could}
+        for ask in changed:
+            del self._could[ask]
+        return changed
 
     def waiter(self, pod: Pod) -> Waiter | None:
         """The pod as one that waits; None if it asks for nothing that can be read."""
@@ -104,9 +124,7 @@ class Enrolment:
             return (
                 f"it asks {waiter.amounts[dimension]} of {what}, more than queue {account.node.name} may ever give it"
             )
-        if self._tree.nodes[name].spec.autoscale or self._of_shape(waiter.shape).could_fit:
-            return ""
-        return "no node could take it, even if it were empty"
+        return "" if self._tree.nodes[name].spec.autoscale else self._of_shape(waiter.shape).never
 
     def _queue(self, pod: Pod, *, named: str) -> str:
         """Who waits goes where its namespace goes; who is bound stays where it was let in, whatever is named now."""
@@ -134,5 +152,13 @@ class Enrolment:
         if shape not in self._known:
             demand = demand_of(shape.request)
             amounts = (*self._cards.amounts(demand), *shape.host.amounts)
-            self._known[shape] = _Known(demand=demand, amounts=amounts, could_fit=self._cards.could_fit(demand))
+            self._known[shape] = _Known(demand=demand, amounts=amounts, never=self._never(demand, shape.host))
+            if shape.host not in self._could:
+                self._could[shape.host] = self._cards.ground.digest(shape.host)
         return self._known[shape]
+
+    def _never(self, demand: Demand, ask: HostAsk) -> str:
+        able = self._cards.able(demand)
+        if (able & self._cards.ground.could(ask)).any():
+            return ""
+        return self._cards.ground.why_never(ask, able=able) or "no node could take it, even if it were empty"
