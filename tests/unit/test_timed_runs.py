@@ -16,6 +16,7 @@ from aliquot_scheduler.simulating.timed.clockwork import StrayStartError
 from aliquot_scheduler.simulating.timed.contest import TimedPolicy, TimedRun
 from aliquot_scheduler.simulating.timed.ground import Ground, OverGrantError, Start
 from aliquot_scheduler.simulating.timed.job import Timetable, in_whole_gpus
+from aliquot_scheduler.simulating.timed.queued import Queued
 from aliquot_scheduler.simulating.timed.told import told
 from support.timetables import HALF, OPEN, PAIR, PLAIN, WHOLE, Log, Row, machine, play, spans, timetable, timetables
 
@@ -235,6 +236,9 @@ def test_every_job_runs_once_and_nothing_is_given_twice(policy: TimedPolicy, ask
                     held["gpu", start.row, gpu] += need.milli
         for (what, row, _), much in held.items():
             assert much <= (1_000 if what == "gpu" else asked.machines[row].cores)
+    if isinstance(run._clockwork._policy, Queued):
+        # Else it would go on asking for turns that nobody waits for.
+        assert not run._clockwork._policy._gated.any()
     for backlog in (run.meter.backlog, run.meter.full_backlog):
         assert backlog.allocated <= backlog.bound + 1e-6
 
