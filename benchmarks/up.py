@@ -24,11 +24,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from aliquot_core.names import Names
+from aliquot_kube.plain import plain_server
 from aliquot_standalone.home import Home
 from support.centre_process import COMMAND, cpu_seconds, status_mib
 from support.http_api import HttpApi
@@ -52,9 +51,9 @@ class Machine:
 
     def api(self) -> HttpApi:
         """Its API server, as its owner."""
-        config = yaml.safe_load(self.home.kubeconfig.read_text())
-        token = config["users"][0]["user"].get("token", "")
-        return HttpApi(url=config["clusters"][0]["cluster"]["server"], token=token)
+        server = plain_server(self.home.kubeconfig)
+        assert server
+        return HttpApi(url=server.url, token=server.token)
 
     def pids(self) -> dict[str, int]:
         """Its processes by name."""

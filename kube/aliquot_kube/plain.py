@@ -8,7 +8,7 @@ it, needs neither. What needs more (TLS, a proxy, another user) goes the other w
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -91,4 +91,10 @@ def plain_server(path: Path, *, context: str = "") -> PlainServer | None:
     user = next((one.user for one in read.users if one.name == chosen.user), None)
     if user is None or user.keys() - {"token"} or urlsplit(server).scheme != _SCHEME:
         return None
-    return PlainServer(url=server, token=user.get("token", ""), namespace=chosen.namespace)
+    return PlainServer(url=_without_user(server), token=user.get("token", ""), namespace=chosen.namespace)
+
+
+def _without_user(url: str) -> str:
+    """The address alone: who asks is said by the token."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

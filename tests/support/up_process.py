@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aliquot_core.names import Names
+from aliquot_kube.plain import plain_server
 from aliquot_standalone.home import Home
 from support.http_api import HttpApi, Json
 
@@ -32,9 +32,9 @@ class Up:
     def __init__(self, *, process: subprocess.Popen[str], home: Home) -> None:
         self.process = process
         self.home = home
-        content = json.loads(home.kubeconfig.read_bytes())
-        token = content["users"][0]["user"]["token"]
-        self.api = HttpApi(url=content["clusters"][0]["cluster"]["server"], token=token)
+        server = plain_server(home.kubeconfig)
+        assert server
+        self.api = HttpApi(url=server.url, token=server.token)
 
     def run(self, name: str, *command: str, compute: str = "30", **spec: Any) -> Json:
         """Create a pod that asks for a slice."""

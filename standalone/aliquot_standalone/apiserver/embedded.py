@@ -85,8 +85,14 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 def kubeconfig(url: str, *, token: str = "") -> Json:
-    """Give what kubectl and every other client reads to find this server."""
+    """Give what kubectl and every other client reads to find this server.
+
+    The token stands in the address too: kubectl sends no user's token where there is no TLS, but what the address says
+    it does, and hides it in whatever it prints.
+    """
     name = "aliquot"
+    if token:
+        url = url.replace("://", f"://{name}:{token}@", 1)
     user = {"token": token} if token else {}
     return {
         "apiVersion": "v1",

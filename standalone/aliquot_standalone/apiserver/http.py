@@ -7,6 +7,8 @@ pull, and once history has passed it it is told so (410) and cut. A reader that 
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 import logging
 import socket
 from typing import TYPE_CHECKING
@@ -122,8 +124,8 @@ class HttpServer:
     def _user(self, authorization: str) -> str:
         if self._tokens is None:
             return "system:admin"
-        scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer" or token not in self._tokens:
+        token = _token(authorization)
+        if token not in self._tokens:
             raise unauthorized()
         return self._tokens[token]
 
@@ -163,6 +165,18 @@ class HttpServer:
         finally:
             await pieces.aclose()
         return response
+
+
+def _token(authorization: str) -> str:
+    """What a client says to be known by: as a token, or as the password of an address (see `embedded.kubeconfig`)."""
+    scheme, _, said = authorization.partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return said
+        case "basic":
+            with contextlib.suppress(ValueError):
+                return base64.b64decode(said, validate=True).decode().partition(":")[2]
+    return ""
 
 
 async def _hear_no_more(listener: socket.socket) -> None:

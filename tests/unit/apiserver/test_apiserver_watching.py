@@ -223,6 +223,9 @@ async def test_tokens_say_who_calls() -> None:
             ({}, 401),
             ({"Authorization": "Bearer other"}, 401),
             ({"Authorization": "Bearer secret"}, 200),
+            ({"Authorization": aiohttp.encode_basic_auth("anybody", "secret")}, 200),
+            ({"Authorization": aiohttp.encode_basic_auth("secret", "other")}, 401),
+            ({"Authorization": "Basic no base64"}, 401),
         ):
             async with client.get(f"{server.url}{LEASES}", headers=headers) as answer:
                 body = await answer.json()
@@ -239,9 +242,10 @@ async def test_a_body_that_is_too_large() -> None:
 
 
 def test_a_kubeconfig_leads_to_the_server() -> None:
-    """The configuration names the address, and the token where there is one."""
+    """The configuration names the address, and the token where there is one: in the address too, for kubectl."""
+    assert kubeconfig("http://127.0.0.1:1")["clusters"][0]["cluster"] == {"server": "http://127.0.0.1:1"}
     config = kubeconfig("http://127.0.0.1:1", token="secret")
-    assert config["clusters"][0]["cluster"] == {"server": "http://127.0.0.1:1"}
+    assert config["clusters"][0]["cluster"] == {"server": "http://aliquot:secret@127.0.0.1:1"}
     assert config["users"][0]["user"] == {"token": "secret"}
 
 
