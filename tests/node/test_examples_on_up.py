@@ -1,0 +1,144 @@
+"""Every folder of examples/ that runs on `aliquot up`, applied there by kubectl: what its README says must happen."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+import pytest
+import yaml
+
+from aliquot_core.grant import decode_grant
+from cluster.harness import binaries
+from support.endpoints import short_folder
+from support.examples import EXAMPLES, USES, Stage
+from support.http_api import Json
+from support.require import skip_or_fail
+from support.up_process import NAMES, Up, eventually, naming, running_up
+
+# Needs several users, kinds that only a cluster has, or no cluster at all.
+ELSEWHERE = {"many-namespaces", "placing", "own-rule"}
+HOGS: Mapping[str, Sequence[Stage]] = {
+    "bulk-submission": [
+        Stage(["queues", "ann"], {"lab-ann": 400}, {"lab-ann": 36}),
+        Stage(["bob"], {"lab-ann": 400}, {"lab-bob": 1}),
+    ],
+    "everything-urgent": [
+        Stage(["queues", "red"], {"team-red": 400}, {"team-red": 4}),
+        Stage(["blue"], {"team-red": 400}, {"team-blue": 8}),
+    ],
+    "being-there-first": [
+        Stage(["queues", "red"], {"first-red": 400}),
+        Stage(["blue"], {"first-red": 400}, {"first-blue": 2}),
+    ],
+    "hard-reservation": [
+        Stage(["queues", "research"], {"research": 300}, {"research": 5}),
+        Stage(["clinic"], {"research": 300, "clinic": 100}),
+    ],
+    "never-to-be-evicted": [
+        Stage(["queues", "firm"], {"firm-red": 200}, {"firm-red": 2}),
+        Stage(["loose"], {"firm-red": 400}),
+    ],
+    "borrowing-without-end": [
+        Stage(["queues", "night"], {"night": 200}, {"night": 2}),
+        Stage(["day"], {"night": 200, "day": 100}, {"day": 3}),
+    ],
+    "hogging-memory": [
+        Stage(["queues", "red"], {"memory-red": 4}, {"memory-red": 4}),
+        Stage(["blue"], {"memory-red": 4, "memory-blue": 180}),
+    ],
+    "small-before-large": [
+        Stage(["queues", "swarm"], {"pool-swarm": 400}),
+        Stage(["whale"], {"pool-swarm": 400}, {"pool-whale": 1}),
+    ],
+    "endless-line": [Stage(["queues", "loop"], {"endless": 400}, {"endless": 6})],
+    "half-started-groups": [Stage(["queues", "one", "two"], {"runs": 300}, {"runs": 3})],
+}
+SHOWN = {**USES, **HOGS}
+
+
+@pytest.fixture(scope="module")
+def up() -> Iterator[Up]:
+    """Four GPUs for all of them, one after another."""
+    if not binaries.find("kubectl"):
+        skip_or_fail("cluster", "kubectl is not built (make cluster)")
+    with short_folder() as root:
+        with running_up(root / "home", gpus="4xA100-80GB") as running:
+            yield running
+            assert running.stop() == 0
+        assert naming(root) == []
+
+
+def kubectl(up: Up, *arguments: str, given: str = "") -> str:
+    """As a user calls it."""
+    command = [str(binaries.path_of("kubectl")), "--kubeconfig", str(up.home.kubeconfig), *arguments]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=40, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def named(folder: str, files: Sequence[str]) -> list[str]:
+    """The files as kubectl is told of them."""
+    return [word for file in files for word in ("-f", str(EXAMPLES / folder / f"{file}.yaml"))]
+
+
+def pods(up: Up, namespace: str) -> list[Json]:
+    """Those that have not ended."""
+    found: list[Json] = up.api.get(f"/api/v1/namespaces/{namespace}/pods").ok()["items"]
+    return [pod for pod in found if pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"}]
+
+
+def held(up: Up, namespace: str) -> int:
+    """Percent of GPUs that pods which run there have been granted."""
+    grants = [
+        decode_grant(pod["metadata"]["annotations"][NAMES.grant])
+        for pod in pods(up, namespace)
+        if pod.get("status", {}).get("phase") == "Running"
+    ]
+    return sum(part.compute.value for one in grants for all_of in one.containers.values() for part in all_of.slices)
+
+
+def waiting(up: Up, namespace: str) -> int:
+    """Pods behind their gate."""
+    return sum(bool(pod["spec"].get("schedulingGates")) for pod in pods(up, namespace))
+
+
+def is_so(up: Up, stage: Stage) -> bool:
+    """Whether everybody has what the stage says, and as many wait."""
+    return all(held(up, space) == percent for space, percent in stage.held.items()) and all(
+        waiting(up, space) == count for space, count in stage.waiting.items()
+    )
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, up: Up) -> Iterator[str]:
+    """An example; whatever it has brought is gone before the next one."""
+    name: str = request.param
+    yield name
+    files = [EXAMPLES / name / f"{file}.yaml" for stage in SHOWN[name] for file in stage.files]
+    objects = [one for file in files for one in yaml.safe_load_all(file.read_text()) if one]
+    # The last first, as queues go before the one above them.
+    given = yaml.safe_dump_all(objects[::-1])
+    kubectl(up, "delete", "--wait=false", "--ignore-not-found", "-f", "-", given=given)
+    eventually(lambda: not up.api.get("/api/v1/pods").ok()["items"])
+
+
+@pytest.mark.parametrize("folder", sorted(SHOWN), indirect=True)
+def test_an_example_shows_on_one_machine_what_it_shows_in_a_cluster(up: Up, folder: str) -> None:
+    """Stage by stage: who has how much, and who waits."""
+    for stage in SHOWN[folder]:
+        kubectl(up, "apply", *named(folder, stage.files))
+        eventually(partial(is_so, up, stage))
+
+
+def test_every_example_is_shown_somewhere() -> None:
+    """No folder is forgotten, and each says where it runs."""
+    folders = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
+    assert set(SHOWN) | ELSEWHERE == folders
+    listed = (EXAMPLES / "README.md").read_text()
+    for folder in USES:
+        assert "Runs on `aliquot up` and on a cluster" in (EXAMPLES / folder / "README.md").read_text()
+        assert f"({folder}/)" in listed
+        used = {file for stage in SHOWN[folder] for file in stage.files}
+        assert used == {path.stem for path in (EXAMPLES / folder).glob("*.yaml")}
