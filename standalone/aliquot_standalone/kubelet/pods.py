@@ -72,14 +72,15 @@ class PodWorker:
     # --- what the node tells ---------------------------------------------------------------------------------------
     def update(self, pod: Pod) -> None:
         """A newer version of the pod; it is to go if it is being deleted, or if somebody says that it has ended."""
-        self.pod = pod
+        before, self.pod = self.pod, pod
         if pod.metadata.deletion_timestamp:
             self.go(grace=self.grace, remove=True)
         elif pod.ended:
             # A status of ours that was under way may yet overwrite it; the word counts all the same.
             self._ended_as = pod.status.phase
             self.go(grace=self.grace, remove=False)
-        else:
+        elif _wish(pod) != _wish(before):
+            # What else is new is the status: our own word, or others' on what is none of ours.
             self._changed.set()
 
     def go(self, *, grace: float, remove: bool) -> None:
@@ -263,6 +264,11 @@ class PodWorker:
         for task in tasks.values():
             task.cancel()
         tasks.clear()
+
+
+def _wish(pod: Pod) -> tuple[object, ...]:
+    """What is asked of us."""
+    return pod.spec, pod.metadata.labels, pod.metadata.annotations
 
 
 def _not_started(life: Life) -> Life:

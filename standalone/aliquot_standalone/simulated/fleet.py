@@ -68,7 +68,10 @@ class Fleet:
             )
             for name, models in nodes.items()
         }
-        self._pods = Mirror(transport=transport, clock=clock, random=random, resource=PODS)
+        # What is not bound yet is no node's: two of the five writes of a pod's life are read by nobody here.
+        self._pods = Mirror(
+            transport=transport, clock=clock, random=random, resource=PODS, field_selector="spec.nodeName!="
+        )
         self._objects = Mirror(transport=transport, clock=clock, random=random, resource=NODES)
 
     async def run(self) -> None:
