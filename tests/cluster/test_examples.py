@@ -5,22 +5,23 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from aliquot_core.grant import decode_grant
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness, Options
 from cluster.installed import NAMES
 from cluster.played_centre import PlayedCentre
 from cluster.product_image import ROOT
+from support.examples import EXAMPLES, USES, Stage
 
-EXAMPLES = ROOT / "examples"
 # Where pods lie is shown on nodes that run them, by test_centre.py; a rule by unit/test_rules.py.
-ELSEWHERE = {"placing", "own-rule"}
+ELSEWHERE = {"placing", "own-rule", *USES}
 FOLDERS = sorted(folder.name for folder in EXAMPLES.iterdir() if folder.is_dir() and folder.name not in ELSEWHERE)
 CARDS = 4
 # In production five minutes.
@@ -238,6 +239,30 @@ def _by(centre: PlayedCentre, user: str, file: str) -> Iterator[None]:
     centre.cluster.wait_for("the label to be stamped", stamps)
     with centre.applied(objects, by=api):
         yield
+
+
+@pytest.mark.parametrize("folder", sorted(USES))
+def test_an_example_of_use_shows_in_a_cluster_what_it_shows_on_one_machine(centre: PlayedCentre, folder: str) -> None:
+    """The same files, and stage by stage the same pods hold and wait."""
+    with ExitStack() as stack:
+        for stage in USES[folder]:
+            stack.enter_context(centre.applied(manifests_of(folder, *stage.files)))
+            _so(centre, stage)
+
+
+def _so(centre: PlayedCentre, stage: Stage) -> None:
+    centre.settled(stage.held)
+    for namespace, count in stage.cards.items():
+        grants = [decode_grant(pod["metadata"]["annotations"][NAMES.grant]) for pod in centre.holding(namespace)]
+        assert len({part.gpu for grant in grants for _, part in grant.slices()}) == count
+    centre.lined_up(stage.waiting)
+    for namespace, count in stage.done.items():
+
+        def is_done(namespace: str = namespace, count: int = count) -> bool:
+            end(centre, namespace, count)
+            return len([pod for pod in centre.pods(namespace) if pod["status"]["phase"] == "Succeeded"]) == count
+
+        centre.cluster.wait_for(f"{count} pods of {namespace} to be done", is_done)
 
 
 def test_every_example_is_shown() -> None:

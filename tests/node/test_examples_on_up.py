@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import yaml
 
-from aliquot_core.grant import decode_grant
+from aliquot_core.grant import Slice, decode_grant
 from cluster.harness import binaries
 from support.endpoints import short_folder
 from support.examples import EXAMPLES, USES, Stage
@@ -21,39 +21,39 @@ from support.up_process import NAMES, Up, eventually, naming, running_up
 ELSEWHERE = {"many-namespaces", "placing", "own-rule"}
 HOGS: Mapping[str, Sequence[Stage]] = {
     "bulk-submission": [
-        Stage(["queues", "ann"], {"lab-ann": 400}, {"lab-ann": 36}),
-        Stage(["bob"], {"lab-ann": 400}, {"lab-bob": 1}),
+        Stage(["queues", "ann"], {"lab-ann": 400}, waiting={"lab-ann": 36}),
+        Stage(["bob"], {"lab-ann": 400}, waiting={"lab-bob": 1}),
     ],
     "everything-urgent": [
-        Stage(["queues", "red"], {"team-red": 400}, {"team-red": 4}),
-        Stage(["blue"], {"team-red": 400}, {"team-blue": 8}),
+        Stage(["queues", "red"], {"team-red": 400}, waiting={"team-red": 4}),
+        Stage(["blue"], {"team-red": 400}, waiting={"team-blue": 8}),
     ],
     "being-there-first": [
         Stage(["queues", "red"], {"first-red": 400}),
-        Stage(["blue"], {"first-red": 400}, {"first-blue": 2}),
+        Stage(["blue"], {"first-red": 400}, waiting={"first-blue": 2}),
     ],
     "hard-reservation": [
-        Stage(["queues", "research"], {"research": 300}, {"research": 5}),
+        Stage(["queues", "research"], {"research": 300}, waiting={"research": 5}),
         Stage(["clinic"], {"research": 300, "clinic": 100}),
     ],
     "never-to-be-evicted": [
-        Stage(["queues", "firm"], {"firm-red": 200}, {"firm-red": 2}),
+        Stage(["queues", "firm"], {"firm-red": 200}, waiting={"firm-red": 2}),
         Stage(["loose"], {"firm-red": 400}),
     ],
     "borrowing-without-end": [
-        Stage(["queues", "night"], {"night": 200}, {"night": 2}),
-        Stage(["day"], {"night": 200, "day": 100}, {"day": 3}),
+        Stage(["queues", "night"], {"night": 200}, waiting={"night": 2}),
+        Stage(["day"], {"night": 200, "day": 100}, waiting={"day": 3}),
     ],
     "hogging-memory": [
-        Stage(["queues", "red"], {"memory-red": 4}, {"memory-red": 4}),
+        Stage(["queues", "red"], {"memory-red": 4}, waiting={"memory-red": 4}),
         Stage(["blue"], {"memory-red": 4, "memory-blue": 180}),
     ],
     "small-before-large": [
         Stage(["queues", "swarm"], {"pool-swarm": 400}),
-        Stage(["whale"], {"pool-swarm": 400}, {"pool-whale": 1}),
+        Stage(["whale"], {"pool-swarm": 400}, waiting={"pool-whale": 1}),
     ],
-    "endless-line": [Stage(["queues", "loop"], {"endless": 400}, {"endless": 6})],
-    "half-started-groups": [Stage(["queues", "one", "two"], {"runs": 300}, {"runs": 3})],
+    "endless-line": [Stage(["queues", "loop"], {"endless": 400}, waiting={"endless": 6})],
+    "half-started-groups": [Stage(["queues", "one", "two"], {"runs": 300}, waiting={"runs": 3})],
 }
 SHOWN = {**USES, **HOGS}
 
@@ -83,32 +83,31 @@ def named(folder: str, files: Sequence[str]) -> list[str]:
     return [word for file in files for word in ("-f", str(EXAMPLES / folder / f"{file}.yaml"))]
 
 
-def pods(up: Up, namespace: str) -> list[Json]:
-    """Those that have not ended."""
+def pods(up: Up, namespace: str, *phases: str) -> list[Json]:
+    """Those of a namespace that are so."""
     found: list[Json] = up.api.get(f"/api/v1/namespaces/{namespace}/pods").ok()["items"]
-    return [pod for pod in found if pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"}]
+    return [pod for pod in found if pod.get("status", {}).get("phase", "Pending") in phases]
 
 
-def held(up: Up, namespace: str) -> int:
-    """Percent of GPUs that pods which run there have been granted."""
-    grants = [
-        decode_grant(pod["metadata"]["annotations"][NAMES.grant])
-        for pod in pods(up, namespace)
-        if pod.get("status", {}).get("phase") == "Running"
-    ]
-    return sum(part.compute.value for one in grants for all_of in one.containers.values() for part in all_of.slices)
-
-
-def waiting(up: Up, namespace: str) -> int:
-    """Pods behind their gate."""
-    return sum(bool(pod["spec"].get("schedulingGates")) for pod in pods(up, namespace))
+def slices(up: Up, namespace: str) -> list[Slice]:
+    """What pods that run there have been granted."""
+    grants = [decode_grant(pod["metadata"]["annotations"][NAMES.grant]) for pod in pods(up, namespace, "Running")]
+    return [part for one in grants for all_of in one.containers.values() for part in all_of.slices]
 
 
 def is_so(up: Up, stage: Stage) -> bool:
-    """Whether everybody has what the stage says, and as many wait."""
-    return all(held(up, space) == percent for space, percent in stage.held.items()) and all(
-        waiting(up, space) == count for space, count in stage.waiting.items()
+    """Whether everybody has what the stage says, and as many wait or are done."""
+    parts = {space: slices(up, space) for space in (*stage.held, *stage.cards)}
+    return (
+        all(sum(part.compute.value for part in parts[space]) == percent for space, percent in stage.held.items())
+        and all(len({part.gpu for part in parts[space]}) == count for space, count in stage.cards.items())
+        and all(_waiting(up, space) == count for space, count in stage.waiting.items())
+        and all(len(pods(up, space, "Succeeded")) == count for space, count in stage.done.items())
     )
+
+
+def _waiting(up: Up, namespace: str) -> int:
+    return sum(bool(pod["spec"].get("schedulingGates")) for pod in pods(up, namespace, "Pending"))
 
 
 @pytest.fixture
