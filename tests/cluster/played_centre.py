@@ -62,6 +62,17 @@ class PlayedCentre:
         self._beating.join()
         self.centre.stop()
 
+    @contextmanager
+    def one_more_node(self, name: str, *, gpus: int) -> Iterator[str]:
+        """A node that is there for a while; its path."""
+        self._gpus = {**self._gpus, name: gpus}
+        self._make_node(name, gpus)
+        try:
+            yield f"/api/v1/nodes/{name}"
+        finally:
+            self._gpus = {other: count for other, count in self._gpus.items() if other != name}
+            self.api.delete(f"/api/v1/nodes/{name}")
+
     # --- what examples do --------------------------------------------------------------------------------------------
     @contextmanager
     def applied(self, objects: Sequence[Mapping[str, Any]], *, by: Api | None = None) -> Iterator[None]:

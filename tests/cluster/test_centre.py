@@ -97,6 +97,12 @@ def affinity(kind: str, zone: str) -> Json:
     return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}
 
 
+def beside(app: str) -> Json:
+    """Affinity to a pod, which only kube-scheduler sees: where there is none, no node will do."""
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": ZONE}
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
 def test_a_gated_pod_is_let_through_bound_and_granted_in_one_write_and_runs_on_its_gpu(
     cluster: ClusterHarness, centre: CentreHalf, halves: dict[str, NodeHalf], namespace: str
 ) -> None:
@@ -216,7 +222,7 @@ def test_spread_over_nodes_is_kept(cluster: ClusterHarness, centre: CentreHalf, 
 def test_a_tainted_node_takes_only_those_who_tolerate_it(
     cluster: ClusterHarness, centre: CentreHalf, namespace: str
 ) -> None:
-    """Taints are kube-scheduler's to know; the room that we promised there moves."""
+    """No room is promised to the others there, and kube-scheduler agrees."""
     path = "/api/v1/nodes/node1"
     cluster.api.patch(path, {"spec": {"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}]}})
     try:
@@ -306,16 +312,14 @@ def test_a_turn_that_leads_to_no_binding_is_taken_back_and_comes_again(
     cluster: ClusterHarness, centre: CentreHalf, namespace: str
 ) -> None:
     """Meanwhile its room is others', and at its new turn kube-scheduler looks at it at once."""
-    stuck = cluster.create_pod(
-        asking("stuck", namespace, 400, 100_000, lasting=True, nodeSelector={"aliquot.test/late": "yes"})
-    )
+    stuck = cluster.create_pod(asking("stuck", namespace, 400, 100_000, lasting=True, affinity=beside("late")))
     cluster.wait_for("its turn to be taken back", lambda: centre.logged("room taken back") or None)
     others = [cluster.create_pod(asking(f"other{number}", namespace, 400, 100_000)) for number in range(2)]
     for one in others:
         cluster.wait_for_phase(one, "Succeeded")
-    cluster.api.patch("/api/v1/nodes/node2", {"metadata": {"labels": {"aliquot.test/late": "yes"}}})
+    late = pod("late", stays(), namespace=namespace, labels={"app": "late"}, nodeSelector={ZONE: "node2"})
+    cluster.create_pod(late)
     assert cluster.wait_for_phase(stuck, "Running", timeout=60)["spec"]["nodeName"] == "node2"
-    cluster.api.patch("/api/v1/nodes/node2", {"metadata": {"labels": {"aliquot.test/late": None}}})
 
 
 def test_a_pod_that_no_node_can_take_keeps_its_room_from_nobody(
@@ -324,8 +328,9 @@ def test_a_pod_that_no_node_can_take_keeps_its_room_from_nobody(
     """kube-scheduler counts what is nominated as if it ran there; here it is all that both nodes have."""
     stuck = []
     for number in range(2):
-        wanted = asking(f"stuck{number}", namespace, 400, 100_000, lasting=True)
-        wanted["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1000"}
+        # What volumes there are only kube-scheduler knows.
+        missing = [{"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}]
+        wanted = asking(f"stuck{number}", namespace, 400, 100_000, lasting=True, volumes=missing)
         stuck.append(cluster.create_pod(wanted))
 
     def nominated(one: Json) -> bool:

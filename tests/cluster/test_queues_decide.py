@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -75,12 +75,18 @@ def told(centre: PlayedCentre, pod: str) -> set[tuple[str, str]]:
     return {(event["reason"], event["action"]) for event in ours if event["regarding"]["name"] == pod}
 
 
-def said(centre: PlayedCentre, pod: str) -> str:
-    """The reason of the condition in which a pod says why it waits."""
+def condition(centre: PlayedCentre, pod: str) -> Json:
+    """The condition in which a pod says why it waits."""
     conditions = next(
         one["status"].get("conditions", []) for one in centre.pods("one") if one["metadata"]["name"] == pod
     )
-    return next((one["reason"] for one in conditions if one["type"] == NAMES.admitted), "")
+    return next((one for one in conditions if one["type"] == NAMES.admitted), {})
+
+
+def said(centre: PlayedCentre, pod: str) -> str:
+    """The reason in it; empty if there is none."""
+    reason: str = condition(centre, pod).get("reason", "")
+    return reason
 
 
 def used(centre: PlayedCentre, name: str) -> int:
@@ -119,3 +125,76 @@ def test_a_bound_pod_stays_charged_where_it_was_let_in(cluster: ClusterHarness, 
         replica.start()
         cluster.wait_for("the new leader to tell", lambda: said(centre, "waits") == "NeverFits")
         cluster.wait_for("both queues to be told of", lambda: used(centre, "one") == 150 and used(centre, "two") == 0)
+
+
+# A turn comes within this once a node takes the pod.
+SOON = 2.0
+ONE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one"}}
+
+
+def waits_and_comes_in(centre: PlayedCentre, pod: Json, *, why: str, mend: Callable[[], object]) -> None:
+    """It stays behind its gate and says why; and is let in soon after that is mended, and bound."""
+    name = pod["metadata"]["name"]
+    centre.cluster.create_pod(pod)
+    centre.cluster.wait_for(f"{name} to say why it waits", lambda: said(centre, name) == "NoNode" or None)
+    assert condition(centre, name)["message"] == why
+    centre.lined_up({"one": 1})
+    mend()
+    centre.cluster.wait_for(f"{name} to be let in", lambda: centre.waiting("one") == 0 or None, timeout=SOON)
+    centre.cluster.wait_for(
+        f"{name} to be bound", lambda: name in {one["metadata"]["name"] for one in centre.holding("one")} or None
+    )
+    (held,) = [one for one in centre.pods("one") if one["metadata"]["name"] == name]
+    # A turn that had led to nothing would be counted.
+    assert NAMES.turn not in held["metadata"]["annotations"]
+
+
+def test_a_pod_waits_for_a_node_with_its_labels(centre: PlayedCentre) -> None:
+    """A node that has them but no room is told of, and another one that gets them takes the pod at once."""
+    picky = asking("picky", "one", {"compute": "100", "memory": "1000"})
+    picky["spec"]["nodeSelector"] = {"disk": "ssd"}
+    labelled = {"metadata": {"labels": {"disk": "ssd"}}}
+    with centre.applied([ONE]), centre.one_more_node("gpu2", gpus=1) as full:
+        centre.api.patch(full, labelled)
+        first = asking("first", "one", {"compute": "100", "memory": "1000"})
+        first["spec"]["nodeSelector"] = {"disk": "ssd"}
+        centre.cluster.create_pod(first)
+        centre.settled({"one": 100})
+        waits_and_comes_in(
+            centre,
+            picky,
+            why="1 node has room on its GPUs: 1 is not what its nodeSelector or its affinity to nodes names; "
+            "of 1 that would take it none has room on its GPUs",
+            mend=lambda: centre.api.patch("/api/v1/nodes/gpu1", labelled),
+        )
+        centre.api.patch("/api/v1/nodes/gpu1", {"metadata": {"labels": {"disk": None}}})
+
+
+def test_a_pod_waits_for_a_node_that_is_not_tainted(centre: PlayedCentre) -> None:
+    """It is told of the taint, and comes in when that is taken off."""
+    node = "/api/v1/nodes/gpu1"
+    centre.api.patch(node, {"spec": {"taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}]}})
+    with centre.applied([ONE]):
+        waits_and_comes_in(
+            centre,
+            asking("plain", "one", {"compute": "100", "memory": "1000"}),
+            why="1 node has room on its GPUs: 1 is tainted (team=red)",
+            mend=lambda: centre.api.patch(node, {"spec": {"taints": None}}),
+        )
+
+
+def test_a_pod_waits_for_cpu_that_others_have(centre: PlayedCentre) -> None:
+    """Also a pod that asks nothing of ours has it; when that has ended, who waits comes in."""
+    with centre.applied([ONE]):
+        web = asking("web", "one", {})
+        web["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "60"}}
+        web["spec"]["nodeName"] = "gpu1"
+        made = centre.cluster.create_pod(web)
+        hungry = asking("hungry", "one", {"compute": "100", "memory": "1000"})
+        hungry["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "10"}
+        waits_and_comes_in(
+            centre,
+            hungry,
+            why="1 node has room on its GPUs: 1 has 4 CPUs free of 10 asked",
+            mend=lambda: centre.end(made),
+        )
