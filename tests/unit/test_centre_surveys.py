@@ -258,6 +258,48 @@ def test_a_search_for_several_containers_is_short(full: int, tries: int) -> None
     assert len(tried) == tries
 
 
+# What an app container, a sidecar and an init container ask of the only GPU: the last two are too much together.
+TOO_MUCH: dict[str, tuple[Asked, Asked, Asked]] = {
+    "compute": ((30, 1_000), (60, 1_000), (60, 1_000)),
+    "memory": ((30, 1_000), (30, 60_000), (30, 30_000)),
+    "a portion of the memory": ((30, 1_000), (30, 60_000), (30, None)),
+    "a whole GPU": ((30, 1_000), (None, 1_000), (100, 1_000)),
+}
+
+
+@pytest.mark.parametrize("what", TOO_MUCH)
+def test_what_an_init_container_needs_beside_a_sidecar_is_seen(what: str) -> None:
+    """Each has room there alone, and the rest of the pod together."""
+    app, sidecar, init = TOO_MUCH[what]
+    picture = picture_with(make_node("n1", gpus("n1", 1)))
+    finder = Finder(picture=picture, names=NAMES, look=Appraiser(picture=picture, names=NAMES).look)
+    beside = container("s", sidecar, restartPolicy="Always")
+    assert surveyed(finder, make_pod("without", container("a", app), inits=[beside])).fits.sum() == 1
+    asked = [beside, container("i", init)]
+    assert surveyed(finder, make_pod("with", container("a", app), inits=asked)).fits.sum() == 0
+
+
+def test_nodes_that_surely_have_room_are_not_tried() -> None:
+    """All in different states, and most with room: each a layout of its own, were they tried."""
+    names = [f"n{number}" for number in range(300)]
+    picture = picture_with(*(make_node(name, gpus(name, 4)) for name in names))
+    for number, name in enumerate(names):
+        for index in range(4):
+            claim = Claim(compute=Percent(10 + (number * 7 + index * 13) % 40), memory=MiB(100 + number))
+            picture.hold(f"{name}-{index}", {(name, f"GPU-{name}-{index}"): claim})
+    finder, tried = Finder(picture=picture, names=NAMES, look=Appraiser(picture=picture, names=NAMES).look), []
+    plan = finder._plan
+    finder._plan = lambda *args, known, **more: (tried.append(known.name), plan(*args, known=known, **more))[1]  # type: ignore[method-assign,func-returns-value]
+    beside = container("b", (20, 1_000))
+    for apps, inits, fits in (
+        ([container("a", (50, 1_000)), beside], [container("i", (40, 500))], 300),
+        ([container("a", (20, 1_000)), beside], [container("i", (50, 500))], 300),
+        ([container(name, (90, 1_000)) for name in "abcd"], [], 0),
+    ):
+        assert surveyed(finder, make_pod("u", *apps, inits=inits)).fits.sum() == fits
+    assert not tried
+
+
 def test_changes_are_counted_row_by_row() -> None:
     """After any number of them exactly those since then are told of."""
     changes = RowChanges(5)

@@ -69,6 +69,14 @@ def pieces_of(container: ContainerRequest) -> tuple[Piece, ...]:
     return tuple(_piece(share) for share in container.shares)
 
 
+def in_order(request: PodRequest) -> list[ContainerRequest]:
+    """The containers that stay, in the order in which they are laid: the largest first."""
+    steady = [one for one in request.containers if one.kind is not Kind.INIT]
+    return sorted(
+        steady, key=lambda one: (-one.shares[0].compute.value, -(one.memory.value if one.memory else 0), one.name)
+    )
+
+
 def _piece(share: Share) -> Piece:
     if share.memory is None:
         return Piece(compute=share.compute.value, portion=share.compute.value)

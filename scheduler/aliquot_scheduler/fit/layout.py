@@ -25,7 +25,7 @@ from aliquot_core.request import ContainerRequest, Kind, Placement, PodRequest
 from aliquot_core.shares import memory_of
 from aliquot_scheduler.fit.appraisal import Lost
 from aliquot_scheduler.fit.cost import DEGRADED, WORST
-from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
+from aliquot_scheduler.fit.demand import Demand, Piece, in_order, pieces_of
 from aliquot_scheduler.fit.links import closeness
 
 
@@ -119,10 +119,8 @@ def _hands(request: PodRequest, *, cards: Sequence[Card]) -> Iterator[Sequence[C
 
 def _one_by_one(request: PodRequest, *, cards: Sequence[Card]) -> Laid | None:
     """Containers that stay, the largest first; then init containers in their own order."""
-    steady = [one for one in request.containers if one.kind is not Kind.INIT]
-    steady.sort(key=lambda one: (-one.shares[0].compute.value, -(one.memory.value if one.memory else 0), one.name))
     laid: Laid = {}
-    for container in steady:
+    for container in in_order(request):
         pieces = pieces_of(container)
         found = _choose(pieces, cards=cards, placement=request.placement)
         if found is None:

@@ -18,7 +18,7 @@ from aliquot_scheduler.fit.appraisal import Appraisal, Placed, distinct
 from aliquot_scheduler.fit.cost import DEGRADED, WORST, Reals, grade, leftover, wanted
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
 from aliquot_scheduler.fit.places import allowed_places, needed_memory, takes
-from aliquot_scheduler.fit.together import Levels, alike, may_fit
+from aliquot_scheduler.fit.together import Levels, alike, may_fit, surely_fits
 from aliquot_scheduler.picture.grid import Bools, Cells, Rows
 from aliquot_scheduler.rules.judging import Judgement
 
@@ -117,8 +117,12 @@ def _by_trial(request: PodRequest, *, grid: Cells, allowed: Bools, trial: Trial,
             for piece, same in groupby(pieces_of(container))
         ]
         possible &= _room_for(parts, grid=grid)
-    rows = np.flatnonzero(possible)
-    return _tried(possible, grid=grid, trial=trial, same=alike(request, rows, grid=grid, levels=levels))
+    # What it costs is then worked out for all rows at once, so nothing is to be tried but whether it fits.
+    valued = levels is not None
+    surely = possible & surely_fits(request, grid=grid, allowed=allowed) if valued else np.zeros_like(possible)
+    rows = np.flatnonzero(possible & ~surely)
+    found = _tried(possible & ~surely, grid=grid, trial=trial, same=alike(request, rows, grid=grid, levels=levels))
+    return Survey(fits=found.fits | surely, cost=found.cost)
 
 
 def _tried(possible: Bools, *, grid: Cells, trial: Trial, same: Sequence[int] | None = None) -> Survey:

@@ -1,10 +1,12 @@
 """Pods whose containers hold slices at the same time: which nodes are worth a trial, and which trials say the same.
 
-Laying such a pod out on one node takes up to 0.5 ms, so on 1,000 nodes everybody else would wait half a second. Two
+Laying such a pod out on one node takes up to 0.5 ms, so on 1,000 nodes everybody else would wait half a second. Three
 things are asked of all nodes at once instead. Any two pieces of different containers must find room, on one GPU or on
-two: nodes that are full fail that. And nodes whose GPUs are in the same state give the same answer: empty ones do.
+two: nodes that are full fail that. Where each piece finds room whatever GPUs the pieces before it were given, nothing
+need be tried: pieces are laid one after another, and each takes any GPU with room. And of the rest, nodes whose GPUs
+are in the same state give the same answer.
 
-What must always hold: no node is left out that could take the pod.
+What must always hold: no node is left out that could take the pod; what fits surely, `layout` lays out.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
+from aliquot_core.quantities import WHOLE
 from aliquot_core.request import Kind, PodRequest
-from aliquot_scheduler.fit.demand import Piece, pieces_of
+from aliquot_scheduler.fit.demand import Piece, in_order, pieces_of
 from aliquot_scheduler.fit.places import needed_memory, takes
 from aliquot_scheduler.picture.grid import Bools, Cells, Rows
 
@@ -30,7 +33,77 @@ def may_fit(request: PodRequest, *, grid: Cells, allowed: Bools) -> Bools:
     may = np.ones(grid.rows, dtype=np.bool_)
     for one, other in pairs:
         may &= _both(one, other, grid=grid, allowed=allowed)
+    return may & _apart([piece for pieces in steady for piece in pieces], grid=grid, allowed=allowed)
+
+
+def _apart(pieces: Sequence[Piece], *, grid: Cells, allowed: Bools) -> Bools:
+    """The rows with a GPU for each of those pieces of which no two go on one: they are more than half of it."""
+    large = sorted((piece for piece in pieces if 2 * piece.compute > WHOLE.value), key=lambda piece: -piece.compute)
+    may, some = np.ones(grid.rows, dtype=np.bool_), np.zeros_like(allowed)
+    for count, piece in enumerate(large, start=1):
+        some |= takes(piece, grid=grid, allowed=allowed)
+        may &= some.sum(axis=1) >= count
     return may
+
+
+def surely_fits(request: PodRequest, *, grid: Cells, allowed: Bools) -> Bools:
+    """The rows where the pod finds room in whatever way its containers are laid one after another."""
+    if request.uuids.allowed or request.uuids.forbidden:
+        return np.zeros(grid.rows, dtype=np.bool_)
+    if not any(one.kind is Kind.INIT for one in request.containers):
+        return _in_any_way(request, grid=grid, allowed=allowed)
+    surely = _on_one(request, grid=grid, allowed=allowed)
+    return surely | _in_any_way(request, grid=grid, allowed=allowed) if _inits_lie_inside(request) else surely
+
+
+def _in_any_way(request: PodRequest, *, grid: Cells, allowed: Bools) -> Bools:
+    surely = np.ones(grid.rows, dtype=np.bool_)
+    before: list[Piece] = []
+    for container in in_order(request):
+        theirs = pieces_of(container)
+        for place, piece in enumerate(theirs):
+            # As many GPUs are touched as pieces were laid, at the most; and so many are this container's own.
+            untouched = takes(piece, grid=grid, allowed=allowed).sum(axis=1) > len(before) + place
+            beside = _take_all([*before, piece], grid=grid, allowed=allowed).sum(axis=1) > place
+            surely &= untouched | beside
+        before += theirs
+    return surely
+
+
+def _on_one(request: PodRequest, *, grid: Cells, allowed: Bools) -> Bools:
+    """Where one GPU has room for all of a pod with init containers: such are tried on each GPU alone, too."""
+    if any(len(one.shares) > 1 for one in request.containers):
+        return np.zeros(grid.rows, dtype=np.bool_)
+    steady = [pieces_of(one)[0] for one in in_order(request)]
+    sidecars = [pieces_of(one)[0] for one in request.containers if one.kind is Kind.SIDECAR]
+    room = _take_all(steady, grid=grid, allowed=allowed)
+    for init in (pieces_of(one)[0] for one in request.containers if one.kind is Kind.INIT):
+        room &= _take_all([*sidecars, init], grid=grid, allowed=allowed)
+    found: Bools = room.sum(axis=1) > 0
+    return found
+
+
+def _inits_lie_inside(request: PodRequest) -> bool:
+    """Whether each init container has room wherever its app containers have."""
+    apps = [pieces_of(one)[0] for one in request.containers if one.kind is Kind.APP]
+    inits = [pieces_of(one) for one in request.containers if one.kind is Kind.INIT]
+    return all(len(pieces) == 1 and any(_is_within(pieces[0], app) for app in apps) for pieces in inits)
+
+
+def _is_within(one: Piece, other: Piece) -> bool:
+    return one.compute <= other.compute and one.memory <= other.memory and one.portion <= other.portion
+
+
+def _take_all(pieces: Sequence[Piece], *, grid: Cells, allowed: Bools) -> Bools:
+    """The GPUs that have room for all of these at the same time."""
+    if len(pieces) > 1 and any(piece.whole for piece in pieces):
+        return np.zeros_like(allowed)
+    room = allowed.copy()
+    for piece in pieces:
+        room &= takes(piece, grid=grid, allowed=allowed)
+    memory = sum(needed_memory(piece, grid=grid).astype(np.int64) for piece in pieces)
+    found: Bools = room & (grid.compute >= sum(piece.compute for piece in pieces)) & (grid.memory >= memory)
+    return found
 
 
 def _both(one: Piece, other: Piece, *, grid: Cells, allowed: Bools) -> Bools:
