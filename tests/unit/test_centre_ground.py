@@ -15,7 +15,10 @@ from aliquot_core.node_rules import barrier, why_unsuited
 from aliquot_core.objects import Node, Pod, Taint
 from aliquot_scheduler.explaining import explain
 from aliquot_scheduler.fit.ground import Ground, HostAsk, host_ask
-from aliquot_scheduler.queues.cards import Cards
+from aliquot_scheduler.queues.entry import Plan
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.standing import Standing
+from aliquot_scheduler.queues.telling import waiting_pods
 from aliquot_scheduler.queues.tree import plant
 from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with
 from support.queue_stage import GATED, Stage, queue, requesting
@@ -246,19 +249,66 @@ def test_a_gang_on_one_node_passes_over_nodes_that_do_not_take_it() -> None:
     assert {turn.promise.node for turn in stage.turns.values() if turn.promise} == {"b"}
 
 
-def test_no_node_is_kept_for_one_that_it_would_never_take() -> None:
-    """Who has waited long has the emptiest node kept of those that would take it."""
-    stage = staged(node("empty", taints={"team": "red"}), node("ours"))
-    stage.submit("x", 30)
-    stage.submit("y", 100)
-    stage.run()
-    cards = Cards(picture=stage.picture, dimensions=plant({}).dimensions)
-    large = stage.submit("large", 200, notes={"gpus": "2"})
-    ask = host_ask(large, names=NAMES)
-    suited = cards.ground.suits(ask)
-    assert [suited[stage.picture.nodes[name].row] for name in ("empty", "ours")] == [False, True]
+def test_a_gang_that_lacks_room_is_not_told_of_nodes() -> None:
+    """One of it would fit, so that it has no room together is what keeps it."""
+    stage = staged(node("n1", cards=1), node("n2", cards=1, taints={"team": "red"}))
+    for number in range(2):
+        stage.submit(f"g{number}", 100, group="g", notes={"group-size": "2"})
     assert stage.round() == []
-    assert told(stage, "large")[0] == "NoNode"
+    assert told(stage, "g0")[0] == "GangWaits"
+
+
+def test_a_taint_alone_that_is_taken_off_is_heard_of() -> None:
+    """Nothing else of the node has changed."""
+    stage = staged(node("n1", taints={"team": "red"}))
+    stage.submit("p", 10)
+    assert stage.round() == []
+    stage.picture.node_seen(node("n1"))
+    assert stage.round() == ["p"]
+
+
+def test_who_asks_no_cpu_comes_in_where_there_is_less_than_none() -> None:
+    """A node that shrinks below what its pods have asked still takes pods that ask nothing of it."""
+    stage = staged(node("n1", cpu="8"))
+    stage.submit("large", 10, requests={"cpu": "5"})
+    assert stage.run() == ["large"]
+    stage.picture.node_seen(node("n1", cpu="4"))
+    stage.submit("p", 10)
+    assert stage.round() == ["p"]
+
+
+def test_room_that_moves_to_another_node_is_free_where_it_was() -> None:
+    """A promise is on one node at a time, and a pod that is resized takes what it asks now."""
+    picture = picture_with(node("n1"), node("n2"))
+    rows = [picture.nodes[name].row for name in ("n1", "n2")]
+    picture.hosts.hold("p", node="n1", amounts=(3000, 2**30))
+    picture.hosts.hold("p", node="n2", amounts=(2000, 2**30))
+    assert picture.hosts.free[rows].tolist() == [[8000, 2**35, 10], [6000, 31 * 2**30, 9]]
+
+
+def test_the_nodes_kept_for_one_who_has_waited_long_are_such_as_take_it() -> None:
+    """Not the emptiest of all; others stand back from it, and who would not fit there either is told of nodes."""
+    stage = Stage({"a": queue(), "b": queue()}, nodes=(), settings=QueueSettings(patience=10.0, hold=100.0))
+    for one in (node("empty", taints={"team": "red"}), node("ours")):
+        stage.picture.node_seen(one)
+    stage.submit("ever", 60, queue="b", requests={"cpu": "6"})
+    assert stage.run() == ["ever"]
+    stage.submit("large", 200, queue="a", notes={"gpus": "2"})
+    stage.run()
+    stage.submit("small", 40, queue="b")
+    stage.submit("hungry", 40, queue="b", requests={"cpu": "4"})
+    assert stage.round(after=20.0) == []
+    assert [told(stage, uid)[0] for uid in ("large", "small", "hungry")] == ["NoNode", "Behind", "NoNode"]
+
+
+def test_what_is_told_of_a_queue_says_what_nodes_say() -> None:
+    """`aliquot queue` has the same sentence as the condition."""
+    stage = staged(node("n1", taints={"team": "red"}))
+    pod = stage.submit("p", 50)
+    plan = Plan(specs={}, tree=plant({}))
+    standing = Standing(picture=stage.picture, plan=plan, pods=[pod], names=NAMES, wall=WALL)
+    assert stage.round() == []
+    assert [one.why for one in waiting_pods("default", standing)] == [told(stage, "p")[1]]
 
 
 def test_explain_says_of_each_node_what_keeps_the_pod_off() -> None:
@@ -304,10 +354,14 @@ class Town:
         self.lying: dict[str, Pod] = {}
         self.count = 0
 
+    def name(self) -> str:
+        """Of a few nodes that much happens on, or of any."""
+        return self.chance.choice(NODE_NAMES[:4] if self.chance.random() < 0.7 else NODE_NAMES)
+
     def node(self) -> None:
         """One comes, or is another one now."""
         pick = self.chance.choice
-        name = pick(NODE_NAMES)
+        name = self.name()
         labels = {key: pick(values) for key, values in LABELS.items() if self.chance.random() < 0.6}
         taints = {"team": pick(("red", "blue"))} if self.chance.random() < 0.3 else {}
         self.nodes[name] = node(name, labels=labels, taints=taints, cpu=pick(("4", "8")), pods=pick(("1", "3")))
@@ -324,7 +378,7 @@ class Town:
         """One is bound, maybe to a node that is not known yet."""
         self.count += 1
         pod = requesting(asks(f"u{self.count}", 10, 100), {"cpu": self.chance.choice(("1", "2500m")), "memory": "1Gi"})
-        pod = replace(pod, spec=replace(pod.spec, node_name=self.chance.choice(NODE_NAMES)))
+        pod = replace(pod, spec=replace(pod.spec, node_name=self.name()))
         self.lying[pod.metadata.uid] = pod
         self.picture.pod_lies(pod)
 

@@ -187,15 +187,17 @@ class Sweep:
             return []
         promises = self._placing.place(candidate, but=but)
         if not promises and but:
-            self._memory.refuse_beside(candidate, kept_has_room=self._placing.has_room(candidate, on=but))
+            behind = self._placing.has_room(candidate, on=but)
+            why = Refusal(cause=Cause.BEHIND) if behind else no_room(self._placing.why_no_node(candidate))
+            self._memory.refused_beside[candidate.shape] = why
         elif not promises:
             self._memory.refuse(candidate, why=self._placing.why_no_node(candidate))
         return promises
 
     def _pass_over(self, candidate: Candidate, refusal: Refusal | None) -> None:
-        kept_from_it = refusal is None and self._memory.refused_beside.get(candidate.shape, False)
+        beside = self._memory.refused_beside.get(candidate.shape) if refusal is None else None
         refusal = refusal or no_room(self._memory.refused.get(candidate.shape, ""))
-        self._remember(candidate, Refusal(cause=Cause.BEHIND) if kept_from_it else refusal)
+        self._remember(candidate, beside or refusal)
         if candidate.first.uid in self._impatient:
             self._rules.refuses_for(refusal)
             self._memory.keep(candidate.first.uid, self._kept_for(candidate) if refusal.cause in _NO_ROOM else ())

@@ -20,9 +20,9 @@ class SweepMemory:
         # Without queues nobody ever is.
         self.somebody_is_impatient = True
         # Shapes that no card was found for, and why no node took them that had one; or none beside the nodes that are
-        # kept for others, and whether those have.
+        # kept for others, and what is said of that.
         self.refused: dict[Any, str] = {}
-        self.refused_beside: dict[Any, bool] = {}
+        self.refused_beside: dict[Any, Refusal] = {}
         self._refused_at = -1
         self._broken_off = False
         # Since when the head of a line is refused, by the UID of its first pod.
@@ -58,10 +58,6 @@ class SweepMemory:
     def refuse(self, candidate: Candidate, *, why: str) -> None:
         """No card was found; or `why` no node takes it that has one."""
         self.refused[candidate.shape] = why
-
-    def refuse_beside(self, candidate: Candidate, *, kept_has_room: bool) -> None:
-        """No card was found beside those that are kept for others, which the others may still have."""
-        self.refused_beside[candidate.shape] = kept_has_room
 
     def _forget_refused(self) -> None:
         self.refused.clear()
