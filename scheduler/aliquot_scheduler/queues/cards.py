@@ -133,10 +133,6 @@ class Cards:
         return tuple(amounts)
 
     # --- whether it fits ---------------------------------------------------------------------------------------------
-    def could_fit(self, demand: Demand) -> bool:
-        """Whether some node could take the pod if it were empty."""
-        return bool(self.able(demand).any())
-
     def able(self, demand: Demand) -> npt.NDArray[np.bool_]:
         """Which nodes, by their rows, could take the pod if they were empty."""
         grid, allowed = self._grid, self._allowed(demand.request)
