@@ -8,6 +8,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -378,15 +379,23 @@ def _unschedulable(cluster: ClusterHarness, made: Json) -> str | None:
 
 
 def test_a_cordoned_node_gets_nothing_more(cluster: ClusterHarness, centre: CentreHalf, namespace: str) -> None:
-    """Out at once, and in again at once."""
+    """Out within two seconds, and in again within two."""
     path = "/api/v1/nodes/node1"
-    cluster.api.patch(path, {"spec": {"unschedulable": True}})
+
+    def judged_within(message: str, *, unschedulable: bool | None) -> float:
+        before, asked = len(centre.logged(message)), datetime.now(UTC)
+        cluster.api.patch(path, {"spec": {"unschedulable": unschedulable}})
+        line = cluster.wait_for(f"node1: {message}", lambda: centre.logged(message)[before:])[0]
+        assert line["node"] == "node1"
+        return (datetime.fromisoformat(line["time"]) - asked).total_seconds()
+
     try:
+        out = judged_within("node out", unschedulable=True)
         made = [cluster.create_pod(asking(f"one{number}", namespace, 30, 4_000)) for number in range(4)]
         assert {cluster.wait_for_phase(one, "Succeeded")["spec"]["nodeName"] for one in made} == {"node2"}
     finally:
-        cluster.api.patch(path, {"spec": {"unschedulable": None}})
-    assert any(line["node"] == "node1" for line in centre.logged("node out"))
+        back = judged_within("node in", unschedulable=None)
+    assert max(out, back) < 2.0
 
 
 def test_a_node_whose_agent_is_killed_is_out_within_two_heart_beats(
