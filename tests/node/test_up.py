@@ -152,7 +152,7 @@ def test_what_is_simulated_is_kept_apart_from_what_is_run(folder: Path) -> None:
         assert up.until("real", "Succeeded")["spec"]["nodeName"] == "a100-80gb-1"
         up.run("astray", "true", nodeSelector={"sim.aliquot.dev/simulated": "true"})
         with up.api.watch(PODS, fieldSelector="metadata.name=astray") as watch:
-            while "tainted sim.aliquot.dev/simulated" not in str(watch.next()["object"]["status"]):
+            while "tainted (sim.aliquot.dev/simulated)" not in str(watch.next()["object"]["status"]):
                 pass
         limits = {NAMES.compute: "100"}
         spec = {
