@@ -28,6 +28,7 @@ from aliquot_agent.status import Status
 from aliquot_agent.web.http_server import HttpServer
 from aliquot_cli.running import run_until_stopped, start_logging, until
 from aliquot_cli.sources import gather
+from aliquot_cli.ways import ways_of_a_node
 from aliquot_core.clock import Clock
 from aliquot_core.inventory import OBSERVE
 from aliquot_core.isolation import INTERPOSER
@@ -45,10 +46,9 @@ from aliquot_deviceplugin.podresources import PodResources
 from aliquot_deviceplugin.slice_specs import SliceSpecs
 from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
-from aliquot_kube.credentials import Credentials, load_configuration
-from aliquot_kube.transport import HttpTransport
 
 log = logging.getLogger(__name__)
+AGENT = "aliquot-agent"
 
 
 @click.command()
@@ -80,11 +80,11 @@ def agent(file: str | None, *, withdraw: bool, **flags: Any) -> None:
 
 async def leave_node(settings: AgentSettings, *, names: Names) -> None:
     """Take back what was published of the node."""
-    credentials = Credentials(load=partial(load_configuration, kubeconfig=settings.kubeconfig))
-    transport = HttpTransport(credentials=credentials, user_agent="aliquot-agent")
+    transport, other = ways_of_a_node(settings.kubeconfig, user_agent=AGENT)
     try:
         await withdraw_node(client=KubeClient(transport=transport), node=settings.node_name, names=names)
     finally:
+        await other.close()
         await transport.close()
 
 
@@ -93,9 +93,7 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
     clock = SystemClock()
     luck = random.Random().random  # noqa: S311 - spreads retries, guards nothing
     driver = make_driver(settings, clock=clock)
-    credentials = Credentials(load=partial(load_configuration, kubeconfig=settings.kubeconfig))
-    transport = HttpTransport(credentials=credentials, user_agent="aliquot-agent")
-    beat_transport = HttpTransport(credentials=credentials, user_agent="aliquot-agent", workers=1)
+    transport, beat_transport = ways_of_a_node(settings.kubeconfig, user_agent=AGENT)
     pod_resources = PodResources(socket=settings.pod_resources, clock=clock, random=luck)
     store = SpecStore(names=names, folder=RealFolder(Path(settings.cdi_folder)))
     driver_files = make_driver_files(settings, store=store)

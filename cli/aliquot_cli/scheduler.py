@@ -17,18 +17,17 @@ from prometheus_client import CollectorRegistry
 from aliquot_cli.page import Page
 from aliquot_cli.running import run_until_stopped, start_logging, until
 from aliquot_cli.sources import gather
+from aliquot_cli.ways import ways_of_the_centre
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.names import LEADER_LEASE, PACE_LEASE, Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
-from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.election import ElectionSettings
 from aliquot_kube.fencing import FencedTransport
 from aliquot_kube.leadership import Leadership
 from aliquot_kube.lease import LeaseKeeper
-from aliquot_kube.swift import swiftest
-from aliquot_kube.transport import HttpTransport, Timeouts, Transport
+from aliquot_kube.questions import Timeouts, Transport
 from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.landscape import Landscape
 from aliquot_scheduler.admission.routes import admission_routes
@@ -89,12 +88,10 @@ def scheduler(file: str | None, **flags: Any) -> None:
 async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
     """Be a replica until told to stop; whoever led lets the next one lead at once."""
     clock, luck = SystemClock(), random.Random().random  # noqa: S311 - spreads retries, guards nothing
-    credentials = Credentials(load=partial(load_configuration, kubeconfig=settings.centre.kubeconfig))
+    # The election's is its own, so that no burst of bindings delays a renewal.
+    transport, election = ways_of_the_centre(settings.centre.kubeconfig, user_agent=AGENT, clock=clock)
     async with AsyncExitStack() as stack:
-        transport = swiftest(credentials=credentials, clock=clock, user_agent=AGENT)
         stack.push_async_callback(transport.close)
-        # Its own, so that no burst of bindings delays a renewal.
-        election = HttpTransport(credentials=credentials, user_agent=AGENT, workers=1)
         stack.push_async_callback(election.close)
         leadership = _leadership(settings, transport=election, clock=clock, random=luck)
         centre = _centre(settings, transport=transport, leadership=leadership, clock=clock, random=luck)

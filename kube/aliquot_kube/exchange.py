@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import urllib3
 from urllib3.exceptions import HTTPError, SSLError
 
 from aliquot_kube.conveyor import Conveyor
-from aliquot_kube.credentials import Access, Credentials
 from aliquot_kube.cutting import Cutter, current_cutter
 from aliquot_kube.errors import GarbledError, UnreachableError, error_from_response
 from aliquot_kube.questions import Question, Response
+
+if TYPE_CHECKING:
+    # It brings the official client, which those need not have who only name the types of this module's.
+    from aliquot_kube.credentials import Access, Credentials
 
 _CHUNK = 64 * 1024
 # A page of 500 pods is about 2 MB; what is larger than this is no answer to any question of ours.

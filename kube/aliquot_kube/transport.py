@@ -12,13 +12,16 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from aliquot_kube.conveyor import Conveyor
-from aliquot_kube.credentials import Credentials
 from aliquot_kube.errors import GarbledError, UnreachableError
 from aliquot_kube.exchange import Exchange
 from aliquot_kube.lines import LineSplitter
 from aliquot_kube.questions import Question, Response, Timeouts, Transport
+
+if TYPE_CHECKING:
+    from aliquot_kube.credentials import Credentials
 
 __all__ = ["HttpTransport", "Question", "Response", "Timeouts", "Transport"]
 
