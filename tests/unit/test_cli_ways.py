@@ -1,4 +1,4 @@
-"""The ways of a process to its API server: without the official client where an address and a token are all there is."""
+"""The ways of a process to its API server: without the official client where address and token are all there is."""
 
 from __future__ import annotations
 
