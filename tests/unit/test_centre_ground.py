@@ -449,3 +449,41 @@ def test_whoever_may_be_taken_now_and_was_not_before_is_asked_again(seed: int) -
             {name for name, one in town.picture.nodes.items() if town.ground.admits(ask)[one.row]} for ask in wanting
         ]
         assert town.ground.version != version or all(now <= then for now, then in zip(after, before, strict=True))
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=30, deadline=None)
+def test_no_turn_is_given_for_a_node_that_would_refuse_the_pod(seed: int) -> None:
+    """Whoever comes, ends, loses a turn, whatever is tainted meanwhile: and at last everybody has been let in."""
+    chance = random.Random(seed)  # noqa: S311 - repeats itself
+    there = {f"n{number}": node(f"n{number}", cards=4, pods="4") for number in range(3)}
+    stage = staged(*there.values())
+    for count in range(25):
+        name = chance.choice(sorted(there))
+        there[name] = node(name, cards=4, pods="4", taints={"team": "red"} if chance.random() < 0.4 else None)
+        stage.picture.node_seen(there[name])
+        stage.submit(f"p{count}", 10, requests={"cpu": chance.choice(("1", "3", "5"))})
+        for uid in stage.round(after=chance.choice((0.0, 1.0, 31.0))):
+            promise = stage.turns[uid].promise
+            assert promise is not None
+            assert not there[promise.node].spec.taints
+            if chance.random() < 0.7:
+                stage.bind(uid)
+        check_sums(stage, there)
+        stage.end(*[uid for uid in sorted(stage.pods) if stage.pods[uid].spec.node_name and chance.random() < 0.3])
+    for name in there:
+        stage.picture.node_seen(node(name, cards=4, pods="4"))
+    for _ in range(100):
+        stage.end(*stage.run(after=400.0))
+        stage.end(*[uid for uid in sorted(stage.pods) if stage.pods[uid].spec.node_name])
+    assert stage.queues.waiting() == []
+
+
+def check_sums(stage: Stage, there: Mapping[str, Node]) -> None:
+    """Those who are promised room and those who are bound ask no more of a node than it has."""
+    lies = {promise.pod.metadata.uid: promise.node for promise in stage.desk.promises}
+    lies |= {uid: pod.spec.node_name for uid, pod in stage.pods.items() if pod.spec.node_name}
+    for name in there:
+        cpus = [int(stage.pods[uid].spec.containers[0].resources.requests["cpu"]) for uid in lies if lies[uid] == name]
+        assert sum(cpus) <= 8
+        assert len(cpus) <= 4
