@@ -98,6 +98,7 @@ class Scripted:
         self.connections = 0
         self.asked: list[bytes] = []
         self.port = 0
+        self.closed = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection until an answer says that it is the last."""
@@ -112,6 +113,7 @@ class Scripted:
             if answer in {b"", OPEN_ENDED} or b"close" in answer:
                 break
         writer.close()
+        self.closed.set()
 
 
 @pytest.fixture
@@ -149,6 +151,19 @@ async def test_another_connection_follows_one_that_is_over(scripted: Scripted, p
         await poster.post("/", b"ab", timeout=5, most=100)
     assert await poster.post("/", b"ab", timeout=5, most=100) == HELLO
     assert scripted.connections == 3
+
+
+async def test_a_connection_that_was_closed_while_idle_is_not_used(scripted: Scripted, poster: Poster) -> None:
+    """Its server has gone or was tired of waiting, which is no failure of the next question."""
+    scripted.answers = [LENGTH]
+    assert await poster.post("/", b"ab", timeout=5, most=100) == HELLO
+    await scripted.closed.wait()
+    # A round trip later than the end of the first: that has been seen by then.
+    _, other = await asyncio.open_connection(LOOPBACK, scripted.port)
+    other.close()
+    await other.wait_closed()
+    scripted.answers = [LENGTH]
+    assert await poster.post("/", b"ab", timeout=5, most=100) == HELLO
 
 
 async def test_an_answer_that_comes_too_late_is_nobodys(scripted: Scripted, poster: Poster) -> None:

@@ -50,6 +50,15 @@ def test_the_same_seed_gives_the_same_server() -> None:
     assert answers[0] == answers[1]
 
 
+def test_a_null_that_a_patch_leaves_is_not_stored() -> None:
+    """A JSON Patch may set one, where the other kinds remove by it; for the API it is the same as not there."""
+    server = make_frontend()
+    answered(server, "POST", PODS, pod("one"))
+    patch = [{"op": "add", "path": "/metadata/annotations", "value": {"kept": "null", "gone": None}}]
+    made = answered(server, "PATCH", f"{PODS}/one", patch, kind="application/json-patch+json")
+    assert made["metadata"]["annotations"] == {"kept": "null"}
+
+
 def test_a_watch_that_comes_too_late() -> None:
     """From a version that is compacted the stream is one ERROR with a 410, and is over."""
     server = make_frontend()
