@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -25,6 +26,7 @@ from aliquot_kube.resources import LEASES, NODES, PODS
 from aliquot_kube.transport import Question
 from aliquot_standalone.apiserver.direct import DirectTransport
 from aliquot_standalone.apiserver.frontend import Frontend
+from aliquot_standalone.kubelet.status import pod_status
 from aliquot_standalone.simulated.fleet import Fleet
 from aliquot_standalone.simulated.loads import SimNames
 from support.clocks import VirtualClock
@@ -188,6 +190,24 @@ async def test_a_pod_without_a_duration_runs_on(stage: Stage) -> None:
     """A service is not ended by the hour."""
     await stage.run("service")
     assert (await stage.pod("service", after=3600.0)).status.phase == "Running"
+
+
+@pytest.mark.parametrize(
+    ("news", "looked"),
+    [({"metadata": {"annotations": {"new": "1"}}}, 1), ({"status": {"message": "said by others"}}, 0)],
+)
+async def test_a_pod_is_looked_at_again_for_what_it_asks(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, news: Json, looked: int
+) -> None:
+    """A status comes back with every write of one's own: to make it anew each time took a third of a node's work."""
+    await stage.run("service")
+    await stage.pod("service")
+    spell = Mock(wraps=pod_status)
+    monkeypatch.setattr("aliquot_standalone.kubelet.pods.pod_status", spell)
+    patch, part = merge_patch(news), "status" if "status" in news else ""
+    await stage.client.patch(PODS, name="service", namespace="default", patch=patch, subresource=part)
+    await stage.pod("service")
+    assert spell.call_count == looked
 
 
 async def test_a_grant_that_is_not_what_was_asked_starts_nothing(stage: Stage) -> None:
