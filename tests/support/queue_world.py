@@ -6,7 +6,7 @@ What is checked is worked out anew from pods and specs, not read from the books 
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -240,8 +240,18 @@ class QueueWorld(Stage):
     def _waits_rightly(self, waiter: Waiter, tree: Tree) -> bool:
         if self.queues.notice(waiter).reason == "NeverFits" or tree.nodes[waiter.queue].stop:
             return True
-        # A gang that is not there, or is too large to be in together.
-        return waiter.group is not None
+        # A gang that is not there, or is too large to be in together; or what it needs is never lent.
+        return waiter.group is not None or self._is_kept_for_good(waiter, tree)
+
+    def _is_kept_for_good(self, waiter: Waiter, tree: Tree) -> bool:
+        """Whether what it needs is others' and never lent, though nobody asks: the tree contradicts itself."""
+        for dimension in range(tree.dimensions.cards):
+            there, amount = self.queues.stock().capacity[dimension], waiter.amounts[dimension]
+            asks = Guarantees(tree, dimension=dimension, used={}, asked={waiter.queue: amount}, free=there)
+            has = Guarantees(tree, dimension=dimension, used={waiter.queue: amount}, asked={}, free=there - amount)
+            if has.lacking() > asks.lacking():
+                return True
+        return False
 
 
 class Count:
@@ -253,10 +263,23 @@ class Count:
         self._width = len(self.tree.dimensions)
         self.free = world.queues.stock().free
         charges = ledger.charges().values()
-        waiting = [
+        in_line = [
             waiter
             for waiter in world.queues.waiting()
             if world.queues.is_in_line(waiter.uid) and not self.tree.nodes[waiter.queue].stop
+        ]
+        gangs = Counter((waiter.queue, waiter.user, waiter.gang) for waiter in in_line)
+        gangs_in = Counter(
+            (world.pods[uid].metadata.namespace, world.pods[uid].metadata.labels.get(NAMES.group, ""))
+            for uid in ledger.charges()
+        )
+        # A gang that could not start if all were free asks for nothing.
+        waiting = [
+            waiter
+            for waiter in in_line
+            if waiter.group is None
+            or waiter.gang is None
+            or gangs[waiter.queue, waiter.user, waiter.gang] + gangs_in[waiter.gang] >= waiter.group.minimum
         ]
         self._charged = self._sum((charge.queue, charge.amounts) for charge in charges)
         self._asks = self._sum((waiter.queue, waiter.amounts) for waiter in waiting)

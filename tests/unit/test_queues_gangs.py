@@ -169,3 +169,32 @@ def test_a_pod_is_not_shown_for_ever() -> None:
     assert stage.round(after=1.0) == []
     assert stage.used("a")[0] == 0
     assert "led to no binding" in stage.queues.why_not(stage.pods["p"])
+
+
+def test_a_gang_that_is_not_there_keeps_nothing_from_others() -> None:
+    """Its guarantee is lent until so many of it wait that it could start; from then on it is kept for the gang."""
+    queues = {"a": queue(guarantee=100), "b": queue()}
+    stage = Stage(queues, nodes=(1,))
+    notes = {"group-size": "2"}
+    stage.submit("g0", 50, queue="a", group="g", notes=notes)
+    stage.submit("x", 100, queue="b")
+    assert stage.run() == ["x"]
+    stage.submit("y", 100, queue="b")
+    stage.submit("g1", 50, queue="a", group="g", notes=notes)
+    stage.end("x")
+    assert stage.run() == ["g0", "g1"]
+    stage.end("g0", "g1")
+    assert stage.run() == ["y"]
+
+
+def test_a_gang_that_lost_a_waiting_member_keeps_nothing_either() -> None:
+    """One is deleted while it waits: what is left can't start, so it asks for nothing."""
+    queues = {"p": queue(limit=100), "a": queue("p", guarantee=100), "b": queue("p", limit=100)}
+    stage = Stage(queues, nodes=(2,))
+    notes = {"group-size": "2"}
+    for number in range(2):
+        stage.submit(f"g{number}", 50, queue="a", group="g", notes=notes)
+    assert stage.queues.books.ledger.accounts["a"].asked[0] == 100
+    stage.gone("g1")
+    stage.submit("x", 100, queue="b")
+    assert stage.run() == ["x"]

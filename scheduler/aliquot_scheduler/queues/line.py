@@ -8,7 +8,7 @@ before, it has its minimum; the first of its pods gives it its place.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -180,6 +180,11 @@ class Line:
         self.changed(waiter)
         return waiter
 
+    def mates(self, waiter: Waiter) -> list[Waiter]:
+        """Those who wait here in a gang with it, in their order; it need not be among them."""
+        row = self._rows.get(waiter.user, {}).get(_row(waiter), [])
+        return [self._waiters[uid] for _, uid in row]
+
     def users(self) -> list[str]:
         """Who has pods here."""
         return list(self._rows)
@@ -204,14 +209,18 @@ class Line:
         return self._firsts[user, key]
 
     def _head(self, row: list[tuple[Place, str]], let_in: dict[GangKey, set[str]]) -> Candidate | None:
-        first = self._waiters[row[0][1]]
-        needed = 1
-        if first.group is not None and (gang := first.gang) is not None:
-            needed = max(1, first.group.minimum - len(let_in.get(gang, ())))
+        needed = still_needed(self._waiters[row[0][1]], let_in=let_in)
         if len(row) < needed:
             return None
         members = tuple(self._waiters[uid] for _, uid in row[:needed])
         return Candidate(members=members, amounts=tuple(map(sum, zip(*(one.amounts for one in members), strict=True))))
+
+
+def still_needed(waiter: Waiter, *, let_in: Mapping[GangKey, Collection[str]]) -> int:
+    """How many must be let in at once for one to run: itself, or what its gang lacks of its minimum."""
+    if waiter.group is None or waiter.gang is None:
+        return 1
+    return max(1, waiter.group.minimum - len(let_in.get(waiter.gang, ())))
 
 
 def _row(waiter: Waiter) -> Any:

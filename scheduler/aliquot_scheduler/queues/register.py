@@ -7,8 +7,8 @@ there as asking. When other queues or other hardware make any shape come to some
 A pod that is found without a gate was let in by the leader before us, or passed its gate by. It is judged only when
 all is known that counts against a limit: the one before us may have taken its turn back.
 
-What must always hold: a pod is in one state; it is charged exactly if it is let in or bound, and asks exactly if it
-stands in a line.
+What must always hold: a pod is in one state; it is charged exactly if it is let in or bound, and asks only if it
+stands in a line (`hall.py` says when).
 """
 
 from __future__ import annotations
@@ -143,14 +143,14 @@ class Register:
         if waiter is None:
             self.leave(pod.metadata.uid)
         elif until is not None:
-            self.hall.rest(waiter, until=until, ledger=self.books.ledger)
+            self.hall.rest(waiter, until=until, books=self.books)
         else:
             self._join(waiter)
 
     def rest(self, pod: Pod, *, until: float) -> None:
         """Its turn has led to nothing: it may have another one then."""
         if waiter := self.enrolment.waiter(pod):
-            self.hall.rest(waiter, until=until, ledger=self.books.ledger)
+            self.hall.rest(waiter, until=until, books=self.books)
 
     def let_in(self, waiter: Waiter, *, way: Way, until: float, now: float) -> None:
         """Its turn has come: it is charged from now on, and waits no more."""
@@ -165,7 +165,7 @@ class Register:
 
     def leave(self, uid: str) -> None:
         """It waits no more."""
-        self.hall.leave(uid, ledger=self.books.ledger)
+        self.hall.leave(uid, books=self.books)
 
     def release(self, uid: str) -> Waiter | None:
         """It is let in no more, and charged with nothing."""
@@ -177,8 +177,7 @@ class Register:
 
     def gang_changed(self, waiter: Waiter) -> None:
         """Another number of its gang is in."""
-        if waiter.group and waiter.queue in self.hall.lines:
-            self.hall.lines[waiter.queue].changed(waiter)
+        self.hall.gang_changed(waiter, books=self.books)
 
     def judge_found(self) -> None:
         """Who was let in by another leader goes on, as far as limits allow: the one before may have taken it back."""
@@ -220,8 +219,8 @@ class Register:
             self.gang_changed(waiter)
 
     def _join(self, waiter: Waiter) -> None:
-        ledger = self.books.ledger
-        self.hall.join(waiter, why_never=self.enrolment.why_never(waiter, ledger=ledger), ledger=ledger)
+        why = self.enrolment.why_never(waiter, ledger=self.books.ledger)
+        self.hall.join(waiter, why_never=why, books=self.books)
 
     def _is_next(self, pod: Pod) -> bool:
         """Whether ours is the last gate: a turn is for pods that can use it."""

@@ -108,7 +108,7 @@ class Standing:
             self._waiting.setdefault(waiter.queue, []).append(waiter)
             if self.foreign_gates(waiter):
                 continue
-            self._hall.join(waiter, why_never=self.why_never(waiter), ledger=self.books.ledger)
+            self._hall.join(waiter, why_never=self.why_never(waiter), books=self.books)
 
     # --- queues ------------------------------------------------------------------------------------------------------
     def running(self, queue: str) -> int:
@@ -192,12 +192,11 @@ class Standing:
         for candidate in Order(ledger=ledger, shares=by_shares, candidates=candidates):
             queue = candidate.first.queue
             for member in candidate.members:
-                self._hall.leave(member.uid, ledger=ledger)
+                self._hall.leave(member.uid, books=self.books)
                 self.books.admit(member, self._enrolment.charge(member), now=_NOW)
                 yield member
             by_shares.changed(queue)
-            if queue in self._hall.lines:
-                self._hall.lines[queue].changed(candidate.first)
+            self._hall.gang_changed(candidate.first, books=self.books)
             firsts[queue] = self._first(queue, by_shares)
 
     def before(self, waiter: Waiter) -> list[Waiter] | None:
