@@ -19,6 +19,8 @@ from aliquot_kube.lines import LineSplitter
 from aliquot_kube.questions import Question
 
 _CHUNK = 64 * 1024
+# Heads of no answer yet: early hints, and the like.
+_HINTS = (b"HTTP/1.1 1", b"HTTP/1.0 1")
 _LONGEST_BODY = 256 * 1024 * 1024
 
 
@@ -39,6 +41,8 @@ class Connection:
             async with asyncio.timeout(question.timeouts.silence):
                 await self._writer.drain()
                 head = await self.reader.readuntil(b"\r\n\r\n")
+                while head.startswith(_HINTS):
+                    head = await self.reader.readuntil(b"\r\n\r\n")
         except (OSError, EOFError, TimeoutError) as error:
             raise UnreachableError(f"no answer: {said(error)}", where=question.where) from error
         except asyncio.LimitOverrunError as error:
@@ -67,6 +71,9 @@ class Answer:
         self.status = int(status)
         pairs = (line.partition(":") for line in lines if line)
         self.headers = {name.lower(): value.strip() for name, _, value in pairs}
+        if version == "HTTP/1.0":
+            # Its servers hang up after each answer.
+            self.headers.setdefault("connection", "close")
 
     async def whole(self) -> bytes:
         """All of its body."""
@@ -94,7 +101,8 @@ class Answer:
                 async for piece in self._exactly(size):
                     yield piece
                 await self._read_line()
-            await self._read_line()
+            while await self._read_line():
+                """Whatever is said behind the body is nothing to us."""
         elif "content-length" in self.headers:
             async for piece in self._exactly(int(self.headers["content-length"])):
                 yield piece

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -21,7 +20,6 @@ from aliquot_standalone.posts import Place, Poster, PostError
 from aliquot_standalone.scheduling.attempt import Answer, Ask
 from aliquot_standalone.scheduling.objects import PlacedPod
 
-_QUOTED = 200
 _HTTPS_PORT = 443
 # Of each of thousands of nodes a sentence.
 _MOST_ANSWER = 16 * 1024 * 1024
@@ -115,15 +113,13 @@ class Extender:
     async def _call(self, verb: str, asked: msgspec.Struct) -> bytes:
         where = f"extender {verb}"
         try:
-            answer = await self._connected().post(
+            return await self._connected().post(
                 f"{self._path}/{verb}", msgspec.json.encode(asked), timeout=self.settings.timeout, most=_MOST_ANSWER
             )
-        except (OSError, PostError, TimeoutError) as error:
-            raise ExtenderError(f"no answer: {str(error) or type(error).__name__}", where=where) from error
-        if answer.status != HTTPStatus.OK:
-            said = answer.body[:_QUOTED].decode(errors="replace")
-            raise ExtenderError(f"answered {answer.status}: {said}", where=where)
-        return answer.body
+        except TimeoutError as error:
+            raise ExtenderError(f"no answer within {self.settings.timeout:g} s", where=where) from error
+        except (OSError, PostError) as error:
+            raise ExtenderError(f"no answer: {error}", where=where) from error
 
     def _connected(self) -> Poster:
         if self._poster is None:
