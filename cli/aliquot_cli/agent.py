@@ -8,6 +8,7 @@ import os
 import platform
 import random
 import socket
+import sys
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -50,6 +51,10 @@ from aliquot_kube.clock import SystemClock
 log = logging.getLogger(__name__)
 AGENT = "aliquot-agent"
 
+# Working out what is said of slices takes a thread some 30 ms of a full node. By Python's own 5 ms, each step of a
+# scrape on the loop would wait as long for it: p99 of a scrape is 15 ms with this and 27 to 51 without (run).
+SWITCH = 0.001
+
 
 @click.command()
 @click.option("--config", "file", metavar="FILE", help="Settings file (default: $ALIQUOT_CONFIG).")
@@ -90,6 +95,7 @@ async def leave_node(settings: AgentSettings, *, names: Names) -> None:
 
 async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Names, health: HealthSettings) -> None:
     """Be the agent of one node until told to stop."""
+    sys.setswitchinterval(SWITCH)
     clock = SystemClock()
     luck = random.Random().random  # noqa: S311 - spreads retries, guards nothing
     driver = make_driver(settings, clock=clock)
