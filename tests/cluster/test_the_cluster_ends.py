@@ -38,7 +38,8 @@ def traces(folder: Path, containers: list[str]) -> list[str]:
     """What is left of a cluster: processes, mounts, cgroups, files."""
     processes = [Path(f"/proc/{pid}/cmdline").read_text() for pid in leftovers.processes_of(folder)]
     mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if folder.name in line]
-    cgroups = [str(found) for name in containers for found in Path("/sys/fs/cgroup").glob(f"**/{name}")]
+    # Not by a glob: it fails where a folder goes away under it, as these do.
+    cgroups = [folder for folder, _, _ in os.walk("/sys/fs/cgroup") if Path(folder).name in containers]
     return [*processes, *mounts, *cgroups, *([str(folder)] if folder.exists() else [])]
 
 
