@@ -101,8 +101,9 @@ class Answer:
                 async for piece in self._exactly(size):
                     yield piece
                 await self._read_line()
+            # Whatever is said behind the body is nothing to us.
             while await self._read_line():
-                """Whatever is said behind the body is nothing to us."""
+                pass
         elif "content-length" in self.headers:
             async for piece in self._exactly(int(self.headers["content-length"])):
                 yield piece
