@@ -40,7 +40,8 @@ static uint64_t born(uint32_t pid) {
     const char *rest = strrchr(text, ')');
     if (rest)
         sscanf(rest, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state, &started);
-    return state == 'Z' ? 0 : started;
+    /* Dead and waited for, X comes after Z: who was gone at an earlier look is not to be back at a later one. */
+    return state == 'Z' || state == 'X' ? 0 : started;
 }
 
 static void lock(void) {
