@@ -152,7 +152,7 @@ def test_specs_that_were_spoilt_while_no_agent_was_there_are_written_anew(
         kill_container(cluster, mended, made)
     for gpu, made in enumerate(pods):
         cluster.wait_for("its restart", lambda made=made: restarted(cluster, made) or None, timeout=60)  # type: ignore[misc]
-        assert cluster.logs(made) == f"{mended.gpu(gpu)} 30 1000 void\n"
+        assert cluster.first_words(made) == f"{mended.gpu(gpu)} 30 1000 void\n"
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_a_node_lives_without_its_api_server(alone: NodeHalf) -> None:
         done = cluster.wait_for_phase(late, "Succeeded", timeout=120)  # the kubelet takes its time
         assert cluster.logs(done) == f"{alone.gpu(2)} 20 300 void\n"
         cluster.wait_for("the restart to be told", lambda: restarted(cluster, crashing) or None, timeout=60)
-        assert cluster.logs(crashing) == f"{alone.gpu(1)} 30 1000 void\n"
+        assert cluster.first_words(crashing) == f"{alone.gpu(1)} 30 1000 void\n"
         assert container_id(cluster, calm) == first
         fresh = alone.run(sharing_pod(namespace, shows(limits=asks(40, 600))), {"main": [(3, 40, 600)]})
         assert cluster.logs(cluster.wait_for_phase(fresh, "Succeeded", timeout=120)) == f"{alone.gpu(3)} 40 600 void\n"

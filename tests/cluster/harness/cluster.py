@@ -233,11 +233,23 @@ class ClusterHarness:
         return now
 
     def logs(self, pod: Mapping[str, Any], container: str = "main") -> str:
-        """What the container's latest run has printed, read on its node (no API server can reach a kubelet here)."""
+        """What the container's latest run has printed, read on its node (no API server can reach a kubelet here).
+
+        That a container runs does not say that it has spoken: `logs` is for those that have ended.
+        """
         now = self.current(pod)
         metadata = now["metadata"]
         name = f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}"
         return read_log(self.nodes[now["spec"]["nodeName"]].path(f"/var/log/pods/{name}/{container}"))
+
+    def first_words(self, pod: Mapping[str, Any], container: str = "main") -> str:
+        """Wait for the first whole line of a container that has only just been started, and return it."""
+
+        def whole_line() -> str | None:
+            line, end, _rest = self.logs(pod, container).partition("\n")
+            return line + end if end else None
+
+        return self.wait_for(f"{container} of {pod['metadata']['name']} to say something", whole_line)
 
     def exec(self, pod: Mapping[str, Any], argv: Sequence[str], *, container: str = "main") -> str:
         """Run a command in a running container and return what it prints."""
