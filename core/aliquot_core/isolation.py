@@ -42,13 +42,24 @@ def keeping(mode: str, quality: Quality) -> Keeping:
 
 def enough(offered: Sequence[str], *, least: str) -> bool:
     """Whether a GPU that offers these modes can hold a pod that asks for this one at the least."""
-    if least in MODES:
-        return any(mode in MODES and MODES.index(mode) >= MODES.index(least) for mode in offered)
-    return not least or least in offered
+    return not least or any(_reaches(mode, least) for mode in offered)
 
 
-def chosen(offered: Sequence[str], *, least: str) -> str:
-    """The mode in which a slice is held there: the strongest on offer, or the one asked for, where it has no rank."""
-    if least and least not in MODES:
-        return least
-    return max(offered, key=lambda mode: MODES.index(mode) if mode in MODES else -1, default="")
+def admits(offered: Sequence[str], *, least: str, quality: Quality) -> bool:
+    """Whether one of these modes reaches what is asked, and does not refuse the class."""
+    return bool(chosen(offered, least=least, quality=quality)) or not (offered or least)
+
+
+def chosen(offered: Sequence[str], *, least: str, quality: Quality) -> str:
+    """The mode in which a slice of that class is held there: the strongest that takes it; empty if none does."""
+    able = [mode for mode in offered if _reaches(mode, least) and keeping(mode, quality) is not Keeping.REFUSED]
+    return max(able, key=_rank, default="")
+
+
+def _reaches(mode: str, least: str) -> bool:
+    """A mode that this version does not know is as strong as itself, and as nothing else."""
+    return not least or mode == least or (least in MODES and _rank(mode) >= MODES.index(least))
+
+
+def _rank(mode: str) -> int:
+    return MODES.index(mode) if mode in MODES else -1

@@ -104,6 +104,11 @@ class PodRequest(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = ""
     group: Group | None = None
 
+    @property
+    def qualities(self) -> frozenset[Quality]:
+        """The classes of its containers."""
+        return frozenset(one.quality for one in self.containers)
+
     def of(self, container: str) -> ContainerRequest | None:
         """What the container of that name asks for."""
         return next((asked for asked in self.containers if asked.name == container), None)

@@ -15,7 +15,7 @@ from itertools import zip_longest
 
 import msgspec
 
-from aliquot_core.isolation import enough
+from aliquot_core.isolation import admits, enough
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import ContainerRequest, Kind, PodRequest
 from aliquot_core.shares import Share
@@ -52,7 +52,17 @@ def demand_of(request: PodRequest) -> Demand:
 
 
 def suits(kind: GpuKind, request: PodRequest) -> bool:
-    """Whether a GPU of this kind is one that the pod allows, however much room it has."""
+    """Whether a GPU of this kind is one that the pod allows, and that allows the pod, however much room it has.
+
+    A GPU that refuses one of the pod's classes takes none of its containers: they may have to lie on one.
+    """
+    return named(kind, request) and all(
+        admits(kind.isolation, least=request.isolation, quality=quality) for quality in request.qualities
+    )
+
+
+def named(kind: GpuKind, request: PodRequest) -> bool:
+    """Whether the pod's annotations allow a GPU of this kind."""
     return request.models.admits(*kind.models) and enough(kind.isolation, least=request.isolation)
 
 

@@ -18,7 +18,7 @@ import msgspec
 from aliquot_core.claims import Claim, claims, overdrawn
 from aliquot_core.grant import ContainerGrant, Grant, Slice
 from aliquot_core.inventory import Gpu, Health
-from aliquot_core.isolation import chosen
+from aliquot_core.isolation import chosen, enough
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import ContainerRequest, Kind, Placement, PodRequest
@@ -192,6 +192,9 @@ def _merit(cards: Sequence[Card], pieces: Sequence[Piece], placement: Placement)
 
 def _plan(pod: Pod, request: PodRequest, *, node: str, laid: Laid) -> Plan | None:
     containers = {one.name: _granted(one, laid[one.name], request) for one in request.containers}
+    if not all(enough([one.isolation], least=request.isolation) for one in containers.values()):
+        # Each of its GPUs has a mode that would do, and they have none in common.
+        return None
     grant = Grant(node=node, pod=pod.metadata.uid, containers=containers)
     wanted = claims(pod, grant)
     cards = {card.gpu.uuid: card for found in laid.values() for card in found}
@@ -204,6 +207,7 @@ def _plan(pod: Pod, request: PodRequest, *, node: str, laid: Laid) -> Plan | Non
 
 def _granted(container: ContainerRequest, cards: Sequence[Card], request: PodRequest) -> ContainerGrant:
     offered = [mode for mode in cards[0].gpu.isolation if all(mode in card.gpu.isolation for card in cards)]
+    mode = chosen(offered, least=request.isolation, quality=container.quality)
     slices = tuple(
         Slice(
             gpu=card.gpu.uuid,
@@ -213,7 +217,7 @@ def _granted(container: ContainerRequest, cards: Sequence[Card], request: PodReq
         )
         for card, share in zip(cards, container.shares, strict=True)
     )
-    return ContainerGrant(slices=slices, isolation=chosen(offered, least=request.isolation))
+    return ContainerGrant(slices=slices, isolation=mode)
 
 
 def _cost(wanted: Mapping[str, Claim], *, cards: Mapping[str, Card], placement: Placement) -> float:

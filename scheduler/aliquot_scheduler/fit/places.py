@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -10,12 +10,12 @@ from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.demand import Piece, suits
-from aliquot_scheduler.picture.grid import Bools, Cells, Ints
+from aliquot_scheduler.picture.grid import Bools, Cells, Ints, Kind
 from aliquot_scheduler.picture.picture import KnownNode
 
 
-def allowed_places(request: PodRequest, *, grid: Cells) -> Bools:
-    """The GPUs that may be given and that the pod allows by model and isolation."""
+def allowed_places(request: PodRequest, *, grid: Cells, suits: Callable[[Kind, PodRequest], bool] = suits) -> Bools:
+    """The GPUs that may be given and that suit the pod by model and isolation."""
     if not grid.kinds:
         return grid.open
     suitable = np.array([suits(kind, request) for kind in grid.kinds], dtype=np.bool_)

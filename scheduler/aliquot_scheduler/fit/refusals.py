@@ -11,10 +11,11 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
+from aliquot_core.isolation import admits
 from aliquot_core.names import Names
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import PodRequest
-from aliquot_scheduler.fit.demand import Piece, pieces_of
+from aliquot_scheduler.fit.demand import Piece, named, pieces_of
 from aliquot_scheduler.fit.survey import allowed_places, needed_memory
 from aliquot_scheduler.picture.grid import Bools, Grid
 
@@ -51,17 +52,18 @@ class Refusals:
         return {name: self._say(self._counts[row]) for name, row in rows.items()}
 
     def _count(self, piece: Piece) -> list[_Counts]:
-        """Of each node's GPUs, how many are there, allowed, large enough, have the compute, and the memory too."""
+        """Of each node's GPUs, how many are there, named, suit, are large enough, have compute, and memory too."""
         grid = self._grid
-        allowed = allowed_places(self._request, grid=grid)
+        meant = allowed_places(self._request, grid=grid, suits=named)
         if self._named is not None:
-            allowed = allowed & self._named
+            meant = meant & self._named
+        allowed = meant & allowed_places(self._request, grid=grid)
         memory = needed_memory(piece, grid=grid)
         large = allowed & (grid.usable >= memory)
         free = allowed & ~grid.closed & (grid.compute >= piece.compute)
         if piece.whole:
             free &= grid.holders == 0
-        steps = (grid.open, allowed, large, free, free & (grid.memory >= memory))
+        steps = (grid.open, meant, allowed, large, free, free & (grid.memory >= memory))
         return [tuple(row) for row in np.stack([step.sum(axis=1) for step in steps], axis=1).tolist()]
 
     def _say(self, counts: _Counts) -> Refusal:
@@ -70,9 +72,12 @@ class Refusals:
         return self._said[counts]
 
     def _made(self, counts: _Counts) -> Refusal:
-        total, allowed, large, free, both = counts
+        total, meant, allowed, large, free, both = counts
+        if meant < self._most:
+            return Refusal(why=self._not_allowed(total, meant), final=True)
         if allowed < self._most:
-            return Refusal(why=self._not_allowed(total, allowed), final=True)
+            why = f"by their isolation {allowed} of {total} GPUs take what is {self._refused_classes()}"
+            return Refusal(why=why, final=True)
         if large < self._most:
             return Refusal(why=f"{large} of {total} GPUs are large enough for {self._memory()}", final=True)
         if both >= self._most:
@@ -99,6 +104,17 @@ class Refusals:
         whole = [f"annotation {name}" for is_said, name in said if is_said]
         # A group's members are held to GPUs by their uuids too.
         return [*whole, "where its group lies"] if self._named is not None and request.group else whole
+
+    def _refused_classes(self) -> str:
+        """Those of the pod's that not every GPU takes which its annotations allow."""
+        request = self._request
+        offers = [kind.isolation for kind in self._grid.kinds if named(kind, request)]
+        refused = (
+            quality
+            for quality in request.qualities
+            if not all(admits(offered, least=request.isolation, quality=quality) for offered in offers)
+        )
+        return " or ".join(sorted(refused))
 
     def _compute(self) -> str:
         piece = self._pieces[0]

@@ -19,7 +19,7 @@ from aliquot_core.claims import Claim
 from aliquot_core.objects import Pod
 from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import WHOLE
-from aliquot_core.request import Kind, PodRequest
+from aliquot_core.request import Kind, PodRequest, Quality
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
 from aliquot_scheduler.fit.ground import Ground
 from aliquot_scheduler.fit.places import named_places
@@ -31,6 +31,9 @@ from aliquot_scheduler.queues.tree import Dimensions
 _NONE = -1
 # To make a set of 18,000 takes a millisecond, and where most fit nobody is looked for long.
 _FEW = 200
+
+# What decides which kinds of cards a pod may have.
+_Asked = tuple[Patterns, str, frozenset[Quality]]
 
 
 class Stock(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,8 +72,8 @@ class Cards:
         # The nodes that they are in.
         self.ground = Ground(picture=picture)
         self._models = [Patterns(allowed=(model.casefold(),)) for model in dimensions.models]
-        self._suitable: dict[tuple[Patterns, str], tuple[int, frozenset[int]]] = {}
-        self._firsts: dict[tuple[Patterns, str], _Firsts] = {}
+        self._suitable: dict[_Asked, tuple[int, frozenset[int]]] = {}
+        self._firsts: dict[_Asked, _Firsts] = {}
         # How many shapes have a number.
         self.registered = 0
         self._fitting: tuple[int, list[bool]] = (_NONE, [])
@@ -160,9 +163,10 @@ class Cards:
     def register(self, demand: Demand) -> int:
         """A number for those that ask so, by which `fitting` answers."""
         pieces = demand.pieces or pieces_of(demand.request.containers[0])
-        allowed = demand.request.models, demand.request.isolation
+        request = demand.request
+        allowed = request.models, request.isolation, request.qualities
         first = (self.registered, pieces[0].compute, max(1, pieces[0].memory))
-        self._firsts.setdefault(allowed, _Firsts(request=demand.request)).add(first)
+        self._firsts.setdefault(allowed, _Firsts(request=request)).add(first)
         self.registered += 1
         self._fitting = _NONE, []
         return self.registered - 1
@@ -187,7 +191,7 @@ class Cards:
 
     def kinds(self, request: PodRequest) -> frozenset[int]:
         """The kinds of cards that the pod allows."""
-        asked, known = (request.models, request.isolation), len(self._grid.kinds)
+        asked, known = (request.models, request.isolation, request.qualities), len(self._grid.kinds)
         if self._suitable.get(asked, (_NONE, frozenset()))[0] != known:
             suitable = frozenset(number for number, kind in enumerate(self._grid.kinds) if suits(kind, request))
             self._suitable[asked] = known, suitable
