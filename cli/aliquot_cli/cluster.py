@@ -23,8 +23,8 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.plain import PlainTransport, plain_server
 from aliquot_kube.questions import PieceTransport
-from aliquot_standalone.home import Home, Running
-from aliquot_standalone.kubelet.containers import birth
+from aliquot_standalone.kubelet.births import birth
+from aliquot_standalone.whereabouts import Running, Whereabouts
 
 _USUAL_NAMESPACE = "default"
 
@@ -54,7 +54,7 @@ def find_place(
     *, kubeconfig: str = "", context: str = "", folder: str = "", environment: Mapping[str, str] = os.environ
 ) -> Place:
     """Say where the API server is; `folder` is the setting `up.folder`."""
-    home = Home.of(folder, environment=environment)
+    home = Whereabouts.of(folder, environment=environment)
     named = kubeconfig or environment.get("KUBECONFIG", "")
     if named or context:
         ours = bool(named) and Path(named).absolute() == home.kubeconfig

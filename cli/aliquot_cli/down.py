@@ -11,7 +11,8 @@ from aliquot_cli.sources import gather
 from aliquot_kube.clock import SystemClock
 from aliquot_standalone.composition import GRACE
 from aliquot_standalone.ending import end_leftovers, end_running
-from aliquot_standalone.home import Home, UpSettings
+from aliquot_standalone.home import Home
+from aliquot_standalone.settings import UpSettings
 
 
 @click.command()

@@ -12,7 +12,7 @@ from aliquot_cli.cluster import Place, find_place
 from aliquot_cli.sources import gather
 from aliquot_core.names import Names
 from aliquot_core.settings import Sources
-from aliquot_standalone.home import UpSettings
+from aliquot_standalone.settings import UpSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -17,7 +17,7 @@ from aliquot_scheduler.certificates.settings import CertificateSettings
 from aliquot_scheduler.page.settings import PageSettings
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.web.settings import WebSettings
-from aliquot_standalone.home import UpSettings
+from aliquot_standalone.settings import UpSettings
 
 SECTIONS: dict[str, type[msgspec.Struct]] = {
     "names": Names,

@@ -29,10 +29,12 @@ from aliquot_kube.resources import NODES, PODS
 from aliquot_standalone.children import set_aside
 from aliquot_standalone.composition import Whole, standing
 from aliquot_standalone.demo.playing import check_stage, prepared
-from aliquot_standalone.home import FOLDER_VARIABLE, Home, UpSettings
+from aliquot_standalone.home import Home
 from aliquot_standalone.plan import SIMULATED, gpus_here, plan
 from aliquot_standalone.ports import choose_ports
+from aliquot_standalone.settings import UpSettings
 from aliquot_standalone.summary import summarise
+from aliquot_standalone.whereabouts import FOLDER_VARIABLE
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from aliquot_standalone.apiserver.store import Store
 from aliquot_standalone.centre_child import CentrePlace, centre_command, until_ready
 from aliquot_standalone.certificates import CentreFiles, make_files
 from aliquot_standalone.children import Children
-from aliquot_standalone.home import Home, Running
+from aliquot_standalone.home import Home
 from aliquot_standalone.installing import Installer
 from aliquot_standalone.nodes import FullNode, NodePlan
 from aliquot_standalone.parts import Ground, new_cron_jobs, new_events, new_extender, new_fleet, new_jobs, new_loop
@@ -37,6 +37,7 @@ from aliquot_standalone.pod_logs import pod_logs
 from aliquot_standalone.ports import LOOPBACK, Ports, choose_port
 from aliquot_standalone.simulated.fleet import Fleet
 from aliquot_standalone.simulated.metrics import metrics_at, metrics_served
+from aliquot_standalone.whereabouts import Running
 
 # What containers have to leave in, whatever grace their pods name: somebody waits at the terminal.
 GRACE = 5.0

@@ -9,11 +9,12 @@ import signal
 from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
 from aliquot_standalone.apiserver.journal import Journal
-from aliquot_standalone.home import Home, Running
+from aliquot_standalone.home import Home
 from aliquot_standalone.kubelet.containers import LocalProcesses, marked_at
 from aliquot_standalone.kubelet.leaving import end_containers
 from aliquot_standalone.kubelet.memory import Memories
 from aliquot_standalone.kubelet.settings import Folders
+from aliquot_standalone.whereabouts import Running
 
 # It has containers to end, each of which may take its grace.
 _PATIENCE = 30.0

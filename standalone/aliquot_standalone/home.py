@@ -11,85 +11,31 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 
-from aliquot_agent.gpus.spec import parse_gpu_spec
-from aliquot_agent.settings import NVML
 from aliquot_agent.whole_file import replace_file
 from aliquot_core.errors import UserError
 from aliquot_core.names import Names
-from aliquot_core.settings import LONGEST_SOCKET, of_kind
+from aliquot_core.settings import LONGEST_SOCKET
 from aliquot_deviceplugin.endpoint.settings import EndpointSettings
 from aliquot_kube.errors import NOT_JSON
-from aliquot_standalone.kubelet.containers import birth
+from aliquot_standalone.kubelet.births import birth
 from aliquot_standalone.kubelet.settings import Folders
+from aliquot_standalone.whereabouts import FOLDER_VARIABLE, Running, Whereabouts
 
-FOLDER_VARIABLE = "ALIQUOT_HOME"
 # A node's name may have so many bytes and its sockets still fit.
 LONGEST_NODE = 24
-
-
-# Each costs two processes and some 100 MiB.
-MOST_FULL = 4
-Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
-
-
-def _check_gpus(text: str) -> None:
-    if text not in {"", NVML}:
-        parse_gpu_spec(text)
-
-
-class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Section `[up]`; the commands beside `aliquot up` read the folder too."""
-
-    # Empty: $ALIQUOT_HOME, else `aliquot` in the user's state folder.
-    folder: str = ""
-    # Empty: as at the last time, else this machine's GPUs, else some that are simulated. "nvml", or what to simulate.
-    gpus: Annotated[str, of_kind(_check_gpus)] = ""
-    # So many of the simulated nodes have a kubelet, endpoint and agent of their own, and run pods' commands.
-    full: Annotated[int, msgspec.Meta(ge=0, le=MOST_FULL)] = 1
-    # None: the usual port if it is free, else any; 0: any.
-    port: Port | None = None
-    page_port: Port | None = None
-
-
-class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """The `aliquot up` of a folder, written when it is ready."""
-
-    pid: int
-    # When the process was born, so that another one of that number is not taken for it.
-    born: str
-    api: str
-    page: str
-    started: str
 
 
 class FolderUnfitError(UserError):
     """The folder can't be used."""
 
 
-class Home:
-    """The paths of one folder."""
-
-    def __init__(self, folder: Path, *, environment: Mapping[str, str]) -> None:
-        self.folder = folder.absolute()
-        self._environment = environment
-
-    @classmethod
-    def of(cls, said: str, *, environment: Mapping[str, str]) -> Home:
-        """The folder that was named, else the one that the environment names, else the user's own."""
-        chosen = said or environment.get(FOLDER_VARIABLE, "")
-        return cls(Path(chosen).expanduser() if chosen else _usual(environment), environment=environment)
-
-    @property
-    def kubeconfig(self) -> Path:
-        """How clients reach the API server."""
-        return self.folder / "kubeconfig"
+class Home(Whereabouts):
+    """The paths of one folder, and what is kept there."""
 
     @property
     def journal(self) -> Path:
@@ -110,11 +56,6 @@ class Home:
     def logs(self) -> Path:
         """What our own processes log."""
         return self.folder / "logs"
-
-    @property
-    def up_file(self) -> Path:
-        """Who runs here, and where."""
-        return self.folder / "up.json"
 
     def node(self, name: str) -> Path:
         """What belongs to one node."""
@@ -148,14 +89,6 @@ class Home:
         found = self.runtime.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
             raise FolderUnfitError("others can write there", where=str(self.runtime), remedy="remove it")
-
-    def running(self) -> Running | None:
-        """Whoever is ready to serve from this folder now."""
-        try:
-            running = msgspec.json.decode(self.up_file.read_bytes(), type=Running)
-        except (OSError, *NOT_JSON):
-            return None
-        return running if birth(running.pid) == running.born else None
 
     def announce(self, *, api: str, page: str, now: float) -> Running:
         """Say that this process serves here."""
@@ -230,8 +163,3 @@ def longest_socket(runtime: Path) -> int:
     """How many bytes the longest path of a socket below this folder can have: a device plugin's."""
     sockets = Folders(root=runtime / ("n" * LONGEST_NODE)).device_plugins / EndpointSettings().socket_folder
     return max(len(os.fsencode(sockets / f"{Path(name).name}.sock")) for name in Names().resources())
-
-
-def _usual(environment: Mapping[str, str]) -> Path:
-    states = environment.get("XDG_STATE_HOME", "")
-    return (Path(states) if states.startswith("/") else Path.home() / ".local" / "state") / "aliquot"

@@ -7,7 +7,7 @@ import socket
 import msgspec
 
 from aliquot_core.errors import ClusterError
-from aliquot_standalone.home import UpSettings
+from aliquot_standalone.settings import UpSettings
 
 LOOPBACK = "127.0.0.1"
 # Tried first, so that bookmarks and copied commands stay good.

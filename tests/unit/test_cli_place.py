@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,11 @@ def test_another_context_is_found(tmp_path: Path) -> None:
 def test_whatever_says_more_is_left_to_the_loader(tmp_path: Path, config: object) -> None:
     """What is passed over here would be done wrongly: as another user, past a proxy, without TLS."""
     assert plain_server(write(tmp_path, config)) is None
+
+
+def test_a_run_imports_little_before_it_asks() -> None:
+    """Neither agent nor centre, no kubelet, no cryptography of hashes: each is time that a run adds to its program."""
+    heavy = "aliquot_agent aliquot_scheduler.page aliquot_deviceplugin hashlib ctypes numpy kubernetes yaml grpc"
+    probe = f"import sys, aliquot_cli.run; print(*({{*sys.modules}} & {{*{heavy.split()!r}}}))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "\n", "")

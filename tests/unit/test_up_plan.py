@@ -20,9 +20,10 @@ from aliquot_standalone.demo.cast import TEAMS, Act, played_pod, real_pod
 from aliquot_standalone.demo.crowd import Crowd
 from aliquot_standalone.demo.playing import NoStageError, check_stage
 from aliquot_standalone.demo.stage import Stage
-from aliquot_standalone.home import LONGEST_NODE, UpSettings
+from aliquot_standalone.home import LONGEST_NODE
 from aliquot_standalone.plan import SIMULATED, gpus_here, plan
 from aliquot_standalone.ports import LOOPBACK, PortTakenError, choose_port, choose_ports
+from aliquot_standalone.settings import UpSettings
 from aliquot_standalone.simulated.loads import SimNames, load_of
 from aliquot_standalone.summary import Portion, summarise
 from support.clocks import VirtualClock

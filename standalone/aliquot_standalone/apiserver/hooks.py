@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from .cel import CelError, Program, compile_cel
+from aliquot_core.cel.compiling import CelError, Program, compile_cel
+
 from .consulting import Endpoint
 from .failures import Cause, required, unsupported, wrong
 from .rules import Rules

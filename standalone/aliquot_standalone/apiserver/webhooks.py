@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from aliquot_core.cel.values import CelError
+
 from .catalogue import NAMESPACES
-from .cel_values import CelError
 from .consulting import WebhookCall
 from .copying import copied
 from .failures import forbidden, internal_because

@@ -23,6 +23,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from aliquot_standalone.kubelet.births import birth
 from aliquot_standalone.kubelet.errors import ProcessError
 from aliquot_standalone.kubelet.lifecycle import Process
 
@@ -131,18 +132,6 @@ class LocalProcesses:
         for stray in marked(process.id):
             if _group(stray) != process.pid:
                 _send(stray, number)
-
-
-def birth(pid: int) -> str | None:
-    """When a live process was born, as `boot:ticks`; None for one that is gone or a zombie."""
-    try:
-        # The name in brackets may hold anything, brackets too.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    state, ticks = fields[0], fields[19]
-    return None if state in "ZX" else f"{boot}:{ticks}"
 
 
 def marked(container: str) -> list[int]:
