@@ -132,7 +132,8 @@ def test_what_is_brought_up_to_date_is_what_asking_all_says(steps: list[tuple[tu
         getattr(town, what)(whom, **how)
         found, anew = surveyed(town.finder, pod), surveyed(town.fresh(), pod)
         assert found.fits.tolist() == anew.fits.tolist()
-        assert found.cost[found.fits].tolist() == anew.cost[anew.fits].tolist()
+        # Sums of other lengths are added up in another order: the last bit may differ.
+        assert found.cost[found.fits].tolist() == pytest.approx(anew.cost[anew.fits].tolist(), abs=1e-12)
 
 
 def test_what_was_handed_out_stays_as_it_was() -> None:
