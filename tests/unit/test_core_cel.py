@@ -1,4 +1,4 @@
-"""Conditions in CEL, as webhooks' configurations write them."""
+"""Expressions in CEL, as webhooks' configurations and rules about places write them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot_standalone.apiserver.cel import CelError, compile_cel
+from aliquot_core.cel.compiling import CelError, compile_cel
 
 NAMES: dict[str, Any] = {
     "a": {"b": 1, "text": "gpu/x", "list": [1, 2, 3], "none": None},
@@ -45,6 +45,15 @@ NAMES: dict[str, Any] = {
         ("a.none == null", True),
         ("{'k': 1}.k == 1", True),
         ("-1 < 0.5", True),
+        ("1 + 2 * 3 - 4 == 3", True),
+        ("-7 / 2 == -3 && -7 % 2 == -1 && 7 % -2 == 1", True),
+        ("7.0 / 2.0 == 3.5 && 0.1 * a.b == 0.1", True),
+        ("-(a.b + 1) == -2 && 3 - -1 == 4", True),
+        ("int('8') + int(2.9) == 10 && double('0.5') < 1", True),
+        ("string(1) + string(true) + string(0.5) == '1true0.5'", True),
+        ("a.missing == 1 || a.b == 2 || yes", True),
+        ("9223372036854775807 > 0", True),
+        (" && ".join(["yes"] * 1_400), True),
     ],
 )
 def test_what_holds(condition: str, *, holds: bool) -> None:
@@ -63,6 +72,22 @@ def test_what_holds(condition: str, *, holds: bool) -> None:
         "a.b.exists(x, true)",
         "1 < 'a'",
         "a.b.c",
+        "1 / 0 == 1",
+        "1 % 0 == 1",
+        "1.5 % 1 == 0",
+        "9223372036854775807 + 1 > 0",
+        "'a' - 'b' == ''",
+        "-a.text == 1",
+        "int('x') == 1",
+        f"int('{'9' * 400}') == 1",
+        "int(1.0 / 0.0000001 * 99999999999999999.0) == 1",
+        "double(a) == 1.0",
+        "string(a) == ''",
+        "a[[1]] == 1",
+        "[1] in a",
+        "{[1]: 1} == {}",
+        "a.text.matches('(')",
+        " + ".join(["1"] * 2_000) + " > 0",
     ],
 )
 def test_what_can_not_be_said(condition: str) -> None:
@@ -72,7 +97,11 @@ def test_what_can_not_be_said(condition: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "condition", ["", "a.", "a ==", "(a", "a.explode()", "type(a)", "'open", "a b", "[1, 2", "(" * 100, "a ~ b", "a?b"]
+    "condition",
+    [
+        *("", "a.", "a ==", "(a", "a.explode()", "type(a)", "'open", "a b", "[1, 2", "(" * 100, "a ~ b", "a?b"),
+        *("!" * 100, "9" * 5_000, "99999999999999999999", "x" * 10_001),
+    ],
 )
 def test_what_can_not_be_understood(condition: str) -> None:
     """It is refused when the configuration is written."""
@@ -80,7 +109,7 @@ def test_what_can_not_be_understood(condition: str) -> None:
         compile_cel(condition)
 
 
-@given(st.text(alphabet="ab.?()[]{}'\"!=<>&|+-,: 01intrue", max_size=40))
+@given(st.text(alphabet="ab.?()[]{}'\"!=<>&|+-*/%,: 01intrue", max_size=40))
 def test_no_text_breaks_it(text: str) -> None:
     """Whatever is written, it holds, does not hold, or is a CelError."""
     try:
@@ -88,3 +117,25 @@ def test_no_text_breaks_it(text: str) -> None:
     except CelError:
         return
     assert held in {True, False}
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("node.labels.disk == pod.name", {("node", "labels"), ("pod", "name")}),
+        ("node.?labels.orValue(1) == node", {("node", "labels"), ("node", "")}),
+        ("node['labels'] == 1 || has(pod.x.y)", {("node", ""), ("pod", "x")}),
+        ("a.exists(x, x.y == z.q) && x.y", {("a", ""), ("z", "q"), ("x", "y")}),
+        ("node.size() == 1", {("node", "")}),
+        ("'node.x' == \"pod.y\" && true", set()),
+    ],
+)
+def test_what_an_expression_reads_is_known_before_it_is_asked(text: str, reads: set[tuple[str, str]]) -> None:
+    """Names with the member that is taken of each; a macro's own variable is none of them."""
+    assert compile_cel(text).reads == reads
+
+
+def test_values_are_given_as_they_are() -> None:
+    """An expression need not be a condition."""
+    assert compile_cel("yes ? 0.5 : a.b").value(NAMES) == 0.5
+    assert compile_cel("a.list.map(x, x * 2)").value(NAMES) == [2, 4, 6]
