@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 
 import hypothesis
 import pytest
+
+from support.hung_tasks import tasks_at_work
 
 # Machines differ in speed by a factor of ten: a deadline per example would only fail the slow ones. `soak` digs deeper.
 hypothesis.settings.register_profile("default", deadline=None, max_examples=100, print_blob=True)
@@ -19,3 +22,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         file = item.path.relative_to(item.config.rootpath)
         group = "cluster" if file.is_relative_to("tests/cluster") else str(file)
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show with a test that ran out of time what each of its tasks was waiting for."""
+    report = yield
+    if call.excinfo is not None and "Timeout" in call.excinfo.exconly() and (told := tasks_at_work()):
+        report.sections.append(("tasks at work", told))
+    return report
