@@ -143,6 +143,17 @@ class Stage:
         self.bind(*found)
         return found
 
+    def lift(self, *uids: str) -> None:
+        """The gates of pods that were let in are lifted, and the watch tells of that."""
+        for uid in uids:
+            pod = self.pods[uid]
+            queue = self.queues.charged_in(uid)
+            notes = pod.metadata.annotations | ({NAMES.charged: queue} if queue else {})
+            meta = msgspec.structs.replace(pod.metadata, annotations=notes)
+            self.see(
+                msgspec.structs.replace(pod, metadata=meta, spec=msgspec.structs.replace(pod.spec, scheduling_gates=[]))
+            )
+
     def end(self, *uids: str) -> None:
         """Pods run to their end."""
         for uid in uids:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from aliquot_core.claims import NOTHING, Claim, overdrawn
+from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB
 from aliquot_scheduler.queues.ledger import Charge
 from aliquot_scheduler.queues.line import Waiter
@@ -165,7 +166,8 @@ class QueueWorld(Stage):
         lifted = {uid for uid in sorted(self.pods) if self.is_coming(uid) and self.chance.random() < 0.7}
         now, specs = self.now, self.specs
         # Without queues nothing is said of them.
-        bound = {uid: self.queues.charged_in(uid) for uid, pod in self.pods.items() if pod.spec.node_name}
+        charged = {uid: self.queues.charged_in(uid) for uid in self.pods}
+        bound = [uid for uid, pod in self.pods.items() if pod.spec.node_name]
         Stage.__init__(self, {}, nodes=NODES, memory=MEMORY, settings=SETTINGS)
         self.now = now
         self.desk.tell_time(now)
@@ -174,8 +176,18 @@ class QueueWorld(Stage):
         self.chance.shuffle(pods)
         for pod in pods:
             uid = pod.metadata.uid
-            self.see(replace(pod, spec=replace(pod.spec, scheduling_gates=[])) if uid in lifted else pod)
-        assert {uid: self.queues.charged_in(uid) for uid in bound} == bound
+            self.see(self._lifted(pod, by=charged[uid]) if uid in lifted else pod)
+        assert all(self.queues.charged_in(uid) == charged[uid] for uid in bound)
+        self.queues.overdue(now)
+        for uid in lifted:
+            self.queues.why_not(self.pods[uid])
+            assert self.queues.charged_in(uid) in ("", charged[uid])
+
+    @staticmethod
+    def _lifted(pod: Pod, *, by: str) -> Pod:
+        notes = pod.metadata.annotations | ({NAMES.charged: by} if by else {})
+        meta = replace(pod.metadata, annotations=notes)
+        return replace(pod, metadata=meta, spec=replace(pod.spec, scheduling_gates=[]))
 
     def is_coming(self, uid: str) -> bool:
         """Whether a pod is let in and not bound."""

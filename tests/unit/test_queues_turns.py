@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import Quota
+from aliquot_scheduler.queues.spec import QueueSpec, Quota
 from support.centre import NAMES, gpus, make_node
 from support.queue_stage import Stage, queue
 
@@ -383,6 +383,42 @@ def test_a_bound_pod_is_charged_where_it_was_let_in_whoever_leads() -> None:
     after.end("runs")
     assert after.run() == ["waits"]
     assert (after.used("a")[0], after.used("b")[0]) == (0, 100)
+
+
+def test_who_is_on_the_way_is_charged_where_it_was_let_in_whoever_leads() -> None:
+    """Its namespace has another queue by now; only if its turn is taken back does it wait there."""
+    specs = {"a": queue(namespaces=(), limit=100), "b": queue(namespaces=(), limit=100)}
+    stage = Stage(specs, nodes=(4,))
+    stage.queues.namespace_seen("team", queue="a")
+    stage.submit("comes", 100)
+    assert stage.round() == ["comes"]
+    stage.lift("comes")
+    after = Stage(specs, nodes=(4,))
+    after.queues.namespace_seen("team", queue="b")
+    after.see(stage.pods["comes"])
+    assert after.round() == []
+    assert (after.used("a")[0], after.used("b")[0]) == (100, 0)
+    after.submit("new", 100)
+    assert after.round(after=29.0) == ["new"]
+    assert after.round(after=2.0) == []
+    assert (after.used("a")[0], after.used("b")[0]) == (0, 100)
+    assert [waiter.queue for waiter in after.queues.waiting()] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("notes", "specs"),
+    [({}, {"a": queue(namespaces=()), "b": queue()}), ({NAMES.charged: "a"}, {"b": queue()})],
+    ids=["passed-its-gate-by", "queue-gone"],
+)
+def test_who_has_no_gate_and_may_not_be_where_it_says_waits(notes: dict[str, str], specs: dict[str, QueueSpec]) -> None:
+    """A gate that was not lifted by a queue makes nobody a member of it; a queue that is gone has none."""
+    stage = Stage(specs, nodes=(4,))
+    pod = Stage(TWO).submit("p", 100, queue="a")
+    meta = replace(pod.metadata, annotations=pod.metadata.annotations | notes)
+    stage.see(replace(pod, metadata=meta, spec=replace(pod.spec, scheduling_gates=[])))
+    assert stage.round() == []
+    assert "queue a" in stage.queues.why_not(stage.pods["p"])
+    assert len(stage.queues.waiting()) == 1
 
 
 def test_who_is_shown_to_a_cluster_autoscaler_comes_in_by_its_own_guarantee() -> None:

@@ -16,7 +16,7 @@ from aliquot_kube.pacing import sleep_unless
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.nominations import Nominations
 from aliquot_scheduler.centre.pod_events import PodEvents
-from aliquot_scheduler.centre.pod_patches import LET_IN, lifted, status_of, was_told_to_wait, woken
+from aliquot_scheduler.centre.pod_patches import LET_IN, let_through, status_of, was_told_to_wait
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.turns import Queues
@@ -110,8 +110,7 @@ class Gatekeeper:
         status = status_of(turn, names=self._names, at=second_time(self._clock.wall()))
         if status is not None:
             await self._client.patch(PODS, **where, patch=status, subresource="status")
-        gated = bool(pod.spec.scheduling_gates)
-        patch = lifted(pod, names=self._names) if gated else woken(turn, names=self._names)
+        patch = let_through(turn, queue=self._turns.charged_in(pod.metadata.uid), names=self._names)
         await self._client.patch(PODS, **where, patch=patch)
         if was_told_to_wait(pod, names=self._names):
             self._events.tell(pod, LET_IN, action="Admitting")

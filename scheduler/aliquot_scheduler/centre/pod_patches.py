@@ -12,7 +12,7 @@ from typing import Any
 
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod, PodCondition
-from aliquot_kube.patches import Patch, expect, json_patch, merge_patch, pointer, remove, strategic_patch
+from aliquot_kube.patches import Patch, merge_patch, strategic_patch
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.notices import Notice
 
@@ -49,13 +49,20 @@ def may_be_nominated(pod: Pod) -> bool:
     return not (spec.affinity or spec.topology_spread_constraints or spec.node_selector)
 
 
-def lifted(pod: Pod, *, names: Names) -> Patch:
-    """Take our gate away, if it is still the only one of this very pod."""
-    return json_patch(
-        expect(pointer("metadata", "uid"), pod.metadata.uid),
-        expect(pointer("spec", "schedulingGates"), [{"name": names.gate}]),
-        remove(pointer("spec", "schedulingGates")),
-    )
+def let_through(turn: Turn, *, queue: str, names: Names) -> Patch:
+    """Take our gate away; or where it is gone, change what makes kube-scheduler look at the pod again.
+
+    The queue that lets it in goes with it, if queues count: the next leader charges that one, whatever the namespace
+    is labelled by then. No gate can be added to a pod that is there, so what was the last one is so still.
+    """
+    notes = {names.charged: queue} if queue else {}
+    if turn.pod.spec.scheduling_gates:
+        return _patched(turn.pod, notes, spec={"schedulingGates": None})
+    return _patched(turn.pod, notes | {names.turn: str(turn.number)})
+
+
+def _patched(pod: Pod, notes: dict[str, str], **more: Any) -> Patch:
+    return merge_patch({"metadata": {"uid": pod.metadata.uid, "annotations": notes}, **more})
 
 
 def nominated(pod: Pod, node: str) -> Patch:
@@ -70,11 +77,6 @@ def status_of(turn: Turn, *, names: Names, at: str) -> Patch | None:
     if was_told_to_wait(pod, names=names):
         return saying(pod, LET_IN, admitted=True, names=names, at=at, node=node)
     return nominated(pod, node) if node else None
-
-
-def woken(turn: Turn, *, names: Names) -> Patch:
-    """A change by which kube-scheduler looks at the pod again."""
-    return merge_patch({"metadata": {"uid": turn.pod.metadata.uid, "annotations": {names.turn: str(turn.number)}}})
 
 
 def not_nominated(pod: Pod) -> Patch:

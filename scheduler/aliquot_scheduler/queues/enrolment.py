@@ -81,6 +81,11 @@ class Enrolment:
             del self._could[ask]
         return changed
 
+    def holder(self, pod: Pod) -> Waiter | None:
+        """The pod as one that was let in, where it was let in: whatever names another queue by now."""
+        waiter, queue = self.waiter(pod), pod.metadata.annotations.get(self._names.charged)
+        return waiter.moved(queue) if waiter and queue and not self._plain else waiter
+
     def waiter(self, pod: Pod) -> Waiter | None:
         """The pod as one that waits; None if it asks for nothing that can be read."""
         try:
@@ -101,7 +106,7 @@ class Enrolment:
             shape=shape,
             number=self._number(shape, known.demand),
             amounts=known.amounts,
-            queue=self._queue(pod, named=request.queue),
+            queue=DEFAULT_QUEUE if self._plain else request.queue or self._home(pod),
             user=self._user(pod),
             priority=0 if self._plain else pod.spec.priority,
             group=request.group,
@@ -113,10 +118,11 @@ class Enrolment:
         amounts = waiter.amounts if granted is None else (*granted, *waiter.shape.host.amounts)
         return Charge(queue=waiter.queue, amounts=amounts, firm=waiter.shape.firm)
 
-    def why_never(self, waiter: Waiter, *, ledger: Ledger) -> str:
-        """Why the pod can't be let in, whatever others do; empty if it could."""
+    def why_never(self, waiter: Waiter, *, ledger: Ledger, was_in: bool = False) -> str:
+        """Why the pod can't be let in, whatever others do; empty if it could. One that was in there may stay there."""
         name, namespace = waiter.queue, waiter.pod.metadata.namespace
-        if barred := why_barred(name, tree=self._tree, namespace=namespace, home=self._home(waiter.pod)):
+        home = name if was_in else self._home(waiter.pod)
+        if barred := why_barred(name, tree=self._tree, namespace=namespace, home=home):
             return barred
         if broken := ledger.never(name, waiter.amounts, firm=waiter.shape.firm):
             account, dimension = broken
@@ -125,13 +131,6 @@ class Enrolment:
                 f"it asks {waiter.amounts[dimension]} of {what}, more than queue {account.node.name} may ever give it"
             )
         return "" if self._tree.nodes[name].spec.autoscale else self._of_shape(waiter.shape).never
-
-    def _queue(self, pod: Pod, *, named: str) -> str:
-        """Who waits goes where its namespace goes; who is bound stays where it was let in, whatever is named now."""
-        if self._plain:
-            return DEFAULT_QUEUE
-        let_in = pod.metadata.annotations.get(self._names.charged) if pod.spec.node_name else None
-        return let_in or named or self._home(pod)
 
     def _home(self, pod: Pod) -> str:
         home = "" if self._plain else self._homes.get(pod.metadata.namespace)

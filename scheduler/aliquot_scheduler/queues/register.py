@@ -188,11 +188,12 @@ class Register:
 
     def adopt(self, pod: Pod) -> str:
         """Take a pod that has no gate as let in; or why not."""
-        waiter = self.enrolment.waiter(pod)
+        waiter = self.enrolment.holder(pod)
         if waiter is None:
             return ""
         ledger = self.books.ledger
-        if why := self.enrolment.why_never(waiter, ledger=ledger):
+        was_in = self._names.charged in pod.metadata.annotations
+        if why := self.enrolment.why_never(waiter, ledger=ledger, was_in=was_in):
             return why
         if over := ledger.over(waiter.queue, waiter.amounts):
             return f"it would be over the limit of queue {over[0].node.name}"
@@ -208,7 +209,7 @@ class Register:
         if self.inside.is_bound_so(pod):
             return
         known = self.inside.coming.get(uid) or self.inside.bound.get(uid)
-        waiter = known.of(pod) if known else self.enrolment.waiter(pod)
+        waiter = known.of(pod) if known else self.enrolment.holder(pod)
         self.leave(uid)
         self.memory.forget(uid)
         for notes in (self.lost, self.untold, self.joined):

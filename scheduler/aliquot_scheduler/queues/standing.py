@@ -93,13 +93,13 @@ class Standing:
     def _take_in(self, pods: Iterable[Pod]) -> None:
         waiting: list[Waiter] = []
         for pod in pods:
-            waiter = self._enrolment.waiter(pod)
+            waiter = self.waiter(pod)
             if waiter is None:
                 continue
             self._members.setdefault(waiter.queue, []).append(pod)
             if pod.ended:
                 continue
-            if pod.spec.node_name or not pod.spec.scheduling_gates:
+            if _is_in(pod):
                 self.books.put(waiter, self._enrolment.charge(waiter))
                 self._running[waiter.queue] = self._running.get(waiter.queue, 0) + 1
             else:
@@ -153,8 +153,8 @@ class Standing:
 
     # --- pods --------------------------------------------------------------------------------------------------------
     def waiter(self, pod: Pod) -> Waiter | None:
-        """The pod as one that waits."""
-        return self._enrolment.waiter(pod)
+        """The pod as one that waits, or as one that was let in."""
+        return self._enrolment.holder(pod) if _is_in(pod) else self._enrolment.waiter(pod)
 
     def foreign_gates(self, waiter: Waiter) -> list[str]:
         """The gates of others that a pod waits behind: it joins no line before they are lifted."""
@@ -218,6 +218,10 @@ class Standing:
 
     def _shares(self) -> Shares:
         return self.books.shares(now=_NOW)
+
+
+def _is_in(pod: Pod) -> bool:
+    return bool(pod.spec.node_name) or not pod.spec.scheduling_gates
 
 
 def amounts_of(waiter: Waiter) -> tuple[int, int]:

@@ -1,0 +1,112 @@
+"""A quiet town whose leader dies at one chosen step of a story, and what the other replica makes of it.
+
+A step is a turn of any of the leader's tasks, or a request of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from simulation.universe.replica import SimReplica
+from simulation.universe.runtime import Plan
+from simulation.universe.town import Town, TownScale
+
+# A Deployment starts it anew; it follows then.
+RESTART = 3.0
+STORY_ENDS_WITHIN = 120.0
+
+
+def quiet(test: str) -> TownScale:
+    """One node with one GPU, and no faults but the leader's death; `test` is the file that shows it."""
+    return TownScale(
+        again=f"ALIQUOT_STEP=<step> pytest tests/simulation/{test}",
+        nodes=1,
+        gpus=1,
+        deadly=False,
+        heartbeat=5.0,
+        status_every=5.0,
+        settle=90.0,
+        look_every=1.0,
+    )
+
+
+class Doomed:
+    """One story; whoever tells it says how it begins, how far the leader may die, and what must be in the end."""
+
+    def __init__(self, *, scale: TownScale, death: int) -> None:
+        self.town = Town(1, scale)
+        self.town.workload.plan_of = lambda *_: Plan()  # type: ignore[method-assign]
+        self._death = death
+        self.died = False
+
+    async def furnish(self) -> None:
+        """Put in what there is before anybody starts."""
+        await self.town.furnish()
+
+    async def begin(self) -> None:
+        """What users do, and the leader is to see through."""
+        raise NotImplementedError
+
+    def is_over(self) -> bool:
+        """Whether the leader has done what it may be killed in."""
+        raise NotImplementedError
+
+    async def end(self, leader: SimReplica) -> None:
+        """See that all came to its good end; `leader` is who led in the beginning."""
+        raise NotImplementedError
+
+    def dies(self) -> bool:
+        """Play it; whether the leader died before it had done its part."""
+        self.town.play(self._play())
+        return self.died
+
+    async def _play(self) -> None:
+        town = self.town
+        await self.furnish()
+        town.nodes[0].start_agent()
+        for replica in town.replicas:
+            replica.start()
+        await self.until(lambda: not town.shortcomings())
+        leader = self.leader
+        assert leader.life is not None
+        leader.life.doom(self._death)
+        await self.begin()
+        await self.until(lambda: self.is_over() or not leader.alive)
+        self.died = not leader.alive
+        if self.died:
+            await self.after_death()
+            await asyncio.sleep(RESTART)
+            leader.start()
+        else:
+            leader.life.spare()
+        await self.end(leader)
+
+    async def after_death(self) -> None:
+        """What happens before another leads."""
+
+    @property
+    def leader(self) -> SimReplica:
+        """Who leads now."""
+        return next(replica for replica in self.town.replicas if replica.leads)
+
+    async def well(self) -> None:
+        """Wait until all is well."""
+        town = self.town
+        await town.until_well(town.loop.spawn(town.workload.place_waiting()), within=town.scale.settle)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds, unless something breaks."""
+        async with asyncio.timeout(STORY_ENDS_WITHIN):
+            while not holds():
+                self.town.raise_broken()
+                await asyncio.sleep(0.05)
+
+    def asking(self, name: str, compute: int, memory: int, **meta: Any) -> dict[str, Any]:
+        """A pod behind our gate."""
+        names = self.town.names
+        limits = {names.compute: str(compute), names.memory: str(memory)}
+        container = {"name": "main", "image": "x", "resources": {"limits": limits}}
+        spec = {"containers": [container], "schedulingGates": [{"name": names.gate}]}
+        return {"metadata": {"name": name, **meta}, "spec": spec}
