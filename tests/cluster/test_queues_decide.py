@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from cluster.guarded import asking
-from cluster.harness.api import Json
+from cluster.harness.api import MERGE, Json
 from cluster.harness.cluster import ClusterHarness, Options
+from cluster.harness.errors import ApiError
 from cluster.installed import NAMES
 from cluster.played_centre import PlayedCentre
 from cluster.queueing import QUEUES, queue
@@ -125,6 +126,70 @@ def test_a_bound_pod_stays_charged_where_it_was_let_in(cluster: ClusterHarness, 
         replica.start()
         cluster.wait_for("the new leader to tell", lambda: said(centre, "waits") == "NeverFits")
         cluster.wait_for("both queues to be told of", lambda: used(centre, "one") == 150 and used(centre, "two") == 0)
+
+
+# No pod with this label passes its gate, whoever would lift it.
+STUCK = {"stuck": "behind-its-gate"}
+_POLICIES = "admissionregistration.k8s.io/v1"
+
+
+def nobody_lifts() -> list[Json]:
+    """A policy that refuses it, and in force."""
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}]
+    spec = {
+        "matchConstraints": {"objectSelector": {"matchLabels": STUCK}, "resourceRules": rules},
+        "validations": [{"expression": "has(object.spec.schedulingGates) || !has(oldObject.spec.schedulingGates)"}],
+    }
+    meta = {"name": "nobody-lifts"}
+    kind = "ValidatingAdmissionPolicy"
+    binding = {"policyName": meta["name"], "validationActions": ["Deny"]}
+    return [
+        {"apiVersion": _POLICIES, "kind": kind, "metadata": meta, "spec": spec},
+        {"apiVersion": _POLICIES, "kind": f"{kind}Binding", "metadata": meta, "spec": binding},
+    ]
+
+
+def is_stuck(centre: PlayedCentre, made: Json) -> bool:
+    """Whether the gate of a pod can't be lifted."""
+    body = {"spec": {"schedulingGates": None}}
+    try:
+        centre.api.request("PATCH", centre.api.path_of(made), body=body, query={"dryRun": "All"}, content_type=MERGE)
+    except ApiError:
+        return True
+    return False
+
+
+def was_refused(centre: PlayedCentre, pod: str) -> bool:
+    """Whether the leader has decided to let a pod in, and could not lift its gate."""
+    return any(line["pod"] == pod for line in centre.centre.logged("a pod could not be told of its turn"))
+
+
+# It may start the cluster too, and waits for a lease to run out.
+@pytest.mark.timeout(240)
+def test_a_leader_killed_before_a_gate_is_lifted_costs_nothing(cluster: ClusterHarness, centre: PlayedCentre) -> None:
+    """Of a gang one has passed its gate, of the other nothing tells that its turn had come; its successor goes on."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one", "labels": {NAMES.queue: "one"}}}
+    gang = {"labels": {NAMES.group: "g"}, "annotations": {NAMES.group_size: "2"}}
+    with centre.applied([queue("one", compute={"limit": 150}), namespace]):
+        with centre.applied(nobody_lifts()):
+            probe = asking("probe", "one", {}, labels=STUCK)
+            probe["spec"]["schedulingGates"] = [{"name": "example.com/never"}]
+            made = cluster.create_pod(probe)
+            cluster.wait_for("the policy to be in force", lambda: is_stuck(centre, made) or None)
+            for name, more in (("free", {}), ("stuck", STUCK)):
+                notes = {**gang, "labels": {**gang["labels"], **more}}
+                cluster.create_pod(asking(name, "one", {"compute": "50", "memory": "1000"}, **notes))
+            centre.settled({"one": 50})
+            cluster.wait_for("the lifting to be refused", lambda: was_refused(centre, "one/stuck") or None)
+            centre.centre.replicas[0].process.kill()
+        centre.centre.replicas[0].start()
+        centre.settled({"one": 100}, timeout=90)
+        cluster.create_pod(asking("late", "one", {"compute": "100", "memory": "1000"}))
+        cluster.wait_for("the limit to be told", lambda: said(centre, "late") == "OverLimit" or None)
+        for pod in centre.holding("one"):
+            centre.end(pod)
+        centre.settled({"one": 100})
+        cluster.wait_for("the queue to be told of", lambda: used(centre, "one") == 100 or None)
 
 
 # A turn comes within this once a node takes the pod.
