@@ -9,6 +9,7 @@ import hypothesis
 import pytest
 
 from support.hung_tasks import tasks_at_work
+from support.shared_defaults import mended_defaults
 
 # Machines differ in speed by a factor of ten: a deadline per example would only fail the slow ones. `soak` digs deeper.
 hypothesis.settings.register_profile("default", deadline=None, max_examples=100, print_blob=True)
@@ -33,3 +34,13 @@ def pytest_runtest_makereport(
     if call.excinfo is not None and "Timeout" in call.excinfo.exconly() and (told := tasks_at_work()):
         report.sections.append(("tasks at work", told))
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """Fail the test that wrote into what all objects share, and not whichever comes after it."""
+    try:
+        yield
+    finally:
+        if spoilt := mended_defaults():
+            pytest.fail(f"written into what others share: {', '.join(spoilt)}; give the object its own")

@@ -84,9 +84,8 @@ class Changing:
     def bind(self, name: str) -> None:
         """A pod without GPUs takes cores."""
         self.count += 1
-        pod = bound(make_pod(f"c{self.count}", {"name": "x"}), node=name, held={})
-        pod.spec.containers[0].resources.requests["cpu"] = "3"
-        self.appraiser.pod_seen(pod)
+        cores = {"name": "x", "resources": {"requests": {"cpu": "3"}}}
+        self.appraiser.pod_seen(bound(make_pod(f"c{self.count}", cores), node=name, held={}))
 
     def go(self, name: str) -> None:
         """A node is gone."""
