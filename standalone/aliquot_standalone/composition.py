@@ -133,7 +133,12 @@ class Whole:
 
     async def _start_node(self, plan: NodePlan) -> None:
         node = FullNode(
-            plan=plan, transport=self.transport, children=self.children, clock=self._clock, random=self._random
+            plan=plan,
+            names=self.names,
+            transport=self.transport,
+            children=self.children,
+            clock=self._clock,
+            random=self._random,
         )
         self._stack.push_async_callback(node.end_containers, grace=GRACE)
         self.work(node.kubelet.run)
@@ -155,7 +160,7 @@ class Whole:
         self.work(new_cron_jobs(ground, events=events).run)
 
     async def _until_ready(self) -> None:
-        offered = [node.until_offered(self.names) for node in self.nodes]
+        offered = [node.until_offered() for node in self.nodes]
         if self.fleet is not None:
             offered.append(self.fleet.until_offered())
         await asyncio.gather(until_ready(self.centre, clock=self._clock), *offered)

@@ -15,9 +15,12 @@ from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
 from aliquot_core.names import Names
+from aliquot_kube.client import KubeClient
 from aliquot_kube.questions import Transport
+from aliquot_kube.resources import PODS
 from aliquot_standalone.centre_child import inherited
 from aliquot_standalone.children import Children, Command
+from aliquot_standalone.gone_slices import forget_gone_slices
 from aliquot_standalone.kubelet.api_doors import ApiDoors
 from aliquot_standalone.kubelet.leaving import end_containers
 from aliquot_standalone.kubelet.node import SmallKubelet
@@ -83,9 +86,18 @@ class FullNode:
     """A running node."""
 
     def __init__(
-        self, *, plan: NodePlan, transport: Transport, children: Children, clock: Clock, random: Random
+        self,
+        *,
+        plan: NodePlan,
+        names: Names,
+        transport: Transport,
+        children: Children,
+        clock: Clock,
+        random: Random,
     ) -> None:
         self.plan = plan
+        self._names = names
+        self._client = KubeClient(transport=transport)
         self._children = children
         self._clock = clock
         self._doors = ApiDoors(node=plan.name, transport=transport, clock=clock, random=random)
@@ -102,15 +114,24 @@ class FullNode:
     async def start(self) -> None:
         """Start endpoint and agent once the kubelet, whose `run` must be under way, has its sockets."""
         await self.kubelet.serving.wait()
+        bound = await self._client.list(PODS, field_selector=f"spec.nodeName={self.plan.name}")
+        forget_gone_slices(
+            self.plan.folders.cdi,
+            names=self._names,
+            place=self.plan.folders.place,
+            pods={pod.metadata.uid for pod in bound},
+        )
         for command in self.plan.commands(os.environ):
             await self._children.start(command)
 
-    async def until_offered(self, names: Names) -> None:
+    async def until_offered(self) -> None:
         """Wait until the node offers slices."""
         deadline = self._clock.monotonic() + _PATIENCE
         while True:
             node = await self._doors.read_node(self.plan.name)
-            if node and all(node.status.allocatable.get(one, "0") != "0" for one in (names.compute, names.memory)):
+            if node and all(
+                node.status.allocatable.get(one, "0") != "0" for one in (self._names.compute, self._names.memory)
+            ):
                 return
             if self._clock.monotonic() > deadline:
                 log = self._children.log_of(f"agent-{self.plan.name}")

@@ -234,6 +234,25 @@ def test_pods_outlive_a_kill_and_are_found_again(folder: Path) -> None:
     assert naming(folder) == []
 
 
+def test_after_a_kill_nothing_is_held_for_pods_that_are_gone(folder: Path) -> None:
+    """Their kubelet went too, so nothing of them can come: whoever needs their room has it at once."""
+    with running_up(folder) as up:
+        up.run("lives", "sleep", "1000")
+        up.run("gone", "true")
+        lives = up.until("lives", "Running")["metadata"]["uid"]
+        ended = up.until("gone", "Succeeded")["metadata"]["uid"]
+        up.api.delete(f"{PODS}/gone").ok()
+        eventually(lambda: up.api.get(f"{PODS}/gone").code == HTTPStatus.NOT_FOUND)
+        # Their agent tidies up once a minute.
+        assert _has_slice(folder, ended)
+        up.process.kill()
+        up.process.wait()
+    with running_up(folder) as up:
+        assert _has_slice(folder, lives)
+        assert not _has_slice(folder, ended)
+        assert up.stop() == 0
+
+
 def test_a_journal_that_was_cut_in_a_record_loses_no_other(folder: Path) -> None:
     """Whatever stands before the cut is there, slices are given out by what is there, and the log says so."""
     with running_up(folder) as up:
@@ -328,6 +347,11 @@ def test_gpus_that_can_not_be_simulated_are_refused(folder: Path, spec: str, rea
     assert done.stderr.startswith("aliquot: --gpus: ")
     assert reason in done.stderr
     assert not folder.exists()
+
+
+def _has_slice(folder: Path, uid: str) -> bool:
+    """Whether a slice of the pod is written down on its node."""
+    return any(uid in spec.read_text() for spec in folder.glob("nodes/*/cdi/*.json"))
 
 
 def _waiting(api: HttpApi, namespace: str) -> int:
