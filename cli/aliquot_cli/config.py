@@ -32,7 +32,7 @@ def config(file: str | None, form: str) -> None:
         for resolved in [sources.resolve(section, kind)]
         for name, value in msgspec.structs.asdict(resolved.value).items()
     ]
-    click.echo(json.dumps(rows, indent=2, default=str) if form == "json" else _text(rows))
+    click.echo(json.dumps(rows, indent=2, default=msgspec.to_builtins) if form == "json" else _text(rows))
 
 
 def _text(rows: list[dict[str, Any]]) -> str:

@@ -24,7 +24,8 @@ from aliquot_scheduler.explaining import explain as explain_pod
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.status import QueueStatus
-from aliquot_scheduler.rules.installed import installed_rules
+from aliquot_scheduler.rules.expressions import RuleSettings
+from aliquot_scheduler.rules.installed import rules_in_force
 
 
 @click.command()
@@ -65,7 +66,7 @@ async def _explained(pod: str, *, namespace: str, call: Call) -> Explanation:
         plan=plan,
         statuses=statuses,
         settings=call.sources.resolve("queues", QueueSettings).value,
-        rules=installed_rules(),
+        rules=rules_in_force(call.sources.resolve("rules", RuleSettings).value),
     )
 
 

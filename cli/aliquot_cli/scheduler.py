@@ -44,7 +44,8 @@ from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.routes import ExtenderRoutes
 from aliquot_scheduler.page.settings import PageSettings
 from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.rules.installed import installed_rules
+from aliquot_scheduler.rules.expressions import RuleSettings
+from aliquot_scheduler.rules.installed import rules_in_force
 from aliquot_scheduler.web.pages import StatusPages
 from aliquot_scheduler.web.server import CentreServer, strangers
 from aliquot_scheduler.web.settings import WebSettings
@@ -67,6 +68,7 @@ class Settings:
         self.certificates = sources.resolve("certificates", CertificateSettings).value
         self.admission = sources.resolve("admission", AdmissionSettings).value
         self.page = sources.resolve("page", PageSettings).value
+        self.rules = sources.resolve("rules", RuleSettings).value
 
 
 @click.command()
@@ -146,7 +148,7 @@ def _centre(
 ) -> Centre:
     fenced = FencedTransport(transport=transport, check=leadership.check)
 
-    rules = installed_rules()
+    rules = rules_in_force(settings.rules)
 
     def new_reign() -> Reign:
         return Reign(

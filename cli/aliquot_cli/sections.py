@@ -16,6 +16,7 @@ from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.certificates.settings import CertificateSettings
 from aliquot_scheduler.page.settings import PageSettings
 from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.rules.expressions import RuleSettings
 from aliquot_scheduler.web.settings import WebSettings
 from aliquot_standalone.settings import UpSettings
 
@@ -27,6 +28,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "endpoint": EndpointSettings,
     "scheduler": CentreSettings,
     "queues": QueueSettings,
+    "rules": RuleSettings,
     "web": WebSettings,
     "election": ElectionSettings,
     "certificates": CertificateSettings,

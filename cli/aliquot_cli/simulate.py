@@ -15,9 +15,12 @@ from aliquot_cli.plots import svg
 from aliquot_cli.recording import record_cluster
 from aliquot_cli.simulate_time import POLICIES as TIMED
 from aliquot_cli.simulate_time import Asked, simulate_in_time, time_options
+from aliquot_cli.sources import gather
 from aliquot_cli.tables import table
 from aliquot_cli.trace_files import INTERRUPTED, read_trace, told_to_stop
-from aliquot_scheduler.rules.installed import installed_rules
+from aliquot_scheduler.rules.expressions import RuleSettings
+from aliquot_scheduler.rules.installed import rules_in_force
+from aliquot_scheduler.rules.judging import Rules
 from aliquot_scheduler.simulating.drawing import draw_order
 from aliquot_scheduler.simulating.reading import read_line, read_nodes, read_order, read_pods
 from aliquot_scheduler.simulating.runs import MixSource, PolicyName, Report, begin, report
@@ -53,7 +56,12 @@ _POLICIES = [str(one) for one in PolicyName]
     help="Whether the policy knows the pod list's mix beforehand, as FGD does, or learns it as pods arrive.",
 )
 @click.option("--record", is_flag=True, help="Write these files from the cluster, and replay nothing.")
-@click.option("--config", "file", metavar="FILE", help="With --record: settings file (default: $ALIQUOT_CONFIG).")
+@click.option(
+    "--config",
+    "file",
+    metavar="FILE",
+    help="Settings file, for its rules; with --record, for the cluster (default: $ALIQUOT_CONFIG).",
+)
 @click.option("--kubeconfig", metavar="FILE", default="", help="With --record: the API server (default: as kubectl).")
 @time_options
 @click.option("--plot", type=click.Path(dir_okay=False, writable=True), help="Draw the curves into this SVG file.")
@@ -98,10 +106,13 @@ def simulate(
         files = {"nodes": Path(nodes), "pods": Path(pods), "order": Path(order) if order else None}
         click.echo(record_cluster(files, seed=seed, file=file, kubeconfig=kubeconfig))
         return
+    rules = rules_in_force(gather(file=file).resolve("rules", RuleSettings).value)
     if in_time:
         chosen = TIMED if policy is None else [_one_of(policy, TIMED, what="with --time")]
         asked = Asked(**times)
-        simulate_in_time(nodes=nodes, pods=pods, seed=seed, policies=chosen, asked=asked, plot=plot, form=form)
+        simulate_in_time(
+            nodes=nodes, pods=pods, seed=seed, policies=chosen, asked=asked, rules=rules, plot=plot, form=form
+        )
         return
     policy = _one_of(policy or _POLICIES[0], _POLICIES, what="without --time")
     workload = _workload(nodes=nodes, pods=pods, order=order, seed=seed)
@@ -111,7 +122,7 @@ def simulate(
         if noderank
         else None
     )
-    told = _run(workload, policy=PolicyName(policy), mix=MixSource(mix), seed=seed, line=line)
+    told = _run(workload, policy=PolicyName(policy), mix=MixSource(mix), seed=seed, line=line, rules=rules)
     if plot:
         Path(plot).write_text(_picture(told), encoding="utf-8")
     click.echo(msgspec.json.format(msgspec.json.encode(told)).decode() if form == "json" else _text(told))
@@ -141,9 +152,10 @@ def _workload(*, nodes: str, pods: str, order: str | None, seed: int) -> Workloa
     return msgspec.structs.replace(drawn, arrivals=arrivals)
 
 
-def _run(workload: Workload, *, policy: PolicyName, mix: MixSource, seed: int, line: Longs | None) -> Report:
+def _run(
+    workload: Workload, *, policy: PolicyName, mix: MixSource, seed: int, line: Longs | None, rules: Rules
+) -> Report:
     start = time.perf_counter()
-    rules = installed_rules()
     replay = begin(workload, policy=policy, mix=mix, seed=seed, line=line, rules=rules)
     total = len(workload.arrivals)
     with told_to_stop() as stopped, click.progressbar(length=total, label=f"{policy}", file=sys.stderr) as bar:

@@ -18,6 +18,7 @@ from aliquot_core.problems import Problems
 from aliquot_scheduler.queues.contradictions import problems_of
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec, read_queue
+from aliquot_scheduler.rules.judging import Rules
 from aliquot_scheduler.simulating.reading import TraceError, read_nodes
 from aliquot_scheduler.simulating.timed.altering import bootstrapped, compressed, given_to_teams
 from aliquot_scheduler.simulating.timed.contest import TimedPolicy, TimedRun
@@ -111,7 +112,15 @@ def time_options(command: _Command) -> _Command:
 
 
 def simulate_in_time(
-    *, nodes: str, pods: str, seed: int, policies: Sequence[str], asked: Asked, plot: str | None, form: str
+    *,
+    nodes: str,
+    pods: str,
+    seed: int,
+    policies: Sequence[str],
+    asked: Asked,
+    rules: Rules,
+    plot: str | None,
+    form: str,
 ) -> None:
     """Run each policy, print what came of it, and leave with the exit code that says if it is partial."""
     timetable = _timetable(nodes=nodes, pods=pods, seed=seed, asked=asked)
@@ -125,6 +134,7 @@ def simulate_in_time(
                 policy=TimedPolicy(policy),
                 specs=specs,
                 settings=settings,
+                rules=rules,
                 slowdown=asked.slowdown / 100.0,
                 seed=seed,
             )

@@ -13,6 +13,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin
 
 import msgspec
@@ -20,6 +21,7 @@ import msgspec
 from aliquot_core.errors import AliquotError, ClusterError
 
 PREFIX = "ALIQUOT_"
+_OBJECTS = re.compile(r"\s*\[\s*\{")
 _OF_A_SERVICE = re.compile(r"_(SERVICE_HOST|SERVICE_PORT|PORT)(_|$)")
 
 # A unix socket's address has room for so many bytes.
@@ -145,9 +147,14 @@ def read_toml(text: str, *, name: str) -> dict[str, Any]:
 
 
 def _from_text(text: str, *, field: msgspec.structs.FieldInfo, where: str) -> Any:
-    """Variables are text: numbers and yes/no are read from it, lists are written with commas."""
+    """Variables are text: numbers and yes/no are read from it; lists have commas, and those of objects are JSON."""
     listed = get_origin(_plain(field.type)) in {list, tuple}
-    value: Any = [part.strip() for part in text.split(",") if part.strip()] if listed else text
+    value: Any = text
+    if listed and _OBJECTS.match(text):
+        with suppress(msgspec.DecodeError):
+            value = msgspec.json.decode(text)
+    elif listed:
+        value = [part.strip() for part in text.split(",") if part.strip()]
     return _checked(value, field=field, where=f"environment {where}")
 
 

@@ -7,12 +7,14 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from aliquot_cli.sections import SECTIONS
 from aliquot_core.settings import Sources
 from aliquot_scheduler.certificates.settings import CENTRE, KUBE_SCHEDULER
+from aliquot_scheduler.rules.expressions import RuleSettings
 from cluster.charts import CHART, helm, stale_manifests, template
 from cluster.harness import binaries
 from cluster.harness.api import Json
@@ -20,12 +22,20 @@ from cluster.product_image import ROOT
 from support.require import skip_or_fail
 
 WORKLOADS = ("DaemonSet", "Deployment")
+EXPRESSIONS = [
+    {"name": "a", "cost": "size([1, 2]) == 2 ? 0.1 : 0.0", "why": 'it\'s "far"'},
+    {"name": "b", "refuse": "false"},
+]
+RULES = {"expressions": EXPRESSIONS}
 EVERYTHING: dict[str, Any] = {
     "domain": "gpus.example.org",
     "makeNamespace": True,
     "images": {"node": "registry.example:5000/aliquot:1", "pullPolicy": "Always", "pullSecrets": ["mine"]},
     "node": {"simulatedGpus": "4xH100-80GB", "settings": {"health": {"xids": ["31=degraded", "other=ignored"]}}},
-    "centre": {"replicas": 3, "settings": {"scheduler": {"promise": 60}, "admission": {"least_memory": 0}}},
+    "centre": {
+        "replicas": 3,
+        "settings": {"scheduler": {"promise": 60}, "admission": {"least_memory": 0}, "rules": RULES},
+    },
     "certificates": "cert-manager",
     "waysRound": "Deny",
     "monitoring": {"enabled": True, "labels": {"release": "prometheus"}},
@@ -114,6 +124,13 @@ def test_the_processes_take_what_they_are_told(values: dict[str, Any]) -> None:
         sources.check_names(SECTIONS)
         resolved = {section: sources.resolve(section, kind).value for section, kind in SECTIONS.items()}
         assert resolved["names"] is not None
+
+
+def test_rules_in_cel_reach_the_centre_whole() -> None:
+    """With their commas and quotes: a list of objects is JSON in a variable."""
+    (told,) = (each for name, each in containers(template(EVERYTHING)) if name == "aliquot-scheduler")
+    found = Sources(environment=environment(told)).resolve("rules", RuleSettings).value
+    assert found == msgspec.convert(RULES, RuleSettings)
 
 
 def test_images_are_pulled_as_said() -> None:

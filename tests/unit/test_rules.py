@@ -6,6 +6,7 @@ import logging
 import math
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
@@ -25,8 +26,10 @@ from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.rules import installed
-from aliquot_scheduler.rules.installed import alarm, installed_rules
-from aliquot_scheduler.rules.judging import Judgement, RuleError, Rules
+from aliquot_scheduler.rules.expressions import RuleSettings
+from aliquot_scheduler.rules.installed import installed_rules, rules_in_force
+from aliquot_scheduler.rules.judging import Judgement, Rules
+from aliquot_scheduler.rules.limit import RuleError, alarm
 from aliquot_scheduler.rules.rule import NodeFacts, Opinion, PodFacts, Rule
 from aliquot_scheduler.simulating.reading import TraceError, read_nodes, read_pods
 from aliquot_scheduler.simulating.runs import MixSource, PolicyName, begin, report
@@ -46,7 +49,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Rules:
     point = EntryPoint(name="fast-disk", value="fast_disk_rule:fast_disk", group="aliquot.rules")
     assert f'{point.name} = "{point.value}"' in (EXAMPLE / "pyproject.toml").read_text()
     install(monkeypatch, point)
-    return installed_rules()
+    return rules_in_force(RuleSettings())
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> None:
@@ -217,8 +220,8 @@ def test_a_rule_that_fails_now_and_then_is_kept() -> None:
 def test_the_alarm_leaves_nothing_behind() -> None:
     """Whoever had the signal has it again, and nothing rings later."""
     before, timer = signal.getsignal(signal.SIGALRM), signal.setitimer(signal.ITIMER_REAL, 40.0)
-    with pytest.raises(RuleError), alarm():
-        time.sleep(5.0)  # noqa: TID251, RUF100 - it is to be broken off
+    with pytest.raises(RuleError), alarm(0.02):
+        time.sleep(20.0)  # noqa: TID251, RUF100 - it is to be broken off
     with alarm():
         pass
     assert signal.getsignal(signal.SIGALRM) is before
@@ -308,3 +311,16 @@ def test_facts_are_read_only() -> None:
     """A rule can't change what the next one is told."""
     with pytest.raises(AttributeError):
         NodeFacts(name="n").name = "m"  # type: ignore[misc]
+
+
+def test_a_rule_is_not_blamed_for_a_busy_machine() -> None:
+    """Its limit is of processor time; only who takes ten times as long by the clock is broken off for that."""
+    limit, rung = 0.02, threading.Event()
+
+    def wait_for(seconds: float) -> None:
+        rung.wait(seconds)
+
+    with alarm(limit):
+        wait_for(3 * limit)
+    with pytest.raises(RuleError, match=r"longer than 0\.02 s"), alarm(limit):
+        wait_for(60.0)

@@ -13,7 +13,6 @@ from aliquot_core.cel.values import (
     added,
     contains,
     divided,
-    member,
     multiplied,
     ordered,
     rest,
@@ -38,7 +37,14 @@ def constant(value: Any) -> Value:
 
 def named(name: str) -> Value:
     """What is given by that name."""
-    return lambda names: member(names, name)
+
+    def value(names: Names) -> Any:
+        try:
+            return names[name]
+        except KeyError:
+            raise CelError(f"no such name: {name}") from None
+
+    return value
 
 
 def reached(value: Value, key: Value, reach: Callable[[Any, Any], Any]) -> Value:

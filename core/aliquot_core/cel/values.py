@@ -56,6 +56,9 @@ def contains(item: Any, holder: Any) -> bool:
 
 def member(value: Any, key: Any) -> Any:
     """`value.key` or `value[key]`; what is missing is an error."""
+    if isinstance(value, dict) and isinstance(key, str) and key in value:
+        # By far the commonest, and three times as fast.
+        return value[key]
     found = maybe_member(value, key)
     if not found.there:
         raise CelError(f"no such key: {key}")

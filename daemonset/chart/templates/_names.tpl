@@ -11,7 +11,11 @@
 {{- range $section, $entries := .settings }}
 {{- range $name, $value := $entries }}
 - name: ALIQUOT_{{ upper $section }}_{{ upper $name }}
+  {{- if and (kindIs "slice" $value) (kindIs "map" (first (concat $value (list "")))) }}
+  value: {{ toJson $value | quote }}
+  {{- else }}
   value: {{ kindIs "slice" $value | ternary (join "," $value) $value | toString | quote }}
+  {{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
-from aliquot_core.errors import ClusterError
+from aliquot_scheduler.rules.limit import RuleError
 from aliquot_scheduler.rules.rule import MOST_COST, NodeFacts, Opinion, PodFacts, Rule
 
 log = logging.getLogger(__name__)
@@ -22,10 +22,6 @@ _FAILURES = 3
 
 # Breaks off what is done inside when it takes too long, by a `RuleError`.
 Limit = Callable[[], AbstractContextManager[None]]
-
-
-class RuleError(ClusterError):
-    """A rule that can't be used."""
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):

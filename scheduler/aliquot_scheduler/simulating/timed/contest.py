@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec
+from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from aliquot_scheduler.simulating.timed.clockwork import Clockwork, Policy
 from aliquot_scheduler.simulating.timed.fifo import Fifo
 from aliquot_scheduler.simulating.timed.ground import Ground
@@ -39,10 +40,11 @@ class TimedRun:
         policy: TimedPolicy,
         specs: Mapping[str, QueueSpec],
         settings: QueueSettings | None = None,
+        rules: Rules = NO_RULES,
         slowdown: float = 0.0,
         seed: int = 0,
     ) -> None:
-        """Queues are for our own policy; where there are none all are served by age."""
+        """Queues and rules are for our own policy; where there are none all are served by age."""
         self._timetable = timetable
         self._policy = policy
         self._seed = seed
@@ -52,7 +54,7 @@ class TimedRun:
         chosen: Policy = Fifo(ground=ground)
         limits: dict[str, int] = {}
         if policy is TimedPolicy.ALIQUOT:
-            chosen = Queued(timetable, ground=ground, specs=specs, settings=settings or QueueSettings())
+            chosen = Queued(timetable, ground=ground, specs=specs, settings=settings or QueueSettings(), rules=rules)
             limits = {
                 name: _PERCENT * one.compute.limit for name, one in specs.items() if one.compute.limit is not None
             }

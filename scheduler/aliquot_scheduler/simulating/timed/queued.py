@@ -26,6 +26,7 @@ from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from aliquot_scheduler.simulating.timed.clockwork import NEVER
 from aliquot_scheduler.simulating.timed.ground import Ground, Start
 from aliquot_scheduler.simulating.timed.job import Job, Timetable
@@ -46,6 +47,7 @@ class Queued:
         ground: Ground,
         specs: Mapping[str, QueueSpec],
         settings: QueueSettings,
+        rules: Rules = NO_RULES,
     ) -> None:
         self._names = names = Names()
         self._needs = timetable.needs
@@ -54,7 +56,9 @@ class Queued:
         self._appraiser = Appraiser(picture=self._picture, names=names)
         # No turn is ever lost, so what would be drawn for a back-off never is.
         self._queues = Queues(names=names, random=lambda: 0.5, picture=self._picture, settings=settings)
-        self._desk = Desk(picture=self._picture, names=names, turns=self._queues, look=self._appraiser.look)
+        self._desk = Desk(
+            picture=self._picture, names=names, turns=self._queues, look=self._appraiser.look, rules=rules
+        )
         self._rows = {node_name(row): row for row in range(len(timetable.machines))}
         self._machines = timetable.machines
         self._see_machines()
