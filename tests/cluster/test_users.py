@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -9,13 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.harness.api import Json
+from cluster.charts import template
+from cluster.harness import binaries
+from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness, Options
 from cluster.harness.errors import ApiError
 from cluster.harness.pods import pod, shell
 from cluster.installed import NAMES
 from cluster.product_image import ROOT
 from cluster.refusals import refused
+from support.require import skip_or_fail
 
 LABEL = NAMES.of("user")
 ANN, BOB = "ann@example.com", "bob_b"
@@ -124,3 +128,50 @@ def test_names_are_told_apart(cluster: ClusterHarness, namespace: str, user: str
 def test_a_name_that_no_label_holds_is_refused(cluster: ClusterHarness, namespace: str, user: str) -> None:
     """Shortened, two names could become one."""
     refused(lambda: cluster.api_as(user).create(workload("Pod", namespace)), by="aliquot-user")
+
+
+def test_service_accounts_of_a_namespace_are_one_user(cluster: ClusterHarness, namespace: str) -> None:
+    """Whoever may make one may make a hundred."""
+    role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "edit"}
+    subjects = [{"kind": "ServiceAccount", "name": name, "namespace": namespace} for name in ("default", "other")]
+    meta = {"name": "accounts", "namespace": namespace}
+    binding = {"apiVersion": f"{RBAC}/v1", "kind": "RoleBinding", "metadata": meta, "roleRef": role}
+    cluster.apply({**binding, "subjects": subjects})
+    stamps = set()
+    for subject in subjects:
+        account = cluster.api_as(f"system:serviceaccount:{namespace}:{subject['name']}")
+        wanted = workload("Pod", namespace)
+        wanted["metadata"]["name"] = subject["name"]
+        made = cluster.wait_for("its rights", lambda account=account, wanted=wanted: allowed(account, wanted))  # type: ignore[misc]
+        stamps.add(label_of(made))
+    assert stamps == {f"system_cserviceaccount_c{namespace}"}
+
+
+def allowed(api: Api, wanted: Json) -> Json | None:
+    """What is made of a workload, once RBAC lets it be made."""
+    try:
+        return api.create(wanted)
+    except ApiError as error:
+        if "cannot create resource" not in str(error):
+            raise
+        return None
+
+
+def test_the_chart_installs_both_halves_together() -> None:
+    """The policies, and the setting by which the centre goes; without the value neither."""
+    if binaries.find("helm") is None:
+        skip_or_fail("cluster", "helm is not built: run tests/cluster/binaries/build helm")
+    made = template({"users": "Maker", "domain": "gpus.example.org"})
+    policies = [one for one in made if one["metadata"]["name"].startswith("aliquot-user")]
+    assert len(policies) == 8
+    assert LABEL not in json.dumps(policies)
+    assert _told(made) == ["gpus.example.org/user"]
+    usual = template()
+    assert _told(usual) == []
+    assert not [one for one in usual if one["metadata"]["name"].startswith("aliquot-user")]
+
+
+def _told(objects: list[Json]) -> list[str]:
+    pods = [one["spec"]["template"]["spec"] for one in objects if one["kind"] == "Deployment"]
+    told = [each for pod in pods for container in pod["containers"] for each in container.get("env", [])]
+    return [each["value"] for each in told if each["name"] == "ALIQUOT_QUEUES_USER_LABEL"]
