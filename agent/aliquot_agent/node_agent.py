@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from aliquot_agent.door import AgentDoor
@@ -14,6 +14,8 @@ from aliquot_agent.health.health_memory import HealthMemory
 from aliquot_agent.health.marks import read_marks
 from aliquot_agent.health.sick_notes import SickNotes
 from aliquot_agent.health.xids import Policy
+from aliquot_agent.isolation.offering import Offer as IsolationOffer
+from aliquot_agent.isolation.offering import only_observed
 from aliquot_agent.pods.node_mirrors import NodeMirrors
 from aliquot_agent.pods.residents import Residents
 from aliquot_agent.pods.spec_collecting import Collectable, collect_specs
@@ -24,8 +26,10 @@ from aliquot_agent.publishing.signs_of_life import SignsOfLife
 from aliquot_agent.settings import AgentSettings
 from aliquot_agent.signal import Signal
 from aliquot_agent.starting.complaints import Complaints
+from aliquot_agent.starting.decision import Start
 from aliquot_agent.starting.kubelet_view import KubeletView
 from aliquot_agent.starting.offer import Offer
+from aliquot_agent.starting.slice_notes import REASON, ready_note
 from aliquot_agent.starting.starter import SpecWriter, Starter
 from aliquot_agent.web.call_times import CallTimes
 from aliquot_agent.web.pulse import Pulse
@@ -33,7 +37,7 @@ from aliquot_agent.web.usage_watch import UsageWatch
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
-from aliquot_core.inventory import OBSERVE, Inventory
+from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node
 from aliquot_kube.client import KubeClient
@@ -72,12 +76,12 @@ class NodeAgent:
         missing_files: Callable[[], str],
         policy: Policy,
         memory: HealthMemory,
-        modes: Sequence[str] = (OBSERVE,),
+        offer: IsolationOffer = only_observed,
     ) -> None:
         """Put the parts together.
 
-        `missing_files` says what of the driver's files containers would lack; empty if nothing. `modes` are those in
-        which this node can hold a slice. The heart-beat has a transport of its own.
+        `missing_files` says what of the driver's files containers would lack; empty if nothing. `offer` says in
+        which modes a GPU can hold a slice. The heart-beat has a transport of its own.
         """
         self._settings, self._names, self._clock, self._random = settings, names, clock, random
         self._client = KubeClient(transport=transport)
@@ -94,17 +98,17 @@ class NodeAgent:
             tell=self._node_changed,
         )
         self.pods = self._api.pods
-        self.gpus = self._gpu_watch(driver, policy=policy, memory=memory, modes=modes)
+        self.gpus = self._gpu_watch(driver, policy=policy, memory=memory, offer=offer)
         self.usage = UsageWatch(
             driver=driver, clock=clock, every=settings.sample, tell=self.gpus.sample, beat=self.pulse.beat("usage")
         )
+        self.events = self._recorder()
         self.starter = self._starter(view=view, residents=residents)
         self.calls = CallTimes(self.starter, clock=clock)
         self.door = AgentDoor(path=settings.door, agent=identity, handler=self.calls, clock=clock, random=random)
         self._signs = self._signs_of_life(beat_transport, holder=identity)
         self._offer = self._offering()
         self._publisher = self._publishing()
-        self.events = self._recorder()
         self._complaints = Complaints(
             names=names, clock=clock, client=self._client, events=self.events, pods=self.pods.by_uid.values
         )
@@ -137,7 +141,7 @@ class NodeAgent:
             ledger=EventLedger(),
         )
 
-    def _gpu_watch(self, driver: GpuDriver, *, policy: Policy, memory: HealthMemory, modes: Sequence[str]) -> GpuWatch:
+    def _gpu_watch(self, driver: GpuDriver, *, policy: Policy, memory: HealthMemory, offer: IsolationOffer) -> GpuWatch:
         return GpuWatch(
             driver=driver,
             clock=self._clock,
@@ -146,7 +150,7 @@ class NodeAgent:
             policy=policy,
             memory=memory,
             beat=self.pulse.beat("gpus"),
-            modes=modes,
+            offer=offer,
         )
 
     def _starter(self, *, view: KubeletView, residents: Residents) -> Starter:
@@ -160,6 +164,7 @@ class NodeAgent:
             pods=self.pods,
             inventory=self._inventory,
             changed=self.changed,
+            told=self._slice_ready,
         )
 
     def _signs_of_life(self, transport: Transport, *, holder: str) -> SignsOfLife:
@@ -260,6 +265,9 @@ class NodeAgent:
             known=self.starter.known_by_record,
             changed=self.changed,
         )
+
+    def _slice_ready(self, start: Start) -> None:
+        self.events.tell(regarding=start.pod.reference, reason=REASON, action="Starting", note=ready_note(start))
 
     def _inventory(self) -> Inventory:
         return self.gpus.inventory

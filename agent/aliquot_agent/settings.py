@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from aliquot_agent.isolation.offering import check_lines
 from aliquot_core.settings import FilePath, Seconds, SocketPath, UnusableValueError, of_kind
 
 NVML = "nvml"
@@ -52,6 +53,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     driver_files: Literal["driver", "simulated"] = "driver"
     # "observe": use is measured, nothing is held back; "interposer": a library of ours in front of the driver's.
     isolation: Literal["observe", "interposer"] = "observe"
+    # Where single GPUs differ: lines such as "*L40S*=interposer" (model), "0=observe" (index), "GPU-4a1b*=observe"
+    # (uuid); the first that names a GPU counts.
+    isolation_of: Annotated[tuple[str, ...], of_kind(check_lines)] = ()
     interposer: FilePath = "/opt/aliquot/lib/libcuda.so.1"
     # Limits and accounts of containers, which mount them from here.
     isolation_folder: FilePath = "/var/lib/aliquot/isolation"

@@ -20,19 +20,17 @@ from aliquot_agent.gpus.driver import GpuDriver
 from aliquot_agent.health.health_memory import HealthFile
 from aliquot_agent.health.xids import HealthSettings, policy
 from aliquot_agent.isolation.pacemaker import Pacemaker
-from aliquot_agent.isolation.slice_files import SliceFiles
 from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.pods.residents import ProcResidents
 from aliquot_agent.publishing.withdrawing import withdraw as withdraw_node
 from aliquot_agent.settings import NVML, AgentSettings
 from aliquot_agent.status import Status
 from aliquot_agent.web.http_server import HttpServer
+from aliquot_cli.node_isolation import is_simulated, make_isolation, offer_isolation, what_hinders
 from aliquot_cli.running import run_until_stopped, start_logging, until
 from aliquot_cli.sources import gather
 from aliquot_cli.ways import ways_of_a_node
 from aliquot_core.clock import Clock
-from aliquot_core.inventory import OBSERVE
-from aliquot_core.isolation import INTERPOSER
 from aliquot_core.names import Names
 from aliquot_deviceplugin.cdi.discovery import DriverPlace
 from aliquot_deviceplugin.cdi.driver_files import DriverFiles, SimulatedDriverFiles
@@ -119,7 +117,7 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         missing_files=partial(missing_files, driver_files),
         policy=policy(health, names=names),
         memory=HealthFile(health.memory),
-        modes=(OBSERVE, INTERPOSER) if isolation else (OBSERVE,),
+        offer=partial(offer_isolation, settings=settings, obstacle=partial(what_hinders, isolation, driver_files)),
     )
     pacing = [Pacemaker(files=isolation, clock=clock).run] if isolation else []
     status = Status(node=node, register=ProcResidents(), names=names, clock=clock, version=version("aliquot"))
@@ -131,20 +129,6 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         await beat_transport.close()
         await transport.close()
         await driver.close()
-
-
-def make_isolation(settings: AgentSettings) -> SliceFiles | None:
-    """Ready the interposer, where it is chosen and can be had; without it slices are observed, and it is said why."""
-    simulated = settings.driver_files == "simulated" or settings.gpus != NVML
-    if settings.isolation != INTERPOSER or simulated:  # no driver, nothing to stand in front of
-        return None
-    files = SliceFiles(
-        folder=Path(settings.isolation_folder), library=Path(settings.interposer), context_mib=settings.context_mib
-    )
-    if problem := files.prepare():
-        log.error("slices are not held, only observed", extra={"reason": problem})
-        return None
-    return files
 
 
 def make_driver(settings: AgentSettings, *, clock: Clock) -> GpuDriver:
@@ -162,7 +146,7 @@ def make_driver(settings: AgentSettings, *, clock: Clock) -> GpuDriver:
 
 def make_driver_files(settings: AgentSettings, *, store: SpecStore) -> DriverFiles:
     """Find what containers need of the driver; GPUs that do not exist need a mark only."""
-    if settings.driver_files == "simulated" or settings.gpus != NVML:
+    if is_simulated(settings):
         return SimulatedDriverFiles()
     place = DriverPlace(root=settings.driver_root, machine=platform.machine())
     files = RootedFiles(Path(settings.node_root))

@@ -38,6 +38,12 @@ class Health(StrEnum):
     SICK = "sick"
 
 
+def model_names(model: str) -> tuple[str, ...]:
+    """The model as the driver, the node's label and people write it; a pattern may mean any of them."""
+    short = model.removeprefix(f"{_MAKER} ")
+    return tuple(dict.fromkeys((model, model.replace(" ", "-"), short, short.replace(" ", "-"))))
+
+
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One GPU as the scheduler sees it; `memory` is what can be granted, in MiB."""
 
@@ -57,6 +63,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     reason: str = ""
     # Made anew by a function, as `v` below: msgspec then always writes it, and equal inventories are equal texts.
     isolation: list[str] = msgspec.field(default_factory=lambda: [OBSERVE])
+    # Why it offers less isolation than its node was told to.
+    isolation_lack: str = ""
 
     @property
     def usable(self) -> MiB:
@@ -65,9 +73,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        """The model as the driver, the node's label and people write it; a pattern may mean any of them."""
-        short = self.model.removeprefix(f"{_MAKER} ")
-        return tuple(dict.fromkeys((self.model, self.model.replace(" ", "-"), short, short.replace(" ", "-"))))
+        """As a pattern may mean it."""
+        return model_names(self.model)
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

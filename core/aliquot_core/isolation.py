@@ -40,6 +40,11 @@ def keeping(mode: str, quality: Quality) -> Keeping:
     return _OF_COMPUTE.get(mode, _OF_COMPUTE[OBSERVE])[quality]
 
 
+def holds_memory(mode: str) -> bool:
+    """Whether a container gets no more memory than its slice has; others are only watched."""
+    return mode in {INTERPOSER, MIG}
+
+
 def enough(offered: Sequence[str], *, least: str) -> bool:
     """Whether a GPU that offers these modes can hold a pod that asks for this one at the least."""
     return not least or any(_reaches(mode, least) for mode in offered)

@@ -155,6 +155,12 @@ class Pod(_Object, frozen=True, kw_only=True):
         """Whether its slices are free: a deletion timestamp alone frees nothing."""
         return self.status.phase in {"Succeeded", "Failed"}
 
+    @property
+    def reference(self) -> ObjectReference:
+        """The very pod, for an Event about it."""
+        meta = self.metadata
+        return ObjectReference(api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid)
+
 
 class Taint(_Object, frozen=True, kw_only=True):
     """Keeps pods off a node, or would rather."""

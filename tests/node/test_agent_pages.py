@@ -32,6 +32,7 @@ async def test_a_slice_is_in_the_metrics_as_long_as_its_pod(stage: Stage) -> Non
     assert await stage.page("/healthz") == (200, "ok\n")
     pod = await stage.pod_on(gpu=1)
     uuid = stage.nvml.gpus[1].uuid
+    assert f"main: 30 % and 1000 MiB of {uuid}; isolation" in await stage.until_told(pod, "SliceReady")
     slice_of = rf'aliquot_slice_{{}}\{{{{namespace="default",pod="worker",container="main",UUID="{uuid}"\}}}}'
 
     async def told() -> bool:

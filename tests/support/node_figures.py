@@ -41,7 +41,7 @@ FULL = Figures(
     inventory=Inventory(
         driver="580.1",
         gpus=(
-            Gpu(uuid=A, index=0, model='A100 "80"', memory=900),
+            Gpu(uuid=A, index=0, model='A100 "80"', memory=900, isolation=["observe", "interposer"]),
             Gpu(uuid=B, index=1, model='A100 "80"', memory=900, health=Health.SICK, reason="XID 48"),
         ),
     ),
@@ -55,7 +55,7 @@ FULL = Figures(
             slices=(
                 SliceUse(
                     namespace="team", pod="p1", container="main", gpu=A, compute=29, limit=100, memory_mib=256,
-                    used_percent=12, used_mib=200,
+                    isolation="interposer", used_percent=12, used_mib=200,
                 ),
                 SliceUse(namespace="team", pod="p2", container="main", gpu=B, compute=10, limit=10, memory_mib=64),
             ),

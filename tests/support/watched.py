@@ -13,6 +13,7 @@ from aliquot_agent.health.gpu_watch import GpuWatch
 from aliquot_agent.health.health_memory import Remembered
 from aliquot_agent.health.marks import read_marks
 from aliquot_agent.health.xids import HealthSettings, policy
+from aliquot_agent.isolation.offering import Offer, only_observed
 from aliquot_agent.signal import Signal
 from aliquot_core.clock import Clock
 from aliquot_core.inventory import Health
@@ -49,6 +50,7 @@ class Watched:
         clock: Clock,
         memory: KeptInMemory | None = None,
         settings: HealthSettings | None = None,
+        offer: Offer = only_observed,
     ) -> None:
         self.changed = Signal()
         self.beats = 0
@@ -62,6 +64,7 @@ class Watched:
             policy=policy(settings or HealthSettings(), names=NAMES),
             memory=memory or KeptInMemory(),
             beat=self._beat,
+            offer=offer,
         )
 
     @property

@@ -26,7 +26,8 @@ def tenant(uid: str, **containers: list[str]) -> tuple[str, Tenant]:
         pod=uid,
         containers={
             name: ContainerGrant(
-                slices=tuple(Slice(gpu=gpu, compute=Percent(10), limit=Percent(20), memory=MiB(100)) for gpu in gpus)
+                slices=tuple(Slice(gpu=gpu, compute=Percent(10), limit=Percent(20), memory=MiB(100)) for gpu in gpus),
+                isolation="interposer",
             )
             for name, gpus in containers.items()
         },
@@ -81,6 +82,7 @@ def test_processes_of_one_container_add_up_by_gpu() -> None:
         compute=10,
         limit=20,
         memory_mib=100,
+        isolation="interposer",
         used_percent=11,
         used_mib=70,
     )

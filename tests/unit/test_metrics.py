@@ -73,6 +73,16 @@ def test_slices_are_told_by_container() -> None:
     assert at(found, "slice_compute_used_ratio", other) is None
 
 
+def test_modes_are_told_of_gpus_and_of_slices() -> None:
+    """One sample for each mode that a GPU offers, one for the mode that holds a slice, none where none is known."""
+    found = told(FULL)
+    modes = "observe", "interposer", "mig"
+    assert [at(found, "gpu_isolation", {**ON_A, "isolation": mode}) for mode in modes] == [1, 1, None]
+    assert at(found, "slice_isolation", {**SLICE, "isolation": "interposer"}) == 1
+    told_of = [labels for name, labels in found if name == "aliquot_slice_isolation"]
+    assert [dict(labels)["pod"] for labels in told_of] == ["p1"]
+
+
 def test_health_is_one_of_three() -> None:
     """With the time since when, and each XID counted."""
     found = told(FULL)

@@ -20,9 +20,10 @@ from aliquot_agent.health.inventories import Cards, failed, inventory, seen
 from aliquot_agent.health.judging import cleared, expired, heard, marked, sampled
 from aliquot_agent.health.marks import Marks
 from aliquot_agent.health.xids import Effect, Policy
+from aliquot_agent.isolation.offering import Offer, only_observed
 from aliquot_agent.signal import Signal
 from aliquot_core.clock import Clock
-from aliquot_core.inventory import OBSERVE, Health, Inventory
+from aliquot_core.inventory import Health, Inventory
 
 log = logging.getLogger(__name__)
 
@@ -47,11 +48,11 @@ class GpuWatch:
         policy: Policy,
         memory: HealthMemory,
         beat: Callable[[], None],
-        modes: Sequence[str] = (OBSERVE,),
+        offer: Offer = only_observed,
     ) -> None:
         """`obstacle` says what, outside the driver, keeps the GPUs from being given; `beat` is told that we live.
 
-        `modes` are those in which this node can hold a slice.
+        `offer` says in which modes a GPU can hold a slice.
         """
         self._driver = driver
         self._clock = clock
@@ -60,7 +61,7 @@ class GpuWatch:
         self._policy = policy
         self._memory = memory
         self._beat = beat
-        self._modes = list(modes)
+        self._offer = offer
         self._kept = memory.load()
         self._cards = Cards(book=recalled(Book(), self._kept, policy=policy))
         self._marks = Marks()
@@ -145,7 +146,7 @@ class GpuWatch:
         if (kept := memory(self._cards.book)) != self._kept:
             self._kept = kept
             self._memory.save(kept)
-        modes = dict.fromkeys(self._cards.gpus, self._modes)
+        modes = {uuid: self._offer(facts) for uuid, facts in self._cards.gpus.items()}
         now = inventory(self._cards, outside=self._obstacle(), isolation=modes)
         if now == self._inventory:
             return
@@ -162,3 +163,5 @@ def _log_changes(before: Inventory, now: Inventory) -> None:
         if old is None or (old.health, old.reason) != (gpu.health, gpu.reason):
             facts = {"gpu": gpu.uuid, "model": gpu.model} | ({"reason": gpu.reason} if gpu.reason else {})
             log.log(_LEVELS[gpu.health], "GPU is %s", gpu.health, extra=facts)
+        if gpu.isolation_lack and (old is None or old.isolation_lack != gpu.isolation_lack):
+            log.error("slices are held less than was chosen", extra={"gpu": gpu.uuid, "reason": gpu.isolation_lack})

@@ -7,13 +7,17 @@ it stays, with what was last known of it, until it answers again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 
 from aliquot_agent.gpus.model import Discovery, DriverFacts, GpuFacts
 from aliquot_agent.health.ailments import Book, Verdict
 from aliquot_agent.health.judging import looked
+from aliquot_agent.isolation.offering import Offered
 from aliquot_core.inventory import Gpu, Health, Inventory
+
+ALL_OBSERVED: Mapping[str, Offered] = MappingProxyType({})
 
 
 class Cards(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,12 +45,13 @@ def failed(cards: Cards, *, reason: str, kind: str = "failed") -> Cards:
     return msgspec.structs.replace(cards, problem=reason, kind=kind)
 
 
-def inventory(cards: Cards, *, outside: str = "", isolation: Mapping[str, list[str]] | None = None) -> Inventory:
+def inventory(cards: Cards, *, outside: str = "", isolation: Mapping[str, Offered] = ALL_OBSERVED) -> Inventory:
     """What the node has, as it is published; `outside` is what keeps all of it from being given."""
     problem = cards.problem or outside
-    modes = isolation or {}
     gpus = tuple(
-        _gpu(facts, verdict=_verdict(facts, cards=cards, problem=problem), isolation=modes.get(facts.uuid, ["observe"]))
+        _gpu(
+            facts, verdict=_verdict(facts, cards=cards, problem=problem), isolation=isolation.get(facts.uuid, Offered())
+        )
         for facts in sorted(cards.gpus.values(), key=lambda gpu: (gpu.index, gpu.uuid))
     )
     return Inventory(
@@ -68,7 +73,7 @@ def _verdict(facts: GpuFacts, *, cards: Cards, problem: str) -> Verdict:
     return own
 
 
-def _gpu(facts: GpuFacts, *, verdict: Verdict, isolation: list[str]) -> Gpu:
+def _gpu(facts: GpuFacts, *, verdict: Verdict, isolation: Offered) -> Gpu:
     return Gpu(
         uuid=facts.uuid,
         index=facts.index,
@@ -82,5 +87,6 @@ def _gpu(facts: GpuFacts, *, verdict: Verdict, isolation: list[str]) -> Gpu:
         links=facts.links,
         health=verdict.health,
         reason=verdict.reason,
-        isolation=isolation,
+        isolation=list(isolation.modes),
+        isolation_lack=isolation.lack,
     )

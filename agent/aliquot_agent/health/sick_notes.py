@@ -15,7 +15,7 @@ from aliquot_agent.starting.decision import Known
 from aliquot_agent.starting.room import in_force
 from aliquot_core.clock import Clock
 from aliquot_core.inventory import Health, Inventory
-from aliquot_core.objects import ObjectReference, Pod
+from aliquot_core.objects import Pod
 from aliquot_kube.events import EventRecorder
 
 # The signal tells of every change; this is for one that came while we told of another.
@@ -94,12 +94,8 @@ class SickNotes:
             return  # who is on the GPU is not known yet
         changed = turned(self._told, known.inventory)
         for note in notes(changed, known=known):
-            meta = note.pod.metadata
-            about = ObjectReference(
-                api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid
-            )
             self._events.tell(
-                regarding=about,
+                regarding=note.pod.reference,
                 reason=note.reason,
                 action="Watching",
                 note=note.text,

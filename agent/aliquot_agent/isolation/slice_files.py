@@ -47,6 +47,10 @@ class SliceFiles:
             return f"the interposer can't be mounted into containers: {error}"
         return ""
 
+    def obstacle(self) -> str:
+        """Why containers can't mount it, if so; whatever was in the way may be gone, or have come."""
+        return "" if self.library.is_file() else self.prepare()
+
     def write(self, *, token: str, grant: ContainerGrant, driver: str) -> Path:
         """Fresh files for a container that is about to start; where they are."""
         gpus = [

@@ -9,7 +9,7 @@ from aliquot_agent.starting.ungranted import REASON, Complaint, Patience, condit
 from aliquot_core.clock import Clock
 from aliquot_core.instants import second_time
 from aliquot_core.names import Names
-from aliquot_core.objects import ObjectReference, Pod
+from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError, ConflictError, NotFoundError
 from aliquot_kube.events import EventRecorder
@@ -59,7 +59,7 @@ class Complaints:
         except ApiError as error:
             log.warning("a pod's condition could not be written", extra={"pod": complaint.pod.key, "error": str(error)})
             return
-        about = ObjectReference(api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid)
+        about = complaint.pod.reference
         self._events.tell(regarding=about, reason=REASON, action="Starting", note=complaint.what, warning=True)
         self._patience.told(complaint)
         log.warning("a pod has no valid grant", extra={"pod": complaint.pod.key, "reason": complaint.what})

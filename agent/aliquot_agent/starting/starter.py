@@ -66,7 +66,10 @@ class Starter:
         pods: BoundPods,
         inventory: Callable[[], Inventory],
         changed: Signal,
+        told: Callable[[Start], None] = lambda _: None,
     ) -> None:
+        """`told` hears of each container that may start."""
+        self._told = told
         self._node = node
         self._names = names
         self._clock = clock
@@ -167,6 +170,7 @@ class Starter:
             self._slices.permit(uid, Standing(pod=decision.pod.key, claims=decision.claims))
             names = ", ".join(spec.container for spec in decision.specs)
             log.info("slice ready", extra={"pod": decision.pod.key, "uid": uid, "containers": names})
+            self._told(decision)
             return None
         pod = decision.pod.key if isinstance(decision, Refuse) and decision.pod else "unknown"
         log.warning("container refused", extra={"pod": pod, "reason": decision.reason, "resource": call.resource})

@@ -37,6 +37,8 @@ class SliceUse(msgspec.Struct, frozen=True, kw_only=True):
     compute: int
     limit: int
     memory_mib: int
+    # The mode in which it is held; empty if the grant does not say.
+    isolation: str = ""
     used_percent: int | None = None
     used_mib: int | None = None
 
@@ -140,6 +142,7 @@ def _slices(tenants: Mapping[str, Tenant]) -> Iterator[tuple[str, SliceUse]]:
                         compute=part.compute.value,
                         limit=part.limit.value,
                         memory_mib=part.memory.value,
+                        isolation=tenant.grant.containers[container].isolation,
                     ),
                 )
 

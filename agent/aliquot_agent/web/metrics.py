@@ -77,10 +77,13 @@ def _of_gpus(figures: Figures) -> Iterator[Metric]:
         "gpu_compute_used_ratio", "Share of time in which the GPU was busy, of the driver's last period.", _GPU
     )
     pods = _gauge("gpu_pods", "Pods that hold slices of the GPU.", _GPU)
+    modes = _gauge("gpu_isolation", "1 for each mode of isolation that the GPU offers.", (*_GPU, "isolation"))
     heat = _gauge("gpu_temperature_celsius", "Temperature of the GPU.", _GPU)
     power = _gauge("gpu_power_watts", "Power that the GPU draws.", _GPU)
     for gpu in figures.inventory.gpus:
         labels = _labels(gpu)
+        for mode in gpu.isolation:
+            modes.add_metric((*labels, mode), 1)
         if (facts := figures.facts.get(gpu.uuid)) is not None:
             total.add_metric(labels, facts.memory_total_mib * _MIB)
             reserved.add_metric(labels, facts.memory_reserved_mib * _MIB)
@@ -98,7 +101,7 @@ def _of_gpus(figures: Figures) -> Iterator[Metric]:
             ):
                 if value is not None:
                     family.add_metric(labels, value / unit)
-    yield from (total, reserved, used, granted, compute, busy, pods, heat, power)
+    yield from (total, reserved, used, granted, compute, busy, pods, modes, heat, power)
 
 
 def _of_health(figures: Figures) -> Iterator[Metric]:
@@ -139,8 +142,11 @@ def _of_slices(slices: Sequence[SliceUse]) -> Iterator[Metric]:
     busy = _gauge(
         "slice_compute_used_ratio", "Compute that the container's processes used since the last look.", _SLICE
     )
+    held = _gauge("slice_isolation", "1 for the mode of isolation in which the slice is held.", (*_SLICE, "isolation"))
     for one in slices:
         labels = (one.namespace, one.pod, one.container, one.gpu)
+        if one.isolation:
+            held.add_metric((*labels, one.isolation), 1)
         granted.add_metric(labels, one.memory_mib * _MIB)
         compute.add_metric(labels, one.compute / _WHOLE)
         limit.add_metric(labels, one.limit / _WHOLE)
@@ -148,7 +154,7 @@ def _of_slices(slices: Sequence[SliceUse]) -> Iterator[Metric]:
             used.add_metric(labels, one.used_mib * _MIB)
         if one.used_percent is not None:
             busy.add_metric(labels, one.used_percent / _WHOLE)
-    yield from (granted, used, compute, limit, busy)
+    yield from (granted, used, compute, limit, busy, held)
 
 
 # --- the agent itself ------------------------------------------------------------------------------------------------

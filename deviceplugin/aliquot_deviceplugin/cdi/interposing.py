@@ -19,8 +19,14 @@ from aliquot_deviceplugin.cdi.spec import ContainerEdits, Mount
 INSIDE = "/run/aliquot/isolation"
 DRIVER_INSIDE = f"{INSIDE}/driver/libcuda.so"
 _CUDA = re.compile(r"libcuda\.so(\.[0-9.]+)?")
+_NO_CUDA = "the driver's libcuda is not among the files that are mounted"
 _READ_ONLY = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 _WRITABLE = ("rw", "nosuid", "nodev", "rbind", "rprivate")
+
+
+def lacks_cuda(edits: ContainerEdits) -> str:
+    """Say that there is nothing to stand in front of, if so."""
+    return "" if any(_is_cuda(mount) for mount in edits.mounts) else _NO_CUDA
 
 
 def interposer_edits(driver: Iterable[ContainerEdits], *, library: str, limits: str, account: str) -> ContainerEdits:
@@ -28,7 +34,7 @@ def interposer_edits(driver: Iterable[ContainerEdits], *, library: str, limits: 
     found = [mount for edits in driver for mount in edits.mounts if _is_cuda(mount)]
     if not found:
         raise SliceSpecError(
-            "the driver's libcuda is not among the files that are mounted",
+            _NO_CUDA,
             where="interposer",
             remedy="look for libcuda.so in the node's NVIDIA CDI spec, or set [agent] isolation to observe",
         )

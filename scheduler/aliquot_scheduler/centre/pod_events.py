@@ -9,7 +9,7 @@ from __future__ import annotations
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
-from aliquot_core.objects import ObjectReference, Pod
+from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.event_ledger import EventLedger, Limits
 from aliquot_kube.events import EventRecorder
@@ -38,11 +38,7 @@ class PodEvents:
 
     def tell(self, pod: Pod, notice: Notice, *, action: str) -> None:
         """Costs nothing now."""
-        meta = pod.metadata
-        regarding = ObjectReference(
-            api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid
-        )
-        self._recorder.tell(regarding=regarding, reason=notice.reason, action=action, note=notice.message)
+        self._recorder.tell(regarding=pod.reference, reason=notice.reason, action=action, note=notice.message)
 
     async def run(self) -> None:
         """Write them until cancelled."""

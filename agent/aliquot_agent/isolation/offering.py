@@ -1,0 +1,65 @@
+"""In which modes each GPU can hold a slice: as its node was told, as far as what holds it is there. Pure.
+
+A mode that can't be had is not offered, and the reason is said where the modes are: a pod that asks for it is then
+refused at filter and never at start. What only watches is on offer everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from aliquot_agent.gpus.model import GpuFacts
+from aliquot_core.inventory import OBSERVE, model_names
+from aliquot_core.isolation import INTERPOSER
+from aliquot_core.settings import UnusableValueError
+
+_LINE = re.compile(rf"(\S.*)=({OBSERVE}|{INTERPOSER})")
+
+
+class Offered(msgspec.Struct, frozen=True, kw_only=True):
+    """The modes of one GPU, and why they are fewer than its node was told."""
+
+    modes: tuple[str, ...] = (OBSERVE,)
+    lack: str = ""
+
+
+# What a GPU offers, asked at each look at it.
+Offer = Callable[[GpuFacts], Offered]
+
+
+def only_observed(_: GpuFacts) -> Offered:
+    """The offer of a node that holds nothing back."""
+    return Offered()
+
+
+def check_lines(lines: Sequence[str]) -> None:
+    """Refuse what is no line of the table, as settings do."""
+    for line in lines:
+        if not _LINE.fullmatch(line):
+            raise UnusableValueError(
+                f"{line[:80]!r} is no line of the table",
+                remedy=f"write lines such as *L40S*={INTERPOSER}, 0={OBSERVE} or GPU-4a1b*={OBSERVE}",
+            )
+
+
+def wanted(gpu: GpuFacts, *, lines: Sequence[str], otherwise: str) -> str:
+    """The mode that the node was told for a GPU: by the first line that names its uuid, model or index."""
+    names = [name.casefold() for name in (gpu.uuid, str(gpu.index), *model_names(gpu.model))]
+    for line in lines:
+        pattern, _, mode = line.rpartition("=")
+        if any(fnmatchcase(name, pattern.casefold()) for name in names):
+            return mode
+    return otherwise
+
+
+def offered(gpu: GpuFacts, *, mode: str, obstacle: Callable[[GpuFacts], str]) -> Offered:
+    """That mode and the weaker one, unless something is in its way."""
+    if mode == OBSERVE:
+        return Offered()
+    if lack := obstacle(gpu):
+        return Offered(lack=f"{mode} is not offered: {lack}")
+    return Offered(modes=(OBSERVE, mode))

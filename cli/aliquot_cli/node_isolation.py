@@ -1,0 +1,51 @@
+"""How a node's agent comes to its modes of isolation: settings, the interposer's files and the driver's, together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from aliquot_agent.gpus.model import GpuFacts
+from aliquot_agent.isolation.offering import Offered, offered, wanted
+from aliquot_agent.isolation.slice_files import SliceFiles
+from aliquot_agent.settings import NVML, AgentSettings
+from aliquot_core.isolation import INTERPOSER
+from aliquot_deviceplugin.cdi.driver_files import DriverFiles, DriverGpu
+from aliquot_deviceplugin.cdi.errors import DriverFilesError
+from aliquot_deviceplugin.cdi.interposing import lacks_cuda
+
+
+def make_isolation(settings: AgentSettings) -> SliceFiles | None:
+    """Where interposed containers have their limits, on a node that is to interpose on some of its GPUs."""
+    if all(line.rpartition("=")[2] != INTERPOSER for line in (settings.isolation, *settings.isolation_of)):
+        return None
+    if is_simulated(settings):  # no driver, nothing to stand in front of
+        return None
+    files = SliceFiles(
+        folder=Path(settings.isolation_folder), library=Path(settings.interposer), context_mib=settings.context_mib
+    )
+    # Containers that start from now on get the library of this image.
+    files.prepare()
+    return files
+
+
+def offer_isolation(gpu: GpuFacts, *, settings: AgentSettings, obstacle: Callable[[GpuFacts], str]) -> Offered:
+    """In which modes a GPU can hold a slice."""
+    mode = wanted(gpu, lines=settings.isolation_of, otherwise=settings.isolation)
+    return offered(gpu, mode=mode, obstacle=obstacle)
+
+
+def what_hinders(files: SliceFiles | None, driver_files: DriverFiles, gpu: GpuFacts) -> str:
+    """What keeps the interposer from being put into containers that use this GPU."""
+    if files is None:
+        return "the GPUs are simulated, and there is no driver to stand in front of"
+    try:
+        edits = driver_files.edits_for(DriverGpu(uuid=gpu.uuid, index=gpu.index, minor=gpu.minor))
+    except DriverFilesError as error:
+        return str(error)
+    return files.obstacle() or lacks_cuda(edits)
+
+
+def is_simulated(settings: AgentSettings) -> bool:
+    """Whether containers get a mark instead of a driver."""
+    return settings.driver_files == "simulated" or settings.gpus != NVML
