@@ -9,7 +9,15 @@ import msgspec
 import pytest
 import yaml
 
-from aliquot_scheduler.queues.spec import LARGEST_QUOTA, LARGEST_WEIGHT, HostLimits, ModelQuota, QueueSpec, Quota
+from aliquot_scheduler.queues.spec import (
+    LARGEST_QUOTA,
+    LARGEST_WEIGHT,
+    HostLimits,
+    ModelQuota,
+    Preemption,
+    QueueSpec,
+    Quota,
+)
 from aliquot_scheduler.queues.status import Amounts, QueueStatus
 
 FILE = Path(__file__).parents[2] / "daemonset" / "manifests" / "05-queue.yaml"
@@ -26,6 +34,7 @@ SPEC: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]["properties"]["spec"
         (Quota, SPEC["properties"]["memory"]),
         (HostLimits, SPEC["properties"]["hosts"]),
         (ModelQuota, SPEC["properties"]["models"]["additionalProperties"]),
+        (Preemption, SPEC["properties"]["preemption"]),
     ],
 )
 def test_fields_are_those_that_the_code_reads(kind: type[Any], schema: dict[str, Any]) -> None:
@@ -41,11 +50,19 @@ def test_quotas_have_the_code_s_bounds(field: msgspec.structs.FieldInfo) -> None
     assert bounds["maximum"] == (LARGEST_WEIGHT if field.name == "weight" else LARGEST_QUOTA)
 
 
-def test_words_for_stopping_are_the_code_s() -> None:
-    """The enumeration is written in two places."""
-    kind = next(field.type for field in msgspec.structs.fields(QueueSpec) if field.name == "stop")
-    assert get_origin(kind) is not None
-    assert set(SPEC["properties"]["stop"]["enum"]) == set(get_args(kind))
+@pytest.mark.parametrize(
+    ("kind", "name", "schema"),
+    [
+        (QueueSpec, "stop", SPEC["properties"]["stop"]),
+        (Preemption, "within_queue", SPEC["properties"]["preemption"]["properties"]["withinQueue"]),
+        (Preemption, "reclaim", SPEC["properties"]["preemption"]["properties"]["reclaim"]),
+    ],
+)
+def test_words_are_the_code_s(kind: type[Any], name: str, schema: dict[str, Any]) -> None:
+    """The enumerations are written in two places."""
+    words = next(field.type for field in msgspec.structs.fields(kind) if field.name == name)
+    assert get_origin(words) is not None
+    assert set(schema["enum"]) == set(get_args(words))
 
 
 @pytest.mark.parametrize("column", [one for one in VERSION["additionalPrinterColumns"] if "status" in one["jsonPath"]])

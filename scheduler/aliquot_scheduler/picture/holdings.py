@@ -1,4 +1,8 @@
-"""Who holds what of each GPU: pods that were granted, reservations on their way, and binds whose end is not known."""
+"""Who holds what of each GPU: pods that were granted, reservations on their way, and binds whose end is not known.
+
+Room that is made for somebody is kept beside that: those who are to go hold it still, so both together may be more than
+a GPU has. It counts like what is held, and nobody is said to hold it.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,8 @@ class Holdings:
     def __init__(self) -> None:
         self._by_holder: dict[str, dict[GpuKey, Claim]] = {}
         self._by_gpu: dict[GpuKey, dict[str, Claim]] = {}
+        self._kept: dict[GpuKey, dict[str, Claim]] = {}
+        self._kept_for: dict[str, tuple[GpuKey, ...]] = {}
 
     def put(self, holder: str, claims: Mapping[GpuKey, Claim]) -> set[GpuKey]:
         """Let a holder hold exactly this; which GPUs are to be counted anew."""
@@ -32,6 +38,23 @@ class Holdings:
             self._by_holder.pop(holder, None)
         return before.keys() | claims.keys()
 
+    def keep(self, whom: str, claims: Mapping[GpuKey, Claim]) -> set[GpuKey]:
+        """Keep exactly this for somebody; which GPUs are to be counted anew."""
+        before = self._kept_for.pop(whom, ())
+        for gpu in before:
+            del self._kept[gpu][whom]
+            if not self._kept[gpu]:
+                del self._kept[gpu]
+        for gpu, claim in claims.items():
+            self._kept.setdefault(gpu, {})[whom] = claim
+        if claims:
+            self._kept_for[whom] = tuple(claims)
+        return {*before, *claims}
+
+    def kept(self, gpu: GpuKey) -> Mapping[str, Claim]:
+        """What is kept of a GPU, and for whom."""
+        return self._kept.get(gpu, {})
+
     def of(self, holder: str) -> Mapping[GpuKey, Claim]:
         """What one holder has."""
         return self._by_holder.get(holder, {})
@@ -41,11 +64,12 @@ class Holdings:
         return self._by_gpu.get(gpu, {})
 
     def total(self, gpu: GpuKey, *, but: str = "") -> tuple[Claim, int]:
-        """What is held of a GPU, and by how many; `but` is one who is not counted."""
+        """What is held of a GPU or kept for others, and by how many; `but` is one who is not counted."""
         total, holders = NOTHING, 0
-        for holder, claim in self.on(gpu).items():
-            if holder != but:
-                total, holders = total.beside(claim), holders + 1
+        for there in (self._by_gpu.get(gpu), self._kept.get(gpu)):
+            for holder, claim in there.items() if there else ():
+                if holder != but:
+                    total, holders = total.beside(claim), holders + 1
         return total, holders
 
     def everything(self) -> Mapping[str, Mapping[GpuKey, Claim]]:

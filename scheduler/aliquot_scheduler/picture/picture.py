@@ -154,6 +154,11 @@ class Picture:
         for gpu in self.holdings.put(holder, held):
             self._count(gpu)
 
+    def keep(self, whom: str, room: Mapping[GpuKey, Claim]) -> None:
+        """Keep exactly this for somebody, though others may hold it still."""
+        for gpu in self.holdings.keep(whom, room):
+            self._count(gpu)
+
     def granted(self, pod: Pod) -> dict[GpuKey, Claim] | None:
         """What the pod holds by its grant; nothing once it has ended, and None if it was not granted anything yet."""
         if pod.ended:

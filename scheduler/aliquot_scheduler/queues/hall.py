@@ -52,6 +52,11 @@ class Hall:
         resting = self._resting.get(uid)
         return resting[1] if resting else None
 
+    def resting(self, uid: str) -> Waiter | None:
+        """Who rests, if that pod does."""
+        resting = self._resting.get(uid)
+        return resting[0] if resting else None
+
     def leave(self, uid: str, *, books: Books) -> Waiter | None:
         """Wait no more."""
         for apart in (self._nowhere, self._resting):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.ledger import Ledger
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.rules import Cause, Refusal
@@ -21,6 +22,14 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 WAITS = Notice(reason="Waiting", message="it waits for its turn")
+
+
+def making_room(clearing: Clearing) -> Notice:
+    """Of a pod for which others have to go."""
+    count, nodes = len(clearing.victims), clearing.nodes
+    who = "1 pod has" if count == 1 else f"{count} pods have"
+    where = nodes[0] if len(nodes) == 1 else f"{nodes[0]} and {len(nodes) - 1} more nodes"
+    return Notice(reason="MakingRoom", message=f"{who} to go for it, and it gets the room on {where}")
 
 
 def notice_of(waiter: Waiter, refusal: Refusal | None, *, ledger: Ledger) -> Notice:

@@ -21,6 +21,7 @@ from aliquot_scheduler.deciding.turns import FOUND
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.cards import Cards
+from aliquot_scheduler.queues.clearings import Clearing, Clearings
 from aliquot_scheduler.queues.enrolment import Enrolment
 from aliquot_scheduler.queues.hall import Hall
 from aliquot_scheduler.queues.inside import Inside, Way
@@ -54,6 +55,7 @@ class Register:
         self.untold: dict[str, int] = {}
         self.joined: dict[str, float] = {}
         self.stale = StaleGangs(after=settings.stale_gang)
+        self.clearings = Clearings(picture=picture)
         self.memory = SweepMemory(patience=settings.patience, hold=settings.hold)
         tree = plant(self._specs)
         self.cards = Cards(picture=picture, dimensions=tree.dimensions)
@@ -151,6 +153,20 @@ class Register:
         """Its turn has led to nothing: it may have another one then."""
         if waiter := self.enrolment.waiter(pod):
             self.hall.rest(waiter, until=until, books=self.books)
+
+    def clear(self, clearing: Clearing) -> None:
+        """Room is made for some who wait in a line: they rest until it is there."""
+        self.clearings.make(clearing)
+        for place in clearing.places:
+            self.hall.rest(place.waiter, until=clearing.until, books=self.books)
+
+    def call_off(self, clearing: Clearing) -> None:
+        """It is not made any more: whoever rests for it stands in line again."""
+        self.clearings.drop(clearing)
+        for place in clearing.places:
+            if (waiter := self.hall.resting(place.waiter.uid)) is not None:
+                self.leave(waiter.uid)
+                self.take_as_waiting(waiter.pod)
 
     def let_in(self, waiter: Waiter, *, way: Way, until: float, now: float) -> None:
         """Its turn has come: it is charged from now on, and waits no more."""

@@ -15,10 +15,11 @@ some head would always hold others up.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Protocol
 
 import msgspec
 
-from aliquot_scheduler.queues.cards import Cards, Stock
+from aliquot_scheduler.queues.cards import Stock
 from aliquot_scheduler.queues.ledger import Ledger
 from aliquot_scheduler.queues.line import Candidate
 from aliquot_scheduler.queues.tree import COMPUTE, ROOT
@@ -49,10 +50,18 @@ def no_room(why: str) -> Refusal:
     return Refusal(cause=Cause.NODES, why=why) if why else Refusal(cause=Cause.CARDS)
 
 
+class InStock(Protocol):
+    """Who knows what there is and is free."""
+
+    def stock(self) -> Stock:
+        """Now."""
+        ...
+
+
 class Rules:
     """The rules for one round of turns."""
 
-    def __init__(self, *, ledger: Ledger, cards: Cards) -> None:
+    def __init__(self, *, ledger: Ledger, cards: InStock) -> None:
         self._ledger = ledger
         self._cards = cards
         self._stock: Stock = cards.stock()

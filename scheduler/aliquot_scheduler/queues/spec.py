@@ -32,6 +32,7 @@ LARGEST_WEIGHT = 10**6
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_QUOTA)]
 Weight = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_WEIGHT)]
 Priority = Annotated[int, msgspec.Meta(ge=-(10**9), le=10**9)]
+Seconds = Annotated[int, msgspec.Meta(ge=0, le=366 * 24 * 3600)]
 Minutes = Annotated[int, msgspec.Meta(ge=1, le=7 * 24 * 60)]
 Name = Annotated[
     str, msgspec.Meta(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
@@ -71,6 +72,17 @@ class HostLimits(_Written, frozen=True, kw_only=True):
     memory: str | int | None = None
 
 
+class Preemption(_Written, frozen=True, kw_only=True):
+    """Who has to go for whom; what is left out is as the queue above has it."""
+
+    # Whose pods of lower priority make room in the queue: of the same user (so at the root), of anybody, or none.
+    within_queue: Literal["", "SameUser", "AnyUser", "Never"] = ""
+    # Whether it takes back what it lent of its guarantee (so at the root).
+    reclaim: Literal["", "Borrowed", "Never"] = ""
+    # So long its own pods run before they have to go for others; at the root 0.
+    min_run_seconds: Seconds | None = None
+
+
 class QueueSpec(_Written, frozen=True, kw_only=True):
     """A queue as its custom resource carries it."""
 
@@ -89,6 +101,7 @@ class QueueSpec(_Written, frozen=True, kw_only=True):
     # Within its quota but without room, its pods are shown to a cluster autoscaler for so long.
     autoscale: bool = False
     autoscale_minutes: Minutes = 15
+    preemption: Preemption = Preemption()
 
 
 def read_queue(raw: Mapping[str, Any], *, name: str, problems: Problems) -> QueueSpec:

@@ -8,7 +8,7 @@ where it ended, whatever has changed: it asks for none of those again for whom i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import MOST_IN_VAIN
 from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.cards import Cards
+from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.gangs import Placing
 from aliquot_scheduler.queues.hall import Hall
 from aliquot_scheduler.queues.line import Candidate, Heads, Line, Waiter
@@ -97,6 +98,19 @@ class Sweep:
             return None
         self._rules.let_in()
         return promises[0]
+
+    def bring_in_all(self, members: Sequence[Waiter], clearing: Clearing) -> list[Promise]:
+        """Room where it was made, for all of them or for none; it is kept for nobody at this moment."""
+        candidate, ledger = clearing.candidate, self._books.ledger
+        self._rules.let_in()
+        for waiter in members:
+            ledger.ask(waiter.queue, waiter.amounts)
+        promises = self._placing.place_at(members, clearing) if self._rules.refusal(candidate) is None else []
+        for waiter in members:
+            ledger.ask(waiter.queue, [-amount for amount in waiter.amounts])
+        self._rules.let_in()
+        self._may, self._few = self._cards.fitting(), self._cards.few_fitting()
+        return promises
 
     def _next(self, queue: str) -> Candidate | None:
         """The first of a line that was not passed over; who finds no card is so at once, if it has patience."""

@@ -17,6 +17,7 @@ What must always hold:
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterator, Mapping
 
@@ -32,7 +33,7 @@ from aliquot_scheduler.queues.cards import Stock
 from aliquot_scheduler.queues.gangs import Placing
 from aliquot_scheduler.queues.inside import Way
 from aliquot_scheduler.queues.line import Waiter
-from aliquot_scheduler.queues.notices import Notice, notice_of
+from aliquot_scheduler.queues.notices import Notice, making_room, notice_of
 from aliquot_scheduler.queues.register import Register
 from aliquot_scheduler.queues.report import recall, statuses
 from aliquot_scheduler.queues.rules import Cause, Refusal, no_room
@@ -40,6 +41,8 @@ from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.sweep import Sweep
+
+log = logging.getLogger(__name__)
 
 _AGAIN = Backoff(first=5.0, longest=300.0)
 _TELL_AGAIN = Backoff(first=1.0, longest=60.0)
@@ -155,6 +158,11 @@ class Queues:
         return self._register.inside.late(now)
 
     # --- what is asked -----------------------------------------------------------------------------------------------
+    @property
+    def register(self) -> Register:
+        """Who is in which state: for whoever decides who has to go for others."""
+        return self._register
+
     def why_not(self, pod: Pod) -> str:
         """Why it is not the pod's turn; empty if it is."""
         uid, register = pod.metadata.uid, self._register
@@ -179,6 +187,8 @@ class Queues:
         uid, register = waiter.uid, self._register
         if uid in register.lost and register.hall.rests_until(uid) is not None:
             return Notice(reason="TurnLost", message=self.why_not(waiter.pod))
+        if clearing := register.clearings.whose(uid):
+            return making_room(clearing)
         if why := register.hall.why_nowhere(uid):
             return Notice(reason="NeverFits", message=why)
         said = register.memory.why(waiter.queue, waiter.mark) or self._unasked(waiter)
@@ -217,6 +227,7 @@ class Queues:
         if self._register.inside.under_way >= MOST_AT_ONCE:
             return
         sweep = self._sweep(rooms, now=now)
+        self._bring_in_cleared(sweep, now=now)
         self._bring_in_shown(sweep, now=now)
         yield from self._untold_turns()
         yield from self._swept(sweep, now=now)
@@ -257,6 +268,26 @@ class Queues:
                 self._let_in(waiter, promise, now=now)
             elif charge is not None:
                 self.books.put(waiter, charge)
+
+    def _bring_in_cleared(self, sweep: Sweep, *, now: float) -> None:
+        """Those for whom room was made, as soon as all of it is there."""
+        register = self._register
+        for clearing in register.clearings:
+            members = [register.hall.resting(place.waiter.uid) for place in clearing.places]
+            why = register.clearings.why_void(clearing, now=now)
+            if why or None in members:
+                log.info("no room is made any more", extra={"pod": clearing.candidate.first.pod.key, "reason": why})
+                register.call_off(clearing)
+            elif register.clearings.is_free(clearing):
+                register.clearings.drop(clearing)
+                promises = sweep.bring_in_all([one for one in members if one], clearing)
+                for waiter, promise in zip(members, promises, strict=False):
+                    if waiter:
+                        self._let_in(waiter, promise, now=now)
+                if promises:
+                    register.gang_changed(clearing.candidate.first)
+                else:
+                    register.clearings.make(clearing)
 
     def _let_in(self, waiter: Waiter, promise: Promise | None, *, now: float) -> None:
         count, waited = self.waits.get(waiter.queue, (0, 0.0))

@@ -1,0 +1,136 @@
+"""Room that is being made: for whom, where, and who goes for it.
+
+Theory of operation. A clearing is decided at once and comes true over seconds: its victims are asked to go, and until
+their slices are free all that is meant for the members is kept for them in the picture, so nobody else takes it. The
+members rest meanwhile, and ask for nothing: what they were promised is kept, not held back. As soon as all of it is
+there, they are let in.
+
+A clearing ends when they are in, when one of them is gone, when one of its nodes is, or when its time is over. Whoever
+was not asked to go by then is spared. Nothing of this is written down: a leader that begins anew sees who is on the
+way out and who waits, and comes to the same decisions.
+
+What must always hold: what is kept for somebody is kept by one clearing, and of no GPU more is kept than it has once
+all are gone who were asked to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from aliquot_core.claims import Claim, overdrawn
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.line import Candidate, Waiter
+
+GpuKey = tuple[str, str]
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one pod is to lie."""
+
+    waiter: Waiter
+    node: str
+    claims: Mapping[str, Claim]
+    # Of a group that has to lie together: on these GPUs alone.
+    gpus: tuple[str, ...] = ()
+
+    @property
+    def room(self) -> dict[GpuKey, Claim]:
+        """By node and GPU."""
+        return {(self.node, gpu): claim for gpu, claim in self.claims.items()}
+
+
+class Clearing(msgspec.Struct, frozen=True, kw_only=True):
+    """One decision; `victims` are those who are asked to go for it, in the order in which they are asked."""
+
+    candidate: Candidate
+    places: tuple[Place, ...]
+    victims: tuple[Waiter, ...]
+    until: float
+
+    @property
+    def uid(self) -> str:
+        """By which it is known."""
+        return self.candidate.uid
+
+    @property
+    def nodes(self) -> list[str]:
+        """Where room is made."""
+        return sorted({place.node for place in self.places})
+
+
+class Clearings:
+    """All that stand."""
+
+    def __init__(self, *, picture: Picture) -> None:
+        self._picture = picture
+        self._standing: dict[str, Clearing] = {}
+        self._whose: dict[str, str] = {}
+        # Victims who were asked to go (UIDs).
+        self._asked: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._standing)
+
+    def __iter__(self) -> Iterator[Clearing]:
+        return iter(list(self._standing.values()))
+
+    def __contains__(self, uid: str) -> bool:
+        """Whether room is being made for this pod."""
+        return uid in self._whose
+
+    def whose(self, uid: str) -> Clearing | None:
+        """The one by which room is made for a pod."""
+        return self._standing.get(self._whose.get(uid, ""))
+
+    def victims(self) -> set[str]:
+        """Who goes for others, whether or not they were asked yet (UIDs)."""
+        return {victim.uid for clearing in self._standing.values() for victim in clearing.victims}
+
+    def make(self, clearing: Clearing) -> None:
+        """Keep the room."""
+        self._standing[clearing.uid] = clearing
+        for place in clearing.places:
+            self._whose[place.waiter.uid] = clearing.uid
+            self._picture.keep(place.waiter.uid, place.room)
+
+    def drop(self, clearing: Clearing) -> None:
+        """Keep nothing any more."""
+        if self._standing.pop(clearing.uid, None) is None:
+            return
+        for place in clearing.places:
+            del self._whose[place.waiter.uid]
+            self._picture.keep(place.waiter.uid, {})
+        self._asked -= {victim.uid for victim in clearing.victims} - self.victims()
+
+    def unasked(self, clearing: Clearing) -> list[Waiter]:
+        """Who is to be asked to go now."""
+        return [victim for victim in clearing.victims if victim.uid not in self._asked]
+
+    def asked(self, uid: str) -> None:
+        """A victim was asked to go: it is not asked twice."""
+        self._asked.add(uid)
+
+    def why_void(self, clearing: Clearing, *, now: float) -> str:
+        """Why it can't come true any more; empty if it can."""
+        if now >= clearing.until:
+            return "those who were to go are there still"
+        for place in clearing.places:
+            known = self._picture.nodes.get(place.node)
+            if known is None or known.out:
+                return f"node {place.node} is out"
+        return ""
+
+    def is_free(self, clearing: Clearing) -> bool:
+        """Whether all of its room is there."""
+        return all(self._is_free(place) for place in clearing.places)
+
+    def _is_free(self, place: Place) -> bool:
+        known, holdings = self._picture.nodes[place.node], self._picture.holdings
+        memory = {gpu.uuid: gpu.usable for gpu in known.inventory.gpus}
+        for gpu in place.claims:
+            total, holders = holdings.total((place.node, gpu))
+            if gpu not in memory or overdrawn(total, memory=memory[gpu], holders=holders):
+                return False
+        return not any(part < 0 for part in self._picture.hosts.free[known.row].tolist())

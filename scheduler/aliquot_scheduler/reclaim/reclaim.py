@@ -1,0 +1,163 @@
+"""Who has to go now, and for whom: asked again and again of what the centre knows, one look after the other.
+
+Pure: told the time and the budgets. What it decides stands in the register's clearings; the shell asks the victims to
+go, and turns let those in for whom room was made (`queues/turns.py`).
+
+For whom nothing could be found is not searched for again for a while, since most looks would find the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.clearings import Clearing
+from aliquot_scheduler.queues.line import Candidate, Waiter
+from aliquot_scheduler.queues.order import Order, Shares
+from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.reclaim.planning import Planner
+from aliquot_scheduler.reclaim.policy import NEVER, policy_of
+from aliquot_scheduler.reclaim.residents import Budget, Resident, Residents, is_leaving, lost_with, runs_since
+from aliquot_scheduler.reclaim.rights import owner_of
+
+# For whom nothing was found, and whom a budget kept from going, in seconds.
+COOLDOWN = 10.0
+SPARED = 60.0
+
+_Asked = tuple[str, str, Any]
+
+
+class Reclaim:
+    """Decides who has to go."""
+
+    def __init__(self, *, queues: Queues, picture: Picture) -> None:
+        self._queues = queues
+        self._picture = picture
+        self._vain: dict[_Asked, float] = {}
+        self._spared: dict[str, float] = {}
+        # How many were asked to go, and how many of those searches found nothing.
+        self.decided = 0
+
+    def anybody(self, *, now: float) -> bool:
+        """Whether there is a candidate to search for at all."""
+        self._forget(now)
+        return any(True for _ in self._claimants())
+
+    def clearings(self, *, now: float, wall: float, budgets: Sequence[Budget] = ()) -> Iterator[Clearing]:
+        """Decide; each clearing stands when it is told. The caller may stop asking at any time."""
+        self._forget(now)
+        register = self._queues.register
+        planner = Planner(
+            picture=self._picture,
+            cards=register.cards,
+            books=register.books,
+            clearings=register.clearings,
+            residents=self._residents(wall=wall, budgets=budgets),
+            now=now,
+        )
+        with planner.supposing():
+            shares = register.books.shares(now=now)
+            lines = {queue: partial(self._next, queue, shares) for queue in sorted(set(self._claimants()))}
+            for candidate in Order(ledger=register.books.ledger, shares=shares, candidates=lines):
+                policy = policy_of(candidate.first.queue, tree=register.books.ledger.tree)
+                clearing = planner.plan(candidate, policy=policy)
+                if clearing is None:
+                    self._vain[_asked(candidate)] = now + COOLDOWN
+                    continue
+                register.clear(clearing)
+                shares.changed(candidate.first.queue)
+                self.decided += 1
+                yield clearing
+
+    def refused(self, clearing: Clearing, victim: Waiter, *, now: float) -> None:
+        """A disruption budget keeps a victim: somebody else is to go, or nobody."""
+        self._spared[victim.uid] = now + SPARED
+        self._queues.register.call_off(clearing)
+
+    # --- who waits ---------------------------------------------------------------------------------------------------
+    def _claimants(self) -> Iterator[str]:
+        """Queues in which somebody may have others sent away."""
+        register = self._queues.register
+        if register.plain:
+            return
+        tree = register.books.ledger.tree
+        for queue, line in register.hall.lines.items():
+            if tree.nodes[queue].stop:
+                continue
+            if any(self._may_claim(head) for user in line.users() for head in self._heads(queue, user)):
+                yield queue
+
+    def _heads(self, queue: str, user: str) -> Sequence[Candidate]:
+        register = self._queues.register
+        return register.hall.lines[queue].heads(user, let_in=register.books.let_in)
+
+    def _next(self, queue: str, shares: Shares) -> Candidate | None:
+        line = self._queues.register.hall.lines.get(queue)
+        users = sorted(line.users(), key=lambda user: (shares.of_user(queue, user), user)) if line else []
+        return next((head for user in users for head in self._heads(queue, user) if self._may_claim(head)), None)
+
+    def _may_claim(self, candidate: Candidate) -> bool:
+        if _asked(candidate) in self._vain or not all(_is_foreseen(one) for one in candidate.members):
+            return False
+        ledger = self._queues.books.ledger
+        policy = policy_of(candidate.first.queue, tree=ledger.tree)
+        if policy.reclaims and owner_of(candidate, ledger=ledger):
+            return True
+        return policy.within_queue != NEVER and candidate.first.priority > self._lowest(candidate.first.queue)
+
+    def _lowest(self, queue: str) -> int:
+        """The lowest priority of those who run in a queue."""
+        bound = self._queues.register.inside.bound.values()
+        return min((one.priority for one in bound if one.queue == queue), default=2**31)
+
+    # --- who lies there ----------------------------------------------------------------------------------------------
+    def _residents(self, *, wall: float, budgets: Sequence[Budget]) -> Residents:
+        register = self._queues.register
+        going = register.clearings.victims()
+        there, leaving = [], []
+        for uid, waiter in register.inside.bound.items():
+            if (one := self._resident(waiter, wall=wall)) is None:
+                continue
+            if uid in going or is_leaving(waiter.pod, wall=wall):
+                leaving.append(one)
+            elif self._may_go(one, wall=wall):
+                there.append(one)
+        return Residents(there, gangs=register.books.let_in, leaving=leaving, budgets=budgets)
+
+    def _resident(self, waiter: Waiter, *, wall: float) -> Resident | None:
+        held = self._picture.holdings.of(waiter.uid)
+        charge = self._queues.books.ledger.of(waiter.uid)
+        if not held or charge is None:
+            return None
+        lost = lost_with(waiter.pod, charge.amounts, wall=wall)
+        return Resident(waiter=waiter, queue=charge.queue, amounts=charge.amounts, claims=held, lost=lost)
+
+    def _may_go(self, one: Resident, *, wall: float) -> bool:
+        pod = one.waiter.pod
+        if one.waiter.shape.firm or one.uid in self._spared or pod.metadata.deletion_timestamp:
+            return False
+        least = policy_of(one.queue, tree=self._queues.books.ledger.tree).min_run
+        return wall - runs_since(pod) >= least
+
+    def _forget(self, now: float) -> None:
+        self._vain = {asked: until for asked, until in self._vain.items() if until > now}
+        self._spared = {uid: until for uid, until in self._spared.items() if until > now}
+
+
+def _asked(candidate: Candidate) -> _Asked:
+    return candidate.first.queue, candidate.first.user, candidate.shape
+
+
+def _is_foreseen(waiter: Waiter) -> bool:
+    """Whether all is known of where it may lie: kube-scheduler alone knows of affinity between pods, and of spread."""
+    spec = waiter.pod.spec
+    affinity = spec.affinity or {}
+    between_pods = any((affinity.get(kind) or {}).get(_REQUIRED) for kind in ("podAffinity", "podAntiAffinity"))
+    spread = any(one.get("whenUnsatisfiable", _STRICT) == _STRICT for one in spec.topology_spread_constraints)
+    return not (between_pods or spread)
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_STRICT = "DoNotSchedule"

@@ -1,0 +1,146 @@
+"""Who lies on the cards, what harm it would do to send them away, and who may be sent at all.
+
+Harm is counted in percent-seconds: what a pod has done that is lost with it, and what it takes to start again. So the
+young go before the old and the small before the large. Priority weighs within limits that nobody gains by: see `harm`.
+
+Nobody is sent away who says so (`preemptible: "false"`), who has not run as long as its queue grants it, whose
+disruption budget is used up, or who is on the way out already: whoever leaves anyway is counted as gone, without harm.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from aliquot_core.claims import Claim
+from aliquot_core.instants import seconds_of
+from aliquot_core.objects import Pod
+from aliquot_scheduler.queues.line import GangKey, Waiter
+from aliquot_scheduler.queues.tree import COMPUTE, Vector
+
+GpuKey = tuple[str, str]
+
+# What starting again costs at least: pulling an image and loading a model take minutes.
+_RESTART = 300
+# Of pods that ask for memory alone, and of long runs: else one number could drown all others.
+_LEAST_PERCENT = 10
+_LONGEST = 10**9
+# No sum of harms comes near it, so a higher priority is never sent before a lower one.
+_PRIORITY = 10**15
+# Who is on the way out for so much longer than was said does not go: the node has lost touch, or the process hangs.
+OVERDUE = 60.0
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """A PodDisruptionBudget: of these pods so many may go now."""
+
+    pods: frozenset[str]
+    allowed: int
+
+
+class Resident(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod on its cards."""
+
+    waiter: Waiter
+    # What its queue is charged with, and which one that is.
+    queue: str
+    amounts: Vector
+    claims: Mapping[GpuKey, Claim]
+    # Percent-seconds that would be lost.
+    lost: int
+    # Among its user's pods of that queue: how many lower priorities there are.
+    rank: int = 0
+
+    @property
+    def uid(self) -> str:
+        """Its pod's."""
+        return self.waiter.uid
+
+    def harm(self, *, by_priority: bool) -> int:
+        """What sending it away costs.
+
+        Among one user's pods the lower priority goes first, whatever is lost. Between queues priority weighs fourfold
+        at the most: else whoever marked all pods high would be spared at the cost of those who don't.
+        """
+        if by_priority:
+            return self.rank * _PRIORITY + self.lost
+        return self.lost * (1 + min(self.rank, 3))
+
+
+def is_leaving(pod: Pod, *, wall: float) -> bool:
+    """Whether it is on the way out, and no longer than was said."""
+    if pod.metadata.deletion_timestamp is None:
+        return False
+    gone_by = seconds_of(pod.metadata.deletion_timestamp)
+    return gone_by is not None and wall < gone_by + OVERDUE
+
+
+def runs_since(pod: Pod) -> float:
+    """When it was bound, as Kubernetes says; without that word it may be as old as the pod."""
+    scheduled = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
+    told = seconds_of(scheduled.last_transition_time) if scheduled else None
+    return told or seconds_of(pod.metadata.creation_timestamp) or 0.0
+
+
+def lost_with(pod: Pod, amounts: Sequence[int], *, wall: float) -> int:
+    """What a pod has done, and what starting again takes, in percent-seconds."""
+    ran = max(0, int(wall - runs_since(pod)))
+    return min(_LONGEST, max(_LEAST_PERCENT, amounts[COMPUTE]) * (ran + _RESTART))
+
+
+class Residents:
+    """All who may be sent away for somebody, by the numbers of one instant; and who of them goes already."""
+
+    def __init__(
+        self,
+        there: Iterable[Resident],
+        *,
+        gangs: Mapping[GangKey, Collection[str]],
+        leaving: Iterable[Resident] = (),
+        budgets: Sequence[Budget] = (),
+    ) -> None:
+        """`gangs` is everybody of each gang who is in; of a gang that is not here as a whole nobody need be."""
+        self.by_uid = {one.uid: one for one in ranked(there)}
+        self.leaving = {one.uid: one for one in leaving}
+        self.on: dict[GpuKey, list[Resident]] = {}
+        for one in self.by_uid.values():
+            for gpu in one.claims:
+                self.on.setdefault(gpu, []).append(one)
+        self.gangs = {gang: frozenset(uids) - self.leaving.keys() for gang, uids in gangs.items()}
+        self._allowed = [budget.allowed for budget in budgets]
+        self._budgets: dict[str, list[int]] = {}
+        for number, budget in enumerate(budgets):
+            for uid in budget.pods:
+                self._budgets.setdefault(uid, []).append(number)
+
+    def with_it(self, one: Resident, *, gone: Collection[str]) -> list[Resident] | None:
+        """Who goes if this one does: of a gang that has none to spare, all; None if not all of them may."""
+        gang, group = one.waiter.gang, one.waiter.group
+        if gang is None or group is None:
+            return [one]
+        left = [uid for uid in sorted(self.gangs.get(gang, ())) if uid not in gone]
+        if len(left) > group.minimum:
+            return [one]
+        mates = [self.by_uid[uid] for uid in left if uid in self.by_uid]
+        return mates if len(mates) == len(left) else None
+
+    def let_go(self, gone: Collection[str]) -> bool:
+        """Whether disruption budgets let all of these go; who leaves anyway is counted there already."""
+        if not self._budgets:
+            return True
+        used = Counter(number for uid in gone if uid not in self.leaving for number in self._budgets.get(uid, ()))
+        return all(count <= self._allowed[number] for number, count in used.items())
+
+
+def ranked(there: Iterable[Resident]) -> list[Resident]:
+    """Everybody with the rank of their priority among those of the same user in the same queue."""
+    everybody = sorted(there, key=lambda one: one.uid)
+    seen: dict[tuple[str, str], set[int]] = {}
+    for one in everybody:
+        seen.setdefault((one.queue, one.waiter.user), set()).add(one.waiter.priority)
+    ranks = {whose: {each: rank for rank, each in enumerate(sorted(found))} for whose, found in seen.items()}
+    return [
+        msgspec.structs.replace(one, rank=ranks[one.queue, one.waiter.user][one.waiter.priority]) for one in everybody
+    ]

@@ -1,0 +1,163 @@
+"""The cards as they will be once some have gone and others have come: what is asked before anybody is sent away.
+
+Whoever leaves already is gone here from the beginning, and what is kept for others is taken. Victims are tried and
+spared, so every change can be undone; nothing of the picture is changed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from aliquot_core.claims import NOTHING, Claim
+from aliquot_core.inventory import Gpu, Health
+from aliquot_core.quantities import WHOLE
+from aliquot_scheduler.fit.demand import Demand, Piece, suits
+from aliquot_scheduler.fit.layout import Card
+from aliquot_scheduler.picture.host_room import PODS
+from aliquot_scheduler.picture.picture import KnownNode, Picture
+from aliquot_scheduler.queues.clearings import GpuKey, Place
+from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.reclaim.residents import Resident
+
+
+class Scene:
+    """One supposition."""
+
+    def __init__(self, *, picture: Picture, leaving: Iterable[Resident]) -> None:
+        self.picture = picture
+        self.gone: set[str] = set()
+        self._coming: defaultdict[GpuKey, list[Claim]] = defaultdict(list)
+        # CPU, main memory and places for pods that are given back, less what is taken; by node.
+        self._hosts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+        for one in leaving:
+            self.goes(one)
+
+    def goes(self, one: Resident) -> None:
+        """It is gone."""
+        self.gone.add(one.uid)
+        self._count(one, sign=+1)
+
+    def stays(self, one: Resident) -> None:
+        """It is there still."""
+        self.gone.remove(one.uid)
+        self._count(one, sign=-1)
+
+    def comes(self, place: Place) -> None:
+        """A pod lies there."""
+        for gpu, claim in place.room.items():
+            self._coming[gpu].append(claim)
+        self._add(place.node, place.waiter.shape.host.amounts, sign=-1)
+
+    def leaves(self, place: Place) -> None:
+        """It does not after all."""
+        for gpu, claim in place.room.items():
+            self._coming[gpu].remove(claim)
+        self._add(place.node, place.waiter.shape.host.amounts, sign=+1)
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+    def cards(self, known: KnownNode, demand: Demand, *, only: Sequence[str] = ()) -> list[tuple[int, Gpu]]:
+        """The node's GPUs that the pod allows, with their columns."""
+        kinds = self.picture.grid.kinds
+        suitable = [suits(kind, demand.request) for kind in kinds]
+        row = self.picture.grid.kind[known.row].tolist()
+        return [
+            (column, gpu)
+            for column, gpu in enumerate(known.inventory.gpus)
+            if suitable[row[column]]
+            and gpu.health is not Health.SICK
+            and not gpu.mig
+            and demand.request.uuids.admits(gpu.uuid)
+            and (not only or gpu.uuid in only)
+        ]
+
+    def left(self, key: GpuKey, *, usable: int) -> Left:
+        """What is left of a GPU."""
+        holdings = self.picture.holdings
+        left = Left(usable)
+        for uid, claim in holdings.on(key).items():
+            if uid not in self.gone:
+                left.take(claim)
+        for claim in holdings.kept(key).values():
+            left.take(claim)
+        for claim in self._coming.get(key, ()):
+            left.take(claim)
+        return left
+
+    def card(self, known: KnownNode, gpu: Gpu) -> Card:
+        """The GPU, to be laid out on."""
+        key, holdings = (known.name, gpu.uuid), self.picture.holdings
+        there = [claim for uid, claim in holdings.on(key).items() if uid not in self.gone]
+        there += [*holdings.kept(key).values(), *self._coming.get(key, ())]
+        held = NOTHING
+        for claim in there:
+            held = held.beside(claim)
+        return Card(gpu=gpu, held=held, holders=len(there))
+
+    def host_takes(self, known: KnownNode, waiter: Waiter) -> bool:
+        """Whether the node has the CPU, the memory and a place for the pod."""
+        free = self.picture.hosts.free[known.row].tolist()
+        back = self._hosts.get(known.name, (0, 0, 0))
+        asked = (*waiter.shape.host.amounts, 1)
+        return all(not amount or there + more >= amount for amount, there, more in zip(asked, free, back, strict=True))
+
+    def has_room_for(self, one: Resident) -> bool:
+        """Whether somebody who goes could as well stay, beside all who come."""
+        for key, claim in one.claims.items():
+            known = self.picture.nodes.get(key[0])
+            if known is None or key[1] not in known.columns:
+                continue
+            gpu = known.inventory.gpus[known.columns[key[1]]]
+            left = self.left(key, usable=gpu.usable.value)
+            if left.closed or (claim.closes and left.holders):
+                return False
+            if left.compute < claim.compute.value or left.memory < claim.memory.value:
+                return False
+        return all(self._host_spares(node, one) for node in {node for node, _ in one.claims})
+
+    def _host_spares(self, node: str, one: Resident) -> bool:
+        known = self.picture.nodes.get(node)
+        if known is None:
+            return True
+        free, back = self.picture.hosts.free[known.row].tolist(), self._hosts.get(node, (0, 0, 0))
+        return all(
+            there + more >= amount
+            for amount, there, more in zip((*one.waiter.shape.host.amounts, 1), free, back, strict=True)
+        )
+
+    def _count(self, one: Resident, *, sign: int) -> None:
+        for node in {node for node, _ in one.claims}:
+            self._add(node, one.waiter.shape.host.amounts, sign=sign)
+
+    def _add(self, node: str, amounts: tuple[int, int], *, sign: int) -> None:
+        back = self._hosts[node]
+        for column, amount in enumerate(amounts):
+            back[column] += sign * amount
+        back[PODS] += sign
+
+
+class Left:
+    """What one GPU has left."""
+
+    __slots__ = ("closed", "compute", "holders", "memory", "usable")
+
+    def __init__(self, usable: int) -> None:
+        self.usable = usable
+        self.compute = WHOLE.value
+        self.memory = usable
+        self.holders = 0
+        self.closed = False
+
+    def take(self, claim: Claim, *, sign: int = 1) -> None:
+        """Somebody holds so much of it."""
+        self.compute -= sign * claim.compute.value
+        self.memory -= sign * claim.memory.value
+        self.holders += sign
+        # Who closes it was alone on it, so nobody else does when it goes.
+        self.closed = self.closed or claim.closes if sign > 0 else self.closed and not claim.closes
+
+    def takes(self, piece: Piece) -> bool:
+        """Whether a piece has room."""
+        if self.closed or (piece.whole and self.holders):
+            return False
+        return self.compute >= piece.compute and self.memory >= piece.memory_on(self.usable)
