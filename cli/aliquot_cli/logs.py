@@ -13,7 +13,7 @@ from aliquot_cli.names_of import complete_pods
 from aliquot_cli.options import make_call, namespace_option, server_options
 from aliquot_cli.pod_output import Log, print_all, writer_to
 from aliquot_cli.pod_stages import has_started
-from aliquot_cli.pods_found import NoPodError, until_pod
+from aliquot_cli.pods_found import NoPodError, check_pod, until_pod
 from aliquot_core.objects import Pod
 from aliquot_kube.clock import SystemClock
 
@@ -46,6 +46,8 @@ def logs(*, pod: str, namespace: str, **asked: Any) -> None:
 async def _print(connection: Connection, log: Log) -> None:
     if log.follow:
         await until_pod(connection, namespace=log.namespace, name=log.pod, holds=_can_be_read)
+    else:
+        await check_pod(connection, namespace=log.namespace, name=log.pod)
     why = await print_all(
         connection.transport, log, write=writer_to(sys.stdout.buffer), clock=SystemClock(), there=lambda: True
     )

@@ -11,6 +11,7 @@ from aliquot_core.errors import UserError
 from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
 from aliquot_kube.clock import SystemClock
+from aliquot_kube.errors import NotFoundError
 from aliquot_kube.mirror import Mirror
 from aliquot_kube.resources import PODS
 
@@ -23,6 +24,14 @@ def no_pod(namespace: str, name: str) -> NoPodError:
     """There is none of that name."""
     remedy = "`aliquot ps -a` lists all; -n says of which namespace"
     return NoPodError("there is no such pod", where=f"{namespace}/{name}", remedy=remedy)
+
+
+async def check_pod(connection: Connection, *, namespace: str, name: str) -> None:
+    """A `NoPodError` if it is not there now."""
+    try:
+        await connection.client.get(PODS, name=name, namespace=namespace)
+    except NotFoundError:
+        raise no_pod(namespace, name) from None
 
 
 async def until_pod(connection: Connection, *, namespace: str, name: str, holds: Callable[[Pod], bool]) -> None:

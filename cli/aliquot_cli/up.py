@@ -48,6 +48,13 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     summary: bool
 
 
+def _a_number(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    """No range keeps out what is not a number, and it is never over."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("that is not a number")
+    return value
+
+
 @click.command()
 @click.option("--config", "file", metavar="FILE", help="Settings file (default: $ALIQUOT_CONFIG).")
 @click.option(
@@ -63,7 +70,11 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--page-port", type=int, help="The page's (default: 10944 if it is free; 0: any).")
 @click.option("--demo", is_flag=True, help="Submit a lively mix of work, and tell what happens.")
 @click.option(
-    "--exit-after", type=click.FloatRange(min=0), metavar="SECONDS", help="End by itself so long after it was ready."
+    "--exit-after",
+    type=click.FloatRange(min=0),
+    callback=_a_number,
+    metavar="SECONDS",
+    help="End by itself so long after it was ready.",
 )
 @click.option("--summary", type=click.Choice(["json"]), help="Print what there was at the end, and nothing else.")
 def up(file: str | None, *, demo: bool, exit_after: float | None, summary: str | None, **flags: Any) -> None:

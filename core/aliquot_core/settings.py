@@ -18,7 +18,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_orig
 
 import msgspec
 
-from aliquot_core.errors import AliquotError, ClusterError
+from aliquot_core.errors import AliquotError, ClusterError, UserError
 
 PREFIX = "ALIQUOT_"
 _OBJECTS = re.compile(r"\s*\[\s*\{")
@@ -36,6 +36,10 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 class SettingsError(ClusterError):
     """A setting that can't be used."""
+
+
+class FlagError(UserError):
+    """A value on the command line that can't be used: whoever typed it mends it, not whoever runs the cluster."""
 
 
 class UnusableValueError(ClusterError):
@@ -97,7 +101,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
             given = self.flags.get(section, {}).get(name)
             if given is not None:
                 flag = f"--{name.replace('_', '-')}"
-                values[name] = _checked(given, field=field, where=flag)
+                values[name] = _checked(given, field=field, where=flag, refusal=FlagError)
                 sources[name] = f"flag {flag}"
         # Each value was checked by itself, where its place is known.
         return Resolved(section=section, value=msgspec.convert(values, kind, strict=False), sources=sources)
@@ -158,7 +162,13 @@ def _from_text(text: str, *, field: msgspec.structs.FieldInfo, where: str) -> An
     return _checked(value, field=field, where=f"environment {where}")
 
 
-def _checked(value: Any, *, field: msgspec.structs.FieldInfo, where: str) -> Any:
+def _checked(
+    value: Any,
+    *,
+    field: msgspec.structs.FieldInfo,
+    where: str,
+    refusal: type[FlagError | SettingsError] = SettingsError,
+) -> Any:
     without = f"or drop it: the default is {field.default!r}"
     try:
         read = msgspec.convert(value, field.type, strict=False)
@@ -171,7 +181,7 @@ def _checked(value: Any, *, field: msgspec.structs.FieldInfo, where: str) -> Any
         wrong, remedy = error.what, f"{error.remedy}, {without}"
     else:
         return read
-    raise SettingsError(f"{repr(value)[:_LONGEST_QUOTED]} will not do: {wrong}", where=where, remedy=remedy)
+    raise refusal(f"{repr(value)[:_LONGEST_QUOTED]} will not do: {wrong}", where=where, remedy=remedy)
 
 
 def _plain(kind: Any) -> Any:

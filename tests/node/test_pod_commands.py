@@ -85,7 +85,7 @@ def test_logs_are_followed_from_the_start_to_the_end(machine: SmallMachine) -> N
 
 def test_logs_of_nobody_are_refused(machine: SmallMachine) -> None:
     """Also when they are to be followed: nobody waits for a name that is misspelt."""
-    for arguments in (["logs", "-f", "nobody"], ["stop", "nobody"], ["explain", "nobody"]):
+    for arguments in (["logs", "nobody"], ["logs", "-f", "nobody"], ["stop", "nobody"], ["explain", "nobody"]):
         done = machine.run(*arguments)
         assert (done.returncode, done.stderr.split(";")[0]) == (3, "aliquot: default/nobody: there is no such pod")
 

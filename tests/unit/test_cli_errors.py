@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
-from aliquot_cli.main import main
+from aliquot_cli.main import FAULTS, NOT_ADMITTED, main
+from aliquot_cli.one_run import INTERRUPTED, KILLED, LOST, UNHEARD
 from aliquot_cli.scheduler import Settings
 from aliquot_core.errors import ClusterError
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.web.settings import WebSettings
+
+# Nobody listens there.
+NOBODY = """
+apiVersion: v1
+kind: Config
+current-context: nobody
+contexts: [{name: nobody, context: {cluster: nobody, user: nobody}}]
+clusters: [{name: nobody, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: nobody, user: {token: none}}]
+"""
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "commands.md"
+# What is typed, with a kubeconfig of nobody's, and the exit code that comes of it.
+CODES = {
+    "--help": 0,
+    "run --help": 0,
+    "nonsense": 2,
+    "ps --nonsense": 2,
+    "ps -o nonsense": 2,
+    "up --port abc": 2,
+    "up --exit-after nan": 2,
+    "up --exit-after -1": 2,
+    "run --compute 0 -- true": 2,
+    "up --port 99999": 3,
+    "up --page-port -1": 3,
+    "up --full 9": 3,
+    "up --simulate 8xH1000": 3,
+    "up --simulate 99xL40S": 3,
+    "agent --gpus 8xH1000": 3,
+    "ps": 4,
+    "config --config /nowhere": 4,
+    "up --config /nowhere": 4,
+}
 
 TAKEN = ClusterError("can't listen", where="0.0.0.0:10943", remedy="who else does?")
 
@@ -43,3 +79,24 @@ def test_the_address_for_others_is_not_the_one_to_listen_at(monkeypatch: pytest.
     settings = Settings(file=None, flags={"address": "https://10.0.0.5:10943"})
     assert settings.centre == CentreSettings(address="https://10.0.0.5:10943")
     assert settings.web == WebSettings()
+
+
+@pytest.mark.parametrize("typed", CODES)
+def test_the_exit_code_says_whose_fault_it_is(typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts go by it: what can't be read, what can't be met, and what somebody else must mend."""
+    nobody = tmp_path / "kubeconfig"
+    nobody.write_text(NOBODY)
+    monkeypatch.setenv("KUBECONFIG", str(nobody))
+    monkeypatch.setenv("ALIQUOT_HOME", str(tmp_path / "home"))
+    result = CliRunner().invoke(main, typed.split())
+    assert result.exit_code == CODES[typed], result.output
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "home").exists()
+
+
+def test_each_exit_code_is_documented() -> None:
+    """One table has them all."""
+    table = DOCUMENTED.read_text().partition("## Exit codes")[2].partition("\n## ")[0]
+    documented = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for code in row.split(",")}
+    ours = {*FAULTS.values(), NOT_ADMITTED, *CODES.values(), INTERRUPTED, KILLED, UNHEARD, LOST, 1}
+    assert documented == ours
