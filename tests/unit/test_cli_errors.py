@@ -88,6 +88,8 @@ def test_the_exit_code_says_whose_fault_it_is(typed: str, tmp_path: Path, monkey
     nobody.write_text(NOBODY)
     monkeypatch.setenv("KUBECONFIG", str(nobody))
     monkeypatch.setenv("ALIQUOT_HOME", str(tmp_path / "home"))
+    # `up --config` hands it on to its children by the environment: what is set here is undone after the test.
+    monkeypatch.setenv("ALIQUOT_CONFIG", "")
     result = CliRunner().invoke(main, typed.split())
     assert result.exit_code == CODES[typed], result.output
     assert "Traceback" not in result.output
