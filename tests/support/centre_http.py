@@ -109,6 +109,11 @@ class ScriptedDesk:
         self._note("prioritize", (pod, list(nodes)))
         return self.grades
 
+    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+        """Answer with what was set."""
+        self._note("prioritize-plain", (pod, list(nodes)))
+        return self.grades
+
     def preempt(self, pod: Pod, offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """Answer with what was set."""
         self._note("preempt", (pod, dict(offered)))

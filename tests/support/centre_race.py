@@ -146,6 +146,10 @@ class CurrentTrial:
         """Pass it on."""
         return self.trial.binder.prioritize(pod, nodes)
 
+    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+        """Pass it on."""
+        return self.trial.binder.prioritize_plain(pod, nodes)
+
     def preempt(self, pod: Pod, offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """Pass it on."""
         return self.trial.binder.preempt(pod, offered)

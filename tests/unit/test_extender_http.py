@@ -29,12 +29,14 @@ BODIES: dict[Verb, Json] = {
     Verb.FILTER: args("n1", "n2"),
     Verb.PRIORITIZE: args("n1", "n2"),
     Verb.PRIORITIZE_COARSE: args("n1", "n2"),
+    Verb.PRIORITIZE_PLAIN: args("n1", "n2"),
     Verb.PREEMPT: {"Pod": POD, "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "v"}], "NumPDBViolations": 1}}},
     Verb.BIND: BINDING,
 }
 NOTHING_DECIDED: dict[Verb, Any] = {
     Verb.PRIORITIZE: [],
     Verb.PRIORITIZE_COARSE: [],
+    Verb.PRIORITIZE_PLAIN: [],
     Verb.PREEMPT: {"NodeNameToMetaVictims": {}},
 }
 EVERY_VERB = pytest.mark.parametrize("verb", list(Verb))
@@ -85,12 +87,20 @@ async def test_each_verb_asks_its_decision_and_answers_on_its_form(centre: Repli
         ),
         Verb.PRIORITIZE: (200, [{"Host": "n1", "Score": 450}, {"Host": "n2", "Score": 0}]),
         Verb.PRIORITIZE_COARSE: (200, [{"Host": "n1", "Score": 5}, {"Host": "n2", "Score": 0}]),
+        Verb.PRIORITIZE_PLAIN: (200, [{"Host": "n1", "Score": 450}, {"Host": "n2", "Score": 0}]),
         Verb.PREEMPT: (200, {"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "v"}], "NumPDBViolations": 1}}}),
         Verb.BIND: (200, {"Error": ""}),
     }
-    assert [verb for verb, _ in desk.asked] == ["filter", "prioritize", "prioritize", "preempt", "bind"]
-    assert desk.asked[3][1][1] == {"n1": ["v"]}
-    assert desk.asked[4][1] == ("team", "p", "u-1", "n1")
+    assert [verb for verb, _ in desk.asked] == [
+        "filter",
+        "prioritize",
+        "prioritize",
+        "prioritize-plain",
+        "preempt",
+        "bind",
+    ]
+    assert desk.asked[4][1][1] == {"n1": ["v"]}
+    assert desk.asked[5][1] == ("team", "p", "u-1", "n1")
     assert all(centre.calls(verb, "decided") == 1 for verb in Verb)
 
 

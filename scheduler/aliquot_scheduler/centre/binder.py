@@ -89,6 +89,11 @@ class Binder:
         self._check()
         return self._desk.prioritize(pod, nodes)
 
+    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+        """How good each of these nodes is to a pod without slices."""
+        self._check()
+        return self._desk.prioritize_plain(pod, nodes)
+
     def preempt(self, pod: Pod, offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """Nobody: kube-scheduler would evict across tenants, by priority alone."""
         log.info("no pod is evicted for another", extra={"pod": pod.key, "nodes": len(offered)})

@@ -55,6 +55,10 @@ class Centre:
         """How good each of these nodes is."""
         return self._binder.prioritize(pod, nodes)
 
+    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+        """How good each of these nodes is to a pod without slices."""
+        return self._binder.prioritize_plain(pod, nodes)
+
     def preempt(self, pod: Pod, offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """Of the victims that kube-scheduler would evict, those that may be."""
         return self._binder.preempt(pod, offered)

@@ -23,6 +23,7 @@ from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
 from aliquot_scheduler.deciding.answers import Asked, told
 from aliquot_scheduler.deciding.offers import Offer, Offers, takes_any_node
+from aliquot_scheduler.deciding.plain import plain_grades
 from aliquot_scheduler.deciding.promises import DOUBT, NEVER, PROMISE, Ended, Promise, Promises, Stage
 from aliquot_scheduler.deciding.turns import Turns
 from aliquot_scheduler.extender.decisions import Filtered
@@ -56,6 +57,7 @@ class Desk:
         self._picture = picture
         self._names = names
         self._turns = turns
+        self._look = look
         self.finder = Finder(picture=picture, names=names, look=look, rules=rules)
         self.promises = Promises(picture=picture)
         self._offers = Offers(picture=picture)
@@ -129,6 +131,10 @@ class Desk:
     def prioritize(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
         """How good each node is; the one with the promised room is a little better than its equals."""
         return self._offers.grades(pod.metadata.uid, nodes)
+
+    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+        """How little the GPUs of each node lose by a pod that asks for none."""
+        return plain_grades(pod, nodes, picture=self._picture, names=self._names, look=self._look)
 
     def begin_bind(self, *, uid: str, node: str) -> Promise | str:
         """Look at all once more; the promise to be written, or why it can't be."""

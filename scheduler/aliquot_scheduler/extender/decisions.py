@@ -37,6 +37,10 @@ class Decisions(Protocol):
         """How good each of these nodes is, from 0 to `BEST_GRADE`."""
         ...
 
+    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+        """The same for a pod that asks for no slice; of others nothing is said here."""
+        ...
+
     def preempt(self, pod: Pod, offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """Of the victims that kube-scheduler would evict (uids by node), those that may be."""
         ...

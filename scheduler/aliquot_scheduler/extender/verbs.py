@@ -38,6 +38,8 @@ class Verb(StrEnum):
     FILTER = "filter"
     PRIORITIZE = "prioritize"
     PRIORITIZE_COARSE = "prioritize-coarse"
+    # Of pods without slices, where an entry of kube-scheduler's configuration asks for that.
+    PRIORITIZE_PLAIN = "prioritize-plain"
     PREEMPT = "preempt"
     BIND = "bind"
 
@@ -108,6 +110,11 @@ async def _prioritize_coarse(decisions: Decisions, body: bytes) -> Answer:
     return Answer(body=encode_coarse_grades(decisions.prioritize(asked.pod, asked.nodes)), outcome=Outcome.DECIDED)
 
 
+async def _prioritize_plain(decisions: Decisions, body: bytes) -> Answer:
+    asked = decode_placing(body)
+    return Answer(body=encode_grades(decisions.prioritize_plain(asked.pod, asked.nodes)), outcome=Outcome.DECIDED)
+
+
 async def _preempt(decisions: Decisions, body: bytes) -> Answer:
     asked = decode_preemption(body)
     victims = decisions.preempt(asked.pod, asked.offered)
@@ -124,6 +131,7 @@ _DECIDE: Mapping[Verb, Callable[[Decisions, bytes], Awaitable[Answer]]] = {
     Verb.FILTER: _filter,
     Verb.PRIORITIZE: _prioritize,
     Verb.PRIORITIZE_COARSE: _prioritize_coarse,
+    Verb.PRIORITIZE_PLAIN: _prioritize_plain,
     Verb.PREEMPT: _preempt,
     Verb.BIND: _bind,
 }

@@ -17,7 +17,7 @@ from cluster.harness.component import Component, answers
 from cluster.harness.leftovers import MARK
 from cluster.harness.node import says_ready
 from cluster.harness.ports import free_port
-from cluster.harness.waiting import wait_until
+from cluster.harness.waiting import PATIENCE_SECONDS, wait_until
 
 PLAYED = "aliquot.test/played"  # the label of a played node, and the taint that keeps other tests' pods off it
 TOLERATED = [{"key": PLAYED, "operator": "Exists"}]
@@ -105,13 +105,13 @@ class PlayedNodes:
     def add(
         self,
         count: int,
-        capacity: Mapping[str, Any] | None = None,
+        capacity: Mapping[str, Any] | Callable[[str], Mapping[str, Any]] | None = None,
         *,
         notes: Callable[[str], Mapping[str, str]] = lambda _: {},
     ) -> list[str]:
         """Add nodes; they are tainted, so that only pods that tolerate them (`TOLERATED`) come there.
 
-        `notes` are the annotations of the node of that name.
+        `notes` are the annotations of the node of that name; its capacity may hang on that too.
         """
         if not self._player.running:
             self._player.start()
@@ -119,9 +119,13 @@ class PlayedNodes:
         new = [f"played{number}" for number in range(len(self.names), len(self.names) + count)]
         self.names.extend(new)
         for name in new:
-            self._api.create(_played_node(name, capacity or {}, notes(name)))
+            has = capacity(name) if callable(capacity) else capacity or {}
+            self._api.create(_played_node(name, has, notes(name)))
         wait_until(
-            f"{count} played nodes to be ready", lambda: self._are_ready(new), timeout=60, explain=self._player.tail
+            f"{count} played nodes to be ready",
+            lambda: self._are_ready(new),
+            timeout=PATIENCE_SECONDS,
+            explain=self._player.tail,
         )
         return new
 
