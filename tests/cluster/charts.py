@@ -24,7 +24,7 @@ def helm(*arguments: str, values: Mapping[str, Any] | None = None) -> subprocess
     """Run helm; values go in as a file of JSON."""
     command = [str(binaries.path_of("helm")), *arguments, "--values=-"]
     return subprocess.run(
-        command, input=json.dumps(values or {}), capture_output=True, text=True, timeout=60, check=False
+        command, input=json.dumps(values or {}), capture_output=True, text=True, timeout=120, check=False
     )
 
 

@@ -14,7 +14,7 @@ from support.require import skip_or_fail
 
 HERE = Path(__file__).parent
 INSTALLED = HERE / "test_installed.py"
-TEST_SECONDS = 90  # the first test also starts the cluster, in 4 s on a quiet machine of 2 cores
+TEST_SECONDS = 300  # the first test also starts the cluster, in 4 s on a quiet machine of 2 cores
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -87,7 +87,7 @@ class Guarded:
         """What an author reads while the pod is taken in."""
         credentials, plane = self.cluster.credentials, self.cluster.control_plane
         context = ssl.create_default_context(cafile=str(credentials.certificate))
-        connection = http.client.HTTPSConnection(LOOPBACK, plane.port, timeout=30, context=context)
+        connection = http.client.HTTPSConnection(LOOPBACK, plane.port, timeout=90, context=context)
         headers = {"Authorization": f"Bearer {credentials.tokens[ADMIN]}", "Content-Type": "application/json"}
         path = f"{self.cluster.api.collection_of(wanted)}?dryRun=All"
         try:

@@ -55,7 +55,7 @@ class InstalledCentre(Installed):
         """Apply all, and wait until everything is ready and in force."""
         super().install()
         for name in (CENTRE, KUBE_SCHEDULER):
-            self.cluster.wait_for(f"{name} to be rolled out", partial(self.has_rolled_out, name), timeout=60)
+            self.cluster.wait_for(f"{name} to be rolled out", partial(self.has_rolled_out, name))
 
     def upgrade(self, values: Mapping[str, Any]) -> None:
         """Apply all again, with these values too; who wants it in force waits."""

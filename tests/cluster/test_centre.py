@@ -128,7 +128,7 @@ def test_sixteen_halves_at_once_lie_two_on_each_of_eight_cards(
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(cluster.create_pod, wanted))
     for one in made:
-        cluster.wait_for_phase(one, "Running", timeout=60)
+        cluster.wait_for_phase(one, "Running")
     assert Counter(slice_of(cluster, one).gpu for one in made).most_common()[-1][1] == 2
     assert len(centre.logged("not bound")) == before
 
@@ -293,12 +293,12 @@ def test_the_example_of_placing_is_carried_out(cluster: ClusterHarness, halves: 
         for obj in of_example("apart", "training"):
             cluster.apply(obj)
         first = {"apart": ["node1"] * 2 + ["node2"] * 2, "training": ["node1"]}
-        cluster.wait_for("the first to run", lambda: lie() == first or None, timeout=60)
+        cluster.wait_for("the first to run", lambda: lie() == first or None)
         cluster.api.patch(two, {"spec": {"taints": [taint]}})
         for obj in of_example("outside", "team"):
             cluster.apply(obj)
         whole = {**first, "outside": ["node1"] * 2, "team": ["node2"]}
-        cluster.wait_for("all to run", lambda: lie() == whole or None, timeout=60)
+        cluster.wait_for("all to run", lambda: lie() == whole or None)
         for each in cluster.api.items(f"{space}/pods"):
             grant = decode_grant(each["metadata"]["annotations"][NAMES.grant])
             assert grant.node == each["spec"]["nodeName"]
@@ -306,7 +306,7 @@ def test_the_example_of_placing_is_carried_out(cluster: ClusterHarness, halves: 
     finally:
         cluster.api.patch(one, {"metadata": {"labels": {"example.com/pool": None}}})
         cluster.api.patch(two, {"spec": {"taints": None}})
-        cluster.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "placing"}}, timeout=60)
+        cluster.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "placing"}})
 
 
 def test_a_turn_that_leads_to_no_binding_is_taken_back_and_comes_again(
@@ -320,7 +320,7 @@ def test_a_turn_that_leads_to_no_binding_is_taken_back_and_comes_again(
         cluster.wait_for_phase(one, "Succeeded")
     late = pod("late", stays(), namespace=namespace, labels={"app": "late"}, nodeSelector={ZONE: "node2"})
     cluster.create_pod(late)
-    assert cluster.wait_for_phase(stuck, "Running", timeout=60)["spec"]["nodeName"] == "node2"
+    assert cluster.wait_for_phase(stuck, "Running")["spec"]["nodeName"] == "node2"
 
 
 def test_a_pod_that_no_node_can_take_keeps_its_room_from_nobody(
@@ -343,7 +343,7 @@ def test_a_pod_that_no_node_can_take_keeps_its_room_from_nobody(
         cluster.wait_for("its nomination to be taken back", lambda one=one: not nominated(one))  # type: ignore[misc]
     others = [cluster.create_pod(asking(f"other{number}", namespace, 400, 100_000)) for number in range(2)]
     for one in others:
-        cluster.wait_for_phase(one, "Succeeded", timeout=45)
+        cluster.wait_for_phase(one, "Succeeded")
     assert centre.logged("room taken back")
 
 
@@ -408,7 +408,6 @@ def test_a_node_whose_agent_is_killed_is_out_within_two_heart_beats(
     cluster.wait_for(
         "node1 to be out",
         lambda: [line for line in centre.logged("node out") if "not heard of any more" in line["reason"]],
-        timeout=15,
     )
     made = cluster.create_pod(asking("one", namespace, 30, 4_000))
     assert cluster.wait_for_phase(made, "Succeeded")["spec"]["nodeName"] == "node2"
@@ -431,7 +430,7 @@ def test_a_leader_that_is_killed_costs_no_slice(cluster: ClusterHarness, centre:
         late = [cluster.create_pod(asking(f"late{number}", namespace, 25, 9_000, lasting=True)) for number in range(16)]
         first.process.kill()
         for one in late:
-            cluster.wait_for_phase(one, "Running", timeout=60)
+            cluster.wait_for_phase(one, "Running")
         assert max(Counter(slice_of(cluster, one).gpu for one in early + late).values()) <= 4
         assert second.logged("knows the cluster")
     finally:

@@ -115,7 +115,7 @@ def _first(centre: PlayedCentre) -> None:
             waiting = next(pod for pod in centre.pods("first-red") if pod["spec"].get("schedulingGates"))
             name = waiting["metadata"]["name"]
             command = centre.command("explain", "-n", "first-red", name)
-            told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+            told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
             assert "200 of that is held back for guarantees (blue 200)" in told
             end(centre, "first-red", 1)
             centre.settled({"first-red": 300, "first-blue": 100})

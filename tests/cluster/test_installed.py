@@ -22,7 +22,7 @@ from cluster.installed_centre import CENTRE, InstalledCentre
 from cluster.node_half import SHOW
 from cluster.refusals import LEASES, NODE1, refused
 
-pytestmark = pytest.mark.timeout(240)  # the first test also starts the cluster, and imports three images
+pytestmark = pytest.mark.timeout(400)  # the first test also starts the cluster, and imports three images
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SECRET = f"/api/v1/namespaces/{SYSTEM}/secrets/aliquot-tls"
@@ -86,7 +86,7 @@ def test_a_plain_deployment_gets_its_slices(
 ) -> None:
     """The webhook fills in, the gate is lifted, the pods are bound with their grants, and say what they got."""
     wanted = cluster.apply(deployment("plain", namespace, stays(SHOW, limits=ASKS), replicas=4))
-    made = cluster.wait_for("four to run", partial(all_run, cluster, namespace, 4), timeout=60)
+    made = cluster.wait_for("four to run", partial(all_run, cluster, namespace, 4))
     for each in made:
         grant = decode_grant(each["metadata"]["annotations"][NAMES.grant])
         ((_, part),) = grant.slices()
@@ -152,7 +152,7 @@ def looked(url: str, *, authority: str, token: str = "") -> tuple[int, Json]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     context = ssl.create_default_context(cadata=authority)
     try:
-        with urlopen(Request(url, headers=headers), context=context, timeout=10) as answer:  # noqa: S310 - our own
+        with urlopen(Request(url, headers=headers), context=context, timeout=60) as answer:  # noqa: S310 - our own
             return answer.status, json.load(answer)
     except HTTPError as error:
         with error:
@@ -175,7 +175,7 @@ def test_an_upgrade_fails_no_pod_that_arrives(
     made: list[Json] = []
     while len(made) < 10 or not installed.has_rolled_out(CENTRE):
         made.append(cluster.create_pod(pod(f"arrives{len(made)}", shell(SHOW, limits=ASKS), namespace=namespace)))
-        cluster.wait_for_phase(made[-1], "Succeeded", timeout=60)
+        cluster.wait_for_phase(made[-1], "Succeeded")
         assert len(made) < 100, installed.explain()
     now = installed.pods(CENTRE)
     assert before.isdisjoint(each["metadata"]["uid"] for each in now)

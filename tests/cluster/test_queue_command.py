@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from cluster.guarded import asking
-from cluster.harness.api import Json
+from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness, Options
+from cluster.harness.controlplane import LOOPBACK
+from cluster.harness.errors import ApiError
 from cluster.installed import NAMES
 from cluster.played_centre import PlayedCentre
 from cluster.queueing import QUEUES, queue
+from cluster.refusals import refused
 
 NOT_FOUND, NO_SUCH = 3, "no-such"
 
@@ -43,7 +46,7 @@ def namespace(name: str, home: str) -> Json:
 def asked(centre: PlayedCentre, *arguments: str, token: str = "", code: int = 0) -> str:
     """What the command prints."""
     done = subprocess.run(
-        centre.command(*arguments, token=token), capture_output=True, text=True, timeout=60, check=False
+        centre.command(*arguments, token=token), capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == code, done.stderr
     return done.stdout or done.stderr
@@ -142,3 +145,60 @@ def test_a_tenant_sees_what_the_role_allows(cluster: ClusterHarness, centre: Pla
         cluster.create_pod(asking("r1", "red-2", {"compute": "400", "memory": "4004"}))
         said = cluster.wait_for("the leader to say why", lambda: condition_of(cluster, "red-2", "r1"))
         assert told(centre, "explain", "-n", "red-2", "r1", token=token)["summary"].startswith(said)
+
+
+VIEWS = "/apis/{}/v1alpha1/namespaces/{}/queueviews"
+
+
+def views(api: Api, namespace: str) -> dict[str, Json]:
+    """What a namespace is shown, by queue."""
+    found = api.items(VIEWS.format(NAMES.domain, namespace))
+    return {one["metadata"]["name"]: one.get("status", {}) for one in found}
+
+
+def with_token(cluster: ClusterHarness, token: str) -> Api:
+    """Whoever shows this token."""
+    plane = cluster.control_plane
+    return Api(host=LOOPBACK, port=plane.port, token=token, certificate=plane.credentials.certificate)
+
+
+def sees(api: Api, namespace: str) -> bool:
+    """Whether somebody is let see anything there."""
+    try:
+        views(api, namespace)
+    except ApiError:
+        return False
+    return True
+
+
+def test_rights_in_a_namespace_show_where_it_stands(cluster: ClusterHarness, centre: PlayedCentre) -> None:
+    """With `view` there, and a real token; and nothing of others, nor of queues themselves. Nobody else writes it."""
+    group = "rbac.authorization.k8s.io"
+    role = {"apiGroup": group, "kind": "ClusterRole", "name": "view"}
+    meta = {"name": "looks", "namespace": "red-3"}
+    binding = {"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": meta, "roleRef": role}
+    subjects = [{"kind": "ServiceAccount", "name": "default", "namespace": "red-3"}]
+    with centre.applied([*TREE, namespace("red-3", "red"), namespace("blue-3", "blue")]):
+        tenant = with_token(cluster, cluster.service_account_token("red-3", "default"))
+        assert not sees(tenant, "red-3")
+        cluster.apply({**binding, "subjects": subjects})
+        cluster.wait_for("the right to be given", lambda: sees(tenant, "red-3") or None)
+        for where, compute in (("red-3", 70), ("blue-3", 200), ("blue-3", 100), ("red-3", 400)):
+            cluster.create_pod(asking(f"p{compute}", where, {"compute": str(compute), "memory": "1001"}))
+        cluster.wait_for("its share to be shown", lambda: own(views(tenant, "red-3")) == (70, 1, 1) or None)
+        red = views(tenant, "red-3")["red"]
+        assert (red["path"], red["guarantee"]["compute"], red["used"]["compute"]) == (["org", "red"], 100, 70)
+        assert set(views(tenant, "red-3")) == {"red"}
+        assert not sees(tenant, "blue-3")
+        refused(lambda: tenant.items(QUEUES), by="forbidden")
+        path = VIEWS.format(NAMES.domain, "red-3") + "/red"
+        refused(lambda: tenant.patch(path, {"status": {"stop": "x"}}), by="forbidden")
+        refused(lambda: cluster.api.patch(path, {"status": {"stop": "x"}}), by="aliquot-guard-views")
+        cluster.api.patch("/api/v1/namespaces/red-3", {"metadata": {"labels": {NAMES.queue: "blue"}}})
+        cluster.wait_for("the new home to be shown", lambda: set(views(tenant, "red-3")) == {"red", "blue"} or None)
+
+
+def own(found: dict[str, Json]) -> tuple[int, int, int] | None:
+    """The namespace's part of the red queue: percent held, pods that hold, pods that wait."""
+    part = found.get("red", {}).get("own")
+    return part and (part["used"]["compute"], part["running"], part["waiting"])

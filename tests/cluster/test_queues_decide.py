@@ -164,8 +164,6 @@ def was_refused(centre: PlayedCentre, pod: str) -> bool:
     return any(line["pod"] == pod for line in centre.centre.logged("a pod could not be told of its turn"))
 
 
-# It may start the cluster too, and waits for a lease to run out.
-@pytest.mark.timeout(240)
 def test_a_leader_killed_before_a_gate_is_lifted_costs_nothing(cluster: ClusterHarness, centre: PlayedCentre) -> None:
     """Of a gang one has passed its gate, of the other nothing tells that its turn had come; its successor goes on."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one", "labels": {NAMES.queue: "one"}}}

@@ -25,7 +25,7 @@ def test_the_heart_beat_says_ready_and_goes_on(cluster: ClusterHarness, half: No
     """Who binds to this node looks at its lease: written every five seconds, with the node's state."""
     cluster.wait_for("ready", lambda: half.lease()["metadata"]["annotations"].get(NAMES.state) == "ready" or None)
     before = half.lease()["spec"]["renewTime"]
-    cluster.wait_for("the next beat", lambda: half.lease()["spec"]["renewTime"] > before or None, timeout=12)
+    cluster.wait_for("the next beat", lambda: half.lease()["spec"]["renewTime"] > before or None)
 
 
 def test_a_container_prints_its_slice(cluster: ClusterHarness, half: NodeHalf, namespace: str) -> None:
@@ -93,7 +93,7 @@ def test_a_container_that_restarts_finds_its_slice_again(
     wanted = sharing_pod(namespace, shell(script, limits=asks(20, 700)), restart="OnFailure")
     wanted["spec"]["volumes"] = [{"name": "slice", "emptyDir": {}}]
     wanted["spec"]["containers"][0]["volumeMounts"] = [{"name": "slice", "mountPath": "/slice"}]
-    done = cluster.wait_for_phase(half.run(wanted, {"main": [(7, 20, 700)]}), "Succeeded", timeout=60)
+    done = cluster.wait_for_phase(half.run(wanted, {"main": [(7, 20, 700)]}), "Succeeded")
     assert done["status"]["containerStatuses"][0]["restartCount"] == 1
     assert cluster.logs(done).endswith(f"{half.gpu(7)} 20 700 void\n")
 
@@ -138,4 +138,4 @@ def test_the_node_never_gives_more_than_a_gpu_has(cluster: ClusterHarness, half:
     cluster.wait_for("an Event that says so", lambda: "would be over-granted" in half.told_of(second) or None)
     assert cluster.current(second)["status"]["phase"] == "Pending"
     cluster.delete(first)
-    cluster.wait_for_phase(second, "Succeeded", timeout=60)
+    cluster.wait_for_phase(second, "Succeeded")

@@ -134,7 +134,6 @@ def real_files(make_half: MakeHalf, node: Node, nvml: FakeNvml) -> Iterator[Node
     node.path(NVIDIA_SPEC).unlink(missing_ok=True)
 
 
-@pytest.mark.timeout(150)
 def test_gpus_are_offered_as_soon_as_containers_can_use_them(
     cluster: ClusterHarness, real_files: NodeHalf, node: Node, namespace: str
 ) -> None:

@@ -78,7 +78,7 @@ def test_a_kubelet_that_restarts_fails_no_pod(cluster: ClusterHarness, mended: N
     mended.node.start_kubelet()
     mended.node.kubelet.wait_ready()
     for gpu, made in pods.items():
-        done = cluster.wait_for_phase(made, "Succeeded", timeout=60)
+        done = cluster.wait_for_phase(made, "Succeeded")
         assert cluster.logs(done) == f"{mended.gpu(gpu)} 20 500 void\n"
     assert container_id(cluster, before) == first
 
@@ -122,7 +122,7 @@ def test_an_agent_that_is_told_to_stop_waits_for_pods_on_their_way(
     cluster.wait_for("it to leave", lambda: not mended.agent.running)
     assert mended.held_ids(made)
     mended.start_agent()
-    done = cluster.wait_for_phase(made, "Succeeded", timeout=60)
+    done = cluster.wait_for_phase(made, "Succeeded")
     assert cluster.logs(done) == f"{mended.gpu(5)} 30 800 void\n"
 
 
@@ -151,7 +151,7 @@ def test_specs_that_were_spoilt_while_no_agent_was_there_are_written_anew(
     for made in pods:
         kill_container(cluster, mended, made)
     for gpu, made in enumerate(pods):
-        cluster.wait_for("its restart", lambda made=made: restarted(cluster, made) or None, timeout=60)  # type: ignore[misc]
+        cluster.wait_for("its restart", lambda made=made: restarted(cluster, made) or None)  # type: ignore[misc]
         assert cluster.first_words(made) == f"{mended.gpu(gpu)} 30 1000 void\n"
 
 
@@ -176,7 +176,7 @@ def test_a_full_disk_holds_a_start_and_says_so(
     assert "make room where the folder lies" in half.told_of(made)
     assert cluster.current(made)["status"]["phase"] == "Pending"
     half.node.run_inside(["rm", small_cdi_folder])
-    done = cluster.wait_for_phase(made, "Succeeded", timeout=60)
+    done = cluster.wait_for_phase(made, "Succeeded")
     assert cluster.logs(done) == f"{half.gpu(2)} 10 100 void\n"
 
 
@@ -214,7 +214,7 @@ def test_a_node_lives_without_its_api_server(alone: NodeHalf) -> None:
         cluster.control_plane.api_server.wait_ready()
         done = cluster.wait_for_phase(late, "Succeeded", timeout=120)  # the kubelet takes its time
         assert cluster.logs(done) == f"{alone.gpu(2)} 20 300 void\n"
-        cluster.wait_for("the restart to be told", lambda: restarted(cluster, crashing) or None, timeout=60)
+        cluster.wait_for("the restart to be told", lambda: restarted(cluster, crashing) or None)
         assert cluster.first_words(crashing) == f"{alone.gpu(1)} 30 1000 void\n"
         assert container_id(cluster, calm) == first
         fresh = alone.run(sharing_pod(namespace, shows(limits=asks(40, 600))), {"main": [(3, 40, 600)]})

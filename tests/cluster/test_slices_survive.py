@@ -89,7 +89,7 @@ def test_a_slice_is_held_as_long_as_a_process_of_a_deleted_pod_lives(
     assert lives(process)
     assert phase(cluster, second) == "Pending"
     cluster.wait_for("the end of the process", lambda: not lives(process))
-    done = cluster.wait_for_phase(second, "Succeeded", timeout=60)
+    done = cluster.wait_for_phase(second, "Succeeded")
     assert cluster.logs(done) == f"{half.gpu(6)} 60 100 void\n"
 
 

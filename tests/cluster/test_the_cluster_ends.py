@@ -70,7 +70,7 @@ def test_killed_harness_leaves_nothing() -> None:
         containers = containers_of(folder)
         assert len(containers) == 2
         harness.send_signal(signal.SIGKILL)
-    wait_until("nothing to be left", lambda: not traces(folder, containers), timeout=30)
+    wait_until("nothing to be left", lambda: not traces(folder, containers), timeout=90)
 
 
 def test_cluster_that_cannot_start_says_why_and_leaves_nothing() -> None:

@@ -58,7 +58,7 @@ def runner(space: Space, tmp_path: Path) -> Callable[..., subprocess.CompletedPr
             env=environment,
             capture_output=True,
             text=True,
-            timeout=15,
+            timeout=60,
             check=False,
         )
 

@@ -27,7 +27,7 @@ def ruled(rule: str) -> list[str]:
 
 def unwritten(built: Built) -> set[str]:
     """The functions of the fake driver that only answer their number."""
-    told = subprocess.run(["nm", "-D", built.driver], check=True, capture_output=True, text=True, timeout=10)
+    told = subprocess.run(["nm", "-D", built.driver], check=True, capture_output=True, text=True, timeout=60)
     return {line.split()[-1] for line in told.stdout.splitlines() if " W " in line}
 
 
@@ -136,7 +136,7 @@ def test_a_program_that_empties_its_environment_is_limited_too(world: World, tmp
 def test_the_library_needs_nothing_but_libc(world: World) -> None:
     """Its only needed libraries are the C library's own, in versions that images of 2017 have."""
     library = world.container(memory_mib=1000).library
-    told = subprocess.run(["objdump", "-p", library], check=True, capture_output=True, text=True, timeout=10).stdout
+    told = subprocess.run(["objdump", "-p", library], check=True, capture_output=True, text=True, timeout=60).stdout
     needed = set(re.findall(r"NEEDED\s+(\S+)", told))
     assert needed <= {"libc.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"}
     versions = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_([0-9.]+)", told)}

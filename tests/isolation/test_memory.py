@@ -168,7 +168,6 @@ def sanitized(isolation_cache: Path) -> Built:
     return build(cache=isolation_cache, sanitize=True)
 
 
-@pytest.mark.timeout(60)
 def test_sanitizers_find_nothing_while_all_ways_are_mixed(sanitized: Built, tmp_path: Path) -> None:
     """Four processes take and give at random for some seconds; no read or write astray, no undefined step, no crash."""
     world = World(built=sanitized, folder=tmp_path)

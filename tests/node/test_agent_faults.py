@@ -14,7 +14,7 @@ from aliquot_core.inventory import Health
 from support.agent_stage import NAMES, Stage, staged
 from support.endpoints import short_folder
 
-pytestmark = [pytest.mark.native, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.native
 
 HEALTHY, DEGRADED, SICK = Health.HEALTHY, Health.DEGRADED, Health.SICK
 
@@ -43,7 +43,6 @@ async def test_a_second_one_says_who_is_there_and_leaves(stage: Stage, command: 
     assert stage.node.processes[command].returncode is None
 
 
-@pytest.mark.timeout(150)
 async def test_a_gpu_is_lost_under_a_pod_and_comes_back(stage: Stage) -> None:
     """The pod is told and not ended, others start beside it, none on the lost GPU; then it does, by itself."""
     on_lost = await stage.pod_on(gpu=1)

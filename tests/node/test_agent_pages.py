@@ -12,7 +12,7 @@ from aliquot_kube.patches import merge_patch
 from aliquot_kube.resources import EVENTS, NODES
 from support.agent_stage import NAMES, NODE, Stage, staged
 
-pytestmark = [pytest.mark.native, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.native
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ def test_queues_are_judged_as_a_tree(api: HttpApi, centre: CentreProcess) -> Non
 
 def known_to(page: str) -> Json:
     """What the page shows, once the leader knows everything."""
-    state: Json = urllib3.request("GET", f"{page}/state.json", timeout=10).json()
+    state: Json = urllib3.request("GET", f"{page}/state.json", timeout=60).json()
     if state["paused"]:
         raise NotDecidedError(state["paused"])
     return state
@@ -148,8 +148,8 @@ def test_the_page_is_served_where_probes_are(api: HttpApi, centre: CentreProcess
     plain = f"http://{LOOPBACK}:{centre.status_port}/page"
     state = until_decided(lambda: known_to(plain), seconds=10)
     assert [(node["name"], len(node["gpus"])) for node in state["nodes"]] == [(node, 8) for node in NODES]
-    node = urllib3.request("GET", f"{plain}/nodes/{NODES[1]}", timeout=10)
+    node = urllib3.request("GET", f"{plain}/nodes/{NODES[1]}", timeout=60)
     assert f"<h1>Node {NODES[1]}</h1>" in node.data.decode()
     with urllib3.PoolManager(ssl_context=centre.authority.caller()) as https:
-        assert https.request("GET", f"https://{LOOPBACK}:{centre.port}/page", timeout=10).status == 401
+        assert https.request("GET", f"https://{LOOPBACK}:{centre.port}/page", timeout=60).status == 401
     assert api.get(f"/api/v1/nodes/{NODES[0]}").ok()

@@ -346,7 +346,7 @@ async def _visit(offer: Path, kubelet: ScriptedKubelet) -> None:
     """Do what the kubelet does when it finds a socket."""
     async with grpc.aio.insecure_channel(f"unix:{offer}", options=OPTIONS) as channel:
         stub = registration_grpc.RegistrationStub(channel)
-        info = await stub.GetInfo(registration_pb.InfoRequest(), timeout=5, wait_for_ready=True)
+        info = await stub.GetInfo(registration_pb.InfoRequest(), timeout=60, wait_for_ready=True)
         assert (info.type, info.name, list(info.supported_versions)) == ("DevicePlugin", COMPUTE, ["v1beta1"])
         await kubelet.connect(info.name, info.endpoint)
         await stub.NotifyRegistrationStatus(registration_pb.RegistrationStatus(plugin_registered=True))

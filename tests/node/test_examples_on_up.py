@@ -73,7 +73,7 @@ def up() -> Iterator[Up]:
 def kubectl(up: Up, *arguments: str, given: str = "") -> str:
     """As a user calls it."""
     command = [str(binaries.path_of("kubectl")), "--kubeconfig", str(up.home.kubeconfig), *arguments]
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=40, check=False)
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

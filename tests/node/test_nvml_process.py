@@ -40,7 +40,7 @@ def _run(*arguments: str, environment: dict[str, str]) -> subprocess.CompletedPr
         env=kept | environment,
         capture_output=True,
         text=True,
-        timeout=15,
+        timeout=60,
         check=False,
     )
 

@@ -102,7 +102,7 @@ def test_all_that_stays_after_a_stop_is_ended_by_force(up: Up) -> None:
 
 
 def _told_that_it_has_ended(process: subprocess.Popen[str]) -> bool:
-    _, told = process.communicate(timeout=15)
+    _, told = process.communicate(timeout=60)
     lines = told.splitlines()
     return process.returncode == 4 and "`aliquot up` has ended" in lines[-1] and len(lines) <= 3
 

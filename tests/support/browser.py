@@ -40,7 +40,7 @@ _FLAGS = (
     "--hide-scrollbars",
     "--force-prefers-reduced-motion",
 )
-_PATIENCE = 30.0
+_PATIENCE = 60.0
 _LOOK = 0.05
 _LISTENING = re.compile(rb"DevTools listening on ws://[^:]+:(\d+)/")
 

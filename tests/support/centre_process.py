@@ -22,7 +22,7 @@ from support.centre_http import SCHEDULER, Authority
 
 COMMAND = str(Path(sys.executable).with_name("aliquot"))
 LOOPBACK = "127.0.0.1"
-_PATIENCE_S = 30.0
+_PATIENCE_S = 60.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 Json = dict[str, Any]
 T = TypeVar("T")

@@ -258,7 +258,7 @@ class FakeNvml:
         words = [line.split() for line in self._log_lines() if not line.startswith("VIOLATION")]
         return [Call(thread=int(thread), function=function, gpu=int(gpu)) for thread, function, gpu in words]
 
-    def wait_for_call(self, function: str, *, within_s: float = 10.0) -> None:
+    def wait_for_call(self, function: str, *, within_s: float = 60.0) -> None:
         """Block until that function was called; the library has no other way to tell."""
         end = time.monotonic() + within_s
         while not any(call.function == function for call in self.calls()):

@@ -20,7 +20,7 @@ APPLY = "application/apply-patch+yaml"
 STRATEGIC = "application/strategic-merge-patch+json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 # Far longer than anything takes: a test that waits so long has failed.
-LONG_S = 15.0
+LONG_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)

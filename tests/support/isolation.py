@@ -249,7 +249,7 @@ class Tenant:
         environment = {"PATH": os.environ["PATH"], **environment}
         if sanitized:
             environment["LD_PRELOAD"] = subprocess.run(
-                ["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True, timeout=10
+                ["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True, timeout=60
             ).stdout.strip()
         self.process = subprocess.Popen(
             [str(tenant)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -266,7 +266,7 @@ class Tenant:
         assert self.process.stdout
         line = self.process.stdout.readline().strip()
         if not line:
-            pytest.fail(f"the tenant ended with {self.process.wait(10)}", pytrace=False)
+            pytest.fail(f"the tenant ended with {self.process.wait(60)}", pytrace=False)
         return line
 
     def ask(self, line: str) -> str:
@@ -282,7 +282,7 @@ class Tenant:
     def close(self) -> None:
         """End it."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         for stream in (self.process.stdin, self.process.stdout):
             if stream:
                 stream.close()

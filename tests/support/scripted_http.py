@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
-_PATIENCE = 10.0
+_PATIENCE = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)

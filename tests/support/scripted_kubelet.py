@@ -23,7 +23,7 @@ OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.default_authority", "localhost"),
 )
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class Client:
@@ -113,7 +113,7 @@ class ScriptedKubelet(pb_grpc.RegistrationServicer):
     async def connect(self, resource: str, path: str) -> Client:
         """Do what a registration leads to, whichever way it came."""
         client = Client(path)
-        options = await client.stub.GetDevicePluginOptions(pb.Empty(), timeout=10)
+        options = await client.stub.GetDevicePluginOptions(pb.Empty(), timeout=PATIENCE)
         assert options.pre_start_required
         assert options.get_preferred_allocation_available
         self.clients[resource] = client

@@ -80,7 +80,7 @@ class TinyPlugin(rpc.DevicePluginServicer):
             request = api.RegisterRequest(
                 version=version, endpoint=self._socket, resource_name=resource or self.resource
             )
-            await stub.Register(request, timeout=5)
+            await stub.Register(request, timeout=60)
 
     async def change(self, devices: list[api.Device]) -> None:
         """Tell another list of devices."""

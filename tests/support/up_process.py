@@ -23,7 +23,7 @@ PODS = "/api/v1/namespaces/default/pods"
 ALIQUOT = [sys.executable, "-m", "aliquot_cli.main"]
 # One node on the full path, and none that is simulated: what most tests need.
 ONE = "8xA100-80GB"
-_PATIENCE = 30.0
+_PATIENCE = 60.0
 
 
 class Up:

@@ -110,5 +110,5 @@ def test_a_run_imports_little_before_it_asks() -> None:
     """Neither agent nor centre, no kubelet, no cryptography of hashes: each is time that a run adds to its program."""
     heavy = "aliquot_agent aliquot_scheduler.page aliquot_deviceplugin hashlib ctypes numpy kubernetes yaml grpc"
     probe = f"import sys, aliquot_cli.run; print(*({{*sys.modules}} & {{*{heavy.split()!r}}}))"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=150, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "\n", "")

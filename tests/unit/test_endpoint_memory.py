@@ -129,7 +129,7 @@ class Disk:
 
     async def tried(self) -> None:
         """Wait for the next attempt to write."""
-        assert await asyncio.to_thread(self._tried.acquire, timeout=5)
+        assert await asyncio.to_thread(self._tried.acquire, timeout=60)
 
     def write(self, content: state.State) -> None:
         """Keep it."""

@@ -57,7 +57,7 @@ def number_of(certificate: bytes) -> int:
 
 def connected(centre: Replica, context: ssl.SSLContext, **options: object) -> ssl.SSLSocket:
     """A handshake that is done; to be called in a thread."""
-    plain = socket.create_connection(("127.0.0.1", centre.server.port), timeout=10)
+    plain = socket.create_connection(("127.0.0.1", centre.server.port), timeout=60)
     return context.wrap_socket(plain, **{"server_hostname": CENTRE, **options})  # type: ignore[arg-type]  # a test's
 
 

@@ -66,7 +66,7 @@ def test_what_was_let_go_is_let_go_once(log: Path, caplog: pytest.LogCaptureFixt
     assert caplog.text.count("was let go") == 1
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 async def test_a_reader_does_not_look_for_lines_in_what_was_let_go(log: Path) -> None:
     """A terabyte that was printed and let go is not read through for the last lines."""
     with log.open("ab") as file:

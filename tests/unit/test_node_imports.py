@@ -26,6 +26,6 @@ main()
 def test_a_command_of_the_node_starts_without_what_the_centre_needs(command: str) -> None:
     """Settings of all parts are known to every command, so an import there is one everywhere."""
     probe = [sys.executable, "-c", PROBE, command, ",".join(CENTRE_ONLY)]
-    done = subprocess.run(probe, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(probe, capture_output=True, text=True, timeout=150, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Usage:" in done.stdout

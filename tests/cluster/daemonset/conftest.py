@@ -11,7 +11,7 @@ from cluster.harness.cluster import ClusterHarness
 from cluster.installed import Installed
 
 HERE = Path(__file__).parent
-TEST_SECONDS = 150  # the first test also starts a cluster and imports the image
+TEST_SECONDS = 300  # the first test also starts a cluster and imports the image
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

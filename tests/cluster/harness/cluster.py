@@ -21,7 +21,7 @@ from cluster.harness.images import Image, busybox_image, pause_image
 from cluster.harness.node import Node, says_ready
 from cluster.harness.played import PlayedNodes
 from cluster.harness.pods import read_log
-from cluster.harness.waiting import wait_until
+from cluster.harness.waiting import PATIENCE_SECONDS, wait_until
 
 T = TypeVar("T")
 
@@ -185,7 +185,7 @@ class ClusterHarness:
         """The object as it is now."""
         return self.api.get(self.api.path_of(obj))
 
-    def delete(self, obj: Mapping[str, Any], *, timeout: float = 30, **options: Any) -> None:
+    def delete(self, obj: Mapping[str, Any], *, timeout: float = PATIENCE_SECONDS, **options: Any) -> None:
         """Delete an object and wait until it is gone."""
         path, uid = self.api.path_of(obj), obj["metadata"].get("uid")
         self.api.delete(path, **options)
@@ -218,7 +218,7 @@ class ClusterHarness:
             self.wait_for(f"the pods of {name} to be gone", lambda: not self.api.items(f"{path}/pods"))
             self.api.delete(path)
 
-    def wait_for_phase(self, pod: Mapping[str, Any], *phases: str, timeout: float = 30) -> Json:
+    def wait_for_phase(self, pod: Mapping[str, Any], *phases: str, timeout: float = PATIENCE_SECONDS) -> Json:
         """Wait until the pod is in one of the phases and return it; ending otherwise is told at once."""
         path = self.api.path_of(pod)
 
@@ -282,7 +282,7 @@ class ClusterHarness:
 
     # -- waiting -----------------------------------------------------------------------------------------------
 
-    def wait_for(self, description: str, predicate: Callable[[], T | None], timeout: float = 30) -> T:
+    def wait_for(self, description: str, predicate: Callable[[], T | None], timeout: float = PATIENCE_SECONDS) -> T:
         """Wait for the predicate's first truthy answer; a failure shows warnings, dead components and kubelet logs."""
         return wait_until(description, predicate, timeout=timeout, explain=self.explain)
 

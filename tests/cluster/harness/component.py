@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cluster.harness.errors import ComponentError
-from cluster.harness.waiting import POLL_SECONDS
+from cluster.harness.waiting import PATIENCE_SECONDS, POLL_SECONDS
 
 TAIL_LINES = 25
 
@@ -68,7 +68,7 @@ class Component:
                 start_new_session=True,
             )
 
-    def wait_ready(self, *, timeout: float = 30) -> None:
+    def wait_ready(self, *, timeout: float = PATIENCE_SECONDS) -> None:
         """Wait until the process answers; say so at once if it ended instead."""
         deadline = time.monotonic() + timeout
         while not self._answers():
@@ -94,7 +94,7 @@ class Component:
         """End the process as a crash would."""
         self.stop(sig=signal.SIGKILL)
 
-    def restart(self, *, sig: signal.Signals = signal.SIGTERM, timeout: float = 30) -> None:
+    def restart(self, *, sig: signal.Signals = signal.SIGTERM, timeout: float = PATIENCE_SECONDS) -> None:
         """Stop, start, and wait until it answers again."""
         self.stop(sig=sig)
         self.start()

@@ -10,6 +10,8 @@ from cluster.harness.errors import WaitTimeoutError
 
 T = TypeVar("T")
 
+# On a quiet machine hardly anything takes ten seconds; whoever waits in vain has failed anyway.
+PATIENCE_SECONDS = 90.0
 POLL_SECONDS = 0.02  # a look costs well under a millisecond; starting a node takes 1,500
 
 
