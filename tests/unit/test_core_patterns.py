@@ -70,9 +70,10 @@ def test_a_list_may_be_long_but_not_endless() -> None:
 def test_a_pattern_made_to_be_slow_is_not() -> None:
     """A user's pattern runs in the scheduler for every GPU."""
     patterns = parse_patterns("*a" * 2_000 + "b", where="here")
-    start = time.perf_counter()
+    # Of this process alone: a busy machine has nothing to do with it, and one that goes astray takes years.
+    start = time.process_time()
     assert not patterns.admits("a" * 80)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 20.0
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
