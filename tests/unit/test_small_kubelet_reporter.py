@@ -66,6 +66,17 @@ async def test_only_the_latest_status_is_written(desk: Desk) -> None:
     assert board.history == [("uid-one", {"phase": "2"}), ("uid-two", {"phase": "x"})]
 
 
+async def test_a_status_that_goes_back_while_another_is_written_is_written_too(desk: Desk) -> None:
+    """It is what was written last, and yet news: what is being written would stay otherwise."""
+    reporter, board, clock = desk
+    reporter.report(ONE, {"phase": "a"})
+    await clock.advance(0)
+    board.meanwhile.append((ONE, {"phase": "a"}))
+    reporter.report(ONE, {"phase": "b"})
+    await clock.advance(0)
+    assert [status["phase"] for _, status in board.history] == ["a", "b", "a"]
+
+
 async def test_last_status_is_written_before_the_removal(desk: Desk) -> None:
     """A removal asked for while the last status still waits neither loses that status nor is lost with a later one."""
     reporter, board, clock = desk

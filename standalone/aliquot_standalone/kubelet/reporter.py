@@ -68,12 +68,14 @@ class Reporter:
     async def _write(self, uid: str, pending: _Pending) -> bool:
         try:
             if pending.status is not None:
-                await self._sink.write_pod_status(pending.pod, pending.status)
+                # Before it is there: a status that goes back to the one before it is news as soon as this one is sent.
                 self._written[uid] = msgspec.json.encode(pending.status)
+                await self._sink.write_pod_status(pending.pod, pending.status)
             if pending.remove:
                 await self._sink.remove_pod(pending.pod)
         except AliquotError as error:
             log.warning("status not written yet", extra={"pod": pending.pod.key, "why": str(error)})
+            self._written.pop(uid, None)
             self._pending.setdefault(uid, pending)
             return False
         return True
