@@ -58,7 +58,10 @@ async def _told(name: str | None, *, call: Call) -> list[QueueRow] | QueueAnswer
         try:
             plan, statuses = await read_plan(client, names=names)
         except ForbiddenError as error:
-            remedy = "ask an operator for the ClusterRole aliquot-queue-viewer"
+            remedy = (
+                "ask an operator for the ClusterRole aliquot-queue-viewer; "
+                "those of your namespace are shown by `kubectl get queueviews` to whoever may view it"
+            )
             raise NoQueueError(f"you may not see queues ({error.what})", where="queues", remedy=remedy) from None
         everything = await read_everything(client, names=names)
     standing = None

@@ -37,7 +37,7 @@ class PlayedCentre:
         self.cluster = cluster
         self.api = cluster.api
         self._gpus = {f"gpu{number}": count for number, count in enumerate(gpus, start=1)}
-        for obj in (*manifests("00-namespace", "05-queue"), *_rights()):
+        for obj in (*manifests("00-namespace", "05-queue", "06-view"), *_rights()):
             cluster.apply(obj)
         token = cluster.service_account_token(SYSTEM, SCHEDULER.rpartition(":")[2])
         settings["ALIQUOT_SCHEDULER_KUBECONFIG"] = str(cluster.kubeconfig(SCHEDULER, token=token))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -178,13 +179,15 @@ def test_rights_in_a_namespace_show_where_it_stands(cluster: ClusterHarness, cen
     meta = {"name": "looks", "namespace": "red-3"}
     binding = {"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": meta, "roleRef": role}
     subjects = [{"kind": "ServiceAccount", "name": "default", "namespace": "red-3"}]
-    with centre.applied([*TREE, namespace("red-3", "red"), namespace("blue-3", "blue")]):
+    with ExitStack() as scene:
+        scene.enter_context(centre.applied([*TREE, namespace("red-3", "red"), namespace("blue-3", "blue")]))
         tenant = with_token(cluster, cluster.service_account_token("red-3", "default"))
+        scene.callback(tenant.close)
         assert not sees(tenant, "red-3")
         cluster.apply({**binding, "subjects": subjects})
         cluster.wait_for("the right to be given", lambda: sees(tenant, "red-3") or None)
         for where, compute in (("red-3", 70), ("blue-3", 200), ("blue-3", 100), ("red-3", 400)):
-            cluster.create_pod(asking(f"p{compute}", where, {"compute": str(compute), "memory": "1001"}))
+            cluster.create_pod(asking(f"p{compute}", where, {"compute": str(compute), "memory": "4004"}))
         cluster.wait_for("its share to be shown", lambda: own(views(tenant, "red-3")) == (70, 1, 1) or None)
         red = views(tenant, "red-3")["red"]
         assert (red["path"], red["guarantee"]["compute"], red["used"]["compute"]) == (["org", "red"], 100, 70)

@@ -27,6 +27,7 @@ from aliquot_scheduler.centre.pod_events import PodEvents
 from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.centre.table_renewer import Aside, TableRenewer, at_once
+from aliquot_scheduler.centre.view_writer import ViewWriter
 from aliquot_scheduler.centre.watches import Watches
 from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.deciding.desk import Desk
@@ -108,6 +109,16 @@ class Reign:
             there=lambda: watches.queues.objects,
             why_not=self.why_not,
         )
+        self.views = ViewWriter(
+            turns=self.turns,
+            client=client,
+            clock=clock,
+            names=names,
+            statuses=lambda: self.queue_writer.latest,
+            queues=lambda: watches.queues.objects,
+            namespaces=lambda: watches.namespaces.objects,
+            why_not=self.why_not,
+        )
         self.tables = TableRenewer(appraiser=self.appraiser, clock=clock, aside=aside)
         self.mix = MixKeeper(appraiser=self.appraiser, client=client, clock=clock, names=names)
         self.notices = NoticeWriter(
@@ -151,6 +162,7 @@ class Reign:
             self._settled()
             self.gatekeeper.look()
             work.create_task(self.queue_writer.run())
+            work.create_task(self.views.run())
             work.create_task(self.notices.run())
             work.create_task(self.events.run())
             work.create_task(self.mix.run())

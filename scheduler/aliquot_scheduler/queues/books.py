@@ -24,6 +24,8 @@ class Books:
         self.users: Usage[Whose] = Usage(width=_WIDTH, forgetting=forgetting)
         self._holders: dict[str, Waiter] = {}
         self._held: dict[Whose, list[int]] = {}
+        # By namespace and queue: compute, memory, and how many pods hold them.
+        self.of_namespaces: dict[tuple[str, str], list[int]] = {}
         # What there is of compute and memory.
         self.capacity: Sequence[int] = (0, 0)
         self._queues_touched: set[str] = set()
@@ -36,6 +38,7 @@ class Books:
         self.ledger = Ledger(tree)
         self._users_touched |= self._held.keys()
         self._held.clear()
+        self.of_namespaces.clear()
 
     def put(self, waiter: Waiter, charge: Charge) -> None:
         """Charge a pod with exactly this."""
@@ -44,7 +47,7 @@ class Books:
         self._holders[waiter.uid] = waiter
         if gang := waiter.gang:
             self.let_in.setdefault(gang, set()).add(waiter.uid)
-        self._holds((charge.queue, waiter.user), charge.amounts, sign=+1)
+        self._holds(waiter, charge, sign=+1)
 
     def admit(self, waiter: Waiter, charge: Charge, *, now: float) -> None:
         """Charge a pod that is let in now, with the penalty that goes with it."""
@@ -66,7 +69,7 @@ class Books:
                 del self.let_in[gang]
         if charge and waiter:
             self.ledger.release(uid)
-            self._holds((charge.queue, waiter.user), charge.amounts, sign=-1)
+            self._holds(waiter, charge, sign=-1)
         return waiter
 
     def settle(self, now: float) -> None:
@@ -84,11 +87,19 @@ class Books:
             ledger=self.ledger, usage=self.usage, users=self.users, holds=self._held, capacity=self.capacity, now=now
         )
 
-    def _holds(self, who: Whose, amounts: Sequence[int], *, sign: int) -> None:
-        held = self._held.setdefault(who, [0, 0])
-        held[COMPUTE] += sign * amounts[COMPUTE]
-        held[MEMORY] += sign * amounts[MEMORY]
-        if not any(held):
-            del self._held[who]
+    def _holds(self, waiter: Waiter, charge: Charge, *, sign: int) -> None:
+        who, amounts = (charge.queue, waiter.user), charge.amounts
+        where = waiter.pod.metadata.namespace, charge.queue
+        _add(self._held, who, [sign * amounts[COMPUTE], sign * amounts[MEMORY]])
+        _add(self.of_namespaces, where, [sign * amounts[COMPUTE], sign * amounts[MEMORY], sign])
         self._users_touched.add(who)
         self._queues_touched.update(self.ledger.tree.path(who[0]))
+
+
+def _add(sums: dict[tuple[str, str], list[int]], who: tuple[str, str], amounts: Sequence[int]) -> None:
+    """Who comes to nothing is not kept."""
+    held = sums.setdefault(who, [0] * len(amounts))
+    for place, amount in enumerate(amounts):
+        held[place] += amount
+    if not any(held):
+        del sums[who]

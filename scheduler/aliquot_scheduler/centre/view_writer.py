@@ -1,0 +1,161 @@
+"""The leader keeps a view of each queue in the namespaces that have to do with it, for people with rights there alone.
+
+A view says again what the queue's status says, so it is worked out of those that were worked out last, and written more
+seldom than they are: at most five a second, whatever changes. What there is already is read once, when the first is
+to be written; where the kind is not installed nothing is written at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from aliquot_core.clock import Clock
+from aliquot_core.instants import second_time
+from aliquot_core.names import Names
+from aliquot_core.objects import Namespace, ObjectMeta
+from aliquot_kube.client import KubeClient
+from aliquot_kube.errors import AlreadyExistsError, ApiError, NotFoundError
+from aliquot_kube.leadership import NotLeadingError
+from aliquot_kube.patches import add, json_patch
+from aliquot_kube.resources import Resource
+from aliquot_scheduler.queues.entry import home_of
+from aliquot_scheduler.queues.status import QueueStatus
+from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.queues.views import View, Where, of_the_moment, views
+
+log = logging.getLogger(__name__)
+
+_LOOK = 5.0
+_BETWEEN = 0.2
+# Where it is not installed, it may be later.
+_ABSENT = 60.0
+
+
+class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+    """The object in the namespace; its name is the queue's."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: dict[str, Any] = {}
+
+
+def views_of(names: Names) -> Resource[QueueView]:
+    """Their place in the API."""
+    return Resource(group=names.domain, version="v1alpha1", plural="queueviews", kind="QueueView", type=QueueView)
+
+
+class ViewWriter:
+    """Keeps the views of all namespaces."""
+
+    def __init__(
+        self,
+        *,
+        turns: Queues,
+        client: KubeClient,
+        clock: Clock,
+        names: Names,
+        statuses: Callable[[], Mapping[str, QueueStatus]],
+        queues: Callable[[], Collection[str]],
+        namespaces: Callable[[], Mapping[str, Namespace]],
+        why_not: Callable[[], str],
+    ) -> None:
+        """`statuses` is what was worked out of queues last; `queues` and `namespaces` are all there are."""
+        self._turns = turns
+        self._client = client
+        self._clock = clock
+        self._names = names
+        self._resource = views_of(names)
+        self._statuses = statuses
+        self._queues = queues
+        self._namespaces = namespaces
+        self._why_not = why_not
+        # What is there, as far as we know it; None is nothing that we have written.
+        self._there: dict[Where, View | None] = {}
+
+    async def run(self) -> None:
+        """Write what has changed, until cancelled."""
+        while not await self._is_read():
+            await self._clock.sleep(_ABSENT)
+        while True:
+            await self._clock.sleep(_LOOK)
+            # Of queues nothing is known yet, or not for sure.
+            if self._why_not() or not self._statuses():
+                continue
+            wanted = self._wanted() if self._queues() else {}
+            for where in sorted(self._there.keys() - wanted.keys()):
+                await self._let_go(where)
+            for where, view in wanted.items():
+                known = self._there.get(where)
+                if known is None or of_the_moment(known) != of_the_moment(view):
+                    await self._keep(where, view)
+
+    def _wanted(self) -> dict[Where, View]:
+        namespaces = self._namespaces()
+        homes = {name: home for name, one in namespaces.items() if (home := home_of(one, names=self._names))}
+        found = views(
+            self._turns.books,
+            waiting=self._turns.waiting(),
+            statuses=self._statuses(),
+            homes=homes,
+            at=second_time(self._clock.wall()),
+        )
+        # With a namespace goes all that is in it, and nothing can be made there any more.
+        return {where: view for where, view in found.items() if _lasts(namespaces.get(where[0]))}
+
+    async def _is_read(self) -> bool:
+        try:
+            there = await self._client.list(self._resource)
+        except NotFoundError:
+            return False
+        except ApiError as error:
+            log.warning("the views of queues could not be read", extra={"error": str(error)})
+            return False
+        self._there = {(one.metadata.namespace, one.metadata.name): None for one in there}
+        return True
+
+    async def _keep(self, where: Where, view: View) -> None:
+        namespace, queue = where
+        body = msgspec.to_builtins(view)
+        try:
+            if where in self._there:
+                patch = json_patch(add("/status", body))
+                await self._client.patch(self._resource, namespace=namespace, name=queue, patch=patch)
+            else:
+                await self._client.create(
+                    self._resource, QueueView(metadata=ObjectMeta(namespace=namespace, name=queue), status=body)
+                )
+        except NotFoundError:
+            # Somebody has deleted it, or its namespace.
+            self._there.pop(where, None)
+        except AlreadyExistsError:
+            self._there[where] = None
+        except (ApiError, NotLeadingError) as error:
+            self._told(where, error)
+        else:
+            self._there[where] = view
+        await self._clock.sleep(_BETWEEN)
+
+    async def _let_go(self, where: Where) -> None:
+        namespace, queue = where
+        try:
+            await self._client.delete(self._resource, namespace=namespace, name=queue)
+        except NotFoundError:
+            del self._there[where]
+        except (ApiError, NotLeadingError) as error:
+            self._told(where, error)
+        else:
+            del self._there[where]
+        await self._clock.sleep(_BETWEEN)
+
+    @staticmethod
+    def _told(where: Where, error: Exception) -> None:
+        namespace, queue = where
+        extra = {"namespace": namespace, "queue": queue, "error": str(error)}
+        log.warning("a view of a queue could not be written", extra=extra)
+
+
+def _lasts(namespace: Namespace | None) -> bool:
+    return namespace is not None and not namespace.metadata.deletion_timestamp
