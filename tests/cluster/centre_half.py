@@ -18,6 +18,7 @@ from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.component import Component, answers
 from cluster.harness.controlplane import LOOPBACK
+from cluster.harness.leftovers import MARK
 from cluster.harness.ports import free_port
 
 NAMES = Names()
@@ -34,6 +35,8 @@ class Replica:
         self.name = name
         self.port, self.status_port = free_port(), free_port()
         environment = {
+            # It runs beside the nodes: when the test run is killed, only this tells whose it was.
+            MARK: str(half.cluster.folder),
             "ALIQUOT_LOG_FORMAT": "json",
             "ALIQUOT_SCHEDULER_NAME": name,
             "ALIQUOT_SCHEDULER_ADDRESS": f"https://{LOOPBACK}:{self.port}",

@@ -17,6 +17,7 @@ from cluster.harness.component import Component, answers
 from cluster.harness.controlplane import LOOPBACK
 from cluster.harness.credentials import ADMIN
 from cluster.harness.errors import ApiError
+from cluster.harness.leftovers import MARK
 from cluster.harness.pods import pod, shell
 from cluster.harness.ports import free_port
 from cluster.installed import NAMES, SCHEDULER, SYSTEM, manifests
@@ -48,6 +49,7 @@ class Guarded:
             ],
             log=cluster.folder / "logs" / "webhook.log",
             ready=partial(answers, f"{self._url}/healthz"),
+            env={MARK: str(cluster.folder)},
         )
 
     def install(self) -> None:

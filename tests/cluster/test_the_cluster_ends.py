@@ -36,11 +36,19 @@ with ClusterHarness(Options(nodes=("node1",))) as cluster:
 
 def traces(folder: Path, containers: list[str]) -> list[str]:
     """What is left of a cluster: processes, mounts, cgroups, files."""
-    processes = [Path(f"/proc/{pid}/cmdline").read_text() for pid in leftovers.processes_of(folder)]
+    processes = [f"process {pid}: {command_of(pid)}" for pid in leftovers.processes_of(folder)]
     mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if folder.name in line]
     # Not by a glob: it fails where a folder goes away under it, as these do.
     cgroups = [folder for folder, _, _ in os.walk("/sys/fs/cgroup") if Path(folder).name in containers]
     return [*processes, *mounts, *cgroups, *([str(folder)] if folder.exists() else [])]
+
+
+def command_of(pid: int) -> str:
+    """What runs there, if it has not ended since it was found."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return "ended meanwhile"
 
 
 def containers_of(folder: Path) -> list[str]:

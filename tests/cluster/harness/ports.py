@@ -8,13 +8,15 @@ import socket
 # Below the kernel's range for outgoing connections (32768 on), so no client of ours takes the port in between.
 CHOICE = range(20_000, 32_000)
 
+# Not of `random` itself, which each test begins anew: of two test runs at one time both would take the same port.
+_CHANCE = random.SystemRandom()
 _given: set[int] = set()
 
 
 def free_port() -> int:
     """Return a loopback port that nobody listens on and that was not given out before."""
     for _ in range(1_000):
-        port = random.choice(CHOICE)  # noqa: S311 - not a secret
+        port = _CHANCE.choice(CHOICE)
         if port not in _given and _can_bind(port):
             _given.add(port)
             return port
