@@ -10,8 +10,9 @@ from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
 from aliquot_standalone.apiserver.journal import Journal
 from aliquot_standalone.home import Home
-from aliquot_standalone.kubelet.containers import LocalProcesses, marked_at
-from aliquot_standalone.kubelet.leaving import end_containers
+from aliquot_standalone.kubelet.containers import LocalProcesses
+from aliquot_standalone.kubelet.groups import recorded_groups
+from aliquot_standalone.kubelet.leaving import end_containers, left_at
 from aliquot_standalone.kubelet.memory import Memories
 from aliquot_standalone.kubelet.settings import Folders
 from aliquot_standalone.whereabouts import Running
@@ -52,10 +53,20 @@ async def end_leftovers(home: Home, *, clock: Clock, grace: float) -> int:
     journal = Journal(home.folder)
     try:
         places = [Folders(root=folder) for folder in home.nodes()]
-        found = sum(len(marked_at(one.place)) for one in places)
-        for one in places:
-            memories = Memories(one.containers)
-            await end_containers(place=one.place, memories=memories, runtime=LocalProcesses(), clock=clock, grace=grace)
-        return found
+        return sum([await _end_node(one, clock=clock, grace=grace) for one in places])
     finally:
         journal.close()
+
+
+async def _end_node(folders: Folders, *, clock: Clock, grace: float) -> int:
+    groups = recorded_groups(folders.groups_record)
+    found = len(left_at(folders.place, groups=groups))
+    await end_containers(
+        place=folders.place,
+        memories=Memories(folders.containers),
+        runtime=LocalProcesses(groups=groups),
+        clock=clock,
+        grace=grace,
+        groups=groups,
+    )
+    return found

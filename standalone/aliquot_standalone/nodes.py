@@ -22,6 +22,8 @@ from aliquot_standalone.centre_child import inherited
 from aliquot_standalone.children import Children, Command
 from aliquot_standalone.gone_slices import forget_gone_slices
 from aliquot_standalone.kubelet.api_doors import ApiDoors
+from aliquot_standalone.kubelet.containers import LocalProcesses
+from aliquot_standalone.kubelet.groups import groups_at
 from aliquot_standalone.kubelet.leaving import end_containers
 from aliquot_standalone.kubelet.node import SmallKubelet
 from aliquot_standalone.kubelet.settings import Folders, Settings
@@ -101,6 +103,8 @@ class FullNode:
         self._children = children
         self._clock = clock
         self._doors = ApiDoors(node=plan.name, transport=transport, clock=clock, random=random)
+        plan.folder.mkdir(parents=True, exist_ok=True)
+        self._groups = groups_at(plan.folders.groups_record, name=plan.folders.place)
         self.kubelet = SmallKubelet(
             name=plan.name,
             folders=plan.folders,
@@ -108,6 +112,7 @@ class FullNode:
             sink=self._doors,
             clock=clock,
             settings=_KUBELET,
+            runtime=LocalProcesses(groups=self._groups),
             base_env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
         )
 
@@ -119,6 +124,7 @@ class FullNode:
             self.plan.folders.cdi,
             names=self._names,
             place=self.plan.folders.place,
+            groups=self._groups,
             pods={pod.metadata.uid for pod in bound},
         )
         for command in self.plan.commands(os.environ):
@@ -147,4 +153,5 @@ class FullNode:
             runtime=kubelet.runtime,
             clock=self._clock,
             grace=grace,
+            groups=self._groups,
         )

@@ -12,7 +12,8 @@ from http import HTTPStatus
 import pytest
 
 from support.endpoints import short_folder
-from support.up_process import PODS, Up, aliquot, calling, eventually, naming, processes_of, running_up
+from support.require import skip_or_fail
+from support.up_process import PODS, Up, aliquot, calling, eventually, gone, naming, processes_of, running_up
 
 
 @pytest.fixture
@@ -129,3 +130,29 @@ def test_who_follows_a_log_is_told_that_all_was_killed() -> None:
             up.stop(signal.SIGKILL)
             assert _told_that_it_has_ended(process)
         aliquot("down", folder=up.home.folder)
+
+
+def _printed_number(up: Up, name: str) -> int:
+    eventually(lambda: up.log(name).endswith("\n"))
+    return int(up.log(name).split()[1])
+
+
+def test_who_hides_from_every_mark_is_ended_with_its_pod() -> None:
+    """Out of the session, with an empty environment and deaf to SIGTERM: its cgroup tells whose it is."""
+    hides = "setsid env -i /bin/sh -c 'trap \"\" TERM; echo pid $$$$; while :; do sleep 1; done' & exec sleep 1000"
+    strays = []
+    with short_folder() as root, running_up(root / "home") as up:
+        if not list(up.home.folder.glob("nodes/*/cgroup")):
+            assert up.stop() == 0
+            skip_or_fail("cgroup", "aliquot up can make no cgroups here: cgroup v2, writable, is needed")
+        for name in ("first", "second"):
+            up.run(name, "sh", "-c", hides)
+            up.until(name, "Running")
+            strays.append(_printed_number(up, name))
+        up.api.delete(f"{PODS}/first").ok()
+        assert gone(strays[:1])
+        up.process.kill()
+        up.process.wait()
+        assert "that it had left" in aliquot("down", folder=up.home.folder).stdout
+        assert gone(strays[1:])
+        assert naming(root) == []

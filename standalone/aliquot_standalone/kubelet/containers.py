@@ -3,8 +3,8 @@
 How it works. Each container is a session of its own, led by `/bin/sh`, which runs the command and then writes its exit
 code to a file: so the code is known even to a kubelet that was started after the container, whose child it is not.
 The leader survives SIGTERM to the group and passes the command's own end on. A pidfd tells when the leader is gone;
-whatever else of the container is left then is killed: the members of its group, and those that left it but still
-carry the container's mark in their environment.
+whatever else of the container is left then is killed: the members of its process group, those that left it but still
+carry the container's mark in their environment, and where there are cgroups those that do not even carry that.
 
 A process is known by number *and* time of birth, so a reused number is never signalled.
 """
@@ -25,6 +25,7 @@ import msgspec
 
 from aliquot_standalone.kubelet.births import birth
 from aliquot_standalone.kubelet.errors import ProcessError
+from aliquot_standalone.kubelet.groups import Groups
 from aliquot_standalone.kubelet.lifecycle import Process
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,8 @@ _CLEAN_LOOKS = 2
 _PAGE = 16 * 1024
 # In dash and bash a trapped signal waits until the command has ended, and traps are not handed on to it.
 _LEADER = (
-    'trap : TERM INT HUP QUIT; code=$1; cd "$2" || exit 126; shift 2; "$@"; echo $? >"$code~"; mv "$code~" "$code"'
+    'trap : TERM INT HUP QUIT; code=$1; [ -z "$2" ] || echo 0 >"$2/cgroup.procs" || exit 126; cd "$3" || exit 126; '
+    'shift 3; "$@"; echo $? >"$code~"; mv "$code~" "$code"'
 )
 
 
@@ -80,13 +82,18 @@ class Runtime(Protocol):
 class LocalProcesses:
     """The runtime that starts real processes."""
 
+    def __init__(self, *, groups: Groups | None = None) -> None:
+        """`groups` are the node's cgroups, where there are some."""
+        self._groups = groups
+
     def start(self, launch: Launch) -> Process:
         """Start a session whose leader runs the command."""
         path = launch.env.get("PATH", os.defpath)
         if shutil.which(launch.argv[0], path=path) is None and not (launch.folder / launch.argv[0]).is_file():
             raise ProcessError(f"there is no program {launch.argv[0]!r}", where=launch.id)
-        argv = ["/bin/sh", "-c", _LEADER, "sh", str(launch.exit_file), str(launch.folder), *launch.argv]
         try:
+            group = str(self._groups.make(launch.id)) if self._groups else ""
+            argv = ["/bin/sh", "-c", _LEADER, "sh", str(launch.exit_file), group, str(launch.folder), *launch.argv]
             launch.log_file.parent.mkdir(parents=True, exist_ok=True)
             launch.folder.mkdir(parents=True, exist_ok=True)
             launch.exit_file.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +128,7 @@ class LocalProcesses:
             # Until it is reaped, nobody else can have this number.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-        await _clear_away(process.id)
+        await self._clear_away(process.id)
         return _ended(_reap(process.pid), exit_file)
 
     def signal(self, process: Process, number: int) -> None:
@@ -129,9 +136,30 @@ class LocalProcesses:
         if birth(process.pid) == process.born:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
-        for stray in marked(process.id):
+        for stray in self._members(process.id):
             if _group(stray) != process.pid:
                 _send(stray, number)
+
+    def _members(self, container: str) -> set[int]:
+        return {*marked(container), *(self._groups.members(container) if self._groups else ())}
+
+    async def _clear_away(self, container: str) -> None:
+        """Kill all that is left, and wait until it is gone.
+
+        Two looks in a row must find none: a process that is just being replaced by another program shows no environment
+        for some microseconds, and one may be forked between the look and the signal.
+        """
+        if self._groups:
+            self._groups.kill(container)
+        clean = 0
+        while clean < _CLEAN_LOOKS:
+            strays = self._members(container)
+            clean = 0 if strays else clean + 1
+            for stray in strays:
+                _send(stray, signal.SIGKILL)
+            await asyncio.gather(*(_until_gone(stray) for stray in strays))
+        if self._groups:
+            self._groups.remove(container)
 
 
 def marked(container: str) -> list[int]:
@@ -187,21 +215,6 @@ def _reap(pid: int) -> int | None:
     except ChildProcessError:
         return None
     return os.waitstatus_to_exitcode(status) if reaped == pid else None
-
-
-async def _clear_away(container: str) -> None:
-    """Kill all that carry the mark, and wait until they are gone.
-
-    Two looks in a row must find none: a process that is just being replaced by another program shows no environment
-    for some microseconds, and one may be forked between the look and the signal.
-    """
-    clean = 0
-    while clean < _CLEAN_LOOKS:
-        strays = marked(container)
-        clean = 0 if strays else clean + 1
-        for stray in strays:
-            _send(stray, signal.SIGKILL)
-        await asyncio.gather(*(_until_gone(stray) for stray in strays))
 
 
 def _is_our_zombie(pid: int) -> bool:

@@ -58,6 +58,11 @@ class Folders(msgspec.Struct, frozen=True, kw_only=True):
         return self.root / "containers"
 
     @property
+    def groups_record(self) -> Path:
+        """Says where the node's cgroups are."""
+        return self.root / "cgroup"
+
+    @property
     def registration_socket(self) -> Path:
         """Where device plugins register."""
         return self.device_plugins / "kubelet.sock"
