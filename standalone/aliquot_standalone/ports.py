@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import socket
 
 import msgspec
@@ -12,6 +14,10 @@ from aliquot_standalone.settings import UpSettings
 LOOPBACK = "127.0.0.1"
 # Tried first, so that bookmarks and copied commands stay good.
 API_PORT, PAGE_PORT = 10980, 10944
+# Below the ports that systems give to outgoing connections (from 32,768 on), and below those that people know: some
+# seconds pass until the process that is to listen has started, and one of them in the upper range may be gone by then.
+_ANY = range(20_000, 32_768)
+_TRIES = 64
 
 
 class PortTakenError(ClusterError):
@@ -40,6 +46,8 @@ def choose_ports(settings: UpSettings) -> Ports:
 
 def choose_port(wanted: int, *, insist: bool = False, flag: str = "") -> int:
     """The wanted port if it is free, else any other; `insist` has a taken one raise instead. 0 is any."""
+    if not wanted:
+        return _any()
     try:
         return _free(wanted)
     except OSError as error:
@@ -48,6 +56,14 @@ def choose_port(wanted: int, *, insist: bool = False, flag: str = "") -> int:
             raise PortTakenError(
                 f"can't listen: {error.strerror}", where=f"{LOOPBACK}:{wanted}", remedy=remedy
             ) from error
+    return _any()
+
+
+def _any() -> int:
+    chance = random.SystemRandom()
+    for _ in range(_TRIES):
+        with contextlib.suppress(OSError):
+            return _free(chance.choice(_ANY))
     return _free(0)
 
 

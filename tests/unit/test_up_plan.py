@@ -73,6 +73,11 @@ def test_a_port_that_was_named_is_insisted_on_and_a_usual_one_is_not() -> None:
     assert choose_ports(UpSettings(page_port=port, port=0)).page == port
 
 
+def test_any_port_is_one_that_no_connection_is_given_meanwhile() -> None:
+    """Systems take the ports of outgoing connections from 32,768 on."""
+    assert all(20_000 <= choose_port(0) < 32_768 for _ in range(20))
+
+
 def test_only_what_holds_slices_now_is_summed_up() -> None:
     """Pods that have ended hold none, a grant that can't be read counts for nothing, and who has no node waits."""
     gpus = tuple(Gpu(uuid=f"GPU-{one}", index=one, model="T4", memory=15_000) for one in range(2))
