@@ -34,14 +34,14 @@ class ReclaimStage(Stage):
         """Decide who has to go; nobody is asked yet."""
         self.now += after
         self.beat()
-        return list(self.reclaim.clearings(now=self.now, wall=self.wall, budgets=budgets))
+        return self.reclaim.decide(now=self.now, wall=self.wall, budgets=budgets)
 
     def evict(self, *, grace: float = 30.0) -> list[str]:
         """Ask all who are to go; the API server takes it, and their time runs."""
         asked = []
-        clearings = self.queues.register.clearings
+        clearings, bound = self.queues.register.clearings, self.queues.register.inside.bound
         for clearing in clearings:
-            for victim in clearings.unasked(clearing):
+            for victim in clearings.unasked(clearing, bound=bound):
                 clearings.asked(victim.uid)
                 asked.append(victim.uid)
                 self.leave(victim.uid, grace=grace)

@@ -15,7 +15,7 @@ all are gone who were asked to go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
@@ -104,9 +104,22 @@ class Clearings:
             self._picture.keep(place.waiter.uid, {})
         self._asked -= {victim.uid for victim in clearing.victims} - self.victims()
 
-    def unasked(self, clearing: Clearing) -> list[Waiter]:
-        """Who is to be asked to go now."""
-        return [victim for victim in clearing.victims if victim.uid not in self._asked]
+    def read_anew(self, read: Callable[[str], Waiter | None]) -> None:
+        """Pods come to something else now, by other queues or hardware; `read` says what."""
+        for clearing in self._standing.values():
+            members = [read(place.waiter.uid) or place.waiter for place in clearing.places]
+            places = tuple(
+                msgspec.structs.replace(place, waiter=waiter)
+                for place, waiter in zip(clearing.places, members, strict=True)
+            )
+            amounts = tuple(map(sum, zip(*(one.amounts for one in members), strict=True)))
+            candidate = Candidate(members=tuple(members), amounts=amounts)
+            self._standing[clearing.uid] = msgspec.structs.replace(clearing, candidate=candidate, places=places)
+
+    def unasked(self, clearing: Clearing, *, bound: Mapping[str, Waiter]) -> list[Waiter]:
+        """Who is to be asked to go now; of those who run, by the last word on each, not who goes by itself."""
+        there = [bound[victim.uid] for victim in clearing.victims if victim.uid in bound]
+        return [one for one in there if one.uid not in self._asked and not one.pod.metadata.deletion_timestamp]
 
     def asked(self, uid: str) -> None:
         """A victim was asked to go: it is not asked twice."""

@@ -18,7 +18,7 @@ from aliquot_scheduler.fit.links import islands
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.clearings import Clearing
-from aliquot_scheduler.queues.line import Candidate, GangKey, Waiter
+from aliquot_scheduler.queues.line import Candidate, GangKey
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY
 
 # Each costs a search; a place that has enough in sum and not in pieces is rare.
@@ -60,21 +60,20 @@ class Placing:
             self.in_vain += 1
         return []
 
-    def place_at(self, members: Sequence[Waiter], clearing: Clearing) -> list[Promise]:
+    def place_at(self, clearing: Clearing) -> list[Promise]:
         """Each of them where room was made for it, or none."""
         promises: list[Promise] = []
-        topology = clearing.candidate.topology
-        for member, place in zip(members, clearing.places, strict=True):
-            bounds = Bounds(node=place.node, gpus=place.gpus)
-            promise = self._rooms.promise_best(member.pod, member.demand, bounds, now=self._now)
+        for place in clearing.places:
+            waiter, bounds = place.waiter, Bounds(node=place.node, gpus=place.gpus)
+            promise = self._rooms.promise_best(waiter.pod, waiter.demand, bounds, now=self._now)
             if promise is None:
                 for made in promises:
                     self._rooms.take_back(made.pod.metadata.uid)
                 return []
             promises.append(promise)
-        for promise, place in zip(promises, clearing.places, strict=True):
-            if topology is not Topology.ANY:
-                self._bounds[promise.pod.metadata.uid] = Bounds(node=place.node, gpus=place.gpus)
+        if clearing.candidate.topology is not Topology.ANY:
+            for place in clearing.places:
+                self._bounds[place.waiter.uid] = Bounds(node=place.node, gpus=place.gpus)
         return promises
 
     def _all_in(self, candidate: Candidate, place: Bounds) -> list[Promise]:

@@ -160,6 +160,19 @@ class Register:
         for place in clearing.places:
             self.hall.rest(place.waiter, until=clearing.until, books=self.books)
 
+    def why_unwanted(self, clearing: Clearing) -> str:
+        """Why the room is of no use; empty if all for whom it was made rest for it still, and may come."""
+        nodes, ledger = self.books.ledger.tree.nodes, self.books.ledger
+        for place in clearing.places:
+            waiter = self.hall.resting(place.waiter.uid)
+            if waiter is None:
+                return "one of those for whom it was made is gone"
+            if why := self.enrolment.why_never(waiter, ledger=ledger):
+                return why
+            if nodes[waiter.queue].stop:
+                return f"queue {waiter.queue} lets nobody in"
+        return ""
+
     def call_off(self, clearing: Clearing) -> None:
         """It is not made any more: whoever rests for it stands in line again."""
         self.clearings.drop(clearing)
@@ -223,6 +236,8 @@ class Register:
         uid = pod.metadata.uid
         self._found.pop(uid, None)
         if self.inside.is_bound_so(pod):
+            # It may be on the way out by now.
+            self.inside.bound[uid] = self.inside.bound[uid].of(pod)
             return
         known = self.inside.coming.get(uid) or self.inside.bound.get(uid)
         waiter = known.of(pod) if known else self.enrolment.holder(pod)
@@ -268,6 +283,7 @@ class Register:
                 self.books.put(states[uid], self.enrolment.charge(states[uid]))
         for waiter in waiting:
             self.take_as_waiting(waiter.pod)
+        self.clearings.read_anew(self.hall.resting)
         self.memory.somebody_is_impatient = not self.plain
         self.memory.everything_changed()
 

@@ -8,7 +8,7 @@ where it ended, whatever has changed: it asks for none of those again for whom i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -99,15 +99,13 @@ class Sweep:
         self._rules.let_in()
         return promises[0]
 
-    def bring_in_all(self, members: Sequence[Waiter], clearing: Clearing) -> list[Promise]:
+    def bring_in_all(self, clearing: Clearing) -> list[Promise]:
         """Room where it was made, for all of them or for none; it is kept for nobody at this moment."""
         candidate, ledger = clearing.candidate, self._books.ledger
         self._rules.let_in()
-        for waiter in members:
-            ledger.ask(waiter.queue, waiter.amounts)
-        promises = self._placing.place_at(members, clearing) if self._rules.refusal(candidate) is None else []
-        for waiter in members:
-            ledger.ask(waiter.queue, [-amount for amount in waiter.amounts])
+        ledger.ask(candidate.first.queue, candidate.amounts)
+        promises = self._placing.place_at(clearing) if self._rules.refusal(candidate) is None else []
+        ledger.ask(candidate.first.queue, [-amount for amount in candidate.amounts])
         self._rules.let_in()
         self._may, self._few = self._cards.fitting(), self._cards.few_fitting()
         return promises

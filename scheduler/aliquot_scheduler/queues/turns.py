@@ -272,22 +272,21 @@ class Queues:
     def _bring_in_cleared(self, sweep: Sweep, *, now: float) -> None:
         """Those for whom room was made, as soon as all of it is there."""
         register = self._register
-        for clearing in register.clearings:
-            members = [register.hall.resting(place.waiter.uid) for place in clearing.places]
-            why = register.clearings.why_void(clearing, now=now)
-            if why or None in members:
+        clearings = register.clearings
+        for clearing in clearings:
+            why = clearings.why_void(clearing, now=now) or register.why_unwanted(clearing)
+            if why:
                 log.info("no room is made any more", extra={"pod": clearing.candidate.first.pod.key, "reason": why})
                 register.call_off(clearing)
-            elif register.clearings.is_free(clearing):
-                register.clearings.drop(clearing)
-                promises = sweep.bring_in_all([one for one in members if one], clearing)
-                for waiter, promise in zip(members, promises, strict=False):
-                    if waiter:
-                        self._let_in(waiter, promise, now=now)
+            elif clearings.is_free(clearing):
+                clearings.drop(clearing)
+                promises = sweep.bring_in_all(clearing)
+                for place, promise in zip(clearing.places, promises, strict=False):
+                    self._let_in(place.waiter, promise, now=now)
                 if promises:
                     register.gang_changed(clearing.candidate.first)
                 else:
-                    register.clearings.make(clearing)
+                    clearings.make(clearing)
 
     def _let_in(self, waiter: Waiter, promise: Promise | None, *, now: float) -> None:
         count, waited = self.waits.get(waiter.queue, (0, 0.0))

@@ -37,17 +37,19 @@ class Reclaim:
         self._picture = picture
         self._vain: dict[_Asked, float] = {}
         self._spared: dict[str, float] = {}
-        # How many were asked to go, and how many of those searches found nothing.
-        self.decided = 0
+        # By queue, of those who run in it.
+        self._lowest: dict[str, int] = {}
+        # How many clearings were made.
+        self.made = 0
 
     def anybody(self, *, now: float) -> bool:
         """Whether there is a candidate to search for at all."""
-        self._forget(now)
+        self._look_around(now)
         return any(True for _ in self._claimants())
 
-    def clearings(self, *, now: float, wall: float, budgets: Sequence[Budget] = ()) -> Iterator[Clearing]:
-        """Decide; each clearing stands when it is told. The caller may stop asking at any time."""
-        self._forget(now)
+    def decide(self, *, now: float, wall: float, budgets: Sequence[Budget] = ()) -> list[Clearing]:
+        """Decide; what is told stands."""
+        self._look_around(now)
         register = self._queues.register
         planner = Planner(
             picture=self._picture,
@@ -58,18 +60,23 @@ class Reclaim:
             now=now,
         )
         with planner.supposing():
-            shares = register.books.shares(now=now)
-            lines = {queue: partial(self._next, queue, shares) for queue in sorted(set(self._claimants()))}
-            for candidate in Order(ledger=register.books.ledger, shares=shares, candidates=lines):
-                policy = policy_of(candidate.first.queue, tree=register.books.ledger.tree)
-                clearing = planner.plan(candidate, policy=policy)
-                if clearing is None:
-                    self._vain[_asked(candidate)] = now + COOLDOWN
-                    continue
-                register.clear(clearing)
-                shares.changed(candidate.first.queue)
-                self.decided += 1
-                yield clearing
+            return list(self._decided(planner, now=now))
+
+    def _decided(self, planner: Planner, *, now: float) -> Iterator[Clearing]:
+        """One after the other, in the order of turns."""
+        register = self._queues.register
+        ledger, shares = register.books.ledger, register.books.shares(now=now)
+        lines = {queue: partial(self._next, queue, shares) for queue in sorted(set(self._claimants()))}
+        for candidate in Order(ledger=ledger, shares=shares, candidates=lines):
+            queue = candidate.first.queue
+            clearing = planner.plan(candidate, policy=policy_of(queue, tree=ledger.tree))
+            if clearing is None:
+                self._vain[_asked(candidate)] = now + COOLDOWN
+                continue
+            register.clear(clearing)
+            shares.changed(queue)
+            self.made += 1
+            yield clearing
 
     def refused(self, clearing: Clearing, victim: Waiter, *, now: float) -> None:
         """A disruption budget keeps a victim: somebody else is to go, or nobody."""
@@ -105,12 +112,17 @@ class Reclaim:
         policy = policy_of(candidate.first.queue, tree=ledger.tree)
         if policy.reclaims and owner_of(candidate, ledger=ledger):
             return True
-        return policy.within_queue != NEVER and candidate.first.priority > self._lowest(candidate.first.queue)
+        return policy.within_queue != NEVER and candidate.first.priority > self._lowest.get(
+            candidate.first.queue, 2**31
+        )
 
-    def _lowest(self, queue: str) -> int:
-        """The lowest priority of those who run in a queue."""
-        bound = self._queues.register.inside.bound.values()
-        return min((one.priority for one in bound if one.queue == queue), default=2**31)
+    def _look_around(self, now: float) -> None:
+        """What is the same for everybody at this look."""
+        self._vain = {asked: until for asked, until in self._vain.items() if until > now}
+        self._spared = {uid: until for uid, until in self._spared.items() if until > now}
+        self._lowest = {}
+        for one in self._queues.register.inside.bound.values():
+            self._lowest[one.queue] = min(one.priority, self._lowest.get(one.queue, one.priority))
 
     # --- who lies there ----------------------------------------------------------------------------------------------
     def _residents(self, *, wall: float, budgets: Sequence[Budget]) -> Residents:
@@ -140,10 +152,6 @@ class Reclaim:
             return False
         least = policy_of(one.queue, tree=self._queues.books.ledger.tree).min_run
         return wall - runs_since(pod) >= least
-
-    def _forget(self, now: float) -> None:
-        self._vain = {asked: until for asked, until in self._vain.items() if until > now}
-        self._spared = {uid: until for uid, until in self._spared.items() if until > now}
 
 
 def _asked(candidate: Candidate) -> _Asked:

@@ -1,0 +1,208 @@
+"""The world of queues in which pods are sent away for others, too; what is decided is checked by counting anew."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from aliquot_core.claims import NOTHING, Claim, overdrawn
+from aliquot_core.instants import second_time
+from aliquot_core.quantities import MiB
+from aliquot_scheduler.queues.clearings import Clearing
+from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.spec import Preemption, QueueSpec, Quota
+from aliquot_scheduler.queues.tree import ROOT
+from aliquot_scheduler.reclaim.reclaim import Reclaim
+from aliquot_scheduler.reclaim.residents import OVERDUE, Budget
+from support.centre import NAMES, WALL
+from support.queue_world import MEMORY, STEPS, QueueWorld
+
+replace = msgspec.structs.replace
+_Gpu = tuple[str, str]
+
+
+class ReclaimWorld(QueueWorld):
+    """Decisions about who has to go, each followed to its end or left in the middle."""
+
+    def __init__(self) -> None:
+        self._deciders: list[tuple[object, Reclaim]] = []
+        self.asked: list[str] = []
+        super().__init__()
+
+    @property
+    def reclaim(self) -> Reclaim:
+        """Of the leader that there is now."""
+        if not self._deciders or self._deciders[-1][0] is not self.queues:
+            self._deciders = [(self.queues, Reclaim(queues=self.queues, picture=self.picture))]
+        return self._deciders[-1][1]
+
+    @property
+    def wall(self) -> float:
+        """What the clock on the wall says."""
+        return WALL + self.now
+
+    def _spec(self, name: str) -> QueueSpec:
+        within = self.chance.choice(("", "AnyUser", "Never"))
+        runs = self.chance.choice((None, None, None, 36_000 * 2))
+        limit = self.chance.choice((None, None, None, 300))
+        return replace(
+            super()._spec(name),
+            stop="",
+            compute=Quota(guarantee=self.chance.choice((None, 100, 200, 300)), limit=limit),
+            preemption=Preemption(within_queue=within, min_run_seconds=runs),  # type: ignore[arg-type]
+        )
+
+    def borrow(self) -> None:
+        """One queue's pods take what is there."""
+        where = self.chance.choice("abc")
+        for _ in range(8):
+            self._made += 1
+            self._create(f"y{self._made}", where=where)
+        self.let_in()
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+    def decide(self) -> None:
+        """Who has to go is decided, and some of them are asked."""
+        self.decided(self.budgets())
+        if self.chance.random() < 0.7:
+            self.ask()
+
+    def ask(self) -> None:
+        """Some or all of the victims are asked to go, or a budget keeps one."""
+        clearings, bound = self.queues.register.clearings, self.queues.register.inside.bound
+        for clearing in clearings:
+            for victim in clearings.unasked(clearing, bound=bound):
+                if self.chance.random() < 0.1:
+                    self.reclaim.refused(clearing, victim, now=self.now)
+                    break
+                clearings.asked(victim.uid)
+                assert victim.uid not in self.asked, "nobody is asked twice"
+                self.asked.append(victim.uid)
+                self.on_the_way_out(victim.uid)
+
+    def on_the_way_out(self, uid: str) -> None:
+        """A pod is asked to go."""
+        meta = replace(self.pods[uid].metadata, deletion_timestamp=second_time(self.wall + 30.0))
+        self.see(replace(self.pods[uid], metadata=meta))
+
+    def victims_go(self) -> None:
+        """Who was asked to go is gone, or most of them."""
+        for uid in [uid for uid in self.asked if uid in self.pods]:
+            if self.chance.random() < 0.8:
+                self.gone(uid)
+
+    def budgets(self) -> list[Budget]:
+        """One disruption budget over some pods."""
+        pods = frozenset(uid for uid in sorted(self.pods) if self.chance.random() < 0.3)
+        return [Budget(pods=pods, allowed=self.chance.choice((0, 1, 9)))]
+
+    # --- what must hold ----------------------------------------------------------------------------------------------
+    def decided(self, budgets: Sequence[Budget] = ()) -> list[Clearing]:
+        """Decide, and look at each decision as it is made."""
+        self.beat()
+        before = {uid: charge.amounts for uid, charge in self.queues.books.ledger.charges().items()}
+        leaving = self._leaving()
+        found = self.reclaim.decide(now=self.now, wall=self.wall, budgets=budgets)
+        for clearing in found:
+            assert not {one.uid for one in clearing.victims} & leaving, "who leaves already is not asked"
+            for victim in clearing.victims:
+                self._check_victim(victim, clearing)
+        after = {uid: charge.amounts for uid, charge in self.queues.books.ledger.charges().items()}
+        assert before == after, "the ledger is given back as it was"
+        going = self.queues.register.clearings.victims()
+        for budget in budgets:
+            asked = {victim.uid for clearing in found for victim in clearing.victims}
+            assert len(asked & budget.pods) <= budget.allowed
+        for clearing in found:
+            self._check_fits(going | leaving)
+            self._check_needed(clearing, going | leaving)
+        self._check_gangs(found, going | leaving)
+        return found
+
+    def _leaving(self) -> set[str]:
+        stamps = {uid: pod.metadata.deletion_timestamp for uid, pod in self.pods.items()}
+        soon = {uid for uid, stamp in stamps.items() if stamp and second_time(self.wall - OVERDUE) < stamp}
+        return soon | self.queues.register.clearings.victims()
+
+    def _check_victim(self, victim: Waiter, clearing: Clearing) -> None:
+        pod = self.pods[victim.uid]
+        assert pod.spec.node_name, "only who runs is sent away"
+        assert not pod.metadata.deletion_timestamp
+        assert pod.metadata.annotations.get(NAMES.preemptible) != "false"
+        charge = self.queues.books.ledger.of(victim.uid)
+        assert charge is not None
+        first = clearing.candidate.first
+        if charge.queue == first.queue:
+            assert victim.priority < min(one.priority for one in clearing.candidate.members)
+
+    def _on_cards(self, gone: set[str]) -> dict[_Gpu, list[Claim]]:
+        on: dict[_Gpu, list[Claim]] = defaultdict(list)
+        holdings = self.picture.holdings
+        for uid, held in holdings.everything().items():
+            for gpu, claim in held.items() if uid not in gone else ():
+                on[gpu].append(claim)
+        for clearing in self.queues.register.clearings:
+            for place in clearing.places:
+                for gpu, claim in place.room.items():
+                    on[gpu].append(claim)
+        return on
+
+    def _check_fits(self, gone: set[str]) -> None:
+        """All for whom room is made have it once those are gone."""
+        for gpu, parts in self._on_cards(gone).items():
+            assert not _too_much(parts), gpu
+
+    def _check_needed(self, clearing: Clearing, gone: set[str]) -> None:
+        """Nobody goes who could stay, but with a gang."""
+        for victim in clearing.victims:
+            if victim.group is None:
+                cards = self._on_cards(gone - {victim.uid})
+                assert any(_too_much(cards[gpu]) for gpu in self.picture.holdings.of(victim.uid)), victim.uid
+
+    def _check_gangs(self, found: Sequence[Clearing], gone: set[str]) -> None:
+        """A gang that loses anybody keeps its minimum, or goes as a whole."""
+        for gang in {victim.gang for clearing in found for victim in clearing.victims if victim.gang}:
+            left = self.queues.books.let_in[gang] - gone
+            groups = {pod.metadata.annotations[NAMES.group_min] for uid, pod in self.pods.items() if uid in left}
+            assert all(len(left) >= int(least) for least in groups), gang
+
+    def below_guarantee(self, found: Sequence[Clearing]) -> None:
+        """No queue from which others took has less than it is guaranteed in all that was taken."""
+        ledger, gone = self.queues.books.ledger, self._leaving()
+        used: dict[str, list[int]] = {name: [0] * ledger.width for name in ledger.tree.nodes}
+        for uid, charge in ledger.charges().items():
+            for name in ledger.tree.path(charge.queue) if uid not in gone else ():
+                used[name] = [a + b for a, b in zip(used[name], charge.amounts, strict=True)]
+        for clearing in self.queues.register.clearings:
+            for place in clearing.places:
+                for name in ledger.tree.path(place.waiter.queue):
+                    used[name] = [a + b for a, b in zip(used[name], place.waiter.amounts, strict=True)]
+        for clearing in found:
+            mine = ledger.tree.path(clearing.candidate.first.queue)
+            for victim in clearing.victims:
+                charge_of = ledger.of(victim.uid)
+                assert charge_of is not None
+                for name in ledger.tree.path(charge_of.queue):
+                    if name in mine or name == ROOT:
+                        break
+                    due = ledger.tree.nodes[name].guarantee
+                    taken = [dim for dim, amount in enumerate(charge_of.amounts) if amount and due[dim]]
+                    assert not taken or any(used[name][dim] >= due[dim] for dim in taken), (name, victim.uid)
+
+
+def _too_much(parts: Sequence[Claim]) -> bool:
+    total = NOTHING
+    for part in parts:
+        total = total.beside(part)
+    return overdrawn(total, memory=MiB(MEMORY), holders=len(parts)) is not None
+
+
+RECLAIM_STEPS: dict[str, int] = {
+    **{step.__name__: times for step, times in STEPS.items()},
+    "borrow": 3,
+    "decide": 6,
+    "ask": 3,
+    "victims_go": 5,
+}

@@ -1,0 +1,85 @@
+"""Sending pods away under every order of events: what is decided fits, is needed, and is anybody's right."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.reclaim_world import RECLAIM_STEPS, ReclaimWorld
+
+ALL = [step for step, times in RECLAIM_STEPS.items() for _ in range(times)]
+QUIET = ["create", "create", "create", "create_gang", "let_in", "let_in", "finish"]
+LATER = ["create", "create", "create_gang"]
+
+
+def walked(seed: int, *, steps: int) -> ReclaimWorld:
+    """A world with some pods in it that nobody was sent away from."""
+    world = ReclaimWorld()
+    world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    world.plant()
+    for name in ["borrow", "borrow", *world.chance.choices(QUIET, k=steps), *world.chance.choices(LATER, k=10)]:
+        getattr(world, name)()
+    return world
+
+
+@given(st.lists(st.tuples(st.sampled_from(ALL), st.integers(0, 2**16)), min_size=30, max_size=60))
+@settings(max_examples=20, deadline=None)
+def test_no_order_of_events_breaks_anything(steps: list[tuple[str, int]]) -> None:
+    """Limits, guarantees, cards and books hold, and nobody is asked twice; victims may stay, and leaders die."""
+    world = ReclaimWorld()
+    for name, seed in steps:
+        world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        getattr(world, name)()
+        world.check()
+    world.go_on()
+
+
+@pytest.mark.parametrize("first", range(0, 30, 10))
+def test_long_walks_do_not_either(first: int) -> None:
+    """What a shrinking search is too slow for: walks of 80 steps, each by its seed."""
+    for seed in range(first, first + 10):
+        world = ReclaimWorld()
+        world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        for name in world.chance.choices(ALL, k=80):
+            getattr(world, name)()
+            world.check()
+        world.go_on()
+
+
+@pytest.mark.parametrize("first", range(0, 120, 40))
+def test_nobody_goes_for_nothing(first: int) -> None:
+    """Once all victims are gone, all for whom they went are let in; and nobody else has to go for the same again."""
+    decided = 0
+    for seed in range(first, first + 40):
+        world = walked(seed, steps=10)
+        found = world.decided()
+        decided += len(found)
+        world.below_guarantee(found)
+        for uid in sorted(world.queues.register.clearings.victims()):
+            world.gone(uid)
+        world.round()
+        inside = {waiter.uid for waiter in world.queues.under_way()}
+        for clearing in found:
+            assert {member.uid for member in clearing.candidate.members} <= inside, seed
+    assert decided > 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_same_snapshot_makes_the_same_decisions(seed: int) -> None:
+    """Whatever order pods and queues are told in, and whoever leads."""
+    world = walked(seed, steps=10)
+    # What a dying leader has under way is not in the snapshot.
+    world.bind(*[waiter.uid for waiter in world.queues.under_way()])
+    told = []
+    for _ in range(3):
+        world.restart()
+        told.append(
+            [
+                (clearing.uid, [one.uid for one in clearing.victims], [place.room for place in clearing.places])
+                for clearing in world.decided()
+            ]
+        )
+    assert told[0] == told[1] == told[2]
