@@ -85,7 +85,11 @@ def read_pods(lines: Iterable[str], *, name: str, machines: Sequence[Machine]) -
 
 def read_order(lines: Iterable[str], *, name: str, seed: int, pods: int) -> Longs:
     """Which pod arrives when: a column for each seed, rows of the pod list counted from 0, then empty cells."""
-    return _column(lines, name=name, seed=seed, most=pods - 1, what="pod")
+    order = _column(lines, name=name, seed=seed, most=pods - 1, what="pod")
+    if not len(order):
+        told = f"nobody arrives in column seed{seed}"
+        raise TraceError(told, where=name, remedy="write the rows of pods in it, counted from 0")
+    return order
 
 
 def read_line(lines: Iterable[str], *, name: str, seed: int, nodes: int) -> Longs:
