@@ -7,7 +7,7 @@ sample only, and takes a full node tens of milliseconds to work out: a thread do
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
@@ -16,8 +16,9 @@ from prometheus_client.process_collector import ProcessCollector
 from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.pods.residents import Register
 from aliquot_agent.web.accounting import Accounting, Told, snapshot
+from aliquot_agent.web.accounts import SliceUse
 from aliquot_agent.web.exposition import CONTENT_TYPE, write
-from aliquot_agent.web.figures import Figures
+from aliquot_agent.web.figures import Figures, Sampled
 from aliquot_agent.web.http_server import Answer, Page
 from aliquot_agent.web.metrics import FiguresCollector
 from aliquot_agent.web.readiness import Condition, page, waits_for
@@ -28,11 +29,29 @@ from aliquot_core.names import Names
 LOOK_AGAIN = 60.0
 
 
+Heard = Callable[[Sequence[SliceUse]], None]
+
+
+def nobody_hears(_: Sequence[SliceUse]) -> None:
+    """On a node that only watches."""
+
+
 class Status:
     """One agent's pages."""
 
-    def __init__(self, *, node: NodeAgent, register: Register, names: Names, clock: Clock, version: str) -> None:
-        """`register` knows where processes live."""
+    def __init__(
+        self,
+        *,
+        node: NodeAgent,
+        register: Register,
+        names: Names,
+        clock: Clock,
+        version: str,
+        heard: Heard = nobody_hears,
+    ) -> None:
+        """`register` knows where processes live; `heard` is told of what each slice uses."""
+        self._heard = heard
+        self._heard_at: float | None = None
         self._node = node
         self._clock = clock
         self._version = version
@@ -55,9 +74,16 @@ class Status:
                 known = snapshot(await self._node.starter.known())
                 sample = self._node.usage.sample
                 self._told = await loop.run_in_executor(self._accountant, self._accounting.account, known, sample)
+                self._hear(self._told.sampled)
                 await self._node.usage.changed.wait(clock=self._clock, at_most=LOOK_AGAIN)
         finally:
             self._accountant.shutdown(wait=False)
+
+    def _hear(self, sampled: Sampled) -> None:
+        """Hand each sample on once, if it is known who holds what."""
+        if sampled.claims is not None and sampled.at != self._heard_at:
+            self._heard_at = sampled.at
+            self._heard(sampled.accounts.slices)
 
     async def metrics(self) -> Answer:
         """Everything, for Prometheus."""

@@ -24,9 +24,9 @@ from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.pods.residents import ProcResidents
 from aliquot_agent.publishing.withdrawing import withdraw as withdraw_node
 from aliquot_agent.settings import NVML, AgentSettings
-from aliquot_agent.status import Status
+from aliquot_agent.status import Status, nobody_hears
 from aliquot_agent.web.http_server import HttpServer
-from aliquot_cli.node_isolation import is_simulated, make_isolation, offer_isolation, what_hinders
+from aliquot_cli.node_isolation import is_simulated, make_isolation, offer_isolation, tell_memory, what_hinders
 from aliquot_cli.running import run_until_stopped, start_logging, until
 from aliquot_cli.sources import gather
 from aliquot_cli.ways import ways_of_a_node
@@ -119,8 +119,16 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         memory=HealthFile(health.memory),
         offer=partial(offer_isolation, settings=settings, obstacle=partial(what_hinders, isolation, driver_files)),
     )
-    pacing = [Pacemaker(files=isolation, clock=clock).run] if isolation else []
-    status = Status(node=node, register=ProcResidents(), names=names, clock=clock, version=version("aliquot"))
+    pacemaker = Pacemaker(files=isolation, clock=clock) if isolation else None
+    status = Status(
+        node=node,
+        register=ProcResidents(),
+        names=names,
+        clock=clock,
+        version=version("aliquot"),
+        heard=partial(tell_memory, pacemaker) if pacemaker else nobody_hears,
+    )
+    pacing = [pacemaker.run] if pacemaker else []
     http = HttpServer(address=settings.http_address, port=settings.http_port, pages=status.pages, clock=clock)
     try:
         await until(stop, node.run(status.run, http.run, *pacing), farewell=node.drain)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aliquot_agent.gpus.model import GpuFacts
 from aliquot_agent.isolation.offering import Offered, offered, wanted
-from aliquot_agent.isolation.slice_files import SliceFiles
+from aliquot_agent.isolation.pacemaker import Pacemaker
+from aliquot_agent.isolation.slice_files import MIB, SliceFiles
 from aliquot_agent.settings import NVML, AgentSettings
+from aliquot_agent.web.accounts import SliceUse
 from aliquot_core.isolation import INTERPOSER
 from aliquot_deviceplugin.cdi.driver_files import DriverFiles, DriverGpu
 from aliquot_deviceplugin.cdi.errors import DriverFilesError
@@ -44,6 +46,13 @@ def what_hinders(files: SliceFiles | None, driver_files: DriverFiles, gpu: GpuFa
     except DriverFilesError as error:
         return str(error)
     return files.obstacle() or lacks_cuda(edits)
+
+
+def tell_memory(pacemaker: Pacemaker, slices: Sequence[SliceUse]) -> None:
+    """Hand on what the driver says that each slice holds."""
+    pacemaker.measured(
+        {(one.uid, one.container, one.gpu): None if one.used_mib is None else one.used_mib * MIB for one in slices}
+    )
 
 
 def is_simulated(settings: AgentSettings) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from aliquot_agent.isolation.beyond import Owner
 from aliquot_agent.isolation.slice_files import ACCOUNT, LIMITS, SliceFiles
 from aliquot_agent.pods.standing import Standing, decode_claims, encode_claims
 from aliquot_agent.starting.decision import Spec
@@ -48,18 +49,23 @@ class SliceSpecs:
             ),
             grant=spec.grant,
             driver_edits=driver_edits,
-            isolation_edits=self._isolated(spec.grant, token=token, driver=driver_edits.values()),
+            isolation_edits=self._isolated(
+                spec.grant,
+                token=token,
+                owner=Owner(pod=pod.metadata.uid, container=spec.container),
+                driver=driver_edits.values(),
+            ),
             claims=encode_claims(dict(claims)),
         )
         self._store.write(composed)
 
     def _isolated(
-        self, grant: ContainerGrant, *, token: str, driver: Collection[ContainerEdits]
+        self, grant: ContainerGrant, *, token: str, owner: Owner, driver: Collection[ContainerEdits]
     ) -> tuple[ContainerEdits, ...]:
         """What the grant's mode adds; files are written anew at each start, for an account is of one life only."""
         if grant.isolation != INTERPOSER or self._isolation is None:
             return ()
-        own = self._isolation.write(token=token, grant=grant, driver=DRIVER_INSIDE)
+        own = self._isolation.write(token=token, owner=owner, grant=grant, driver=DRIVER_INSIDE)
         return (
             interposer_edits(
                 driver,

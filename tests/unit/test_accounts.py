@@ -77,6 +77,7 @@ def test_processes_of_one_container_add_up_by_gpu() -> None:
     assert found.slices[0] == SliceUse(
         namespace="team",
         pod="u1",
+        uid="u1",
         container="main",
         gpu=A,
         compute=10,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from aliquot_agent.isolation.beyond import Owner
 from aliquot_agent.isolation.limits_file import ACCOUNT_BYTES, WHOLE, GpuLimits, decode_limits, encode_limits
 from aliquot_agent.isolation.slice_files import SliceFiles
 from aliquot_core.errors import DefectError
@@ -18,6 +19,7 @@ from aliquot_deviceplugin.cdi.interposing import interposer_edits
 from aliquot_deviceplugin.cdi.merging import merge_edits
 from aliquot_deviceplugin.cdi.spec import ContainerEdits, Mount
 
+OWNER = Owner(pod="uid-1", container="main")
 UUID = "GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a001"
 
 
@@ -60,7 +62,7 @@ def test_limits_are_the_grants(tmp_path: Path) -> None:
     """A container's limits say what its grant does, and its account is empty and everybody's to write."""
     node = files(tmp_path)
     assert node.prepare() == ""
-    own = node.write(token="one", grant=grant(), driver="/driver")
+    own = node.write(token="one", owner=OWNER, grant=grant(), driver="/driver")
     (told,) = decode_limits((own / "limits").read_bytes())
     assert (told.uuid, told.memory, told.context) == (UUID, 5000 << 20, 300 << 20)
     assert (told.guarantee, told.rate, told.limit) == (300_000, 300_000, 600_000)
@@ -72,10 +74,10 @@ def test_limits_are_the_grants(tmp_path: Path) -> None:
 def test_a_container_that_starts_again_has_a_fresh_account(tmp_path: Path) -> None:
     """What a former life of the container wrote is another file, which nobody mounts any more."""
     node = files(tmp_path)
-    own = node.write(token="one", grant=grant(), driver="/driver")
+    own = node.write(token="one", owner=OWNER, grant=grant(), driver="/driver")
     with (own / "account").open("r+b") as former:
         former.write(b"spent")
-        node.write(token="one", grant=grant(), driver="/driver")
+        node.write(token="one", owner=OWNER, grant=grant(), driver="/driver")
         assert (own / "account").read_bytes() == bytes(ACCOUNT_BYTES)
 
 
@@ -84,7 +86,7 @@ def test_files_of_containers_that_are_gone_are_collected(tmp_path: Path) -> None
     node = files(tmp_path)
     node.prepare()
     for token in ("one", "two"):
-        node.write(token=token, grant=grant(), driver="/driver")
+        node.write(token=token, owner=OWNER, grant=grant(), driver="/driver")
     node.collect(tokens={"two"})
     assert [own.name for own in node.containers()] == ["two"]
     assert node.library.exists()

@@ -7,6 +7,7 @@ import itertools
 import struct
 from pathlib import Path
 
+from aliquot_agent.isolation.beyond import Owner
 from aliquot_agent.isolation.limits_file import ACCOUNT_BYTES, ACCOUNT_MAGIC, GpuLimits, decode_limits
 from aliquot_agent.isolation.pacemaker import BEAT_S, Pacemaker
 from aliquot_agent.isolation.slice_files import SliceFiles
@@ -14,13 +15,16 @@ from aliquot_core.grant import ContainerGrant, Slice
 from aliquot_core.quantities import MiB, Percent
 from support.clocks import VirtualClock
 
+OWNER = Owner(pod="uid-1", container="main")
 UUIDS = [f"GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a00{index}" for index in range(2)]
 
 
 def started(files: SliceFiles, token: str, *, compute: int, limit: int, gpu: int = 0) -> Path:
     """A container that may use so much."""
     part = Slice(gpu=UUIDS[gpu], compute=Percent(compute), limit=Percent(limit), memory=MiB(1000))
-    return files.write(token=token, grant=ContainerGrant(slices=(part,), isolation="interposer"), driver="/driver")
+    return files.write(
+        token=token, owner=OWNER, grant=ContainerGrant(slices=(part,), isolation="interposer"), driver="/driver"
+    )
 
 
 def launches(own: Path, *, at: float) -> None:

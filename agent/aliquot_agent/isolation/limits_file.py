@@ -31,6 +31,12 @@ _METERS_AT = 1024
 _SLOTS_AT = 8192
 _SLOT = struct.Struct(f"<QII{MOST_GPUS}Q48x")
 _SLOT_COUNT_AT = 12
+_MOST_SLOTS = 1024
+# isolation/lending.h: a count, what is lent, and what is borrowed.
+_LENDING_AT = _SLOTS_AT + _MOST_SLOTS * _SLOT.size
+_BORROWED = struct.Struct("<3Q4I")
+_MOST_BORROWED = 512
+_BORROWED_AT = _LENDING_AT + 8 + 256 * 40
 
 
 class GpuLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +73,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     meters: tuple[Meter, ...]
     # Bytes by GPU, by process id as the container knows it.
     processes: dict[int, tuple[int, ...]]
+    # Bytes by GPU that processes have borrowed of each other: charged once, held by several.
+    borrowed: tuple[int, ...] = ()
 
 
 def encode_limits(gpus: Sequence[GpuLimits], *, driver: str) -> bytes:
@@ -119,15 +127,25 @@ def decode_account(data: bytes, *, gpus: int) -> Account | None:
         return None
     meters = [_METER.unpack_from(data, _METERS_AT + index * _METER.size) for index in range(gpus)]
     (count,) = struct.unpack_from("<I", data, _SLOT_COUNT_AT)
-    most = (ACCOUNT_BYTES - _SLOTS_AT) // _SLOT.size
-    slots = [_SLOT.unpack_from(data, _SLOTS_AT + index * _SLOT.size) for index in range(min(count, most))]
+    slots = [_SLOT.unpack_from(data, _SLOTS_AT + index * _SLOT.size) for index in range(min(count, _MOST_SLOTS))]
     return Account(
         meters=tuple(
             Meter(free_at=free_at, in_flight=in_flight, charged=charged, wanted=wanted, held=held)
             for free_at, in_flight, charged, wanted, held in meters
         ),
         processes={pid: tuple(used[:gpus]) for born, pid, _, *used in slots if born},
+        borrowed=_borrowed(data, gpus=gpus),
     )
+
+
+def _borrowed(data: bytes, *, gpus: int) -> tuple[int, ...]:
+    (count,) = struct.unpack_from("<Q", data, _LENDING_AT)
+    found = [0] * gpus
+    for index in range(min(count, _MOST_BORROWED)):
+        size, _, _, _, _, gpu, _ = _BORROWED.unpack_from(data, _BORROWED_AT + index * _BORROWED.size)
+        if gpu < gpus:
+            found[gpu] += size
+    return tuple(found)
 
 
 def _uuid(gpu: GpuLimits) -> bytes:

@@ -1,13 +1,18 @@
-"""Ten times a second: reads what containers used, and writes how much each may use until the next time."""
+"""Ten times a second: reads what containers used, and writes how much each may use until the next time.
+
+Once a sample it is told what the driver says of memory; what a container holds beyond its account counts against its
+limit from then on.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import defaultdict, deque
 from pathlib import Path
 
 import msgspec
 
+from aliquot_agent.isolation.beyond import Excess, Measured, accounted, since_restart
 from aliquot_agent.isolation.limits_file import (
     WHOLE,
     GpuLimits,
@@ -18,12 +23,14 @@ from aliquot_agent.isolation.limits_file import (
     live_offset,
 )
 from aliquot_agent.isolation.pacing import Pace, Seen, Share, next_beat
-from aliquot_agent.isolation.slice_files import ACCOUNT, LIMITS, SliceFiles
+from aliquot_agent.isolation.slice_files import ACCOUNT, LIMITS, SliceFiles, owner_of
 from aliquot_core.clock import Clock
 
 log = logging.getLogger(__name__)
 
 BEAT_S = 0.1
+# A sample is accounted for within so many beats after it was taken.
+_REMEMBERED = 30
 _SECOND = 1_000_000_000
 
 
@@ -34,6 +41,15 @@ class _Slice(msgspec.Struct, frozen=True, kw_only=True):
     path: Path
     index: int
     meter: Meter
+    accounted: int
+
+
+class _Book:
+    """What the account said of one slice in the last beats, and what the driver said beyond it."""
+
+    def __init__(self, *, excess: Excess) -> None:
+        self.said: deque[int] = deque(maxlen=_REMEMBERED)
+        self.excess = excess
 
 
 class Pacemaker:
@@ -44,6 +60,8 @@ class Pacemaker:
         self._clock = clock
         self._paces: dict[str, dict[str, Pace]] = {}
         self._since = 0
+        # By container's folder and GPU.
+        self._books: dict[tuple[str, str], _Book] = {}
 
     async def run(self) -> None:
         """Beat until cancelled."""
@@ -55,13 +73,35 @@ class Pacemaker:
         """One beat for all GPUs."""
         now = round(self._clock.monotonic() * _SECOND)
         by_gpu: defaultdict[str, dict[str, _Slice]] = defaultdict(dict)
+        books: dict[tuple[str, str], _Book] = {}
         for own in self._files.containers():
             for one in _slices(own):
-                by_gpu[one.limits.uuid][own.name] = one
+                book = books[own.name, one.limits.uuid] = self._book(own.name, one)
+                by_gpu[one.limits.uuid][own.name] = _with_excess(one, book)
+        self._books = books
         self._paces = {
             gpu: self._paced(slices, before=self._paces.get(gpu, {}), now=now) for gpu, slices in by_gpu.items()
         }
         self._since = now
+
+    def measured(self, told: Measured) -> None:
+        """Take in what the driver says that containers hold."""
+        owners = {name: owner_of(self._files.folder_of(name)) for name in {name for name, _ in self._books}}
+        for (name, gpu), book in self._books.items():
+            owner = owners[name]
+            driver = told.get((owner.pod, owner.container, gpu)) if owner else None
+            before, book.excess = book.excess, book.excess.then(driver=driver, account=max(book.said, default=0))
+            if book.excess.lasting > before.lasting:
+                log.warning(
+                    "a container holds memory that is in no account",
+                    extra={"owner": str(owner), "gpu": gpu, "bytes": book.excess.lasting},
+                )
+
+    def _book(self, name: str, one: _Slice) -> _Book:
+        """The slice's, begun with what stands in its limits: an agent before us may have found it."""
+        book = self._books.get((name, one.limits.uuid)) or _Book(excess=since_restart(one.limits.unaccounted))
+        book.said.append(one.accounted)
+        return book
 
     def _paced(self, slices: dict[str, _Slice], *, before: dict[str, Pace], now: int) -> dict[str, Pace]:
         shares = {name: _share(one.limits) for name, one in slices.items()}
@@ -83,7 +123,15 @@ def _slices(own: Path) -> list[_Slice]:
     if account is None:
         return []
     pairs = zip(limits, account.meters, strict=True)
-    return [_Slice(limits=one, path=own / LIMITS, index=at, meter=meter) for at, (one, meter) in enumerate(pairs)]
+    return [
+        _Slice(limits=one, path=own / LIMITS, index=at, meter=meter, accounted=accounted(account, gpu=at))
+        for at, (one, meter) in enumerate(pairs)
+    ]
+
+
+def _with_excess(one: _Slice, book: _Book) -> _Slice:
+    limits = msgspec.structs.replace(one.limits, unaccounted=book.excess.lasting)
+    return msgspec.structs.replace(one, limits=limits)
 
 
 def _share(limits: GpuLimits) -> Share:

@@ -7,12 +7,17 @@ import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+import msgspec
+
+from aliquot_agent.isolation.beyond import Owner
 from aliquot_agent.isolation.limits_file import ACCOUNT_BYTES, WHOLE, GpuLimits, encode_limits
 from aliquot_core.errors import ClusterError
 from aliquot_core.grant import ContainerGrant
 
 LIBRARY = "libcuda.so.1"
 LIMITS, ACCOUNT = "limits", "account"
+# The agent's own note, which no container sees.
+OWNER = "owner"
 MIB = 1024 * 1024
 _PERCENT = WHOLE // 100
 # Everybody in a container may use its GPU; only the agent may say how much.
@@ -51,7 +56,7 @@ class SliceFiles:
         """Why containers can't mount it, if so; whatever was in the way may be gone, or have come."""
         return "" if self.library.is_file() else self.prepare()
 
-    def write(self, *, token: str, grant: ContainerGrant, driver: str) -> Path:
+    def write(self, *, token: str, owner: Owner, grant: ContainerGrant, driver: str) -> Path:
         """Fresh files for a container that is about to start; where they are."""
         gpus = [
             GpuLimits(
@@ -64,14 +69,19 @@ class SliceFiles:
             )
             for part in grant.slices
         ]
-        own = self._folder / token
+        own = self.folder_of(token)
         try:
             own.mkdir(parents=True, exist_ok=True)
+            _replace(own / OWNER, msgspec.json.encode(owner), mode=_LIMITS_MODE)
             _replace(own / LIMITS, encode_limits(gpus, driver=driver), mode=_LIMITS_MODE)
             _replace(own / ACCOUNT, bytes(ACCOUNT_BYTES), mode=_ACCOUNT_MODE)
         except OSError as error:
             raise IsolationFolderError(f"limits can't be written: {error}", where=str(own)) from error
         return own
+
+    def folder_of(self, token: str) -> Path:
+        """Where a container's files lie."""
+        return self._folder / token
 
     def containers(self) -> Iterator[Path]:
         """The folder of each container."""
@@ -83,6 +93,14 @@ class SliceFiles:
         for own in list(self.containers()):
             if own.name not in tokens:
                 shutil.rmtree(own, ignore_errors=True)
+
+
+def owner_of(own: Path) -> Owner | None:
+    """Whose a container's folder is; None while it is being made or removed."""
+    try:
+        return msgspec.json.decode((own / OWNER).read_bytes(), type=Owner)
+    except (OSError, msgspec.DecodeError):
+        return None
 
 
 def _replace(path: Path, content: bytes, *, mode: int) -> None:

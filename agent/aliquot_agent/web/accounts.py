@@ -32,6 +32,8 @@ class SliceUse(msgspec.Struct, frozen=True, kw_only=True):
 
     namespace: str
     pod: str
+    # The pod's UID.
+    uid: str = ""
     container: str
     gpu: str
     compute: int
@@ -137,6 +139,7 @@ def _slices(tenants: Mapping[str, Tenant]) -> Iterator[tuple[str, SliceUse]]:
                     SliceUse(
                         namespace=tenant.pod.metadata.namespace,
                         pod=tenant.pod.metadata.name,
+                        uid=uid,
                         container=container,
                         gpu=part.gpu,
                         compute=part.compute.value,
