@@ -13,7 +13,7 @@ from aliquot_cli.cluster import connected
 from aliquot_cli.names_of import complete_pods
 from aliquot_cli.options import Call, make_call, namespace_option, server_options
 from aliquot_cli.pods_found import no_pod
-from aliquot_cli.reading import read_everything, read_plan
+from aliquot_cli.reading import in_force, read_everything, read_plan
 from aliquot_cli.tables import table
 from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
@@ -22,7 +22,6 @@ from aliquot_kube.resources import PODS
 from aliquot_scheduler.explaining import Explanation, HeldSlice, QueuePlace, by_its_condition
 from aliquot_scheduler.explaining import explain as explain_pod
 from aliquot_scheduler.queues.entry import Plan
-from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.rules.expressions import RuleSettings
 from aliquot_scheduler.rules.installed import rules_in_force
@@ -56,6 +55,7 @@ async def _explained(pod: str, *, namespace: str, call: Call) -> Explanation:
         if everything is None:
             return by_its_condition(wanted, names=names)
         plan, statuses = await _queues(client, names=names)
+    settings = in_force(everything.leases, call=call)
     return explain_pod(
         wanted,
         nodes=everything.nodes,
@@ -65,8 +65,8 @@ async def _explained(pod: str, *, namespace: str, call: Call) -> Explanation:
         wall=time.time(),
         plan=plan,
         statuses=statuses,
-        settings=call.sources.resolve("queues", QueueSettings).value,
-        rules=rules_in_force(call.sources.resolve("rules", RuleSettings).value),
+        settings=settings.queues,
+        rules=rules_in_force(settings.rules or RuleSettings()),
     )
 
 

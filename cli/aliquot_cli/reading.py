@@ -7,13 +7,17 @@ from collections.abc import Sequence
 
 import msgspec
 
+from aliquot_cli.options import Call
 from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Namespace, Node, Pod, Queue
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, NotFoundError
 from aliquot_kube.resources import LEASES, NAMESPACES, NODES, PODS, queues_of
+from aliquot_scheduler.in_force import InForce, read_in_force
 from aliquot_scheduler.queues.entry import Plan, plan_of
+from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.status import QueueStatus, read_status
+from aliquot_scheduler.rules.expressions import RuleSettings
 
 
 class Everything(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +37,12 @@ async def read_everything(client: KubeClient, *, names: Names) -> Everything | N
     except ForbiddenError:
         return None
     return Everything(nodes=nodes, leases=leases, pods=pods)
+
+
+def in_force(leases: Sequence[Lease], *, call: Call) -> InForce:
+    """The settings of who leads; whatever it does not tell is as the caller has it."""
+    queues, rules = call.sources.resolve("queues", QueueSettings), call.sources.resolve("rules", RuleSettings)
+    return read_in_force(leases, names=call.names, own=InForce(queues=queues.value, rules=rules.value))
 
 
 async def read_plan(client: KubeClient, *, names: Names) -> tuple[Plan, dict[str, QueueStatus]]:

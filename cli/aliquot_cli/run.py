@@ -175,8 +175,7 @@ async def _tell_places(uid: str, *, tell: Callable[[str], None], connection: Con
     await tell_places(
         uid,
         connection=connection,
-        names=call.names,
-        settings=call.sources.resolve("queues", QueueSettings).value,
+        call=call,
         clock=SystemClock(),
         random=random.random,
         tell=tell,

@@ -42,6 +42,7 @@ from aliquot_scheduler.certificates.settings import CENTRE, CertificateSettings
 from aliquot_scheduler.extender.forwarding import Forwarder
 from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.routes import ExtenderRoutes
+from aliquot_scheduler.in_force import InForce, encode_in_force
 from aliquot_scheduler.page.settings import PageSettings
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.rules.expressions import RuleSettings
@@ -172,7 +173,14 @@ def _pace(
 ) -> PaceSetter:
     names = settings.names
     keeper = LeaseKeeper(client=client, namespace=names.namespace, name=PACE_LEASE)
-    return PaceSetter(keeper=keeper, clock=clock, names=names, leadership=leadership, nodes=centre.beating_nodes)
+    return PaceSetter(
+        keeper=keeper,
+        clock=clock,
+        names=names,
+        leadership=leadership,
+        nodes=centre.beating_nodes,
+        beside={names.settings: encode_in_force(InForce(queues=settings.queues, rules=settings.rules))},
+    )
 
 
 def _keeper(settings: Settings, *, client: KubeClient, clock: Clock, random: Random) -> CertificateKeeper:

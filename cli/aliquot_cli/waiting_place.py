@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aliquot_cli.cluster import Connection
-from aliquot_cli.reading import read_everything, read_plan
+from aliquot_cli.options import Call
+from aliquot_cli.reading import in_force, read_everything, read_plan
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
-from aliquot_core.objects import Pod
+from aliquot_core.objects import Lease, Pod
 from aliquot_kube.changes import Change
 from aliquot_kube.errors import ForbiddenError
 from aliquot_kube.mirror import Mirror
@@ -30,15 +31,17 @@ async def tell_places(
     uid: str,
     *,
     connection: Connection,
-    names: Names,
-    settings: QueueSettings,
+    call: Call,
     clock: Clock,
     random: Random,
     tell: Callable[[str], None],
 ) -> None:
     """Tell until cancelled; nothing to whoever may not read all that it is worked out from."""
-    if not await _may_read(connection, names=names):
+    names = call.names
+    leases = await _leases(connection, names=names)
+    if leases is None:
         return
+    settings = in_force(leases, call=call).queues
     watches = Watches(transport=connection.transport, clock=clock, random=random, names=names)
     changed = asyncio.Event()
 
@@ -60,12 +63,14 @@ async def tell_places(
             await clock.sleep(_AT_MOST_EVERY)
 
 
-async def _may_read(connection: Connection, *, names: Names) -> bool:
+async def _leases(connection: Connection, *, names: Names) -> Sequence[Lease] | None:
+    """None to whoever may not read them and all else."""
     try:
         await read_plan(connection.client, names=names)
     except ForbiddenError:
-        return False
-    return await read_everything(connection.client, names=names) is not None
+        return None
+    everything = await read_everything(connection.client, names=names)
+    return everything.leases if everything else None
 
 
 def _place(uid: str, watches: Watches, *, names: Names, settings: QueueSettings, wall: float) -> str:

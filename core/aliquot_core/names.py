@@ -227,6 +227,11 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         return self.of("heartbeat-interval")
 
     @property
+    def settings(self) -> str:
+        """Lease annotation, beside the interval: the leader's settings by which its decisions are explained."""
+        return self.of("settings")
+
+    @property
     def cdi_kind(self) -> str:
         """Vendor and class of the slices' CDI devices."""
         return self.of("slice")

@@ -87,7 +87,7 @@ class SmallMachine:
         """Who is there."""
         return [one["metadata"]["name"] for one in self.api.get(_PATH).ok()["items"]]
 
-    def create(self, name: str, *command: str, **spec: Any) -> None:
+    def create(self, name: str, *command: str, labels: Mapping[str, str] | None = None, **spec: Any) -> None:
         """A pod that runs a command with a slice."""
         main = {
             "name": "main",
@@ -95,7 +95,8 @@ class SmallMachine:
             "command": list(command),
             "resources": {"limits": {Names().compute: "10"}},
         }
-        body = {"metadata": {"name": name}, "spec": {"restartPolicy": "Never", "containers": [main], **spec}}
+        metadata = {"name": name, "labels": dict(labels or {})}
+        body = {"metadata": metadata, "spec": {"restartPolicy": "Never", "containers": [main], **spec}}
         self.api.post(_PATH, body).ok()
 
     def until(self, name: str, holds: Any) -> Mapping[str, Any]:

@@ -35,6 +35,7 @@ CONTRACT = {
     "clear_health": "aliquot.dev/clear-health",
     "address": "aliquot.dev/address",
     "heartbeat_interval": "aliquot.dev/heartbeat-interval",
+    "settings": "aliquot.dev/settings",
 }
 
 

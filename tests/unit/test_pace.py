@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -24,6 +24,7 @@ from support.clocks import VirtualClock
 from support.fake_api import FakeApi
 
 INTERVAL = Names().heartbeat_interval
+SETTINGS = Names().settings
 PACE = LEASES.path(namespace=NAMESPACE, name=PACE_LEASE)
 LEADER = LEASES.path(namespace=NAMESPACE, name=LEADER_LEASE)
 BEAT = LEASES.path(namespace=NAMESPACE, name="node-1")
@@ -73,10 +74,22 @@ def candidate(api: FakeApi, clock: VirtualClock) -> Leadership:
     )
 
 
-def setter(api: FakeApi, clock: VirtualClock, *, leadership: Leadership, nodes: list[int | None]) -> PaceSetter:
+def setter(
+    api: FakeApi,
+    clock: VirtualClock,
+    *,
+    leadership: Leadership,
+    nodes: list[int | None],
+    beside: Mapping[str, str] | None = None,
+) -> PaceSetter:
     """A centre that sees so many nodes; the test changes the list's only entry."""
     return PaceSetter(
-        keeper=keeper(api, PACE_LEASE), clock=clock, names=Names(), leadership=leadership, nodes=lambda: nodes[0]
+        keeper=keeper(api, PACE_LEASE),
+        clock=clock,
+        names=Names(),
+        leadership=leadership,
+        nodes=lambda: nodes[0],
+        beside=beside,
     )
 
 
@@ -120,6 +133,18 @@ async def test_what_the_last_leader_wrote_stands(api: FakeApi, clock: VirtualClo
         api.put(PACE, {"metadata": {"name": PACE_LEASE, "annotations": {INTERVAL: "1"}}, "spec": {}})
         await clock.advance(16)
         assert said(api) == "7"
+
+
+async def test_settings_stand_beside_the_interval(api: FakeApi, clock: VirtualClock) -> None:
+    """Those of who leads now: other ones are put right though the interval is, and once."""
+    stale = {"annotations": {INTERVAL: "5", SETTINGS: "old", "other": "kept"}}
+    api.put(PACE, {"metadata": {"name": PACE_LEASE, **stale}, "spec": {}})
+    leadership = candidate(api, clock)
+    pace = setter(api, clock, leadership=leadership, nodes=[500], beside={SETTINGS: "new"})
+    async with running(leadership.run(), pace.run()):
+        await clock.advance(60)
+        assert api.objects[PACE]["metadata"]["annotations"] == {INTERVAL: "5", SETTINGS: "new", "other": "kept"}
+        assert writes(api, PACE) == 1
 
 
 async def test_follower_writes_nothing(api: FakeApi, clock: VirtualClock) -> None:

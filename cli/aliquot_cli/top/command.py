@@ -15,7 +15,7 @@ import click
 
 from aliquot_cli.cluster import Place, connected, patient
 from aliquot_cli.options import Call, make_call, page_option, server_options
-from aliquot_cli.reading import read_everything
+from aliquot_cli.reading import in_force, read_everything
 from aliquot_cli.top.frame import Choice, Frame
 from aliquot_cli.top.ink import coloured, plain
 from aliquot_cli.top.onlooker import Onlooker
@@ -25,7 +25,6 @@ from aliquot_core.errors import ClusterError, UserError
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.plain import PlainServer, PlainTransport
 from aliquot_scheduler.page.model import State
-from aliquot_scheduler.queues.settings import QueueSettings
 
 _TABLES = [table.title.lower() for table in TABLES]
 _SIZE = (80, 24)
@@ -88,7 +87,8 @@ async def source_for(call: Call, *, page: str) -> AsyncIterator[Source]:
     if page:
         raise BlindError("no page of this version answers", where=page, remedy="check --page, or leave it out")
     async with connected("top", place=call.place, say=_not_on_a_screen) as connection:
-        if await read_everything(connection.client, names=call.names) is None:
+        everything = await read_everything(connection.client, names=call.names)
+        if everything is None:
             what = "you may not read all nodes and pods"
             raise BlindError(what, where="aliquot top", remedy="name the centre's page with --page, or ask an operator")
         onlooker = Onlooker(
@@ -96,7 +96,7 @@ async def source_for(call: Call, *, page: str) -> AsyncIterator[Source]:
             clock=SystemClock(),
             random=random.random,
             names=call.names,
-            settings=call.sources.resolve("queues", QueueSettings).value,
+            settings=in_force(everything.leases, call=call).queues,
         )
         async with onlooker:
             yield onlooker

@@ -1,9 +1,12 @@
-"""The leader says how often nodes are to show that they live, in a Lease that agents read now and then."""
+"""The leader says how often nodes are to show that they live, in a Lease that agents read now and then.
+
+Whatever else is in force of its settings and concerns others stands beside it.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
@@ -29,13 +32,15 @@ class PaceSetter:
         names: Names,
         leadership: Leadership,
         nodes: Callable[[], int | None],
+        beside: Mapping[str, str] | None = None,
     ) -> None:
-        """`nodes` tells how many nodes there are that beat; None while that is not known."""
+        """`nodes` tells how many nodes there are that beat, None while that is not known; `beside` are annotations."""
         self._keeper = keeper
         self._clock = clock
         self._names = names
         self._leadership = leadership
         self._nodes = nodes
+        self._beside = beside or {}
 
     async def run(self) -> None:
         """Write when it changes, while we lead, until cancelled."""
@@ -50,9 +55,9 @@ class PaceSetter:
             await self._clock.sleep(LOOK_AGAIN)
 
     async def _say(self, interval: float) -> None:
-        said = write_interval(interval)
+        said = {self._names.heartbeat_interval: write_interval(interval), **self._beside}
         lease = await self._keeper.read()
-        if lease is not None and lease.metadata.annotations.get(self._names.heartbeat_interval) == said:
+        if lease is not None and said.items() <= lease.metadata.annotations.items():
             return
         self._leadership.check()
         lease = lease or await self._keeper.make()
@@ -60,7 +65,7 @@ class PaceSetter:
             holder=self._leadership.identity,
             duration=interval,
             wall=self._clock.wall(),
-            annotations={self._names.heartbeat_interval: said},
+            annotations=said,
         )
         self._leadership.check()
         await self._keeper.put(claim, over=lease)
