@@ -287,3 +287,23 @@ def test_logs_are_read_where_they_lie(kubectl: Kubectl, refused: Kubectl, space:
     assert kubectl("logs", "web") == "one\ntwo\n"
     assert kubectl("logs", "web", "-c", "main", "--tail=1") == "two\n"
     assert "is not valid for pod" in refused("logs", "web", "-c", "other")
+
+
+def test_what_is_created_by_flags(kubectl: Kubectl, space: Space) -> None:
+    """As protobuf: kubectl knows no other way to say these."""
+    other = f"{space.name}-by-flags"
+    assert kubectl("create", "namespace", other) == f"namespace/{other} created\n"
+    assert kubectl("create", "quota", "most", "--hard=requests.aliquot.dev/memory=64k,pods=5") == (
+        "resourcequota/most created\n"
+    )
+    assert json.loads(kubectl("get", "quota", "most", "-o", "json"))["spec"]["hard"]["pods"] == "5"
+    assert "created" in kubectl("create", "priorityclass", other, "--value=-7")
+    assert json.loads(kubectl("get", "priorityclass", other, "-o", "json"))["value"] == -7
+    kubectl("create", "configmap", "words", "--from-literal=greeting=hello")
+    assert json.loads(kubectl("get", "configmap", "words", "-o", "json"))["data"] == {"greeting": "hello"}
+    kubectl("create", "cronjob", "nightly", "--image=none:1", "--schedule=0 3 * * *", "--", "true")
+    kubectl("create", "job", "once", "--image=none:1", "--", "sh", "-c", "echo $HOME")
+    kubectl("create", "job", "now", "--from=cronjob/nightly")
+    once, now = (json.loads(kubectl("get", "job", name, "-o", "json")) for name in ("once", "now"))
+    assert once["spec"]["template"]["spec"]["containers"][0]["command"] == ["sh", "-c", "echo $HOME"]
+    assert now["metadata"]["ownerReferences"][0]["name"] == "nightly"

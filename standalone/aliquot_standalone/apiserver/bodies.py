@@ -9,6 +9,7 @@ import msgspec
 import yaml
 
 from .failures import bad_request, unsupported_media_type
+from .protobuf import PROTOBUF, read_protobuf
 from .shapes import without_nulls
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def read_any(request: Request) -> Any:
         return read_json(request.body)
     if kind in _YAML_TYPES:
         return read_yaml(request.body)
+    if kind == PROTOBUF:
+        return read_protobuf(request.body)
     raise unsupported_media_type(
         f"the body of the request was in an unknown format - accepted media types include: application/json, "
         f"application/yaml; not {kind}"
