@@ -19,8 +19,6 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SIZES = {_FIXED64: 8, _FIXED32: 4}
 _SIGNED = 1 << 63
 _LONGEST_VARINT = 10
-# No object is deeper; what is was made to exhaust us.
-_DEEPEST = 32
 _ENTRY_KEY, _ENTRY_VALUE = 1, 2
 
 
@@ -33,19 +31,17 @@ def read_protobuf(body: bytes) -> Any:
     if not body.startswith(_MAGIC):
         raise bad_request("the body is no protobuf of Kubernetes': it does not begin as such")
     try:
-        whole = _message(body[len(_MAGIC) :], "Unknown", depth=0)
+        whole = _message(body[len(_MAGIC) :], "Unknown")
         named = whole.get("typeMeta", {})
         kind = named.get("kind", "")
         if kind not in KINDS:
             raise unsupported_media_type(f"{kind or 'this kind'} is not taken as protobuf here: send JSON or YAML")
-        return {**named, **_message(base64.b64decode(whole.get("raw", "")), kind, depth=0)}
+        return {**named, **_message(base64.b64decode(whole.get("raw", "")), kind)}
     except (_BrokenError, UnicodeDecodeError) as error:
         raise bad_request(f"the body is no protobuf: {error}") from error
 
 
-def _message(data: bytes, kind: str, *, depth: int) -> dict[str, Any]:
-    if depth > _DEEPEST:
-        raise _BrokenError("it is too deep")
+def _message(data: bytes, kind: str) -> dict[str, Any]:
     known = MESSAGES[kind]
     found: dict[str, Any] = {}
     for number, raw in _pairs(data):
@@ -56,23 +52,23 @@ def _message(data: bytes, kind: str, *, depth: int) -> dict[str, Any]:
                 "as `kubectl apply -f` and `kubectl create -f` do"
             )
         if field.kind != "-":
-            _put(found, field, raw, depth=depth)
+            _put(found, field, raw)
     return found
 
 
-def _put(found: dict[str, Any], field: Field, raw: int | bytes, *, depth: int) -> None:
+def _put(found: dict[str, Any], field: Field, raw: int | bytes) -> None:
     form, kind = field.kind[0], field.kind.lstrip("*=")
     if form == "*":
-        found.setdefault(field.name, []).append(_value(raw, kind, depth=depth))
+        found.setdefault(field.name, []).append(_value(raw, kind))
     elif form == "=":
         entry = dict(_pairs(_bytes(raw)))
-        key = _value(entry.get(_ENTRY_KEY, b""), "s", depth=depth)
-        found.setdefault(field.name, {})[key] = _value(entry.get(_ENTRY_VALUE, b""), kind, depth=depth)
-    elif (value := _value(raw, kind, depth=depth)) or kind not in {"s", "I"}:
+        key = _value(entry.get(_ENTRY_KEY, b""), "s")
+        found.setdefault(field.name, {})[key] = _value(entry.get(_ENTRY_VALUE, b""), kind)
+    elif (value := _value(raw, kind)) or kind not in {"s", "I"}:
         found[field.name] = value
 
 
-def _value(raw: int | bytes, kind: str, *, depth: int) -> Any:
+def _value(raw: int | bytes, kind: str) -> Any:
     if kind in {"i", "I", "b"}:
         if not isinstance(raw, int):
             raise _BrokenError("a number is none")
@@ -82,7 +78,7 @@ def _value(raw: int | bytes, kind: str, *, depth: int) -> Any:
         return _bytes(raw).decode()
     if kind == "y":
         return base64.b64encode(_bytes(raw)).decode()
-    message = _message(_bytes(raw), kind, depth=depth + 1)
+    message = _message(_bytes(raw), kind)
     return message.get("string", "0") if kind == "Quantity" else message
 
 

@@ -151,6 +151,17 @@ def test_whatever_comes_is_read_or_refused(data: bytes, kind: str, wrapped: bool
     assert code in {400, 415} or found["kind"] in KINDS
 
 
+def test_no_message_holds_one_of_its_own_kind() -> None:
+    """Or a body of a few kilobytes could be deeper than Python goes."""
+
+    def depth(kind: str, above: tuple[str, ...] = ()) -> int:
+        assert kind not in above
+        parts = {one.kind.lstrip("*=") for one in MESSAGES.get(kind, {}).values()}
+        return 1 + max((depth(part, (*above, kind)) for part in parts if part in MESSAGES), default=0)
+
+    assert max(map(depth, MESSAGES)) < 10
+
+
 def test_each_part_of_the_table_is_there() -> None:
     """A kind that no line explains would be found out by the first user who sends it."""
     plain = {"s", "i", "I", "b", "y", "-"}
