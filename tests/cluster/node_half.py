@@ -115,28 +115,29 @@ class NodeHalf:
         """A GPU's uuid."""
         return simulated_uuid(node=self.name, index=index)
 
-    def grant(self, made: Json, slices: Slices) -> str:
+    def grant(self, made: Json, slices: Slices, *, isolation: str = "") -> str:
         """The grant annotation of a created pod."""
         containers = {
             name: ContainerGrant(
                 slices=tuple(
                     Slice(gpu=self.gpu(index), compute=Percent(compute), limit=Percent(compute or 100), memory=MiB(mib))
                     for index, compute, mib in parts
-                )
+                ),
+                isolation=isolation,
             )
             for name, parts in slices.items()
         }
         return encode_grant(Grant(node=self.name, pod=made["metadata"]["uid"], containers=containers))
 
-    def run(self, wanted: Json, slices: Slices) -> Json:
+    def run(self, wanted: Json, slices: Slices, *, isolation: str = "") -> Json:
         """Create a pod, and bind it."""
         made = self.cluster.create_pod(wanted)
-        self.bind(made, slices)
+        self.bind(made, slices, isolation=isolation)
         return made
 
-    def bind(self, made: Json, slices: Slices) -> None:
+    def bind(self, made: Json, slices: Slices, *, isolation: str = "") -> None:
         """Bind a created pod with a grant in one write, as the scheduler will."""
-        self.cluster.bind(made, self.name, {NAMES.grant: self.grant(made, slices)})
+        self.cluster.bind(made, self.name, {NAMES.grant: self.grant(made, slices, isolation=isolation)})
 
     def _component(self, command: str) -> Component:
         return self.node.start_inside(f"aliquot-{command}", [COMMAND, command], env=self.environment)

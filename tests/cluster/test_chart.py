@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import yaml
 
+from aliquot_agent.settings import AgentSettings
 from aliquot_cli.sections import SECTIONS
 from aliquot_core.settings import Sources
 from aliquot_scheduler.certificates.settings import CENTRE, KUBE_SCHEDULER
@@ -31,7 +32,13 @@ EVERYTHING: dict[str, Any] = {
     "domain": "gpus.example.org",
     "makeNamespace": True,
     "images": {"node": "registry.example:5000/aliquot:1", "pullPolicy": "Always", "pullSecrets": ["mine"]},
-    "node": {"simulatedGpus": "4xH100-80GB", "settings": {"health": {"xids": ["31=degraded", "other=ignored"]}}},
+    "node": {
+        "simulatedGpus": "4xH100-80GB",
+        "isolation": "interposer",
+        "isolationOf": ["*T4*=observe", "0=interposer"],
+        "contextMib": 300,
+        "settings": {"health": {"xids": ["31=degraded", "other=ignored"]}},
+    },
     "centre": {
         "replicas": 3,
         "settings": {"scheduler": {"promise": 60}, "admission": {"least_memory": 0}, "rules": RULES},
@@ -91,6 +98,9 @@ def test_the_chart_is_clean(values: dict[str, Any]) -> None:
         ({"waysRound": "deny"}, "/waysRound"),
         ({"certificates": "mine"}, "/certificates"),
         ({"node": {"simulatedGpus": "A100"}}, "/node/simulatedGpus"),
+        ({"node": {"isolation": "mig"}}, "/node/isolation"),
+        ({"node": {"isolationOf": ["0=mps"]}}, "/node/isolationOf/0"),
+        ({"node": {"contextMib": -1}}, "/node/contextMib"),
         ({"node": {"settings": {"agent": 3}}}, "/node/settings/agent"),
         ({"monitoring": {"interval": "often"}}, "/monitoring/interval"),
     ],
@@ -131,6 +141,20 @@ def test_rules_in_cel_reach_the_centre_whole() -> None:
     (told,) = (each for name, each in containers(template(EVERYTHING)) if name == "aliquot-scheduler")
     found = Sources(environment=environment(told)).resolve("rules", RuleSettings).value
     assert found == msgspec.convert(RULES, RuleSettings)
+
+
+def test_the_agent_is_told_how_slices_are_held_and_where_containers_find_it() -> None:
+    """Modes as the values say; and the folder that containers mount has the same path on the node."""
+    objects = template(EVERYTHING)
+    (told,) = (each for name, each in containers(objects) if name == "aliquot-agent")
+    found = Sources(environment=environment(told)).resolve("agent", AgentSettings).value
+    assert (found.isolation, found.isolation_of) == ("interposer", ("*T4*=observe", "0=interposer"))
+    assert found.context_mib == 300
+    (mount,) = (each for each in told["volumeMounts"] if each["mountPath"] == found.isolation_folder)
+    assert not mount.get("readOnly")
+    volumes = of_kind(objects, "DaemonSet")["aliquot-agent"]["spec"]["template"]["spec"]["volumes"]
+    (volume,) = (each for each in volumes if each["name"] == mount["name"])
+    assert volume["hostPath"] == {"path": found.isolation_folder, "type": "DirectoryOrCreate"}
 
 
 def test_images_are_pulled_as_said() -> None:

@@ -364,7 +364,7 @@ ROUND: dict[str, Json] = {
         for path in (
             *("/", "/dev", "/dev/", "//dev/./nvidia0", "/dev/nvidia0", "/dev/nvidia-caps/x", "/run", "/var", "/etc"),
             *("/var/run/cdi", "/run/cdi", "/run/cdi/x", "/etc/cdi", "/var/run", "/var/lib", "/var/lib/kubelet"),
-            *("/var/lib/kubelet/device-plugins", "/run/nvidia/driver", "/run/aliquot"),
+            *("/var/lib/kubelet/device-plugins", "/run/nvidia/driver", "/run/aliquot", "/var/lib/aliquot/isolation"),
         )
     },
     "is privileged": {"containers": [privileged()]},

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from aliquot_agent.gpus.known_models import KNOWN_MODELS
+from aliquot_agent.isolation.limits_file import GpuLimits, decode_limits
 from aliquot_core.inventory import Inventory, decode_inventory
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.node import Node
-from cluster.harness.pods import shell
+from cluster.harness.pods import shell, stays
 from cluster.node_half import NAMES, NodeHalf, asks, sharing_pod, shows
 from support.fake_nvml import FakeNvml, build_library
 
@@ -148,6 +149,61 @@ def test_gpus_are_offered_as_soon_as_containers_can_use_them(
     made = real_files.run(sharing_pod(namespace, shell(looks, limits=asks(50, 300))), {"main": [(1, 50, 300)]})
     done = cluster.wait_for_phase(made, "Succeeded")
     assert cluster.logs(done) == f"nvidia1\nnvidiactl\nlibcuda of the node\n{real_files.gpu(1)}\n"
+
+
+@pytest.fixture
+def interposing(make_half: MakeHalf, node: Node, nvml: FakeNvml) -> Iterator[NodeHalf]:
+    """A node half that puts a library of ours in front of the driver's, and samples often."""
+    (node.folder / "ours").write_text("libcuda of ours\n")
+    node.path(NVIDIA_SPEC).parent.mkdir(exist_ok=True)
+    node.path(NVIDIA_SPEC).write_text(lay_driver_files(node, gpus=2))
+    half = make_half(
+        ALIQUOT_AGENT_ISOLATION_OF="0=observe,*=interposer",
+        ALIQUOT_AGENT_INTERPOSER=str(node.folder / "ours"),
+        ALIQUOT_AGENT_ISOLATION_FOLDER=str(node.folder / "isolation"),
+        ALIQUOT_AGENT_SAMPLE="0.2",
+        **nvml.environment(),
+    )
+    half.wait_ready()
+    yield half
+    node.path(NVIDIA_SPEC).unlink()
+
+
+# It finds ours in the driver's place, the driver's beside it, its limits, which it can't write, and its account.
+INSIDE = "/run/aliquot/isolation"
+LOOKS = (
+    f"cat /usr/lib64/libcuda.so.1 {INSIDE}/driver/libcuda.so; wc -c < {INSIDE}/limits; "
+    f"echo more 2>/dev/null >> {INSIDE}/limits || echo kept; "
+    f"printf ALIQACC1 | dd of={INSIDE}/account conv=notrunc 2>/dev/null && echo opened"
+)
+
+
+def test_a_container_is_held_by_a_library_in_front_of_the_driver_s(
+    cluster: ClusterHarness, interposing: NodeHalf, node: Node, nvml: FakeNvml, namespace: str
+) -> None:
+    """Mounted by the real runtime, with its slice's limits, to which comes what the driver sees beyond its account."""
+    assert [gpu.isolation for gpu in published(cluster).gpus] == [["observe"], ["observe", "interposer"]]
+    wanted = sharing_pod(namespace, stays(LOOKS, limits=asks(50, 3_000)))
+    made = interposing.run(wanted, {"main": [(1, 50, 3_000)]}, isolation="interposer")
+    cluster.wait_for_phase(made, "Running")
+    told = "libcuda of ours\nlibcuda of the node\n2304\nkept\nopened\n"
+    cluster.wait_for("the container to have looked", lambda: cluster.logs(made) == told or None)
+    held = "isolation interposer: compute held, memory held"
+    cluster.wait_for("the Event of its start", lambda: held in interposing.told_of(made))
+    status = cluster.current(made)["status"]["containerStatuses"][0]
+    pid = node.pids_of_containers()[status["containerID"].removeprefix("containerd://")]
+    inside = Path(f"/proc/{pid}/root{INSIDE}/limits")
+
+    def limits() -> GpuLimits:
+        (found,) = decode_limits(inside.read_bytes())
+        return found
+
+    now = limits()
+    assert (now.uuid, now.memory, now.guarantee, now.unaccounted) == (nvml.gpus[1].uuid, 3_000 << 20, 500_000, 0)
+    nvml.start_process(gpu=1, pid=pid, memory_mib=700)
+    cluster.wait_for("what is beyond its account", lambda: limits().unaccounted == 700 << 20 or None)
+    nvml.stop_process(pid=pid)
+    cluster.wait_for("it to be gone", lambda: limits().unaccounted == 0 or None)
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
+from aliquot_agent.settings import AgentSettings
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DAEMONSET = ROOT / "daemonset"
@@ -16,6 +18,16 @@ def test_the_recipe_is_given_each_package_of_the_wheel() -> None:
     given = {line.removeprefix("!") for line in (DAEMONSET / "Dockerfile.dockerignore").read_text().splitlines()}
     packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert {package.split("/")[0] for package in packages} <= given
+
+
+def test_the_image_brings_the_interposer_where_the_agent_looks_for_it() -> None:
+    """Built in a stage with a compiler, from a folder that the ignore file lets through."""
+    recipe = (DAEMONSET / "Dockerfile").read_text()
+    default = AgentSettings().interposer
+    built = re.search(r"^FROM gcc:\S+ AS (\w+)\nCOPY isolation \S+\nRUN make -C \S+ OUT=(\S+)$", recipe, re.MULTILINE)
+    assert built is not None
+    assert f"COPY --from={built[1]} {built[2]}/libcuda.so.1 {default}\n" in recipe
+    assert "!isolation" in (DAEMONSET / "Dockerfile.dockerignore").read_text().splitlines()
 
 
 def test_everything_names_the_image_of_this_version() -> None:
