@@ -264,6 +264,8 @@ def test_what_needs_a_cluster_says_so(refused: Kubectl) -> None:
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
     assert "needs a cluster" in refused("create", "-f", "-", given=deployment)
+    assert "needs a cluster" in refused("apply", "-f", "-", given=deployment)
+    assert "needs a cluster" in refused("create", "deployment", "web", "--image=none:1")
 
 
 def test_quotas_are_shown_with_what_is_used(kubectl: Kubectl, space: Space) -> None:

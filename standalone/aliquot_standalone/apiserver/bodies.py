@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
-from .failures import bad_request, unsupported_media_type
+from .failures import bad_request, needs_cluster, unsupported_media_type
 from .protobuf import PROTOBUF, read_protobuf
 from .shapes import without_nulls
 
@@ -89,7 +89,9 @@ def read_object(request: Request, *, kind: str, api_version: str) -> Json:
 
 
 def read_resource(request: Request, resource: Resource) -> Json:
-    """Read an object of a kind."""
+    """Read an object of a kind; a kind that nothing here makes work is refused in whatever form it comes."""
+    if resource.needs_cluster:
+        raise needs_cluster(resource)
     return read_object(request, kind=resource.kind, api_version=resource.api_version)
 
 

@@ -19,7 +19,7 @@ from .catalogue import NAMESPACES, RESOURCE_QUOTAS, SERVICE_ACCOUNTS
 from .consulting import Asking, answered_by_nobody
 from .copying import copied
 from .deletion import Deletion
-from .failures import already_exists, bad_request, invalid, needs_cluster, not_found, wrong
+from .failures import already_exists, bad_request, invalid, not_found, wrong
 from .kinds import rules_of
 from .managers import note_write
 from .quotas import Quotas
@@ -88,8 +88,6 @@ class Api:
     ) -> Asking[Write]:
         """Store a new object."""
         resource, rules = target.resource, rules_of(target.resource)
-        if resource.needs_cluster:
-            raise needs_cluster(resource)
         check_shape(obj, rules.shape, kind=resource.kind)
         metadata.check_address(obj, name=target.name, namespace=target.namespace)
         if resource.namespaced:
