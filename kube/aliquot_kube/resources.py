@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 from urllib.parse import quote
 
+from aliquot_core.disruptions import PodDisruptionBudget
 from aliquot_core.names import Names
 from aliquot_core.objects import (
     ConfigMap,
@@ -68,6 +69,9 @@ LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", ki
 EVENTS = Resource(group="events.k8s.io", version="v1", plural="events", kind="Event", type=Event)
 CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap", type=ConfigMap)
 SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret", type=Secret)
+DISRUPTION_BUDGETS = Resource(
+    group="policy", version="v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget", type=PodDisruptionBudget
+)
 MUTATING_WEBHOOKS = Resource(
     group="admissionregistration.k8s.io",
     version="v1",

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
 from aliquot_core.quantities import WHOLE
@@ -38,6 +38,7 @@ class CentreCollector(Collector):
             yield from _nodes(reign)
             yield from _gpus(reign)
             yield from _pods(reign)
+            yield from _evictions(reign)
             yield from _queues(reign)
 
 
@@ -91,6 +92,16 @@ def _pods(reign: Reign) -> Iterable[Metric]:
         promises.add_metric([stage], stages[stage])
     yield promises
     yield _gauge("waiting_pods", "Pods that wait for their turn.", len(reign.turns))
+
+
+def _evictions(reign: Reign) -> Iterable[Metric]:
+    yield _gauge("clearings", "Pods or gangs for which others have to go.", len(reign.turns.register.clearings))
+    asked = CounterMetricFamily(
+        "aliquot_centre_evictions", "Pods that were asked to go for others, by what came of it.", labels=["outcome"]
+    )
+    asked.add_metric(["taken"], reign.evictor.evicted)
+    asked.add_metric(["kept by a disruption budget"], reign.evictor.kept)
+    yield asked
 
 
 def _queues(reign: Reign) -> Iterable[Metric]:

@@ -20,6 +20,7 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.reflector import Freshness
 from aliquot_kube.transport import Timeouts, Transport
 from aliquot_scheduler.centre.binder import Binder
+from aliquot_scheduler.centre.evictor import Evictor
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.mix_keeper import MixKeeper
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
@@ -36,6 +37,7 @@ from aliquot_scheduler.queues.entry import home_of, specs_of
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.status import read_status
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
 log = logging.getLogger(__name__)
@@ -124,6 +126,14 @@ class Reign:
         self.notices = NoticeWriter(
             turns=self.turns, client=client, clock=clock, names=names, events=events, why_not=self.why_not
         )
+        self.evictor = Evictor(
+            reclaim=Reclaim(queues=self.turns, picture=self.picture),
+            turns=self.turns,
+            client=client,
+            clock=clock,
+            events=events,
+            why_not=self.why_not,
+        )
         self.desk.tell_time(clock.monotonic())
         watches.queues.subscribe(self._queue_changed)
         watches.namespaces.subscribe(self._namespace_changed)
@@ -164,6 +174,7 @@ class Reign:
             work.create_task(self.queue_writer.run())
             work.create_task(self.views.run())
             work.create_task(self.notices.run())
+            work.create_task(self.evictor.run())
             work.create_task(self.events.run())
             work.create_task(self.mix.run())
             work.create_task(self.tables.run())

@@ -125,6 +125,10 @@ class Clearings:
         """A victim was asked to go: it is not asked twice."""
         self._asked.add(uid)
 
+    def not_asked(self, uid: str) -> None:
+        """It could not be: it is to be asked once more."""
+        self._asked.discard(uid)
+
     def why_void(self, clearing: Clearing, *, now: float) -> str:
         """Why it can't come true any more; empty if it can."""
         if now >= clearing.until:

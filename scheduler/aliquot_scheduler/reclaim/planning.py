@@ -22,7 +22,7 @@ from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.cards import Cards, Stock
-from aliquot_scheduler.queues.clearings import Clearing, Clearings, GpuKey, Place
+from aliquot_scheduler.queues.clearings import Clearing, Clearings, GpuKey
 from aliquot_scheduler.queues.ledger import Charge
 from aliquot_scheduler.queues.line import Candidate, Waiter
 from aliquot_scheduler.queues.rules import Rules
@@ -83,7 +83,7 @@ class Planner:
                 ledger.charge(uid, charge)
 
     def plan(self, candidate: Candidate, *, policy: Policy) -> Clearing | None:
-        """Room for a candidate; None if none can be made, or none need be."""
+        """Room for a candidate, and whoever has to go for it; None if none can be made."""
         for rights in self._rights(candidate, policy):
             search = Search(scene=self._scene, residents=self._residents, rights=rights)
             if self._settled(search, candidate):
@@ -107,6 +107,7 @@ class Planner:
         first = candidate.first
         ground = self._cards.ground
         able = self._cards.able(first.demand) & ground.suits(first.shape.host) & self._picture.grid.bindable
+        able = self._cards.ruled.all_admitted(((one.pod, one.demand) for one in candidate.members), among=able)
         match candidate.topology:
             case Topology.NODE | Topology.NVLINK:
                 return self._settled_together(search, candidate, able)
@@ -161,8 +162,7 @@ class Planner:
     def _judged(self, search: Search, candidate: Candidate, rights: Rights) -> Clearing | None:
         """The clearing, if it would be let in once they have gone; then it counts for those who come after it."""
         victims = list(search.victims.values())
-        needed = bool(victims) or self._waits_for_leavers(search.places)
-        if not needed or not rights.hold_good(victims):
+        if not rights.hold_good(victims):
             return None
         for one in victims:
             self._release(one)
@@ -185,10 +185,10 @@ class Planner:
             until=self._now + grace + OVERDUE,
         )
 
-    def _waits_for_leavers(self, places: Sequence[Place]) -> bool:
-        """Whether it would not fit at this moment."""
+    def has_to_wait(self, clearing: Clearing) -> bool:
+        """Whether somebody has to go for it, or goes already; else a turn is all that it needs."""
         leaving = {gpu for one in self._residents.leaving.values() for gpu in one.claims}
-        return any(gpu in leaving for place in places for gpu in place.room)
+        return bool(clearing.victims) or any(gpu in leaving for place in clearing.places for gpu in place.room)
 
     def _release(self, one: Resident) -> None:
         charge = self._books.ledger.of(one.uid)

@@ -25,6 +25,8 @@ from aliquot_scheduler.reclaim.rights import owner_of
 # For whom nothing was found, and whom a budget kept from going, in seconds.
 COOLDOWN = 10.0
 SPARED = 60.0
+# Whoever fits gets a turn within so long, and what it takes is known before others are sent away; else it never may.
+_ITS_TURN = 5.0
 
 _Asked = tuple[str, str, Any]
 
@@ -37,6 +39,9 @@ class Reclaim:
         self._picture = picture
         self._vain: dict[_Asked, float] = {}
         self._spared: dict[str, float] = {}
+        # Who needs nobody to go, as far as this look goes.
+        self._fitting: set[str] = set()
+        self._fits_since: dict[str, float] = {}
         # By queue, of those who run in it.
         self._lowest: dict[str, int] = {}
         # How many clearings were made.
@@ -73,6 +78,11 @@ class Reclaim:
             if clearing is None:
                 self._vain[_asked(candidate)] = now + COOLDOWN
                 continue
+            if not planner.has_to_wait(clearing):
+                self._fitting.add(candidate.uid)
+                if now - self._fits_since.setdefault(candidate.uid, now) < _ITS_TURN:
+                    return
+                continue
             register.clear(clearing)
             shares.changed(queue)
             self.made += 1
@@ -106,7 +116,9 @@ class Reclaim:
         return next((head for user in users for head in self._heads(queue, user) if self._may_claim(head)), None)
 
     def _may_claim(self, candidate: Candidate) -> bool:
-        if _asked(candidate) in self._vain or not all(_is_foreseen(one) for one in candidate.members):
+        if candidate.uid in self._fitting or _asked(candidate) in self._vain:
+            return False
+        if not all(_is_foreseen(one) for one in candidate.members):
             return False
         ledger = self._queues.books.ledger
         policy = policy_of(candidate.first.queue, tree=ledger.tree)
@@ -120,6 +132,8 @@ class Reclaim:
         """What is the same for everybody at this look."""
         self._vain = {asked: until for asked, until in self._vain.items() if until > now}
         self._spared = {uid: until for uid, until in self._spared.items() if until > now}
+        self._fits_since = {uid: since for uid, since in self._fits_since.items() if uid in self._fitting}
+        self._fitting.clear()
         self._lowest = {}
         for one in self._queues.register.inside.bound.values():
             self._lowest[one.queue] = min(one.priority, self._lowest.get(one.queue, one.priority))

@@ -1,0 +1,124 @@
+"""Has those go who have to go for others: asks what is decided, then the API server, one pod after the other.
+
+Only the eviction subresource is used, of the very pod (its UID), with the pod's own grace. What a disruption budget
+forbids it says with a 429: then somebody else goes, or nobody. Budgets are read before anything is decided, so that is
+rare, and of several victims none is sent in vain.
+
+Nothing is written down beside that: whoever leads next reads who is on the way out and who waits, and decides the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from aliquot_core.clock import Clock
+from aliquot_kube.client import KubeClient
+from aliquot_kube.errors import ApiError, ConflictError, DisruptionBlockedError, NotFoundError
+from aliquot_kube.leadership import NotLeadingError
+from aliquot_kube.resources import DISRUPTION_BUDGETS
+from aliquot_scheduler.centre.pod_events import PodEvents
+from aliquot_scheduler.queues.clearings import Clearing
+from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.notices import Notice
+from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.reclaim.reclaim import Reclaim
+from aliquot_scheduler.reclaim.residents import Budget
+
+log = logging.getLogger(__name__)
+
+_LOOK = 1.0
+
+
+class Evictor:
+    """Carries clearings out."""
+
+    def __init__(
+        self,
+        *,
+        reclaim: Reclaim,
+        turns: Queues,
+        client: KubeClient,
+        clock: Clock,
+        events: PodEvents,
+        why_not: Callable[[], str],
+    ) -> None:
+        self._reclaim = reclaim
+        self._turns = turns
+        self._client = client
+        self._clock = clock
+        self._events = events
+        self._why_not = why_not
+        # How many were asked to go, and how many of those a budget kept.
+        self.evicted = 0
+        self.kept = 0
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await self._clock.sleep(_LOOK)
+            try:
+                if not self._why_not() and self._reclaim.anybody(now=self._clock.monotonic()):
+                    await self._decide()
+                await self._ask_all()
+            except (ApiError, NotLeadingError) as error:
+                log.warning("nobody can be asked to go now", extra={"error": str(error)})
+
+    async def _decide(self) -> None:
+        budgets = await self._budgets()
+        if self._why_not():
+            return
+        for clearing in self._reclaim.decide(now=self._clock.monotonic(), wall=self._clock.wall(), budgets=budgets):
+            victims = [victim.pod.key for victim in clearing.victims]
+            who = clearing.candidate.first.pod.key
+            log.info("room is made", extra={"pod": who, "nodes": clearing.nodes, "victims": victims})
+
+    async def _budgets(self) -> list[Budget]:
+        """What disruption budgets allow at this moment; where there is no such thing, nothing is forbidden."""
+        try:
+            found = await self._client.list(DISRUPTION_BUDGETS)
+        except NotFoundError:
+            return []
+        bound = self._turns.register.inside.bound.values()
+        return [
+            Budget(
+                pods=frozenset(one.uid for one in bound if budget.covers(one.pod)),
+                allowed=max(0, budget.status.disruptions_allowed),
+            )
+            for budget in found
+        ]
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+    async def _ask_all(self) -> None:
+        while not self._why_not() and (due := self._next()) is not None:
+            await self._ask(*due)
+
+    def _next(self) -> tuple[Clearing, Waiter] | None:
+        """Whoever is to be asked next; clearings come and go while somebody is asked."""
+        register = self._turns.register
+        for clearing in register.clearings:
+            for victim in register.clearings.unasked(clearing, bound=register.inside.bound):
+                return clearing, victim
+        return None
+
+    async def _ask(self, clearing: Clearing, victim: Waiter) -> None:
+        clearings, meta = self._turns.register.clearings, victim.pod.metadata
+        clearings.asked(victim.uid)
+        try:
+            await self._client.evict(namespace=meta.namespace, name=meta.name, uid=meta.uid)
+        except DisruptionBlockedError as error:
+            self.kept += 1
+            log.info("a disruption budget keeps a pod", extra={"pod": victim.pod.key, "error": str(error)})
+            self._reclaim.refused(clearing, victim, now=self._clock.monotonic())
+        except (NotFoundError, ConflictError):
+            log.info("gone before it was asked to go", extra={"pod": victim.pod.key})
+        except (ApiError, NotLeadingError):
+            # It may have been done or not: to ask once more does no harm to a pod that is on the way out.
+            clearings.not_asked(victim.uid)
+            raise
+        else:
+            self.evicted += 1
+            whom = clearing.candidate.first
+            said = f"it makes room for {whom.pod.key} of queue {whom.queue}"
+            self._events.tell(victim.pod, Notice(reason="MakesRoom", message=said), action="Evicting")
+            log.info("evicted", extra={"pod": victim.pod.key, "for": whom.pod.key})
