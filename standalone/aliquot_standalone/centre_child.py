@@ -75,6 +75,7 @@ def centre_command(place: CentrePlace, *, files: CentreFiles, kubeconfig: Path, 
         "WEB_LEAVE": "1",
         "PAGE_USAGE": ",".join(usage),
         "PAGE_USAGE_EVERY": "2",
+        "PAGE_HISTORY": str(files.certificate.with_name("history.json")),
     }
     environment = inherited(os.environ) | {f"ALIQUOT_{name}": value for name, value in settings.items()}
     return Command(name=CENTRE_PROCESS, argv=["scheduler"], environment=environment)

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from aliquot_core.names import Names
 from aliquot_scheduler.page.history import History
+from aliquot_scheduler.page.history_file import KEEP_EVERY, HistoryFile
+from aliquot_scheduler.page.hub import Hub
 from aliquot_scheduler.page.model import State, Totals
+from aliquot_scheduler.page.settings import PageSettings
+from support.clocks import VirtualClock
+from support.page_stage import PageStage, until
 
 
 def state(at: float, **totals: float | None) -> State:
@@ -37,3 +49,83 @@ def test_old_points_go() -> None:
         history.add(state(float(at)))
     assert [one.at for one in history.since()] == [7.0, 8.0, 9.0]
     assert [one.at for one in history.since(8.0)] == [9.0]
+
+
+def test_what_was_kept_comes_before_what_is_new() -> None:
+    """In order and within the ring; what a clock that was ahead has written is not of the past."""
+    kept, history = History(points=10), History(points=4)
+    for at in (3, 1, 2, 50, 8):
+        kept.add(state(float(at)))
+    history.add(state(7.0))
+    history.restore(kept.since(), now=9.0)
+    assert [one.at for one in history.since()] == [1.0, 2.0, 3.0, 7.0]
+    fresh = History(points=4)
+    fresh.restore(kept.since(), now=9.0)
+    assert [one.at for one in fresh.since()] == [1.0, 2.0, 3.0, 8.0]
+
+
+def test_a_history_is_kept_in_a_file(tmp_path: Path) -> None:
+    """As it was, to the last point; nothing is left beside it."""
+    history, file = History(points=10), HistoryFile(str(tmp_path / "history"))
+    history.add(state(1.0, compute=400, compute_granted=100, let_in=1, waited=1.0))
+    history.add(state(2.0, let_in=3, waited=4.0, memory=1, memory_used=1))
+    assert file.read() == []
+    file.write(history.since())
+    assert file.read() == history.since()
+    assert [path.name for path in tmp_path.iterdir()] == ["history"]
+
+
+@pytest.mark.parametrize("content", [b"", b"[{", b"{}", b'[{"at": "x"}]', b"\xff"])
+def test_a_file_that_can_not_be_read_is_no_history(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said, and the page begins anew."""
+    (tmp_path / "history").write_bytes(content)
+    assert HistoryFile(str(tmp_path / "history")).read() == []
+    assert "can't be read" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["", "/proc/none/history", "\0"])
+def test_where_nothing_can_be_kept_nothing_is_stopped(path: str) -> None:
+    """No file was named, or there is no room for it."""
+    history, file = History(points=10), HistoryFile(path)
+    history.add(state(1.0))
+    file.write(history.since())
+    assert file.read() == []
+
+
+async def test_the_page_goes_on_with_the_history_of_the_one_before(tmp_path: Path) -> None:
+    """Written each minute, and when it ends."""
+    clock, path = VirtualClock(), tmp_path / "history"
+    stage, settings = PageStage(), PageSettings(every=1.0, sample=10.0, history=str(path))
+
+    def new_hub() -> Hub:
+        return Hub(
+            sight=lambda: stage.seen(clock=clock), usage=stage.told, clock=clock, names=Names(), settings=settings
+        )
+
+    async def written() -> bool:
+        return path.exists()
+
+    async with contextlib.AsyncExitStack() as stack:
+        first = await _running(new_hub(), stack)
+        await clock.advance(KEEP_EVERY + 2.0)
+        await until(written)
+        told = first.history.since()
+        assert len(told) >= 6
+    second = new_hub()
+    async with contextlib.AsyncExitStack() as stack:
+        await _running(second, stack)
+        await clock.advance(1.0)
+        assert second.history.since()[: len(told)] == told
+
+
+async def _running(hub: Hub, stack: contextlib.AsyncExitStack) -> Hub:
+    task = asyncio.create_task(hub.run())
+
+    async def end() -> None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    stack.push_async_callback(end)
+    return hub

@@ -1,8 +1,9 @@
-"""How it was: a ring of points in memory, gone with the leader that kept it."""
+"""How it was: a ring of points in memory, of the leader that looked."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from aliquot_scheduler.page.model import Sample, State, Totals
 
@@ -35,6 +36,12 @@ class History:
             )
         )
         self._before = totals
+
+    def restore(self, samples: Sequence[Sample], *, now: float) -> None:
+        """Take over what was kept of the time before; nothing of a clock that was ahead of ours."""
+        first = self._samples[0].at if self._samples else now
+        earlier = sorted((one for one in samples if one.at < first), key=lambda one: one.at)
+        self._samples = deque([*earlier, *self._samples], maxlen=self._samples.maxlen)
 
     def since(self, at: float = 0.0) -> list[Sample]:
         """All points after an instant, the oldest first."""

@@ -19,6 +19,7 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.page.drawing import Drawing, Steps
 from aliquot_scheduler.page.history import History
+from aliquot_scheduler.page.history_file import KEEP_EVERY, HistoryFile
 from aliquot_scheduler.page.looking import Looking, Seen
 from aliquot_scheduler.page.model import State
 from aliquot_scheduler.page.settings import PageSettings
@@ -74,6 +75,8 @@ class Hub:
         self._names = names
         self._settings = settings
         self.history = History(points=settings.samples)
+        self._history_file = HistoryFile(settings.history)
+        self._next_keep = float("-inf")
         self.readers = 0
         self._looking = Looking(names=names)
         self._seen_by: object = None
@@ -93,6 +96,8 @@ class Hub:
 
     async def run(self) -> None:
         """Look as often as is wanted, until cancelled."""
+        self.history.restore(self._history_file.read(), now=self._clock.wall())
+        self._next_keep = self._clock.monotonic() + KEEP_EVERY
         try:
             while True:
                 try:
@@ -105,6 +110,7 @@ class Hub:
             self._over = True
             self._wake()
             self._pen.shutdown(wait=False)
+            self._history_file.write(self.history.since())
 
     async def glance(self) -> Glance:
         """What there is to see, as of a moment ago."""
@@ -162,6 +168,9 @@ class Hub:
         elif self.readers or now >= self._next_sample:
             await self._look()
             self._sample(now)
+        if now >= self._next_keep:
+            self._next_keep = now + KEEP_EVERY
+            await asyncio.get_running_loop().run_in_executor(self._pen, self._history_file.write, self.history.since())
 
     # --- looking -----------------------------------------------------------------------------------------------------
     async def _look(self) -> None:

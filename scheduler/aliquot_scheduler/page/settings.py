@@ -25,3 +25,5 @@ class PageSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     # A point of the history so often, for so many points: six hours.
     sample: Seconds = 10.0
     samples: Annotated[int, msgspec.Meta(ge=10, le=100_000)] = 2160
+    # The file in which they are kept over a restart; empty: they go with the leader.
+    history: str = ""
