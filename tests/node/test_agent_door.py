@@ -33,7 +33,7 @@ class ScriptedEndpoint:
 
     async def visitor(self) -> Visit:
         """Wait for an agent."""
-        return Visit(*await asyncio.wait_for(self._visits.get(), 5))
+        return Visit(*await asyncio.wait_for(self._visits.get(), 60))
 
     async def close(self) -> None:
         """Listen no longer, and send everybody away."""
@@ -57,7 +57,7 @@ class Visit:
 
     async def hear(self) -> door.FromAgent:
         """Wait for what the agent says next."""
-        (message,) = door.from_agent().feed(await asyncio.wait_for(self._reader.readline(), 5))
+        (message,) = door.from_agent().feed(await asyncio.wait_for(self._reader.readline(), 60))
         return message
 
     def shut(self) -> None:

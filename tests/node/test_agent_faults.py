@@ -34,7 +34,7 @@ async def test_a_second_one_says_who_is_there_and_leaves(stage: Stage, command: 
         env=stage.environment | {"ALIQUOT_ENDPOINT_TAKEOVER_PATIENCE": "0"},
         stderr=asyncio.subprocess.PIPE,
     )
-    _, told = await asyncio.wait_for(second.communicate(), 30)
+    _, told = await asyncio.wait_for(second.communicate(), 60)
     assert second.returncode == 5, told
     last = told.decode().splitlines()[-1]
     assert {"agent": "is connected already", "endpoint": "another endpoint is running (pid "}[command] in last

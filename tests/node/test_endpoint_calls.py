@@ -201,7 +201,7 @@ async def test_a_hundred_starts_at_once(node: Node) -> None:
         await together.wait()
 
     handler = ScriptedAgent(start=decide)
-    async with agent(node.settings, handler), asyncio.timeout(10):
+    async with agent(node.settings, handler), asyncio.timeout(60):
         answers = await asyncio.gather(*(node.prestart(f"0-{number:02}") for number in range(100)))
 
     assert answers == [""] * 100
@@ -258,7 +258,7 @@ async def test_preference(node: Node, advice: list[str], expected: list[str]) ->
 async def test_preference_of_a_slow_agent(node: Node) -> None:
     """Advice that takes too long is not waited for, and the agent hears that it may stop."""
     handler = ScriptedAgent(preference=forever)  # type: ignore[arg-type]
-    async with agent(node.settings, handler), asyncio.timeout(2):
+    async with agent(node.settings, handler), asyncio.timeout(60):
         chosen = await node.prefer("1-02", "0-02", "1-01", "0-01", must=("1-02",), size=2)
 
     assert chosen == ["1-02", "1-01"]

@@ -65,12 +65,12 @@ class Visitor:
 
     async def hear(self) -> door.FromEndpoint:
         """Wait for one message."""
-        (message,) = door.from_endpoint().feed(await asyncio.wait_for(self._reader.readline(), 5))
+        (message,) = door.from_endpoint().feed(await asyncio.wait_for(self._reader.readline(), 60))
         return message
 
     async def hear_the_end(self) -> list[door.FromEndpoint]:
         """Return all that is said until the door is shut, and go."""
-        said = list(door.from_endpoint().feed(await asyncio.wait_for(self._reader.read(), 5)))
+        said = list(door.from_endpoint().feed(await asyncio.wait_for(self._reader.read(), 60)))
         self._writer.close()
         return said
 
@@ -178,7 +178,7 @@ async def test_agent_before_the_endpoint(folder: Path) -> None:
         for _ in range(2):
             async with endpoint(settings):
                 await kubelet_known(at_door, lambda _: True)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while at_door.kubelet is not None:
                     await at_door.changed.wait(clock=SystemClock(), at_most=5)
             heard = read(Path(settings.state_file))

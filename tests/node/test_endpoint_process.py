@@ -68,7 +68,7 @@ async def test_leaves_when_told(folder: Path, kubelet: ScriptedKubelet, number: 
             await kubelet.until_listed(COMPUTE, 200)
         running.send_signal(number)
 
-        assert await asyncio.wait_for(running.wait(), 5) == 0
+        assert await asyncio.wait_for(running.wait(), 60) == 0
         await kubelet.until(lambda: COMPUTE not in kubelet.clients)
 
 

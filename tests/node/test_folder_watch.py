@@ -36,7 +36,7 @@ def _make(folder: Path) -> None:
 
 async def woken(watch: FolderWatch) -> None:
     """Wait for the watch to wake, in real time."""
-    await asyncio.wait_for(watch.changed(), 5)
+    await asyncio.wait_for(watch.changed(), 60)
 
 
 async def sleeps(watch: FolderWatch, clock: VirtualClock) -> bool:

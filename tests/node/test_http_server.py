@@ -48,12 +48,12 @@ async def serving(*, address: str = "127.0.0.1", pages: Mapping[str, Page] = PAG
     server = HttpServer(address=address, port=0, pages=pages, clock=SystemClock())
     task = asyncio.ensure_future(server.run())
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await server.serving.wait()
         yield server
     finally:
         task.cancel()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await asyncio.gather(task, return_exceptions=True)
 
 
@@ -65,7 +65,7 @@ async def ask(server: HttpServer, request: bytes, *, address: str = "127.0.0.1",
         writer.write(request)
         if end:
             writer.write_eof()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while chunk := await reader.read(65536):
                 answer += chunk
     except ConnectionError:
@@ -141,7 +141,7 @@ async def test_a_peer_that_sends_or_takes_nothing_is_hung_up_on(monkeypatch: pyt
         assert await ask(server, GET.replace(b"/here", b"/never")) == b""
         _, writer = await asyncio.open_connection("127.0.0.1", server.ports[0], limit=1024)
         writer.write(GET.replace(b"/here", b"/large"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await asked.wait()
             await asyncio.wait(server._exchanges)
         writer.close()
@@ -153,7 +153,7 @@ async def test_more_peers_than_it_serves_are_turned_away_and_the_next_is_served(
     async with serving() as server:
         idle = [await asyncio.open_connection("127.0.0.1", server.ports[0]) for _ in range(MOST_AT_ONCE + 5)]
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 ended = [asyncio.ensure_future(reader.read()) for reader, _ in idle]
                 done, waiting = await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
                 while len(done) < 5:
@@ -164,7 +164,7 @@ async def test_more_peers_than_it_serves_are_turned_away_and_the_next_is_served(
             for _, writer in idle:
                 writer.close()
             await asyncio.gather(*ended, return_exceptions=True)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not (await ask(server, GET)).endswith(b"here\n"):
                 continue
 
@@ -175,7 +175,7 @@ async def test_peers_that_say_nothing_keep_no_probe_out(monkeypatch: pytest.Monk
     monkeypatch.setattr(http_server, "SLOW", 0.05)
     async with serving() as server:
         idle = [await asyncio.open_connection("127.0.0.1", server.ports[0]) for _ in range(MOST_AT_ONCE)]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not (await ask(server, GET)).endswith(b"here\n"):
                 continue
             assert await idle[0][0].read() == b""
@@ -213,10 +213,10 @@ async def test_a_port_that_is_taken_is_waited_for() -> None:
         port = other.getsockname()[1]
         server = HttpServer(address="127.0.0.1", port=port, pages=PAGES, clock=clock)
         task = asyncio.ensure_future(server.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await clock.asked.wait()
         assert not server.serving.is_set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await server.serving.wait()
     assert (await ask(server, GET)).endswith(b"here\n")
     task.cancel()

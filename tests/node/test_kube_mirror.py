@@ -45,7 +45,7 @@ class Harness:
 
     async def until(self, reached: Callable[[], bool]) -> None:
         """Wait until what was told has brought a state about."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not reached():
                 self._told.clear()
                 await self._told.wait()

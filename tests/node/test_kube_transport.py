@@ -504,7 +504,7 @@ async def test_stream_over_tls_ends_at_once_too(certificate: Path, way: str) -> 
         configuration = Configuration(host=server.url, ssl_ca_cert=str(certificate))
         transport = WAYS[way](Credentials(lambda: configuration))
         # The server says nothing more: whoever waited for it to end would wait for ever.
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             async with transport.stream(LIST) as lines:
                 assert await anext(lines) == b'{"n": 1}'
             await transport.close()

@@ -111,7 +111,7 @@ def test_pieces_are_merged() -> None:
 
 async def test_a_burst_shares_one_call(client: PodResources, lister: Lister) -> None:
     """A hundred who ask in one turn of the loop get the answer of one call."""
-    answers = await asyncio.gather(*(client.list(patience=5) for _ in range(100)))
+    answers = await asyncio.gather(*(client.list(patience=60) for _ in range(100)))
 
     assert lister.calls == 1
     assert {id(answer) for answer in answers} == {id(answers[0])}
@@ -120,9 +120,9 @@ async def test_a_burst_shares_one_call(client: PodResources, lister: Lister) -> 
 async def test_never_an_answer_older_than_the_question(client: PodResources, lister: Lister) -> None:
     """Who asks while a call is under way gets the next call's answer, and all of them the same."""
     lister.gate = asyncio.Semaphore(0)
-    first = asyncio.ensure_future(client.list(patience=5))
+    first = asyncio.ensure_future(client.list(patience=60))
     await lister.called.acquire()
-    late = [asyncio.ensure_future(client.list(patience=5)) for _ in range(50)]
+    late = [asyncio.ensure_future(client.list(patience=60)) for _ in range(50)]
     await asyncio.sleep(0)
     lister.gate.release()
     assert names(await first) == ["p1"]
@@ -137,32 +137,35 @@ async def test_passing_trouble(client: PodResources, lister: Lister, code: grpc.
     """The rate limit, and a kubelet that is just starting, are waited out."""
     lister.failures = [code, code]
 
-    assert names(await client.list(patience=5)) == ["p3"]
+    assert names(await client.list(patience=60)) == ["p3"]
 
 
 class TriedAgain(SystemClock):
-    """Tells when the client has waited between two tries."""
+    """Tells when the client has waited between two tries, and counts it."""
 
     def __init__(self) -> None:
         self.waits = asyncio.Semaphore(0)
+        self.waited = 0
 
     async def sleep(self, seconds: float) -> None:
         """Count the short waits; the long one is the caller's patience."""
         if seconds < 1:
             self.waits.release()
+            self.waited += 1
         await super().sleep(seconds)
 
 
 async def test_kubelet_comes_up(socket: Path) -> None:
-    """A kubelet that begins to serve while we ask is found within half a second, not at gRPC's own leisure."""
+    """A kubelet that begins to serve while we ask is found by one of the next tries, not at gRPC's own leisure."""
     clock = TriedAgain()
     client = PodResources(socket=str(socket), clock=clock, random=random.random)
-    asked = asyncio.ensure_future(client.list(patience=10))
+    asked = asyncio.ensure_future(client.list(patience=60))
     for _ in range(3):
         await clock.waits.acquire()
     async with served_at(socket):
-        async with asyncio.timeout(0.5):
-            assert names(await asked) == ["p1"]
+        before = clock.waited
+        assert names(await asked) == ["p1"]
+        assert clock.waited - before <= 5
         await client.close()
 
 
@@ -170,25 +173,25 @@ async def test_lasting_trouble(client: PodResources, lister: Lister) -> None:
     """What another try can't mend is said at once, with the kubelet's words; the next question is asked anew."""
     lister.failures = [grpc.StatusCode.UNIMPLEMENTED]
     with pytest.raises(PodResourcesError, match="UNIMPLEMENTED: not today"):
-        await client.list(patience=5)
+        await client.list(patience=60)
 
-    assert names(await client.list(patience=5)) == ["p2"]
+    assert names(await client.list(patience=60)) == ["p2"]
 
 
 async def test_trouble_beyond_the_deadline(client: PodResources, lister: Lister) -> None:
     """Trouble that outlasts the caller's patience is its answer, in time."""
     lister.failures = [grpc.StatusCode.RESOURCE_EXHAUSTED] * 1_000
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         with pytest.raises(PodResourcesError, match="RESOURCE_EXHAUSTED"):
-            await client.list(patience=0.2)
+            await client.list(patience=2)
 
-    assert 2 < lister.calls < 30
+    assert 2 < lister.calls < 60
 
 
 async def test_slow_kubelet(client: PodResources, lister: Lister) -> None:
     """Each caller waits as long as it said, whatever others do who share the call."""
     lister.gate = asyncio.Semaphore(0)
-    patient = asyncio.ensure_future(client.list(patience=5))
+    patient = asyncio.ensure_future(client.list(patience=60))
     with pytest.raises(PodResourcesError, match=r"no answer within 0\.1 s"):
         await client.list(patience=0.1)
     lister.gate.release()
@@ -206,7 +209,7 @@ async def test_the_impatient_do_not_hurry_the_patient(client: PodResources, list
     """Who shares a call with an impatient caller still gets all the tries it has time for."""
     lister.failures = [grpc.StatusCode.RESOURCE_EXHAUSTED] * 6
     patient, impatient = await asyncio.gather(
-        client.list(patience=10), client.list(patience=0.05), return_exceptions=True
+        client.list(patience=60), client.list(patience=0.05), return_exceptions=True
     )
 
     assert isinstance(impatient, PodResourcesError)
@@ -220,11 +223,11 @@ async def test_nobody_is_left_to_hear_of_trouble(
     """An error that comes when all callers have gone is nobody's, and no complaint in the log."""
     lister.gate = asyncio.Semaphore(0)
     lister.failures = [grpc.StatusCode.UNIMPLEMENTED]
-    asked = asyncio.ensure_future(client.list(patience=5))
+    asked = asyncio.ensure_future(client.list(patience=60))
     await lister.called.acquire()
     asked.cancel()
     lister.gate.release()
-    again = asyncio.ensure_future(client.list(patience=5))
+    again = asyncio.ensure_future(client.list(patience=60))
     await lister.called.acquire()
     lister.gate.release()
     assert names(await again) == ["p2"]
@@ -238,9 +241,9 @@ async def test_closing_while_asked(socket: Path, lister: Lister) -> None:
     """A client that is closed leaves no caller waiting, neither of this call nor of the next."""
     client = PodResources(socket=str(socket), clock=SystemClock(), random=random.random)
     lister.gate = asyncio.Semaphore(0)
-    first = asyncio.ensure_future(client.list(patience=5))
+    first = asyncio.ensure_future(client.list(patience=60))
     await lister.called.acquire()
-    second = asyncio.ensure_future(client.list(patience=5))
+    second = asyncio.ensure_future(client.list(patience=60))
     await asyncio.sleep(0)
     await client.close()
 

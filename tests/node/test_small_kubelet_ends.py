@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aliquot_core.clock import Clock
 from aliquot_kube.clock import SystemClock
 from aliquot_standalone.kubelet import memory, node
 from aliquot_standalone.kubelet.containers import MARK, LocalProcesses, marked_at
@@ -16,9 +18,13 @@ from aliquot_standalone.kubelet.leaving import end_containers
 from aliquot_standalone.kubelet.memory import Memories
 from aliquot_standalone.kubelet.settings import Folders
 from support.kubelets import QUICK, running, short_folders
+from support.pipes import Pipe
 from support.pod_board import PodBoard, container, pod
 
-STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
+# Each says when it is as it is to be met: a shell that has not got so far takes a signal in its own way.
+POLITE = "echo >{pipe}; exec sleep 1000"
+STUBBORN = "trap '' TERM; echo >{pipe}; while :; do sleep 0.1; done"
+GRACE = 33.0
 
 
 @pytest.fixture
@@ -40,12 +46,30 @@ def waits(status: dict[str, Any]) -> bool:
     return "can't be written to disk" in waiting.get("message", "")
 
 
-async def end(folders: Folders, *, grace: float) -> None:
+async def end(folders: Folders, *, clock: Clock | None = None) -> None:
     """End all containers of the place."""
-    memories = Memories(folders.containers)
     await end_containers(
-        place=folders.place, memories=memories, runtime=LocalProcesses(), clock=SystemClock(), grace=grace
+        place=folders.place,
+        memories=Memories(folders.containers),
+        runtime=LocalProcesses(),
+        clock=clock or SystemClock(),
+        grace=GRACE,
     )
+
+
+class GraceUntil(SystemClock):
+    """A clock on which the grace is over as soon as a file is there."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep as long as asked, but for the grace."""
+        if seconds != GRACE:
+            return await super().sleep(seconds)
+        while not self._file.exists():
+            await super().sleep(0.01)
+        return None
 
 
 async def test_nothing_starts_that_could_not_be_written_down(
@@ -70,10 +94,14 @@ async def test_nothing_starts_that_could_not_be_written_down(
 async def test_all_containers_end_with_the_place(folders: Folders, board: PodBoard) -> None:
     """Who listens to SIGTERM ends by itself and says how, who does not is killed; the next kubelet learns of both."""
     async with running(folders, board):
-        board.put(pod("polite", containers=[container("main", "sleep", "1000")], restartPolicy="Never"))
-        board.put(pod("stubborn", containers=[container("main", "sh", "-c", STUBBORN)], restartPolicy="Never"))
-        await asyncio.gather(board.until_phase("polite", "Running"), board.until_phase("stubborn", "Running"))
-    await end(folders, grace=0.3)
+        for name, script in (("polite", POLITE), ("stubborn", STUBBORN)):
+            pipe = Pipe(folders.root / name)
+            main = container("main", "sh", "-c", script.format(pipe=pipe))
+            board.put(pod(name, containers=[main], restartPolicy="Never"))
+            await pipe.heard()
+            pipe.close()
+            await board.until_phase(name, "Running")
+    await end(folders, clock=GraceUntil(Memories(folders.containers).exit_file("uid-polite", "main", 0)))
     assert marked_at(folders.place) == []
     async with running(folders, board):
         codes = [
@@ -89,7 +117,7 @@ async def test_who_is_not_remembered_ends_too(folders: Folders) -> None:
     ours, other = [
         await asyncio.create_subprocess_exec("sleep", "1000", env={**os.environ, MARK: mark}) for mark in marks
     ]
-    await end(folders, grace=5.0)
+    await end(folders)
     assert await ours.wait() != 0
     assert other.returncode is None
     other.kill()
@@ -107,7 +135,7 @@ async def test_a_log_is_held_to_its_bound_while_its_container_prints(folders: Fo
         def held() -> bool:
             return log.exists() and log.stat().st_size == 5_000_000 and log.stat().st_blocks * 512 <= 64 * 1024
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not held():  # noqa: ASYNC110 - a file tells nobody that it shrinks
                 await asyncio.sleep(0.02)
         assert log.read_bytes().endswith(b"y\ny\n")

@@ -15,6 +15,7 @@ import pytest
 from grpc import aio
 
 from aliquot_core.objects import Node, NodeStatus
+from aliquot_kube.clock import SystemClock
 from aliquot_proto import deviceplugin_v1beta1_pb2 as api
 from aliquot_proto import podresources_v1_pb2 as podresources_api
 from aliquot_proto import podresources_v1_pb2_grpc as podresources_rpc
@@ -28,6 +29,7 @@ from support.pod_board import PodBoard, container, pod
 from support.tiny_plugin import Refusal, TinyPlugin, cdi_answer, device
 
 TWO = {RESOURCE: "2"}
+SETTLE = 7.0
 
 
 @pytest.fixture
@@ -487,12 +489,28 @@ async def test_ended_pod_stays_ended_without_any_memory(folders: Folders, board:
     assert (folders.root / "runs").read_text() == "x\n"
 
 
+class _SettlesWhenTold(SystemClock):
+    """The time that plugins have to register is over when the test says so."""
+
+    def __init__(self) -> None:
+        self.settled = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep as long as asked, but for that one time."""
+        if seconds == SETTLE:
+            await self.settled.wait()
+        else:
+            await super().sleep(seconds)
+
+
 async def test_plugins_have_a_second_before_pods_are_taken(folders: Folders, board: PodBoard) -> None:
     """Between kubelet.sock and the first admission there is time to register: a pod bound meanwhile runs."""
     board.put(pod("one", containers=[container("main", "true", limits=TWO)], restartPolicy="Never"))
     folders.checkpoint.write_bytes(checkpoint.encode([], {RESOURCE: []}))
-    settings = QUICK.__class__(settle=0.5, node_status_every=0.05, start_retry=(0.01,))
-    async with running(folders, board, settings=settings), plugin_on(folders, board):
+    settings, clock = msgspec.structs.replace(QUICK, settle=SETTLE), _SettlesWhenTold()
+    async with running(folders, board, settings=settings, clock=clock), plugin_on(folders, board):
+        assert board.statuses == {}
+        clock.settled.set()
         await board.until_phase("one", "Succeeded")
 
 

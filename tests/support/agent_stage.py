@@ -73,7 +73,7 @@ class Stage:
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
         """Ask until something holds; pages and objects can't be waited for."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not await holds():  # noqa: ASYNC110 - another process's pages tell nobody that they change
                 await asyncio.sleep(0.05)
 

@@ -108,7 +108,7 @@ class ScriptedAgent:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something holds of what was asked."""
-        async with asyncio.timeout(10), self._asked:
+        async with asyncio.timeout(60), self._asked:
             await self._asked.wait_for(holds)
 
 
@@ -133,7 +133,7 @@ async def agent(
 
 async def kubelet_known(at_door: AgentDoor, holds: Callable[[door.KubeletSeen], bool]) -> None:
     """Wait until the endpoint has told the agent so of the kubelet."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while at_door.kubelet is None or not holds(at_door.kubelet):
             await at_door.changed.wait(clock=SystemClock(), at_most=5)
 
@@ -141,7 +141,7 @@ async def kubelet_known(at_door: AgentDoor, holds: Callable[[door.KubeletSeen], 
 async def appears(path: Path, *, other_than: int | None = None) -> None:
     """Wait for a socket or file, made at another instant than this one."""
     watch = FolderWatch(path.parent, clock=SystemClock(), poll=0.01)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         watch.arm()
         while made_at(path) in {None, other_than}:
             await watch.changed()

@@ -39,7 +39,7 @@ from aliquot_standalone.nodes import NodePlan
 # How often something is looked at again that nobody tells us of.
 LOOK_AGAIN = 0.05
 # A process that has not left by then is killed.
-LEAVE_WITHIN = 5.0
+LEAVE_WITHIN = 60.0
 
 
 class OneNodeError(ClusterError):

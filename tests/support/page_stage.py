@@ -181,7 +181,7 @@ async def events(session: aiohttp.ClientSession, url: str) -> AsyncGenerator[tup
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     """Wait until something holds that nobody tells of."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             if await holds():
                 return

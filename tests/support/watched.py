@@ -78,7 +78,7 @@ class Watched:
         node = msgspec.convert({"metadata": {"annotations": annotations}}, Node)
         self.watch.mark(read_marks(node, names=NAMES))
 
-    async def until(self, holds: Callable[[], bool], *, seconds: float = 10.0) -> None:
+    async def until(self, holds: Callable[[], bool], *, seconds: float = 60.0) -> None:
         """Wait, on a real clock, until something holds; not all that is known changes what is published."""
         async with asyncio.timeout(seconds):
             while not holds():

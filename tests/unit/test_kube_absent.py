@@ -39,7 +39,7 @@ async def test_a_resource_that_is_not_installed_has_no_objects_until_it_is() -> 
         assert not found.objects
         item = {"metadata": {"name": "a", "uid": "1", "resourceVersion": "7"}, "spec": {"priority": 1}}
         api.put(QUEUES.collection(), {"items": [item]})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while "a" not in found.objects:
                 await clock.advance(1.0)
     finally:
