@@ -14,6 +14,7 @@ from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from support.centre import NAMES, WALL, asks, gpus, make_lease, make_node, picture_with, with_grant
 
 GATED = {"schedulingGates": [{"name": NAMES.gate}]}
@@ -53,6 +54,7 @@ class Stage:
         nodes: Sequence[int] = (4,),
         memory: int = 80_000,
         settings: QueueSettings | None = None,
+        rules: Rules = NO_RULES,
     ) -> None:
         self.now = 0.0
         self.picture = picture_with(
@@ -63,8 +65,9 @@ class Stage:
             random=lambda: 0.0,
             picture=self.picture,
             settings=settings or QueueSettings(),
+            rules=rules,
         )
-        self.desk = Desk(picture=self.picture, names=NAMES, turns=self.queues)
+        self.desk = Desk(picture=self.picture, names=NAMES, turns=self.queues, rules=rules)
         self.pods: dict[str, Pod] = {}
         self.turns: dict[str, Turn] = {}
         self._born = 0

@@ -122,16 +122,20 @@ def test_no_text_breaks_it(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reads"),
     [
-        ("node.labels.disk == pod.name", {("node", "labels"), ("pod", "name")}),
-        ("node.?labels.orValue(1) == node", {("node", "labels"), ("node", "")}),
-        ("node['labels'] == 1 || has(pod.x.y)", {("node", ""), ("pod", "x")}),
-        ("a.exists(x, x.y == z.q) && x.y", {("a", ""), ("z", "q"), ("x", "y")}),
-        ("node.size() == 1", {("node", "")}),
+        ("node.labels.disk == pod.name", {("node", "labels", "disk"), ("pod", "name")}),
+        ("node.?labels.orValue(1) == node", {("node", "labels"), ("node",)}),
+        ("node['labels'] == 1 || has(pod.x.y.z)", {("node", "labels"), ("pod", "x", "y")}),
+        (
+            "pod.a[?'b/c'].orValue('') == pod.a[pod.b] || pod[1]",
+            {("pod", "a", "b/c"), ("pod", "a"), ("pod", "b"), ("pod",)},
+        ),
+        ("a.exists(x, x.y == z.q) && x.y", {("a",), ("z", "q"), ("x", "y")}),
+        ("node.size() == 1 || node.labels.size() == 1", {("node",), ("node", "labels")}),
         ("'node.x' == \"pod.y\" && true", set()),
     ],
 )
-def test_what_an_expression_reads_is_known_before_it_is_asked(text: str, reads: set[tuple[str, str]]) -> None:
-    """Names with the member that is taken of each; a macro's own variable is none of them."""
+def test_what_an_expression_reads_is_known_before_it_is_asked(text: str, reads: set[tuple[str, ...]]) -> None:
+    """Names with what is taken of each; a macro's own variable is none of them."""
     assert compile_cel(text).reads == reads
 
 

@@ -44,6 +44,8 @@ _TOKEN = re.compile(
 _LONGEST, _DEEPEST = 10_000, 60
 # More digits are too large a number, and take long to read.
 _MOST_DIGITS = 19
+# Of what a name stands for, and of a member of that.
+_STEPS = 2
 _TOO_DEEP = "nested too deep"
 _WORDS: MappingProxyType[str, Any] = MappingProxyType({"true": True, "false": False, "null": None})
 
@@ -51,8 +53,8 @@ _WORDS: MappingProxyType[str, Any] = MappingProxyType({"true": True, "false": Fa
 class Program:
     """An expression ready to be evaluated."""
 
-    def __init__(self, value: Value, *, reads: frozenset[tuple[str, str]]) -> None:
-        """`reads` are the names that it uses, each with the member that it takes of it; empty where that is open."""
+    def __init__(self, value: Value, *, reads: frozenset[tuple[str, ...]]) -> None:
+        """`reads` are the names that it uses, each with what it takes of it by name, two steps deep at most."""
         self._value = value
         self.reads = reads
 
@@ -100,7 +102,7 @@ class _Parser:
         self._depth = 0
         # Variables of macros, which nobody gives.
         self._bound: list[str] = []
-        self.reads: set[tuple[str, str]] = set()
+        self.reads: set[tuple[str, ...]] = set()
 
     def end(self) -> None:
         if self._at < len(self._tokens):
@@ -195,7 +197,7 @@ class _Parser:
         if kind == "number":
             return constant(_number(text))
         if kind == "text":
-            return constant(re.sub(r"\\(.)", r"\1", text[1:-1]))
+            return constant(_text(text))
         if text == "(":
             value = self.expression()
             self._expect(")")
@@ -224,18 +226,28 @@ class _Parser:
             return constant(_WORDS[name])
         if not self._took("("):
             if name not in self._bound:
-                self.reads.add((name, self._member_ahead()))
+                self.reads.add((name, *self._members_ahead()))
             return named(name)
         given = self._listed(")")
         if len(given) != 1 or (name != "has" and name not in FUNCTIONS):
             raise CelError(f"{name}() is not understood")
         return has(given[0]) if name == "has" else called(name, FUNCTIONS[name], given[0])
 
-    def _member_ahead(self) -> str:
-        """The member that is taken next, if its name is written there and it is no method."""
-        kinds = [*self._tokens[self._at : self._at + 3], ("", ""), ("", ""), ("", "")]
-        dotted = kinds[0] in {("sign", "."), ("sign", ".?")} and kinds[1][0] == "name"
-        return kinds[1][1] if dotted and kinds[2] != ("sign", "(") else ""
+    def _members_ahead(self) -> list[str]:
+        """The members that are taken next, as far as their names are written there and they are no methods."""
+        found: list[str] = []
+        at = self._at
+        while len(found) < _STEPS:
+            (_, sign), (kind, text), (_, after) = [*self._tokens[at : at + 3], *[("", "")] * 3][:3]
+            if sign in {".", ".?"} and kind == "name" and after != "(":
+                found.append(text)
+                at += 2
+            elif sign in {"[", "[?"} and kind == "text" and after == "]":
+                found.append(_text(text))
+                at += 3
+            else:
+                break
+        return found
 
     def _listed(self, closing: str) -> list[Value]:
         found: list[Value] = []
@@ -279,6 +291,10 @@ class _Parser:
     def _fail(self) -> NoReturn:
         rest = " ".join(text for _, text in self._tokens[max(0, self._at - 1) :][:8])
         raise CelError(f"can't be understood near: {rest or 'the end'}")
+
+
+def _text(quoted: str) -> str:
+    return re.sub(r"\\(.)", r"\1", quoted[1:-1])
 
 
 def _number(text: str) -> float:

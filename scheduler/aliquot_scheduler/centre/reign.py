@@ -73,7 +73,7 @@ class Reign:
         self._stale = settings.stale
         self._leads = leads
         self.picture = Picture(names=names)
-        self.turns = Queues(names=names, random=random, picture=self.picture, settings=queues)
+        self.turns = Queues(names=names, random=random, picture=self.picture, settings=queues, rules=rules)
         self.appraiser = Appraiser(picture=self.picture, names=names)
         self.desk = Desk(
             picture=self.picture,

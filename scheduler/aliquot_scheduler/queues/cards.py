@@ -23,10 +23,12 @@ from aliquot_core.request import Kind, PodRequest, Quality
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
 from aliquot_scheduler.fit.ground import Ground
 from aliquot_scheduler.fit.places import named_places
+from aliquot_scheduler.fit.ruled import Ruled
 from aliquot_scheduler.fit.survey import allowed_places, needed_memory, takes
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.tree import Dimensions
+from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
 _NONE = -1
 # To make a set of 18,000 takes a millisecond, and where most fit nobody is looked for long.
@@ -66,9 +68,11 @@ class _Firsts:
 class Cards:
     """The cards of a picture, as queues count them."""
 
-    def __init__(self, *, picture: Picture, dimensions: Dimensions) -> None:
+    def __init__(self, *, picture: Picture, dimensions: Dimensions, rules: Rules = NO_RULES) -> None:
         self._picture = picture
         self._grid = picture.grid
+        # A cluster's own rules on nodes.
+        self.ruled = Ruled(picture=picture, rules=rules)
         # The nodes that they are in.
         self.ground = Ground(picture=picture)
         self._models = [Patterns(allowed=(model.casefold(),)) for model in dimensions.models]

@@ -97,7 +97,10 @@ class Enrolment:
             return None
         plain = msgspec.structs.replace(request, queue="", group=None, preemptible=True)
         shape = Shape(
-            request=plain, host=host_ask(pod, names=self._names), firm=not (request.preemptible or self._plain)
+            request=plain,
+            host=host_ask(pod, names=self._names),
+            firm=not (request.preemptible or self._plain),
+            words=self._cards.ruled.words(pod),
         )
         known = self._of_shape(shape)
         return Waiter(

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from aliquot_core.membership import Topology
 from aliquot_core.quantities import WHOLE
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import Rooms
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.fit.links import islands
+from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.clearings import Clearing
@@ -115,19 +118,27 @@ class Placing:
     def has_room(self, candidate: Candidate, *, on: Iterable[str]) -> bool:
         """Whether its first pod would have room on one of these nodes."""
         first = candidate.first
+        rows = [self._picture.nodes[name].row for name in on if name in self._picture.nodes]
         roomy = self._cards.roomy(first.demand) & self._cards.ground.admits(first.shape.host)
-        return any(roomy[self._picture.nodes[name].row] for name in on if name in self._picture.nodes)
+        asked = np.zeros_like(roomy)
+        asked[rows] = roomy[rows]
+        return bool(self._cards.ruled.admits(first.pod, first.demand, among=asked).any())
 
     def why_no_node(self, candidate: Candidate) -> str:
         """Why no node takes its first pod that has room on its GPUs; empty if that is not what it lacks."""
-        first = candidate.first
-        return self._cards.ground.why_none(first.shape.host, roomy=self._cards.roomy(first.demand))
+        first, cards = candidate.first, self._cards
+        roomy = cards.roomy(first.demand)
+        among = roomy & cards.ground.admits(first.shape.host)
+        return cards.ground.why_none(first.shape.host, roomy=roomy) or cards.ruled.why_none(
+            first.pod, first.demand, among=among
+        )
 
     def best_kept(self, candidate: Candidate, *, among: Iterable[str]) -> tuple[str, ...]:
         """Where it would have room soonest: nodes that could take it if they were empty, the emptiest first."""
         grid, asked = self._picture.grid, candidate.amounts
         first = candidate.first
         able = self._cards.able(first.demand) & self._cards.ground.suits(first.shape.host)
+        able = self._admitted(candidate, able)
         held = grid.open.sum(axis=1) * WHOLE.value - (grid.compute * (grid.open & ~grid.closed)).sum(axis=1)
         rows = {name: self._picture.nodes[name].row for name in among}
         nodes: list[str] = []
@@ -164,7 +175,12 @@ class Placing:
         known = [self._picture.nodes[name] for name in names if name in self._picture.nodes and name not in but]
         asked = candidate.amounts[COMPUTE]
         takes = self._cards.ground.admits(candidate.first.shape.host) & (free >= asked)
+        takes = self._admitted(candidate, takes)
         return [one for one in known if not one.out and takes[one.row]]
+
+    def _admitted(self, candidate: Candidate, rows: Bools) -> Bools:
+        """Those that no rule refuses to any of them."""
+        return self._cards.ruled.all_admitted(((one.pod, one.demand) for one in candidate.members), among=rows)
 
     def _free(self, known: KnownNode, gpus: Sequence[str]) -> tuple[int, int]:
         grid, row = self._picture.grid, known.row

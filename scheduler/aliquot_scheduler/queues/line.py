@@ -34,6 +34,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     host: HostAsk
     # Never to be evicted for others.
     firm: bool
+    # What a cluster's own rules may tell it by from others.
+    words: tuple[object, ...] = ()
 
 
 class Waiter(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ from aliquot_scheduler.queues.stale import StaleGangs
 from aliquot_scheduler.queues.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.tree import Tree, plant
 from aliquot_scheduler.queues.usage import Forgetting
+from aliquot_scheduler.rules.judging import Rules
 
 # Shapes that nobody has any more are forgotten when there are so many.
 _MANY_SHAPES = 20_000
@@ -40,10 +41,11 @@ _MANY_SHAPES = 20_000
 class Register:
     """All pods that queues know of, each in its state."""
 
-    def __init__(self, *, names: Names, picture: Picture, settings: QueueSettings) -> None:
+    def __init__(self, *, names: Names, picture: Picture, settings: QueueSettings, rules: Rules) -> None:
         self._names = names
         self._picture = picture
         self._settings = settings
+        self._rules = rules
         self._specs: dict[str, QueueSpec] = {}
         self._homes: dict[str, str] = {}
         self._found: dict[str, Pod] = {}
@@ -58,7 +60,7 @@ class Register:
         self.clearings = Clearings(picture=picture)
         self.memory = SweepMemory(patience=settings.patience, hold=settings.hold)
         tree = plant(self._specs)
-        self.cards = Cards(picture=picture, dimensions=tree.dimensions)
+        self.cards = Cards(picture=picture, dimensions=tree.dimensions, rules=rules)
         self.enrolment = self._enrolling(tree)
         self.forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
         self.books = Books(tree=tree, forgetting=self.forgetting)
@@ -272,7 +274,7 @@ class Register:
     def _replant(self) -> None:
         """Other queues or hardware: everybody is put down anew, in the states they are in."""
         tree = plant(self._specs)
-        self.cards = Cards(picture=self._picture, dimensions=tree.dimensions)
+        self.cards = Cards(picture=self._picture, dimensions=tree.dimensions, rules=self._rules)
         self.enrolment = self._enrolling(tree)
         waiting = self.hall.clear()
         self.books.replant(tree)

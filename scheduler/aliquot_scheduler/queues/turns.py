@@ -41,6 +41,7 @@ from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.sweep import Sweep
+from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
 log = logging.getLogger(__name__)
 
@@ -61,11 +62,12 @@ class Queues:
         random: Random,
         picture: Picture,
         settings: QueueSettings = QueueSettings(),  # noqa: B008 - frozen
+        rules: Rules = NO_RULES,
     ) -> None:
         self._names = names
         self._random = random
         self._picture = picture
-        self._register = Register(names=names, picture=picture, settings=settings)
+        self._register = Register(names=names, picture=picture, settings=settings, rules=rules)
         self._untold: deque[Turn] = deque()
         # How many were let in, and how long they waited together, by queue.
         self.waits: dict[str, tuple[int, float]] = {}

@@ -7,7 +7,7 @@ else be a rule that is silent, and set aside, on the very cluster that it was wr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ from aliquot_core.cel.compiling import CelError, Program, compile_cel
 from aliquot_core.cel.values import is_number
 from aliquot_core.settings import UnusableValueError, of_kind
 from aliquot_scheduler.rules.limit import RuleError, alarm
-from aliquot_scheduler.rules.rule import NodeFacts, Opinion, PodFacts, Rule
+from aliquot_scheduler.rules.rule import ALL_WORDS, WORDS, NodeFacts, Opinion, PodFacts, Rule, Word
 
 # Much for one node, little for who waits at a start.
 _TRIAL_SECONDS = 1.0
@@ -48,7 +48,9 @@ class ExpressionRule:
         # All nodes are asked about one pod.
         self._pod: tuple[PodFacts | None, dict[str, Any]] = None, {}
         programs = [one for one in (self._refuse, self._cost) if one]
-        self._of_node_alone = all(name == "node" for one in programs for name, _ in one.reads)
+        read = {path for one in programs for path in one.reads}
+        self._of_node_alone = all(path[0] == "node" for path in read)
+        self.reads = _words_of(read)
         self._kept: dict[str, tuple[NodeFacts, Opinion | None]] = {}
 
     def __call__(self, pod: PodFacts, node: NodeFacts) -> Opinion | None:
@@ -70,6 +72,17 @@ class ExpressionRule:
             return self._refusal
         cost = _number(self._cost.value(names)) if self._cost else 0.0
         return Opinion(cost=cost, why=self._why) if cost else None
+
+
+def _words_of(paths: Iterable[tuple[str, ...]]) -> frozenset[Word]:
+    """Which of a pod's words these are; whoever takes the pod as a whole may look at any."""
+    found: set[Word] = set()
+    for name, *members in paths:
+        if name == "pod" and not members:
+            return ALL_WORDS
+        if name == "pod" and members[0] in WORDS:
+            found.add((members[0], members[1] if len(members) > 1 else ""))
+    return frozenset(found)
 
 
 def _members(facts: PodFacts | NodeFacts) -> dict[str, Any]:
@@ -122,11 +135,11 @@ def _check(text: str, *, where: str) -> None:
 
 def _unknown(program: Program) -> tuple[str, tuple[str, ...]] | None:
     """What it reads that no rule is told, and what there is instead."""
-    for name, member in sorted(program.reads):
+    for name, *members in sorted(program.reads):
         if name not in _KNOWN:
             return name, tuple(_KNOWN)
-        if member and member not in _KNOWN[name]:
-            return f"{name}.{member}", tuple(f"{name}.{one}" for one in _KNOWN[name])
+        if members and members[0] not in _KNOWN[name]:
+            return f"{name}.{members[0]}", tuple(f"{name}.{one}" for one in _KNOWN[name])
     return None
 
 

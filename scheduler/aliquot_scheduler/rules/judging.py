@@ -13,8 +13,9 @@ from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
+from aliquot_scheduler.rules.expressions import ExpressionRule
 from aliquot_scheduler.rules.limit import RuleError
-from aliquot_scheduler.rules.rule import MOST_COST, NodeFacts, Opinion, PodFacts, Rule
+from aliquot_scheduler.rules.rule import ALL_WORDS, MOST_COST, NodeFacts, Opinion, PodFacts, Rule, Word
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ class Rules:
         self._rules = dict(rules)
         self._limit = limit
         self._failures = dict.fromkeys(rules, 0)
+        # The words of a pod by which these may tell pods apart that ask for the same.
+        self.reads: frozenset[Word] = frozenset().union(*map(_reads, rules.values()))
 
     def __bool__(self) -> bool:
         return bool(self._rules)
@@ -85,6 +88,11 @@ class Rules:
         if given_up:
             del self._rules[name]
         log.error("a rule has failed", extra={"rule": name, "error": repr(error)[:500], "set_aside": given_up})
+
+
+def _reads(rule: Rule) -> frozenset[Word]:
+    """Who wrote a function need not say what it reads."""
+    return rule.reads if isinstance(rule, ExpressionRule) else ALL_WORDS
 
 
 def _checked(opinion: object) -> Opinion:

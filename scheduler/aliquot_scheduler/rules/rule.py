@@ -45,5 +45,10 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+# What people write on a pod: a field of its facts, and a key in it or all of it.
+Word = tuple[str, str]
+WORDS = ("namespace", "labels", "annotations")
+ALL_WORDS: frozenset[Word] = frozenset((field, "") for field in WORDS)
+
 # None: nothing against it.
 Rule = Callable[[PodFacts, NodeFacts], Opinion | None]

@@ -55,7 +55,7 @@ class Queued:
         self._picture = Picture(names=names)
         self._appraiser = Appraiser(picture=self._picture, names=names)
         # No turn is ever lost, so what would be drawn for a back-off never is.
-        self._queues = Queues(names=names, random=lambda: 0.5, picture=self._picture, settings=settings)
+        self._queues = Queues(names=names, random=lambda: 0.5, picture=self._picture, settings=settings, rules=rules)
         self._desk = Desk(
             picture=self._picture, names=names, turns=self._queues, look=self._appraiser.look, rules=rules
         )
