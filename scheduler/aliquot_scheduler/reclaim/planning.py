@@ -30,7 +30,7 @@ from aliquot_scheduler.reclaim.policy import NEVER, Policy
 from aliquot_scheduler.reclaim.residents import OVERDUE, Resident, Residents
 from aliquot_scheduler.reclaim.rights import Rights, owner_of
 from aliquot_scheduler.reclaim.scene import Scene
-from aliquot_scheduler.reclaim.search import Option, Search
+from aliquot_scheduler.reclaim.search import Bounds, Option, Search
 
 # What Kubernetes gives a pod that says nothing of it.
 _GRACE = 30
@@ -61,6 +61,7 @@ class Planner:
         self._residents = residents
         self._now = now
         self._scene = Scene(picture=picture, leaving=residents.leaving.values())
+        self._bounds: Bounds = {}
         self._free = list(cards.stock().free)
         self._charged: list[str] = []
         self._released: dict[str, Charge] = {}
@@ -85,7 +86,7 @@ class Planner:
     def plan(self, candidate: Candidate, *, policy: Policy) -> Clearing | None:
         """Room for a candidate, and whoever has to go for it; None if none can be made."""
         for rights in self._rights(candidate, policy):
-            search = Search(scene=self._scene, residents=self._residents, rights=rights)
+            search = Search(scene=self._scene, residents=self._residents, rights=rights, known=self._bounds)
             if self._settled(search, candidate):
                 search.spare()
                 if clearing := self._judged(search, candidate, rights):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.line import Candidate, Waiter
@@ -44,6 +45,7 @@ class Reclaim:
         self._fits_since: dict[str, float] = {}
         # By queue, of those who run in it.
         self._lowest: dict[str, int] = {}
+        self._since: dict[str, float] = {}
         # How many clearings were made.
         self.made = 0
 
@@ -135,37 +137,45 @@ class Reclaim:
         self._fits_since = {uid: since for uid, since in self._fits_since.items() if uid in self._fitting}
         self._fitting.clear()
         self._lowest = {}
-        for one in self._queues.register.inside.bound.values():
+        bound = self._queues.register.inside.bound
+        self._since = {uid: since for uid, since in self._since.items() if uid in bound}
+        for one in bound.values():
             self._lowest[one.queue] = min(one.priority, self._lowest.get(one.queue, one.priority))
 
     # --- who lies there ----------------------------------------------------------------------------------------------
     def _residents(self, *, wall: float, budgets: Sequence[Budget]) -> Residents:
         register = self._queues.register
-        going = register.clearings.victims()
+        going, tree = register.clearings.victims(), register.books.ledger.tree
+        least = {queue: policy_of(queue, tree=tree).min_run for queue in tree.nodes}
         there, leaving = [], []
         for uid, waiter in register.inside.bound.items():
-            if (one := self._resident(waiter, wall=wall)) is None:
+            ran = wall - self._runs_since(waiter.pod)
+            if (one := self._resident(waiter, ran=ran)) is None:
                 continue
             if uid in going or is_leaving(waiter.pod, wall=wall):
                 leaving.append(one)
-            elif self._may_go(one, wall=wall):
+            elif self._may_go(one) and ran >= least.get(one.queue, 0.0):
                 there.append(one)
         return Residents(there, gangs=register.books.let_in, leaving=leaving, budgets=budgets)
 
-    def _resident(self, waiter: Waiter, *, wall: float) -> Resident | None:
+    def _runs_since(self, pod: Pod) -> float:
+        """Read once: a pod is bound once."""
+        uid = pod.metadata.uid
+        if uid not in self._since:
+            self._since[uid] = runs_since(pod)
+        return self._since[uid]
+
+    def _resident(self, waiter: Waiter, *, ran: float) -> Resident | None:
         held = self._picture.holdings.of(waiter.uid)
         charge = self._queues.books.ledger.of(waiter.uid)
         if not held or charge is None:
             return None
-        lost = lost_with(waiter.pod, charge.amounts, wall=wall)
+        lost = lost_with(charge.amounts, ran=ran)
         return Resident(waiter=waiter, queue=charge.queue, amounts=charge.amounts, claims=held, lost=lost)
 
-    def _may_go(self, one: Resident, *, wall: float) -> bool:
-        pod = one.waiter.pod
-        if one.waiter.shape.firm or one.uid in self._spared or pod.metadata.deletion_timestamp:
-            return False
-        least = policy_of(one.queue, tree=self._queues.books.ledger.tree).min_run
-        return wall - runs_since(pod) >= least
+    def _may_go(self, one: Resident) -> bool:
+        said = one.waiter.pod.metadata.deletion_timestamp
+        return not (one.waiter.shape.firm or one.uid in self._spared or said)
 
 
 def _asked(candidate: Candidate) -> _Asked:

@@ -84,10 +84,9 @@ def runs_since(pod: Pod) -> float:
     return told or seconds_of(pod.metadata.creation_timestamp) or 0.0
 
 
-def lost_with(pod: Pod, amounts: Sequence[int], *, wall: float) -> int:
-    """What a pod has done, and what starting again takes, in percent-seconds."""
-    ran = max(0, int(wall - runs_since(pod)))
-    return min(_LONGEST, max(_LEAST_PERCENT, amounts[COMPUTE]) * (ran + _RESTART))
+def lost_with(amounts: Sequence[int], *, ran: float) -> int:
+    """What a pod that has run so long has done, and what starting again takes, in percent-seconds."""
+    return min(_LONGEST, max(_LEAST_PERCENT, amounts[COMPUTE]) * (int(max(0.0, ran)) + _RESTART))
 
 
 class Residents:

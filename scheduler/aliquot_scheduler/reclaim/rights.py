@@ -57,6 +57,12 @@ class Rights:
         self._guards: dict[str, list[Account] | None] = {}
 
     @property
+    def key(self) -> tuple[object, ...]:
+        """The same for all who may send the same away."""
+        mine = (self._queue, self._user, self._priority) if self.by_priority else tuple(self._owners)
+        return self._path, self._within, mine
+
+    @property
     def by_priority(self) -> bool:
         """Whether it is the second rule."""
         return self._within != NEVER

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
+from aliquot_core.claims import Claim
 from aliquot_core.inventory import Gpu
+from aliquot_core.quantities import MiB, Percent
 from aliquot_scheduler.fit.demand import Piece
 from aliquot_scheduler.fit.layout import Plan, lay_out
 from aliquot_scheduler.picture.grid import Bools
@@ -34,7 +35,8 @@ from aliquot_scheduler.reclaim.scene import Scene
 # Of pods whose containers have to be tried out (0.5 ms each), so many nodes are.
 _MOST_TRIES = 64
 
-Harms = npt.NDArray[np.int64]
+# By shape and rights: what nodes cost at the least, the cheapest first; a node may be there more than once.
+Bounds = dict[tuple[int, Any], list[tuple[int, str]]]
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,13 +50,14 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 class Search:
     """For one candidate."""
 
-    def __init__(self, *, scene: Scene, residents: Residents, rights: Rights) -> None:
+    def __init__(self, *, scene: Scene, residents: Residents, rights: Rights, known: Bounds) -> None:
+        """`known` are the bounds of those before it, as far as the same was asked by the same rights."""
         self.scene = scene
         self._residents = residents
         self._rights = rights
         self.victims: dict[str, Resident] = {}
         self.places: list[Place] = []
-        self._heaps: dict[int, list[tuple[int, str]]] = {}
+        self._known = known
 
     # --- one after the other -----------------------------------------------------------------------------------------
     def settle(self, waiter: Waiter, *, able: Bools, but: Collection[str] = ()) -> bool:
@@ -93,13 +96,14 @@ class Search:
                 heapq.heappush(heap, entry)
 
     def _heap(self, waiter: Waiter, able: Bools) -> list[tuple[int, str]]:
-        if waiter.number not in self._heaps:
+        key = waiter.number, self._rights.key
+        if key not in self._known:
             bounds = bounds_of(waiter.demand, scene=self.scene, residents=self._residents, rights=self._rights)
             nodes = self.scene.picture.nodes
             heap = [(bound, name) for name, known in nodes.items() if (bound := int(bounds[known.row])) >= 0]
-            self._heaps[waiter.number] = [entry for entry in heap if able[nodes[entry[1]].row]]
-            heapq.heapify(self._heaps[waiter.number])
-        return self._heaps[waiter.number]
+            self._known[key] = [entry for entry in heap if able[nodes[entry[1]].row]]
+            heapq.heapify(self._known[key])
+        return self._known[key]
 
     def take(self, option: Option) -> None:
         """Suppose that it is so."""
@@ -108,14 +112,20 @@ class Search:
             self.victims[one.uid] = one
         self.scene.comes(option.place)
         self.places.append(option.place)
-        # There may be more room now than was thought, and elsewhere too.
-        changed = {option.place.node, *(node for one in option.victims for node, _ in one.claims)}
-        for heap in self._heaps.values():
-            for name in sorted(changed):
+        self._look_again([option.place], option.victims)
+
+    def _look_again(self, places: Iterable[Place], victims: Iterable[Resident]) -> None:
+        """At nodes where there may be more room now than was thought."""
+        changed = {place.node for place in places}
+        changed |= {node for one in victims for node, _ in one.claims}
+        for heap in self._known.values():
+            there = {name for bound, name in heap if not bound}
+            for name in sorted(changed - there):
                 heapq.heappush(heap, (0, name))
 
     def undo(self) -> None:
         """Suppose nothing of it any more."""
+        self._look_again(self.places, self.victims.values())
         for place in self.places:
             self.scene.leaves(place)
         for one in self.victims.values():
@@ -164,14 +174,15 @@ class Search:
         cards = self.scene.cards(known, waiter.demand, only=only)
         taken: list[Resident] = []
         try:
-            pieces = waiter.demand.pieces
-            plan = self._by_trial(waiter, known, [gpu for _, gpu in cards], taken) if pieces is None else None
-            if pieces is not None:
-                chosen = self._chosen(pieces, known, cards, taken)
-                plan = self._laid(waiter, known, chosen) if chosen else None
-            if plan is None or not self.scene.host_takes(known, waiter):
+            pieces, gpus = waiter.demand.pieces, [gpu for _, gpu in cards]
+            if pieces is None:
+                plan = self._by_trial(waiter, known, gpus, taken)
+                claims = plan.claims if plan else None
+            else:
+                claims = self._chosen(pieces, known, cards, taken)
+            if claims is None or not self.scene.host_takes(known, waiter):
                 return None
-            place = Place(waiter=waiter, node=known.name, claims=plan.claims, gpus=tuple(only))
+            place = Place(waiter=waiter, node=known.name, claims=claims, gpus=tuple(only))
             return Option(harm=sum(map(self._harm, taken)), victims=tuple(taken), place=place)
         finally:
             for one in reversed(taken):
@@ -184,9 +195,9 @@ class Search:
 
     def _chosen(
         self, pieces: Sequence[Piece], known: KnownNode, cards: Sequence[tuple[int, Gpu]], taken: list[Resident]
-    ) -> list[Gpu] | None:
-        """A GPU for each piece, each time the one where least harm is done."""
-        left, chosen = list(cards), []
+    ) -> dict[str, Claim] | None:
+        """A GPU for each piece, each time the one where least harm is done; what is taken of each."""
+        left, chosen = list(cards), dict[str, Claim]()
         for piece in pieces:
             best: tuple[int, int, Gpu] | None = None
             victims: list[Resident] = []
@@ -201,7 +212,7 @@ class Search:
             for one in victims:
                 self._go(one)
             taken += victims
-            chosen.append(best[2])
+            chosen[best[2].uuid] = _claim(piece, best[2])
             left.remove((best[1], best[2]))
         return chosen
 
@@ -302,3 +313,9 @@ class Search:
     def _stay(self, one: Resident) -> None:
         self.scene.stays(one)
         self._rights.take(one, sign=-1)
+
+
+def _claim(piece: Piece, gpu: Gpu) -> Claim:
+    """What a piece takes of a GPU, as its grant will say."""
+    memory = piece.memory_on(gpu.usable.value)
+    return Claim(compute=Percent(piece.compute), memory=MiB(memory), closes=piece.whole)
