@@ -34,10 +34,11 @@ MARK = "ALIQUOT_CONTAINER"
 KILLED = 128 + signal.SIGKILL
 _CLEAN_LOOKS = 2
 _PAGE = 16 * 1024
-# In dash and bash a trapped signal waits until the command has ended, and traps are not handed on to it.
+# In dash and bash a trapped signal waits until the command has ended, and traps are not handed on to it. They come
+# last: a signal between them and the command is lost on both, and before them it ends the leader, and all is over.
 _LEADER = (
-    'trap : TERM INT HUP QUIT; code=$1; [ -z "$2" ] || echo 0 >"$2/cgroup.procs" || exit 126; cd "$3" || exit 126; '
-    'shift 3; "$@"; echo $? >"$code~"; mv "$code~" "$code"'
+    'code=$1; [ -z "$2" ] || echo 0 >"$2/cgroup.procs" || exit 126; cd "$3" || exit 126; shift 3; '
+    'trap : TERM INT HUP QUIT; "$@"; echo $? >"$code~"; mv "$code~" "$code"'
 )
 
 
