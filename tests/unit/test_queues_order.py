@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aliquot_scheduler.queues.ledger import Charge
 from aliquot_scheduler.queues.line import Candidate, Waiter
-from aliquot_scheduler.queues.order import Order
+from aliquot_scheduler.queues.order import Order, within_guarantee
 from aliquot_scheduler.queues.spec import QueueSpec
 from support.order_oracle import FullRanking
 from support.queue_stage import Stage, queue
@@ -148,3 +148,16 @@ def test_an_admission_looks_at_few_of_many_siblings() -> None:
     # Once to enter, once when its turn comes, once to enter again.
     assert set(looked.values()) == {3}
     assert len(looked) == 300
+
+
+def test_a_guarantee_above_is_its_children_s_too() -> None:
+    """What a parent is guaranteed and a child asks for is the child's to take, though nothing is guaranteed to it."""
+    stage = Stage({"o": queue(guarantee=150), "a": queue("o"), "c": queue()}, nodes=(4,))
+    for uid in ("a0", "a1", "c0"):
+        stage.submit(uid, 100, queue=uid[0])
+    waiting = {waiter.uid: waiter for waiter in stage.queues.waiting()}
+    for names, within in ((("a0",), True), (("a0", "a1"), False), (("c0",), False)):
+        members = tuple(waiting[name] for name in names)
+        amounts = tuple(map(sum, zip(*(one.amounts for one in members), strict=True)))
+        found = within_guarantee(stage.queues.books.ledger, Candidate(members=members, amounts=amounts))
+        assert found is within, names

@@ -117,3 +117,95 @@ def test_a_head_that_can_not_come_in_does_not_stop_the_cluster() -> None:
     stage.desk.pod_gone(stage.pods["large"])
     stage.queues.pod_gone("large")
     assert stage.run() == ["late"]
+
+
+OWED = QueueSettings(patience=7 * 86_400.0, hold=500.0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_guarantee_that_lies_in_pieces_is_met_once_one_node_has_run_dry(seed: int) -> None:
+    """Others go on borrowing what is beyond it, but not on the node that is kept; patience has no part in it."""
+    chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    runs = 150.0
+    stage = Stage({"a": queue(guarantee=400), "b": queue(), "c": queue()}, nodes=(4, 4), settings=OWED)
+    ends: dict[str, float] = {}
+    made, since = 0, None
+    while "large" not in ends:
+        stage.end(*[uid for uid, end in ends.items() if end <= stage.now and uid in stage.pods])
+        for _ in range(3):
+            made += 1
+            stage.submit(f"s{made}", chance.choice((30, 60, 100)), queue=chance.choice("bc"))
+        if stage.now >= 50.0 and since is None:
+            since = stage.now
+            stage.submit("large", 400, queue="a")
+        for uid in stage.run(after=chance.uniform(5.0, 15.0)):
+            ends[uid] = stage.now + chance.uniform(0.2, 1.0) * runs
+        assert since is None or stage.now - since <= runs + 15.0, "it waits too long"
+
+
+def test_of_guarantees_that_lie_in_pieces_the_oldest_has_a_node_kept() -> None:
+    """One at a time; another guarantee may have that node, and then another node is kept."""
+    specs = {"a": queue(guarantee=100), "b": queue(guarantee=100), "c": queue()}
+    stage = Stage(specs, nodes=(1, 1, 1, 1, 1), settings=OWED)
+    for number in range(5):
+        stage.submit(f"c{number}", 50, queue="c", notes={"gpu-uuid": f"GPU-n{number}-0"})
+    assert len(stage.run()) == 5
+    stage.submit("b0", 100, queue="b")
+    assert stage.run(after=1.0) == []
+    stage.submit("a0", 100, queue="a")
+    stage.submit("late", 50, queue="c")
+    assert stage.run(after=1.0) == ["late"]
+    kept = kept_for(stage, "b0")
+    assert kept_for(stage, "a0") == ()
+    assert _node_of(stage, "late") not in kept
+    stage.end(f"c{kept[0][1:]}")
+    assert stage.run(after=1.0) == ["a0"]
+    assert _node_of(stage, "a0") == kept[0]
+    stage.run(after=1.0)
+    other = kept_for(stage, "b0")
+    assert other != kept
+    stage.end(f"c{other[0][1:]}")
+    assert stage.run(after=1.0) == ["b0"]
+    assert stage.queues.register.memory.kept(now=stage.now) == {}
+
+
+def test_who_asks_longest_is_owed_first() -> None:
+    """Of two that came at once always the same; until the tree is another one, by which its pod may never come in."""
+    specs = {"a": queue(guarantee=100), "b": queue(guarantee=100), "c": queue()}
+    stage = Stage(specs, nodes=(1, 1, 1, 1, 1), settings=OWED)
+    for number in range(5):
+        stage.submit(f"c{number}", 50, queue="c", notes={"gpu-uuid": f"GPU-n{number}-0"})
+    stage.run()
+    for uid in ("a0", "b0"):
+        stage.submit(uid, 100, queue=uid[0])
+    for _ in range(3):
+        stage.run(after=1.0)
+        assert (bool(kept_for(stage, "a0")), bool(kept_for(stage, "b0"))) == (True, False)
+    stage.queues.queues_seen(specs | {"a": queue(limit=50)})
+    stage.run(after=1.0)
+    assert (bool(kept_for(stage, "a0")), bool(kept_for(stage, "b0"))) == (False, True)
+
+
+def kept_for(stage: Stage, uid: str) -> tuple[str, ...]:
+    """The nodes that are kept for a head."""
+    return stage.queues.register.memory.kept(now=stage.now).get(uid, ())
+
+
+def _node_of(stage: Stage, uid: str) -> str:
+    ((node, _),) = stage.picture.holdings.of(uid)
+    return node
+
+
+def test_what_is_kept_for_a_guarantee_is_not_kept_for_ever() -> None:
+    """After the time for which heads may hold others up, all may pass: who runs there may never end."""
+    stage = Stage({"a": queue(guarantee=100), "c": queue()}, nodes=(1, 1, 1), settings=OWED)
+    for number in range(3):
+        stage.submit(f"ever{number}", 60, queue="c")
+    assert len(stage.run()) == 3
+    stage.submit("a0", 100, queue="a")
+    stage.run(after=1.0)
+    kept = kept_for(stage, "a0")
+    only = {"gpu-uuid": f"GPU-{kept[0]}-0"}
+    stage.submit("small", 20, queue="c", notes=only)
+    assert stage.run(after=400.0) == []
+    assert stage.run(after=101.0) == ["small"]

@@ -159,6 +159,11 @@ class Ledger:
             self._guaranteed[queue] = tuple(dim for dim in dimensions if any(node.guarantee[dim] for node in nodes))
         return self._guaranteed[queue]
 
+    def held_for(self, dimension: int, queue: str) -> int:
+        """What is held back of the queue's uppermost ancestor: an admission below lessens it by no more."""
+        path = self._path(queue)
+        return path[-2].held[dimension] if len(path) > 1 else 0
+
     def held_back(self, dimension: int) -> int:
         """What is held back of all queues together."""
         return self.accounts[ROOT].held_below[dimension]

@@ -211,6 +211,9 @@ def within_guarantee(ledger: Ledger, candidate: Candidate) -> bool:
     guaranteed = [dim for dim in ledger.guaranteed(queue) if amounts[dim]]
     if not guaranteed:
         return False
+    # No more can be taken off than there is; most are answered by that.
+    if any(ledger.held_for(dim, queue) < amounts[dim] for dim in guaranteed):
+        return False
     return all(_takes_its_own(ledger.effect(dim, queue, amounts), amounts[dim]) for dim in guaranteed)
 
 

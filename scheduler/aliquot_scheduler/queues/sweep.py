@@ -54,6 +54,8 @@ class Sweep:
         self._nevers: dict[tuple[str, Any], bool] = {}
         self._may, self._few = cards.fitting(), cards.few_fitting()
         self._impatient = memory.impatient(now=now)
+        # Who is looked at though nothing is free for them: nodes may be kept.
+        self._watched = self._impatient | memory.owed(now=now)
         self._reached: dict[tuple[str, str], tuple[Heads, int]] = {}
         self._passed: defaultdict[str, set[Mark]] = defaultdict(set)
 
@@ -137,11 +139,11 @@ class Sweep:
             if queue not in self._headed and number < len(heads):
                 self._head_of(queue, heads[number])
             return len(heads)
-        asked, passed, impatient = self._grows(queue), self._passed[queue], self._impatient
+        asked, passed, watched = self._grows(queue), self._passed[queue], self._watched
         may, refused = self._may, self._memory.refused
         while number < len(heads):
             candidate = heads[number]
-            able = asked or candidate.uid in impatient or (may[candidate.number] and candidate.shape not in refused)
+            able = asked or candidate.uid in watched or (may[candidate.number] and candidate.shape not in refused)
             if able and (user, candidate.shape) not in passed and not self._is_never(candidate):
                 break
             if queue not in self._headed and not self._is_never(candidate):
@@ -156,14 +158,22 @@ class Sweep:
             few is not None
             and heads.lone
             and heads.numbers.isdisjoint(few)
-            and heads.uids.isdisjoint(self._impatient)
+            and heads.uids.isdisjoint(self._watched)
             and not self._grows(queue)
         )
 
     def _head_of(self, queue: str, candidate: Candidate) -> None:
-        """The first of a line that is passed over is its head."""
+        """The first of a line that is passed over is its head; a guarantee that lies in pieces is owed to it."""
         self._headed.add(queue)
-        self._memory.head_refused(candidate.first.uid, now=self._now)
+        memory, uid = self._memory, candidate.first.uid
+        memory.head_refused(uid, now=self._now)
+        if not memory.may_be_owed(uid, now=self._now):
+            return
+        if within_guarantee(self._books.ledger, candidate):
+            memory.owe(uid)
+            memory.keep(uid, self._kept_for(candidate))
+        else:
+            memory.owe_no_more(uid)
 
     def _is_never(self, candidate: Candidate) -> bool:
         """A gang that can't be let in whatever others do stands in line, but is no head of it."""
@@ -198,6 +208,7 @@ class Sweep:
         if but and candidate.shape in self._memory.refused_beside:
             return []
         promises = self._placing.place(candidate, but=but)
+        self._memory.taken({promise.node for promise in promises}, by=candidate.uid)
         if not promises and but:
             behind = self._placing.has_room(candidate, on=but)
             why = Refusal(cause=Cause.BEHIND) if behind else no_room(self._placing.why_no_node(candidate))

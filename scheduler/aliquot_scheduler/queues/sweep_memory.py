@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from aliquot_scheduler.queues.line import Candidate
@@ -28,6 +29,8 @@ class SweepMemory:
         # Since when the head of a line is refused, by the UID of its first pod.
         self._since: dict[str, float] = {}
         self._kept: dict[str, tuple[str, ...]] = {}
+        # The head whose guarantee is free in pieces, none of which it fits.
+        self._owed = ""
         # Of this sweep, and of the one before it: those to whom this one has not come yet.
         self._said: dict[tuple[str, Mark], Refusal] = {}
         self._said_before: dict[tuple[str, Mark], Refusal] = {}
@@ -49,7 +52,8 @@ class SweepMemory:
         self._broken_off = broken_off
 
     def everything_changed(self) -> None:
-        """Nothing that was refused need be so any more."""
+        """Nothing that was refused need be so any more; and who is owed a guarantee may be so no more."""
+        self.owe_no_more(self._owed)
         self._forget_refused()
         self._said.clear()
         self._said_before.clear()
@@ -75,8 +79,35 @@ class SweepMemory:
         """A head of a line is passed over."""
         self._since.setdefault(uid, now)
 
+    # --- whom a guarantee is owed -------------------------------------------------------------------------------------
+    def owed(self, *, now: float) -> frozenset[str]:
+        """The one for whom nodes are kept at once, with or without patience; for no longer than heads may hold."""
+        since = self._since.get(self._owed)
+        lasts = since is not None and self.somebody_is_impatient and now - since < self._hold
+        return frozenset((self._owed,)) if lasts else frozenset()
+
+    def may_be_owed(self, uid: str, *, now: float) -> bool:
+        """Whether it is the one, or could be: it has waited longer than the one that is."""
+        if not self.somebody_is_impatient or now - self._since[uid] >= self._hold:
+            return False
+        owed = self.owed(now=now)
+        return not owed or uid in owed or self._since[uid] < self._since[self._owed]
+
+    def owe(self, uid: str) -> None:
+        """It is the one from now on."""
+        if self._owed != uid:
+            self.owe_no_more(self._owed)
+            self._owed = uid
+
+    def owe_no_more(self, uid: str) -> None:
+        """It is not, if it was."""
+        if uid and self._owed == uid:
+            self._owed = ""
+            self.keep(uid, ())
+
     def forget(self, uid: str) -> None:
         """It is a head no more."""
+        self.owe_no_more(uid)
         self._since.pop(uid, None)
         if uid in self._kept:
             self.keep(uid, ())
@@ -94,7 +125,8 @@ class SweepMemory:
 
     def kept(self, *, now: float) -> dict[str, tuple[str, ...]]:
         """The nodes that are kept for heads at this moment, by their UIDs."""
-        return {uid: nodes for uid, nodes in self._kept.items() if self._is_impatient(uid, now=now)}
+        owed = self.owed(now=now)
+        return {uid: nodes for uid, nodes in self._kept.items() if uid in owed or self._is_impatient(uid, now=now)}
 
     def keep(self, uid: str, nodes: tuple[str, ...]) -> None:
         """Keep these nodes for a head, and no others, as long as it is one."""
@@ -102,3 +134,8 @@ class SweepMemory:
             self._kept[uid] = nodes
             # Others may fit where they did not.
             self._forget_refused()
+
+    def taken(self, nodes: Collection[str], *, by: str) -> None:
+        """Somebody is let in there, by a guarantee of theirs: for whom one of these was kept, another is chosen."""
+        for uid in [uid for uid, kept in self._kept.items() if uid != by and not set(kept).isdisjoint(nodes)]:
+            self.keep(uid, ())
