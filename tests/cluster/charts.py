@@ -21,11 +21,9 @@ RENDER = ROOT / "daemonset" / "render"
 
 
 def helm(*arguments: str, values: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run helm; values go in as a file of JSON."""
-    command = [str(binaries.path_of("helm")), *arguments, "--values=-"]
-    return subprocess.run(
-        command, input=json.dumps(values or {}), capture_output=True, text=True, timeout=120, check=False
-    )
+    """Run helm; values go in as a file of JSON, if it takes any."""
+    command = [str(binaries.path_of("helm")), *arguments, *([] if values is None else ["--values=-"])]
+    return subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, timeout=120, check=False)
 
 
 def template(values: Mapping[str, Any] | None = None, *, namespace: str = SYSTEM) -> list[Json]:

@@ -40,6 +40,15 @@ with socket.create_connection((os.environ["POD_IP"], {port})) as page:
 """
 
 
+def run_uninstall(cluster: ClusterHarness) -> subprocess.CompletedProcess[str]:
+    """Run the script that operators run."""
+    kubectl = binaries.path_of("kubectl")
+    own = {"PATH": f"{kubectl.parent}:{os.environ['PATH']}", "KUBECONFIG": str(cluster.kubeconfig())}
+    return subprocess.run(
+        [str(UNINSTALL)], env={**os.environ, **own}, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
 class InstalledCentre(Installed):
     """The whole installation."""
 
@@ -76,19 +85,6 @@ class InstalledCentre(Installed):
         if status.get("observedGeneration") != found["metadata"]["generation"]:
             return False
         return [status.get(name, 0) for name in ("updatedReplicas", "readyReplicas", "replicas")] == [wanted] * 3
-
-    def run_uninstall(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run the script that operators run."""
-        kubectl = binaries.path_of("kubectl")
-        own = {"PATH": f"{kubectl.parent}:{os.environ['PATH']}", "KUBECONFIG": str(self.cluster.kubeconfig())}
-        return subprocess.run(
-            [str(UNINSTALL), *arguments],
-            env={**os.environ, **own},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
 
     def _endpoint_slices(self) -> list[Json]:
         return self.cluster.api.items(_SLICES, labelSelector=f"kubernetes.io/service-name={CENTRE}")

@@ -18,9 +18,10 @@ from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import pod, shell, stays
 from cluster.installed import NAMES, SYSTEM, nothing_left
-from cluster.installed_centre import CENTRE, InstalledCentre
+from cluster.installed_centre import CENTRE, InstalledCentre, run_uninstall
 from cluster.node_half import SHOW
 from cluster.refusals import LEASES, NODE1, refused
+from cluster.traces import traces
 
 pytestmark = pytest.mark.timeout(400)  # the first test also starts the cluster, and imports three images
 
@@ -225,11 +226,11 @@ def test_uninstalled_leaves_no_trace(cluster: ClusterHarness, installed: Install
     elsewhere = {NAMES.gpu_model: "of-nobody"}
     waits = cluster.create_pod(pod("waits", stays(limits=ASKS), namespace=namespace, annotations=elsewhere))
     assert gates(cluster.current(waits)) == [NAMES.gate]
-    told = installed.run_uninstall()
+    told = run_uninstall(cluster)
     assert (told.returncode, told.stderr) == (1, "1 pods hold slices: end them, or run this with --force\n")
     assert installed.has_rolled_out(CENTRE)
     cluster.delete(holds)
-    told = installed.run_uninstall()
+    told = run_uninstall(cluster)
     assert told.returncode == 0, told.stderr
     installed.forget()
     assert gates(cluster.current(waits)) == []
@@ -242,17 +243,3 @@ def test_uninstalled_leaves_no_trace(cluster: ClusterHarness, installed: Install
 def gates(made: Json) -> list[str]:
     """What a pod waits behind."""
     return [each["name"] for each in made["spec"].get("schedulingGates", [])]
-
-
-def traces(cluster: ClusterHarness, *, spared: str) -> Iterator[str]:
-    """Every object of whatever kind that bears our name; Events are over by themselves."""
-    groups = [group["preferredVersion"]["groupVersion"] for group in cluster.api.get("/apis")["groups"]]
-    for root in ("/api/v1", *(f"/apis/{group}" for group in groups)):
-        for resource in cluster.api.get(root)["resources"]:
-            if "list" not in resource["verbs"] or resource["kind"] == "Event":
-                continue
-            for each in cluster.api.items(f"{root}/{resource['name']}"):
-                about = each["metadata"]
-                said = [about["name"], *about.get("labels", {}), *about.get("annotations", {})]
-                if about.get("namespace") != spared and any("aliquot" in word for word in said):
-                    yield f"{resource['name']} {about['name']}"

@@ -1,0 +1,108 @@
+"""Helm itself, on a real API server: install, upgrade, and what either way of uninstalling leaves behind.
+
+There is no node: what the installed processes do is shown by `test_installed.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from cluster.charts import CHART, helm, template
+from cluster.harness import binaries
+from cluster.harness.api import Json
+from cluster.harness.cluster import ClusterHarness, Options
+from cluster.harness.errors import ApiError
+from cluster.installed import NAMES, SYSTEM, manifests
+from cluster.installed_centre import CENTRE, DEPLOYMENTS, KUBE_SCHEDULER, run_uninstall
+from cluster.traces import traces
+from support.require import skip_or_fail
+
+RELEASE = "aliquot"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+SECRET = f"/api/v1/namespaces/{SYSTEM}/secrets/aliquot-tls"
+WEBHOOK = f"{ADMISSION}/mutatingwebhookconfigurations/aliquot"
+QUEUE = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.{NAMES.domain}"
+WAYS_ROUND = f"{ADMISSION}/validatingadmissionpolicybindings/aliquot-ways-round-deny"
+
+
+@pytest.fixture
+def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
+    """A control plane of its own: what is installed holds for all of it."""
+    if binaries.find("helm") is None:
+        skip_or_fail("cluster", "helm is not built: run tests/cluster/binaries/build helm")
+    with ClusterHarness(Options(nodes=())) as running:
+        for obj in manifests("00-namespace"):
+            running.apply(obj)
+        yield running
+
+
+def release(cluster: ClusterHarness, verb: str, *what: str, values: dict[str, Any] | None = None) -> str:
+    """What Helm says of the release, which it has done as asked."""
+    kubeconfig = f"--kubeconfig={cluster.kubeconfig()}"
+    done = helm(verb, RELEASE, *what, f"--namespace={SYSTEM}", kubeconfig, values=values)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def missing(cluster: ClusterHarness, wanted: Sequence[Json]) -> list[str]:
+    """Those of these objects that the API server has not."""
+    return [each["metadata"]["name"] for each in wanted if cluster.api.find(cluster.api.path_of(each)) is None]
+
+
+def authorities(cluster: ClusterHarness) -> list[str]:
+    """By which authority each webhook is trusted."""
+    return [each["clientConfig"].get("caBundle", "") for each in cluster.api.get(WEBHOOK)["webhooks"]]
+
+
+def is_left(cluster: ClusterHarness, wanted: Sequence[str]) -> bool:
+    """Whether this alone is left; while kinds are going the API server may not be able to tell."""
+    try:
+        return list(traces(cluster)) == wanted
+    except ApiError:
+        return False
+
+
+def test_an_upgrade_does_as_the_values_say_and_keeps_what_the_centre_wrote(cluster: ClusterHarness) -> None:
+    """Certificates and queues stay; what the new values do not have goes."""
+    release(cluster, "install", str(CHART), values={})
+    assert missing(cluster, template()) == []
+    # Queues live as long as their definition; to make one takes a webhook that answers.
+    definition = cluster.api.get(QUEUE)["metadata"]["uid"]
+    authority = base64.b64encode(cluster.control_plane.credentials.certificate.read_bytes()).decode()
+    cluster.api.patch(SECRET, {"data": {"ca.crt": authority}})
+    webhooks = cluster.api.get(WEBHOOK)["webhooks"]
+    for each in webhooks:
+        each["clientConfig"]["caBundle"] = authority
+    cluster.api.patch(WEBHOOK, {"webhooks": webhooks})
+    other = {"waysRound": "Deny", "centre": {"replicas": 3}, "kubeScheduler": {"enabled": False}}
+    release(cluster, "upgrade", str(CHART), values=other)
+    assert missing(cluster, template(other)) == []
+    assert cluster.api.get(f"{DEPLOYMENTS}/{CENTRE}")["spec"]["replicas"] == 3
+    (only,) = cluster.api.get(WAYS_ROUND)["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
+    assert (only["operator"], only["values"]) == ("NotIn", ["allow", "warn"])
+    assert cluster.api.find(f"{DEPLOYMENTS}/{KUBE_SCHEDULER}") is None
+    assert cluster.api.get(SECRET)["data"]["ca.crt"] == authority
+    assert authorities(cluster) == [authority] * len(webhooks)
+    assert cluster.api.get(QUEUE)["metadata"]["uid"] == definition
+
+
+@pytest.mark.parametrize("by", ["script", "helm"])
+def test_what_helm_has_installed_goes_without_a_trace(cluster: ClusterHarness, by: str) -> None:
+    """By our script, with Helm's own record; by Helm alone but for the namespace, which it did not make."""
+    release(cluster, "install", str(CHART), values={})
+    if by == "script":
+        done = run_uninstall(cluster)
+        assert done.returncode == 0, done.stderr
+        left: list[str] = []
+    else:
+        release(cluster, "uninstall")
+        left = [f"namespaces {SYSTEM}"]
+    cluster.wait_for("nothing to be left", partial(is_left, cluster, left))
+    for obj in manifests("00-namespace"):
+        cluster.apply(obj)
+    release(cluster, "install", str(CHART), values={})
