@@ -176,6 +176,33 @@ async def test_what_is_only_odd_is_warned_of(row: str) -> None:
     assert (answer["allowed"], answer.get("warnings", [])) == (True, warnings)
 
 
+KEEPS = {"parent": "org", "compute": {"guarantee": 800, "lendingLimit": 0}}
+NOTHING = (
+    "queue b, spec.compute: it gets nothing, ever: of the 800 that queue org may have those beside it keep all, "
+    "idle or not (lendingLimit: a 800)"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "warnings"),
+    [
+        ("a", KEEPS, [NOTHING]),
+        ("a", {"parent": "org", "compute": {"guarantee": 800, "lendingLimit": 1}}, []),
+        ("other", {}, []),
+    ],
+    ids=["keeper", "lender", "bystander"],
+)
+async def test_a_queue_that_leaves_nothing_to_those_beside_it_is_warned_of(
+    name: str, spec: Json, warnings: list[str]
+) -> None:
+    """A hard reservation of all that they share; the tree bears it, and a pod beside it would wait for ever."""
+    queues = {"org": ORG["org"], "a": {"parent": "org"}, "b": {"parent": "org"}}
+    answer = await of_queue(queues, name, spec)
+    assert (answer["allowed"], answer.get("warnings", [])) == (True, warnings)
+    starved = await of_queue({**queues, "a": KEEPS}, "b", {"parent": "org", "priority": 1})
+    assert (starved["allowed"], starved["warnings"]) == (True, [NOTHING])
+
+
 async def test_who_deletes_a_queue_in_use_reads_what_is_left() -> None:
     """Nothing is taken from pods that run; those that wait, and those to come, have nowhere to go."""
     status = {"used": {"compute": 250, "memory": 40_000}, "waiting": 3}

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from aliquot_core.objects import PodCondition
+from aliquot_core.objects import ObjectMeta, PodCondition, Queue
 from aliquot_kube.client import KubeClient
 from aliquot_kube.patches import STRATEGIC_MERGE_PATCH
 from aliquot_kube.transport import Question, Response
@@ -57,12 +57,13 @@ class Desk:
         self.clock, self.sink = VirtualClock(), Sink()
         client = KubeClient(transport=self.sink)
         self.silent = ""
+        self.there = {name: Queue(metadata=ObjectMeta(name=name)) for name in TWO}
         self.queues = QueueWriter(
             turns=self.stage.queues,
             client=client,
             clock=self.clock,
             names=NAMES,
-            there=lambda: dict.fromkeys(TWO),
+            there=lambda: self.there,
             why_not=lambda: self.silent,
         )
         self.events = PodEvents(client=client, clock=self.clock, random=lambda: 0.5, names=NAMES, instance="replica")
@@ -101,6 +102,25 @@ async def test_a_status_is_written_whole_and_only_when_it_changes() -> None:
     assert {one.path.split("/")[-2] for one in desk.sink.asked} == {"a", "b"}
     await desk.lives(desk.queues, seconds=120)
     assert len(desk.sink.bodies("/status")) <= 3 + 4
+
+
+async def test_what_is_wrong_with_a_queue_stands_in_its_status_until_it_is_mended() -> None:
+    """Also of one that hangs on nothing and is counted nowhere; a queue with which nothing is wrong says nothing."""
+    desk = Desk()
+    there = {name: Queue(metadata=ObjectMeta(name=name), spec={"namespaces": ["*"]}) for name in ("a", "b", "c")}
+    there["b"] = replace(there["b"], spec={"compute": {"guarantee": 9, "limit": 8}})
+    there["c"] = replace(there["c"], spec={"parent": "gone"})
+    desk.there = there
+    await desk.lives(desk.queues, seconds=10)
+    said = {one.path.split("/")[-2]: json.loads(one.body or b"")[0]["value"]["problems"] for one in desk.sink.asked}
+    assert [problem.partition(";")[0] for problem in said["b"]] == [
+        "queue b, spec.compute: limit 8 is below guarantee 9"
+    ]
+    assert "there is no queue 'gone'" in said["c"][0]
+    assert said["a"] == []
+    desk.there = {**there, "b": replace(there["b"], spec={})}
+    await desk.lives(desk.queues, seconds=10)
+    assert desk.sink.bodies("/b/status")[-1][0]["value"]["problems"] == []
 
 
 async def test_nothing_is_written_while_nothing_may_be_decided() -> None:

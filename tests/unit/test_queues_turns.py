@@ -349,12 +349,14 @@ def test_an_impatient_head_yields_to_guarantees_alone(guaranteed: int | None, le
         ("closed", 10, "does not take pods of namespace team"),
         ("a", 60, "it asks 60 of compute, more than queue o may ever give it"),
         ("c", 900, "no node could take it"),
+        ("meek", 60, "of the 200 that queue share may have those below it keep too much though they don't use it"),
     ],
 )
 def test_who_can_never_be_let_in_is_told_so(name: str, compute: int, why: str) -> None:
     """Such a pod stands in no line, so nothing is held back for it."""
     specs = {"o": queue(limit=50), "a": queue("o"), "c": queue(guarantee=900), "closed": queue(namespaces=())}
-    stage = Stage(specs, nodes=(4, 4))
+    specs |= {"share": queue(limit=200), "keeps": queue("share", guarantee=150, lend=0), "meek": queue("share")}
+    stage = Stage(specs, nodes=(4, 4, 4))
     stage.submit("p", compute, None, queue=name)
     assert stage.run() == []
     assert why in stage.queues.why_not(stage.pods["p"])

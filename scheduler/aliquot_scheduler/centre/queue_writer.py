@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
 from aliquot_core.clock import Clock
 from aliquot_core.instants import second_time
 from aliquot_core.names import Names
+from aliquot_core.objects import Queue
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.patches import add, json_patch
 from aliquot_kube.resources import queues_of
+from aliquot_scheduler.queues.contradictions import problems_by_queue
+from aliquot_scheduler.queues.entry import specs_of
 from aliquot_scheduler.queues.status import Amounts, QueueStatus
 from aliquot_scheduler.queues.turns import Queues
 
@@ -39,7 +43,7 @@ class QueueWriter:
         client: KubeClient,
         clock: Clock,
         names: Names,
-        there: Callable[[], Mapping[str, object]],
+        there: Callable[[], Mapping[str, Queue]],
         why_not: Callable[[], str],
     ) -> None:
         """`there` is every Queue object by its name."""
@@ -50,6 +54,8 @@ class QueueWriter:
         self._there = there
         self._why_not = why_not
         self._written: dict[str, tuple[float, QueueStatus]] = {}
+        # The specs that were judged last, and what is wrong with them.
+        self._judged: tuple[dict[str, dict[str, Any]], dict[str, tuple[str, ...]]] = {}, {}
         # What was worked out last, for whoever scrapes.
         self.latest: dict[str, QueueStatus] = {}
 
@@ -60,13 +66,29 @@ class QueueWriter:
             if self._why_not():
                 continue
             now = self._clock.monotonic()
-            self.latest = self._turns.statuses(now=now, at=second_time(self._clock.wall()))
+            self.latest = self._statuses(now=now)
             there = self._there().keys()
             for name in [name for name in self._written if name not in there]:
                 del self._written[name]
             for name in sorted(there & self.latest.keys()):
                 if self._is_due(name, self.latest[name], now=now):
                     await self._write(name, self.latest[name], now=now)
+
+    def _statuses(self, *, now: float) -> dict[str, QueueStatus]:
+        """Of every queue, also of one that hangs on nothing: it says so."""
+        at = second_time(self._clock.wall())
+        found = self._turns.statuses(now=now, at=at)
+        for name, problems in self._problems().items():
+            found[name] = msgspec.structs.replace(found.get(name, QueueStatus(at=at)), problems=problems)
+        return found
+
+    def _problems(self) -> dict[str, tuple[str, ...]]:
+        """Worked out anew when a spec has changed: 1 ms for each 50 queues."""
+        there = self._there()
+        specs = {name: queue.spec for name, queue in there.items()}
+        if specs != self._judged[0]:
+            self._judged = specs, problems_by_queue(specs_of(there.values()))
+        return self._judged[1]
 
     def _is_due(self, name: str, status: QueueStatus, *, now: float) -> bool:
         if name not in self._written:

@@ -17,6 +17,15 @@ ALL_MODELS = ""
 Thing = tuple[str, str]
 
 
+def problems_by_queue(specs: Specs) -> dict[str, tuple[str, ...]]:
+    """The same in sentences, by the queue that each stands at; who has none is left out."""
+    found: dict[str, list[str]] = {}
+    for problem in problems_of(specs):
+        name = problem.where.removeprefix("queue ").partition(",")[0]
+        found.setdefault(name, []).append(str(problem))
+    return {name: tuple(said) for name, said in found.items()}
+
+
 def problems_of(specs: Specs) -> list[UserError]:
     """Everything that is wrong with these queues together, in the order of their names."""
     children = _children(specs)

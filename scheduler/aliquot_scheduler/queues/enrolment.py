@@ -54,6 +54,9 @@ class Enrolment:
         self._user_label = user_label
         self._known: dict[Shape, _Known] = {}
         self._numbers: dict[Shape, int] = {}
+        # Nobody asks or uses anything there: what is kept all the same, and whom it keeps out.
+        self._idle = Ledger(tree)
+        self._kept: dict[tuple[str, Vector], str] = {}
         self._hardware = cards.hardware()
         # As of which change of nodes, and by what is asked of them, the nodes that could take it.
         self._lasting = cards.ground.lasting
@@ -133,7 +136,27 @@ class Enrolment:
             return (
                 f"it asks {waiter.amounts[dimension]} of {what}, more than queue {account.node.name} may ever give it"
             )
+        if kept := self._kept_from(name, waiter.amounts):
+            return kept
         return "" if self._tree.nodes[name].spec.autoscale else self._of_shape(waiter.shape).never
+
+    def _kept_from(self, queue: str, amounts: Vector) -> str:
+        """Why it would wait for ever even if it were alone: under a limit above it, others keep what they don't use."""
+        asked = queue, amounts
+        if asked not in self._kept:
+            self._idle.ask(queue, amounts)
+            dimensions = [dim for dim in range(self._tree.dimensions.cards) if amounts[dim]]
+            injured = ((dim, self._idle.effect(dim, queue, amounts).injured) for dim in dimensions)
+            self._kept[asked] = next((self._is_kept(dim, amounts, by=name) for dim, name in injured if name), "")
+            self._idle.ask(queue, [-amount for amount in amounts])
+        return self._kept[asked]
+
+    def _is_kept(self, dimension: int, amounts: Vector, *, by: str) -> str:
+        node, what = self._tree.nodes[by], self._tree.dimensions.names[dimension]
+        return (
+            f"it asks {amounts[dimension]} of {what}, and of the {node.ceiling[dimension]} that queue {by} may have "
+            "those below it keep too much though they don't use it (lendingLimit)"
+        )
 
     def _home(self, pod: Pod) -> str:
         home = "" if self._plain else self._homes.get(pod.metadata.namespace)

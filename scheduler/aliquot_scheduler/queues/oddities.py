@@ -15,6 +15,7 @@ def oddities_of(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
     for thing, quota in _quotas(spec):
         for said in (*_lending(quota), *_borrowing(quota), *_above(quota, above.get(thing), parent=spec.parent)):
             yield f"queue {name}, spec.{thing}: {said}"
+    yield from _starved(name, specs)
     if spec.namespaces and any(other.parent == name for other in specs.values()):
         yield f"queue {name}, spec.namespaces does nothing: pods wait in the queues below it"
     if not spec.autoscale and spec.autoscale_minutes != QueueSpec().autoscale_minutes:
@@ -49,3 +50,25 @@ def _above(quota: Quota, above: Quota | None, *, parent: str) -> Iterator[str]:
         return
     if quota.limit is not None and quota.limit > above.limit:
         yield f"limit {quota.limit} is never reached: queue {parent} above it has limit {above.limit}"
+
+
+def _starved(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
+    """It, or one that it keeps it from, is beside others that keep all there is, asked for or not."""
+    above = specs[name].parent
+    limits = dict(_quotas(specs[above])) if above in specs else {}
+    siblings = sorted(other for other, spec in specs.items() if spec.parent == above)
+    for thing, limit in ((thing, quota.limit) for thing, quota in limits.items() if quota.limit):
+        kept = {other: _kept(dict(_quotas(specs[other])).get(thing)) for other in siblings}
+        for starved in siblings:
+            keepers = [f"{other} {kept[other]}" for other in siblings if kept[other] and other != starved]
+            if sum(kept.values()) - kept[starved] >= limit and (starved == name or kept[name]):
+                yield (
+                    f"queue {starved}, spec.{thing}: it gets nothing, ever: of the {limit} that queue {above} may have "
+                    f"those beside it keep all, idle or not (lendingLimit: {', '.join(keepers)})"
+                )
+
+
+def _kept(quota: Quota | None) -> int:
+    if quota is None or quota.lending_limit is None:
+        return 0
+    return max(0, (quota.guarantee or 0) - quota.lending_limit)
