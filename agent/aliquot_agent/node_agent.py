@@ -14,8 +14,10 @@ from aliquot_agent.health.health_memory import HealthMemory
 from aliquot_agent.health.marks import read_marks
 from aliquot_agent.health.sick_notes import SickNotes
 from aliquot_agent.health.xids import Policy
+from aliquot_agent.isolation.ladder import Rung, Rungs
 from aliquot_agent.isolation.offering import Offer as IsolationOffer
 from aliquot_agent.isolation.offering import only_observed
+from aliquot_agent.isolation.over_use import OverUse
 from aliquot_agent.pods.node_mirrors import NodeMirrors
 from aliquot_agent.pods.residents import Residents
 from aliquot_agent.pods.spec_collecting import Collectable, collect_specs
@@ -111,6 +113,19 @@ class NodeAgent:
         self._publisher = self._publishing()
         self._complaints = Complaints(
             names=names, clock=clock, client=self._client, events=self.events, pods=self.pods.by_uid.values
+        )
+        self.over_use = OverUse(
+            names=names,
+            clock=clock,
+            client=self._client,
+            events=self.events,
+            pods=lambda: self.pods.by_uid,
+            rungs=Rungs(
+                top=Rung[settings.over_use.upper()],
+                warn=settings.over_use_warn,
+                throttle=settings.over_use_throttle,
+                evict=settings.over_use_evict,
+            ),
         )
         self._sick_notes = SickNotes(
             clock=clock,
@@ -246,6 +261,7 @@ class NodeAgent:
             *self._signs.work(),
             self.events.run(),
             self._complaints.run(),
+            self.over_use.run(),
             *(run() for run in beside),
         )
         try:

@@ -61,6 +61,12 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     isolation_folder: FilePath = "/var/lib/aliquot/isolation"
     # What a CUDA context takes on this node's GPUs, in MiB: measure it with `nvidia-smi` and an idle program.
     context_mib: Annotated[int, msgspec.Meta(ge=0, le=16_384)] = 512
+    # How far it goes with who uses more than granted: only noted (log, metric), warned (Event), throttled (no idle
+    # compute; where the interposer holds the slice), given up for eviction (memory alone). In seconds, after how long.
+    over_use: Literal["note", "warn", "throttle", "evict"] = "warn"
+    over_use_warn: Seconds = 30.0
+    over_use_throttle: Seconds = 60.0
+    over_use_evict: Seconds = 120.0
     # The door to the endpoint.
     door: SocketPath = "/run/aliquot/endpoint/door.sock"
     pod_resources: SocketPath = "/var/lib/kubelet/pod-resources/kubelet.sock"

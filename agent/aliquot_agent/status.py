@@ -84,6 +84,7 @@ class Status:
         if sampled.claims is not None and sampled.at != self._heard_at:
             self._heard_at = sampled.at
             self._heard(sampled.accounts.slices)
+            self._node.over_use.hear(sampled.accounts.slices)
 
     async def metrics(self) -> Answer:
         """Everything, for Prometheus."""
@@ -125,6 +126,7 @@ class Status:
             trouble=cards.kind,
             xids=dict(node.gpus.xids),
             sampled=self._told.sampled,
+            over_use=self._node.over_use.rungs,
             calls=node.calls.so_far(),
             at_door=node.door.connected,
             kubelet=node.door.kubelet,

@@ -119,7 +119,7 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         memory=HealthFile(health.memory),
         offer=partial(offer_isolation, settings=settings, obstacle=partial(what_hinders, isolation, driver_files)),
     )
-    pacemaker = Pacemaker(files=isolation, clock=clock) if isolation else None
+    pacemaker = Pacemaker(files=isolation, clock=clock, throttled=node.over_use.throttled) if isolation else None
     status = Status(
         node=node,
         register=ProcResidents(),

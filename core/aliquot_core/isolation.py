@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from aliquot_core.inventory import OBSERVE
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod, PodCondition
 from aliquot_core.request import Quality
 
 INTERPOSER, MPS, MIG = "interposer", "mps", "mig"
 # From the weakest to the strongest.
 MODES = (OBSERVE, INTERPOSER, MPS, MIG)
+# Reasons of a pod's condition `granted`: it uses more than it was granted and is to go; it keeps inside again.
+OVER_USE, INSIDE = "OverUse", "InsideSlice"
 
 
 class Keeping(StrEnum):
@@ -68,3 +72,10 @@ def _reaches(mode: str, least: str) -> bool:
 
 def _rank(mode: str) -> int:
     return MODES.index(mode) if mode in MODES else -1
+
+
+def is_over_use(pod: Pod, *, names: Names) -> PodCondition | None:
+    """The condition by which a node's agent gives a pod up that uses more than it was granted, if it stands."""
+    # Asked of each pod that changes: first by what hardly any condition says.
+    given_up = (one for one in pod.status.conditions if one.reason == OVER_USE and one.status == "False")
+    return next((one for one in given_up if one.type == names.of("granted")), None)

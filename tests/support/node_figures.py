@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aliquot_agent.gpus.model import GpuFacts, GpuUsage
 from aliquot_agent.health.ailments import Verdict
+from aliquot_agent.isolation.ladder import Rung
 from aliquot_agent.web.accounts import Accounts, Owner, SliceUse
 from aliquot_agent.web.call_times import PRESTART, Histogram
 from aliquot_agent.web.figures import Figures, Sampled
@@ -55,7 +56,7 @@ FULL = Figures(
             slices=(
                 SliceUse(
                     namespace="team", pod="p1", container="main", gpu=A, compute=29, limit=100, memory_mib=256,
-                    isolation="interposer", used_percent=12, used_mib=200,
+                    uid="u1", isolation="interposer", used_percent=12, used_mib=200,
                 ),
                 SliceUse(namespace="team", pod="p2", container="main", gpu=B, compute=10, limit=10, memory_mib=64),
             ),
@@ -63,6 +64,7 @@ FULL = Figures(
         ),
         claims={A: (Claim(compute=Percent(29), memory=MiB(256)), 1)},
     ),
+    over_use={("u1", "main", A): Rung.WARN},
     calls={(PRESTART, "ready"): Histogram(counts=[1, 2, *[0] * 12, 1], seconds=40.0)},
     at_door=True,
     kubelet=KubeletSeen(listening=["aliquot.dev/compute"], registrations=4),

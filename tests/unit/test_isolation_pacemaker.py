@@ -103,3 +103,20 @@ async def test_it_beats_ten_times_a_second(tmp_path: Path) -> None:
         beats.append(limits(own).beat)
     beating.cancel()
     assert [late - early for early, late in itertools.pairwise(beats)] == [100_000_000, 100_000_000]
+
+
+async def test_who_is_throttled_gets_its_guarantee_and_no_more(tmp_path: Path) -> None:
+    """Whoever else is there has what is idle; best effort keeps a hundredth, for what waits for ever frees nothing."""
+    files, clock = node(tmp_path), VirtualClock()
+    await clock.advance(10)
+    throttled: set[tuple[str, str, str]] = set()
+    owners = [started(files, "a", compute=20, limit=100), started(files, "b", compute=0, limit=100, gpu=1)]
+    for own in owners:
+        launches(own, at=clock.monotonic())
+    pacemaker = Pacemaker(files=files, clock=clock, throttled=lambda: throttled)
+    pacemaker.beat()
+    assert [limits(own).rate for own in owners] == [1_000_000, 1_000_000]
+    throttled |= {(OWNER.pod, OWNER.container, uuid) for uuid in UUIDS}
+    pacemaker.beat()
+    assert [limits(own).rate for own in owners] == [200_000, 10_000]
+    assert [limits(own).limit for own in owners] == [1_000_000, 1_000_000]

@@ -83,6 +83,13 @@ def test_modes_are_told_of_gpus_and_of_slices() -> None:
     assert [dict(labels)["pod"] for labels in told_of] == ["p1"]
 
 
+def test_who_uses_too_much_is_told_with_its_rung() -> None:
+    """And nobody else is told of."""
+    found = told(FULL)
+    over = {labels: value for (name, labels), value in found.items() if name == "aliquot_slice_over_use"}
+    assert over == {frozenset({**SLICE, "rung": "warn"}.items()): 1}
+
+
 def test_health_is_one_of_three() -> None:
     """With the time since when, and each XID counted."""
     found = told(FULL)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from aliquot_agent.starting.ungranted import PATIENCE, Patience, condition, trouble
+from aliquot_agent.starting.ungranted import PATIENCE, REASON, Patience, condition, trouble
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 
@@ -80,8 +80,9 @@ def test_the_condition_is_for_this_pod_only() -> None:
     patience = Patience(names=NAMES)
     patience.look([make_pod()], now=0.0)
     (complaint,) = patience.look([make_pod()], now=PATIENCE)
-    change = condition(complaint, names=NAMES, now="2026-01-01T00:00:00Z")
+    now = "2026-01-01T00:00:00Z"
+    change = condition(complaint.pod, names=NAMES, now=now, reason=REASON, message=complaint.what)
     assert change["metadata"] == {"uid": "u1"}
     (told,) = change["status"]["conditions"]
-    assert (told["type"], told["status"]) == ("aliquot.dev/granted", "False")
+    assert (told["type"], told["status"], told["reason"]) == ("aliquot.dev/granted", "False", "NoValidGrant")
     assert "without a grant" in told["message"]

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict, deque
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
 
-from aliquot_agent.isolation.beyond import Excess, Measured, accounted, since_restart
+from aliquot_agent.isolation.beyond import Excess, Measured, Owner, Whose, accounted, since_restart
 from aliquot_agent.isolation.limits_file import (
     WHOLE,
     GpuLimits,
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 BEAT_S = 0.1
 # A sample is accounted for within so many beats after it was taken.
 _REMEMBERED = 30
+_LEAST = 0.01
 _SECOND = 1_000_000_000
 
 
@@ -47,15 +49,24 @@ class _Slice(msgspec.Struct, frozen=True, kw_only=True):
 class _Book:
     """What the account said of one slice in the last beats, and what the driver said beyond it."""
 
-    def __init__(self, *, excess: Excess) -> None:
+    def __init__(self, *, owner: Owner | None, excess: Excess) -> None:
+        self.owner = owner
         self.said: deque[int] = deque(maxlen=_REMEMBERED)
         self.excess = excess
+
+    def whose(self, gpu: str) -> Whose:
+        """Of whom it is, as samples name it."""
+        return (self.owner.pod, self.owner.container, gpu) if self.owner else ("", "", gpu)
 
 
 class Pacemaker:
     """The paces of one node's slices."""
 
-    def __init__(self, *, files: SliceFiles, clock: Clock) -> None:
+    def __init__(
+        self, *, files: SliceFiles, clock: Clock, throttled: Callable[[], Collection[Whose]] = frozenset
+    ) -> None:
+        """`throttled` are slices that get no idle compute."""
+        self._throttled = throttled
         self._files = files
         self._clock = clock
         self._paces: dict[str, dict[str, Pace]] = {}
@@ -86,25 +97,29 @@ class Pacemaker:
 
     def measured(self, told: Measured) -> None:
         """Take in what the driver says that containers hold."""
-        owners = {name: owner_of(self._files.folder_of(name)) for name in {name for name, _ in self._books}}
-        for (name, gpu), book in self._books.items():
-            owner = owners[name]
-            driver = told.get((owner.pod, owner.container, gpu)) if owner else None
+        for (_, gpu), book in self._books.items():
+            driver = told.get(book.whose(gpu)) if book.owner else None
             before, book.excess = book.excess, book.excess.then(driver=driver, account=max(book.said, default=0))
             if book.excess.lasting > before.lasting:
                 log.warning(
                     "a container holds memory that is in no account",
-                    extra={"owner": str(owner), "gpu": gpu, "bytes": book.excess.lasting},
+                    extra={"owner": str(book.owner), "gpu": gpu, "bytes": book.excess.lasting},
                 )
 
     def _book(self, name: str, one: _Slice) -> _Book:
         """The slice's, begun with what stands in its limits: an agent before us may have found it."""
-        book = self._books.get((name, one.limits.uuid)) or _Book(excess=since_restart(one.limits.unaccounted))
+        book = self._books.get((name, one.limits.uuid))
+        if book is None:
+            book = _Book(owner=owner_of(one.path.parent), excess=since_restart(one.limits.unaccounted))
         book.said.append(one.accounted)
         return book
 
     def _paced(self, slices: dict[str, _Slice], *, before: dict[str, Pace], now: int) -> dict[str, Pace]:
-        shares = {name: _share(one.limits) for name, one in slices.items()}
+        throttled = self._throttled()
+        shares = {
+            name: _share(one.limits, throttled=self._books[name, one.limits.uuid].whose(one.limits.uuid) in throttled)
+            for name, one in slices.items()
+        }
         seen = {name: _seen(one.meter) for name, one in slices.items()}
         paces = next_beat(shares, before, seen, now=now, since=self._since)
         for name, pace in paces.items():
@@ -134,8 +149,11 @@ def _with_excess(one: _Slice, book: _Book) -> _Slice:
     return msgspec.structs.replace(one, limits=limits)
 
 
-def _share(limits: GpuLimits) -> Share:
-    return Share(guarantee=limits.guarantee / WHOLE, limit=max(limits.limit, limits.guarantee) / WHOLE)
+def _share(limits: GpuLimits, *, throttled: bool) -> Share:
+    guarantee = limits.guarantee / WHOLE
+    # Best effort has no guarantee, and what waits for ever never gives back what it holds.
+    limit = max(guarantee, _LEAST) if throttled else max(limits.limit / WHOLE, guarantee)
+    return Share(guarantee=guarantee, limit=limit)
 
 
 def _seen(meter: Meter) -> Seen:

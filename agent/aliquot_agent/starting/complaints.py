@@ -49,7 +49,8 @@ class Complaints:
 
     async def _tell(self, complaint: Complaint) -> None:
         meta = complaint.pod.metadata
-        change = condition(complaint, names=self._names, now=second_time(self._clock.wall()))
+        now = second_time(self._clock.wall())
+        change = condition(complaint.pod, names=self._names, now=now, reason=REASON, message=complaint.what)
         try:
             await self._client.patch(
                 PODS, name=meta.name, namespace=meta.namespace, patch=strategic_patch(change), subresource="status"

@@ -69,14 +69,16 @@ class Patience:
         return trouble(pod, names=self._names)
 
 
-def condition(complaint: Complaint, *, names: Names, now: str) -> Mapping[str, Any]:
-    """The change of the pod's status, as a strategic merge patch: conditions of others stay."""
+def condition(
+    pod: Pod, *, names: Names, now: str, reason: str, message: str, status: str = "False"
+) -> Mapping[str, Any]:
+    """The change of a pod's status, as a strategic merge patch: conditions of others stay."""
     told = {
         "type": names.of("granted"),
-        "status": "False",
-        "reason": REASON,
-        "message": complaint.what,
+        "status": status,
+        "reason": reason,
+        "message": message,
         "lastTransitionTime": now,
     }
     # The uid is a precondition: a pod made anew under the name is another.
-    return {"metadata": {"uid": complaint.pod.metadata.uid}, "status": {"conditions": [told]}}
+    return {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [told]}}

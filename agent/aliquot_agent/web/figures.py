@@ -8,6 +8,8 @@ import msgspec
 
 from aliquot_agent.gpus.model import GpuFacts, GpuUsage
 from aliquot_agent.health.ailments import Verdict
+from aliquot_agent.isolation.beyond import Whose
+from aliquot_agent.isolation.ladder import Rung
 from aliquot_agent.starting.drift import Drift
 from aliquot_agent.web.accounts import Accounts
 from aliquot_agent.web.call_times import Histogram
@@ -41,6 +43,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
     xids: Mapping[tuple[str, int], int] = {}
     sampled: Sampled = Sampled()
+    # How high slices stand on the ladder, by pod (its UID), container and GPU.
+    over_use: Mapping[Whose, Rung] = {}
     calls: Mapping[tuple[str, str], Histogram] = {}
     at_door: bool = False
     kubelet: KubeletSeen | None = None

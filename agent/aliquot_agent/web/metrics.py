@@ -35,6 +35,7 @@ class FiguresCollector(Collector):
         """Every family of them."""
         yield from _of_gpus(self._figures)
         yield from _of_health(self._figures)
+        yield from _of_over_use(self._figures)
         yield from _of_agent(self._figures)
         yield from _of_calls(self._figures)
 
@@ -155,6 +156,17 @@ def _of_slices(slices: Sequence[SliceUse]) -> Iterator[Metric]:
         if one.used_percent is not None:
             busy.add_metric(labels, one.used_percent / _WHOLE)
     yield from (granted, used, compute, limit, busy, held)
+
+
+def _of_over_use(figures: Figures) -> Iterator[Metric]:
+    over = _gauge(
+        "slice_over_use", "1 for how far it has come with a slice that uses more than granted.", (*_SLICE, "rung")
+    )
+    for one in figures.sampled.accounts.slices:
+        rung = figures.over_use.get((one.uid, one.container, one.gpu))
+        if rung:
+            over.add_metric((one.namespace, one.pod, one.container, one.gpu, rung.name.lower()), 1)
+    yield over
 
 
 # --- the agent itself ------------------------------------------------------------------------------------------------

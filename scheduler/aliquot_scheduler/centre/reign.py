@@ -24,6 +24,7 @@ from aliquot_scheduler.centre.evictor import Evictor
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.mix_keeper import MixKeeper
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
+from aliquot_scheduler.centre.over_use import OverUseEvictor
 from aliquot_scheduler.centre.pod_events import PodEvents
 from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.centre.settings import CentreSettings
@@ -134,11 +135,20 @@ class Reign:
             events=events,
             why_not=self.why_not,
         )
+        self.over_use = OverUseEvictor(
+            client=client,
+            clock=clock,
+            names=names,
+            grace=settings.over_use_grace,
+            events=events,
+            why_not=self.why_not,
+        )
         self.desk.tell_time(clock.monotonic())
         watches.queues.subscribe(self._queue_changed)
         watches.namespaces.subscribe(self._namespace_changed)
         watches.nodes.subscribe(self._node_changed)
         watches.pods.subscribe(self._pod_changed)
+        watches.pods.subscribe(self.over_use.pod_changed)
         watches.leases.subscribe(self._lease_changed)
 
     def why_not(self) -> str:
@@ -175,6 +185,7 @@ class Reign:
             work.create_task(self.views.run())
             work.create_task(self.notices.run())
             work.create_task(self.evictor.run())
+            work.create_task(self.over_use.run())
             work.create_task(self.events.run())
             work.create_task(self.mix.run())
             work.create_task(self.tables.run())
@@ -249,7 +260,8 @@ class Reign:
         self.desk.pod_seen(pod)
         self.turns.pod_seen(pod)
         self.binder.told(pod)
-        if pod.ended or pod.spec.scheduling_gates:
+        if pod.ended or (pod.spec.scheduling_gates and self.turns.is_in_line(pod.metadata.uid)):
+            # Not for what we have just written on one that is let in.
             self.gatekeeper.look()
 
     def _pod_gone(self, pod: Pod) -> None:

@@ -23,3 +23,5 @@ class CentreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     stale: Seconds = 150.0
     # How long room is kept for a pod that was let through and is not bound; then it waits for a new turn.
     promise: Seconds = 30.0
+    # How long a pod may go on using more than it was granted, once its node has given it up, before it is evicted.
+    over_use_grace: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 60.0
