@@ -15,7 +15,7 @@ from aliquot_scheduler.deciding.promises import Ended
 from aliquot_scheduler.queues.turns import Queues
 from support.centre import asks, gpus, make_node, picture_with, with_grant
 from support.large_cluster import NAMES, NAMESPACE, node_names, pod_manifest
-from support.reigning import reigning, until
+from support.reigning import Reigning, reigning, until
 from support.server_apart import PODS
 
 GATES = [{"name": NAMES.gate}]
@@ -50,6 +50,32 @@ async def test_a_nomination_ends_with_its_turn() -> None:
         # kube-scheduler finds no CPU there, say, and never asks.
         await until(lambda: on.writes[key] == [*begins, "PATCH pods/status"])
         assert await on.nominated("stuck") == ""
+
+
+def was_told(on: Reigning, name: str) -> bool:
+    """Whether the leader's own watch has told it that a pod's gate is lifted."""
+    return any(pod.metadata.name == name and not pod.spec.scheduling_gates for pod in on.reign.desk.pods.values())
+
+
+async def test_what_is_written_on_a_pod_starts_no_round_of_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes, and is looked at; that it was nominated and let through is no news to whoever wrote it."""
+    async with reigning() as on:
+
+        async def let_in(name: str) -> None:
+            on.create(PODS, pod_manifest(name, compute=50, memory=40_000, schedulingGates=GATES))
+            await until(lambda: was_told(on, name))
+
+        on.join("node-a")
+        await let_in("first")
+        look, looks = on.reign.gatekeeper.look, Counter[str]()
+
+        def counted() -> None:
+            looks["round"] += 1
+            look()
+
+        monkeypatch.setattr(on.reign.gatekeeper, "look", counted)
+        await let_in("second")
+        assert looks == {"round": 1}
 
 
 async def test_nodes_that_join_cost_no_write() -> None:
