@@ -37,6 +37,8 @@ bench-centre: $(READY) ## Measure the centre: its calls, and under a real kube-s
 
 bench-placement: $(READY) ## Replay the openb trace by every policy (an hour; goes on where it was broken off), and time decisions
 	$(BIN)/python benchmarks/placement/quality.py --plots docs
+	$(BIN)/python benchmarks/placement/robustness.py
+	$(BIN)/python benchmarks/placement/two_axes.py
 	$(BIN)/python benchmarks/placement/decision.py
 
 soak: $(READY) ## Long hunts: bounded, but not for every day

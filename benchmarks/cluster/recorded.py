@@ -28,12 +28,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from aliquot_core.inventory import Gpu, Inventory, encode_inventory
-from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.simulating.drawing import draw_order
 from aliquot_scheduler.simulating.runs import MixSource, PolicyName, begin
 from aliquot_scheduler.simulating.workload import MILLI, Machine, Need, Workload
@@ -48,8 +46,6 @@ from cluster.played_gpus import free_gpus
 from support.large_cluster import SCHEDULER, lease_manifest
 from support.traces import openb
 
-ROOT = Path(__file__).resolve().parents[2]
-PLAIN = ROOT / "daemonset" / "plain-pods.yaml"
 ALL = 1_000_000
 # What is asked: points between the two ends.
 CLOSE = 0.5
@@ -165,16 +161,12 @@ def pod_of(number: int, need: Need, *, namespace: str) -> Json:
 
 def ask_of_plain_pods_too(half: CentreHalf, replica: Replica) -> None:
     """Our profile without what else gives points, and the centre asked of pods without GPUs."""
-    half.point_scheduler_at(replica)
+    half.point_scheduler_at(replica, plain_pods=True)
     plane = half.cluster.control_plane
     config = json.loads((plane.folder / "scheduler.json").read_text())
-    known = config["extenders"][0]
-    entry = yaml.safe_load(PLAIN.read_text())
-    config["extenders"].append(entry | {key: known[key] for key in ("urlPrefix", "tlsConfig")})
     for profile in config["profiles"]:
         if profile["schedulerName"] == SCHEDULER:
             profile["plugins"]["score"] = {"disabled": [{"name": name} for name in OTHER_POINTS]}
-    assert entry["tlsConfig"]["serverName"] == CENTRE
     plane.scheduler.stop()
     plane.configure_scheduler(config)
     plane.scheduler.start()

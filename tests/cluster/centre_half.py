@@ -24,6 +24,7 @@ from cluster.harness.ports import free_port
 NAMES = Names()
 COMMAND = str(Path(sys.executable).with_name("aliquot"))
 PROFILE = Path(__file__).parents[2] / "daemonset" / "kube-scheduler.yaml"
+PLAIN_PODS = PROFILE.with_name("plain-pods.yaml")
 SCHEDULER = "aliquot"
 _DAY = 86_400.0
 
@@ -111,13 +112,13 @@ class CentreHalf:
         """The lines with this message, whichever replica leads."""
         return [line for replica in self.replicas for line in replica.logged(message)]
 
-    def point_scheduler_at(self, replica: Replica) -> None:
-        """Let kube-scheduler ask this replica, as the Service would."""
+    def point_scheduler_at(self, replica: Replica, *, plain_pods: bool = False) -> None:
+        """Let kube-scheduler ask this replica, as the Service would; of pods without slices too, if that is said."""
         config = yaml.safe_load(PROFILE.read_text())
         # The cluster's own, which schedules everybody else too and is alone.
         config["profiles"].insert(0, {"schedulerName": "default-scheduler"})
         del config["leaderElection"]
-        config["extenders"][0] |= {
+        where = {
             "urlPrefix": f"https://{LOOPBACK}:{replica.port}/extender",
             "tlsConfig": {
                 "certFile": str(self.certificate),
@@ -126,6 +127,10 @@ class CentreHalf:
                 "serverName": CENTRE,
             },
         }
+        # Nobody waits for its grades, but a test for what comes of them.
+        plain = yaml.safe_load(PLAIN_PODS.read_text()) | {"httpTimeout": "30s"}
+        entries = [*config["extenders"], *([plain] if plain_pods else [])]
+        config["extenders"] = [entry | where for entry in entries]
         plane = self.cluster.control_plane
         plane.scheduler.stop()
         plane.configure_scheduler(config)

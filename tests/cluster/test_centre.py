@@ -435,3 +435,23 @@ def test_a_leader_that_is_killed_costs_no_slice(cluster: ClusterHarness, centre:
         assert second.logged("knows the cluster")
     finally:
         first.start()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("full", ["node1", "node2"])
+def test_pods_without_slices_leave_idle_gpus_their_cores(
+    cluster: ClusterHarness, centre: CentreHalf, namespace: str, *, full: str
+) -> None:
+    """Where kube-scheduler is told to ask of them too, by daemonset/plain-pods.yaml as it stands."""
+    holder = cluster.create_pod(asking("all", namespace, 400, 100_000, lasting=True, nodeSelector={ZONE: full}))
+    cluster.wait_for_phase(holder, "Running")
+    centre.point_scheduler_at(centre.replicas[0], plain_pods=True)
+    try:
+        wanted = [pod(f"plain{number}", stays(), namespace=namespace, scheduler=SCHEDULER) for number in range(4)]
+        for one in wanted:
+            one["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "50m"}}
+        made = [cluster.create_pod(one) for one in wanted]
+        where = {cluster.wait_for_phase(one, "Running")["spec"]["nodeName"] for one in made}
+    finally:
+        centre.point_scheduler_at(centre.replicas[0])
+    assert where == {full}
