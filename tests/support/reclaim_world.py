@@ -159,7 +159,14 @@ class ReclaimWorld(QueueWorld):
         for victim in clearing.victims:
             if victim.group is None:
                 cards = self._on_cards(gone - {victim.uid})
-                assert any(_too_much(cards[gpu]) for gpu in self.picture.holdings.of(victim.uid)), victim.uid
+                on_a_card = any(_too_much(cards[gpu]) for gpu in self.picture.holdings.of(victim.uid))
+                assert on_a_card or self._is_over_a_limit(gone - {victim.uid}), victim.uid
+
+    def _is_over_a_limit(self, gone: set[str]) -> bool:
+        used, nodes = self._used_without(gone), self.queues.books.ledger.tree.nodes
+        return any(
+            amount > most for name, node in nodes.items() for amount, most in zip(used[name], node.ceiling, strict=True)
+        )
 
     def _check_gangs(self, found: Sequence[Clearing], gone: set[str]) -> None:
         """A gang that loses anybody keeps its minimum, or goes as a whole."""
@@ -168,17 +175,21 @@ class ReclaimWorld(QueueWorld):
             groups = {pod.metadata.annotations[NAMES.group_min] for uid, pod in self.pods.items() if uid in left}
             assert all(len(left) >= int(least) for least in groups), gang
 
+    def _used_without(self, gone: set[str]) -> dict[str, list[int]]:
+        """What each queue uses once those are gone, and all are in for whom room is made."""
+        ledger = self.queues.books.ledger
+        used: dict[str, list[int]] = {name: [0] * ledger.width for name in ledger.tree.nodes}
+        there = [(charge.queue, charge.amounts) for uid, charge in ledger.charges().items() if uid not in gone]
+        places = [place for clearing in self.queues.register.clearings for place in clearing.places]
+        for queue, amounts in [*there, *((place.waiter.queue, place.waiter.amounts) for place in places)]:
+            for name in ledger.tree.path(queue):
+                used[name] = [a + b for a, b in zip(used[name], amounts, strict=True)]
+        return used
+
     def below_guarantee(self, found: Sequence[Clearing]) -> None:
         """No queue from which others took has less than it is guaranteed in all that was taken."""
-        ledger, gone = self.queues.books.ledger, self._leaving()
-        used: dict[str, list[int]] = {name: [0] * ledger.width for name in ledger.tree.nodes}
-        for uid, charge in ledger.charges().items():
-            for name in ledger.tree.path(charge.queue) if uid not in gone else ():
-                used[name] = [a + b for a, b in zip(used[name], charge.amounts, strict=True)]
-        for clearing in self.queues.register.clearings:
-            for place in clearing.places:
-                for name in ledger.tree.path(place.waiter.queue):
-                    used[name] = [a + b for a, b in zip(used[name], place.waiter.amounts, strict=True)]
+        ledger = self.queues.books.ledger
+        used = self._used_without(self._leaving())
         for clearing in found:
             mine = ledger.tree.path(clearing.candidate.first.queue)
             for victim in clearing.victims:

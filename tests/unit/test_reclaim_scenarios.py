@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+import pytest
+
+from aliquot_scheduler.queues.spec import Preemption
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 
@@ -75,3 +80,195 @@ def test_of_lower_priority_of_the_same_user_goes() -> None:
     stage.submit("high", 100, queue="red", priority=10)
     assert stage.reclaimed() == ["low"]
     assert stage.run() == ["high"]
+
+
+def test_a_limit_is_freed_where_it_was_taken() -> None:
+    """Who borrowed under a parent's limit goes for the guarantee there, though cards are free elsewhere."""
+    specs = {"org": queue(limit=200), "red": queue("org", guarantee=100), "blue": queue("org"), "green": queue()}
+    stage = ReclaimStage(specs)
+    filled(stage, "blue", 2)
+    filled(stage, "green", 1)
+    stage.submit("red0", 100, queue="red")
+    assert stage.reclaimed() == ["blue1"]
+    assert stage.run() == ["red0"]
+
+
+def test_siblings_share_what_their_parent_is_guaranteed() -> None:
+    """None of them is the owner of it, so none sends the other away."""
+    specs = {"org": queue(guarantee=400), "red": queue("org"), "blue": queue("org")}
+    stage = ReclaimStage(specs)
+    filled(stage, "blue", 4)
+    stage.submit("red0", 100, queue="red")
+    assert stage.victims() == []
+
+
+def test_whoever_is_never_to_be_evicted_stays() -> None:
+    """Whatever others are guaranteed; another goes."""
+    specs = {"red": queue(guarantee=200), "blue": queue(guarantee=200)}
+    stage = ReclaimStage(specs)
+    filled(stage, "blue", 2)
+    for number in (2, 3):
+        stage.submit(f"blue{number}", 100, queue="blue")
+    stage.run()
+    stage.submit("firm", 100, queue="blue", notes={"preemptible": "false"})
+    for number in range(3):
+        stage.submit(f"red{number}", 100, queue="red")
+    assert stage.reclaimed() == ["blue2", "blue3"]
+    assert not {"firm"} & set(stage.evicted)
+
+
+def test_whoever_has_not_run_long_enough_stays() -> None:
+    """As long as its queue grants it, by its own word or the nearest above."""
+    specs = {
+        "org": queue(preemption=Preemption(min_run_seconds=11 * 3600)),
+        "red": queue(guarantee=200),
+        "blue": queue("org"),
+    }
+    stage = ReclaimStage(specs)
+    filled(stage, "blue", 4)
+    stage.submit("red0", 100, queue="red")
+    assert stage.victims() == []
+    assert stage.victims(after=2 * 3600.0) == ["blue3"]
+
+
+def test_a_queue_may_waive_what_it_lent() -> None:
+    """It waits until others end."""
+    stage = ReclaimStage({"red": queue(guarantee=200, preemption=Preemption(reclaim="Never")), "blue": queue()})
+    filled(stage, "blue", 4)
+    stage.submit("red0", 100, queue="red")
+    assert stage.victims() == []
+
+
+@pytest.mark.parametrize(("within", "goes"), [("SameUser", ["mine"]), ("AnyUser", ["theirs"]), ("Never", [])])
+def test_a_queue_says_whose_lower_priority_goes(
+    within: Literal["SameUser", "AnyUser", "Never"], goes: list[str]
+) -> None:
+    """Of anybody's the one that is lost with least harm."""
+    stage = ReclaimStage({"red": queue(preemption=Preemption(within_queue=within))}, nodes=(2,))
+    stage.submit("mine", 100, queue="red")
+    stage.submit("theirs", 100, queue="red", user="else")
+    stage.run()
+    stage.submit("high", 100, queue="red", priority=10)
+    assert stage.victims() == goes
+
+
+def test_of_an_elastic_group_the_surplus_goes_alone() -> None:
+    """Pod by pod down to its minimum; a whole group goes only where that is the least harm."""
+    stage = ReclaimStage(OWNER)
+    notes = {"group-size": "4", "group-min": "2"}
+    for number in range(4):
+        stage.submit(f"g{number}", 100, queue="blue", group="gang", notes=notes)
+    while stage.run(after=1.0):
+        pass
+    stage.submit("red0", 100, queue="red")
+    stage.submit("red1", 100, queue="red")
+    assert stage.reclaimed() == ["g2", "g3"]
+    assert sorted(stage.run()) == ["red0", "red1"]
+
+
+def test_below_its_minimum_a_group_goes_whole() -> None:
+    """All of it, since it could not run; and what of it is not needed is free for others."""
+    stage = ReclaimStage(OWNER)
+    for number in range(4):
+        stage.submit(f"g{number}", 100, queue="blue", group="gang", notes={"group-size": "4"})
+    stage.run()
+    stage.submit("red0", 100, queue="red")
+    assert stage.reclaimed() == ["g0", "g1", "g2", "g3"]
+
+
+def test_a_single_pod_goes_before_a_group() -> None:
+    """It is the lesser harm, though it has run as long."""
+    stage = ReclaimStage(OWNER)
+    for number in range(2):
+        stage.submit(f"g{number}", 100, queue="blue", group="gang", notes={"group-size": "2"})
+    stage.submit("alone", 200, 2000, queue="blue")
+    stage.run()
+    stage.submit("red0", 100, queue="red")
+    assert stage.victims() == ["alone"]
+
+
+def test_a_group_of_an_owner_gets_room_as_a_whole_or_none() -> None:
+    """Three of two cards are more than is guaranteed; two are let in together once both are there."""
+    stage = ReclaimStage(OWNER)
+    filled(stage, "blue", 4)
+    for number in range(3):
+        stage.submit(f"t{number}", 100, queue="red", group="three", notes={"group-size": "3"})
+    assert stage.victims() == []
+    for number in range(2):
+        stage.submit(f"p{number}", 100, queue="red", group="pair", notes={"group-size": "2"})
+    stage.decide(after=11.0)
+    first, second = stage.evict()
+    stage.gone(first)
+    assert stage.run(after=1.0) == []
+    stage.gone(second)
+    assert sorted(stage.run(after=1.0)) == ["p0", "p1"]
+
+
+@pytest.mark.parametrize("topology", ["node", "spread"])
+def test_a_group_lies_as_it_wants_to(topology: str) -> None:
+    """On one node, or each on a node of its own; for that those go who lie there."""
+    stage = ReclaimStage(OWNER, nodes=(2, 2))
+    filled(stage, "blue", 4)
+    for number in range(2):
+        notes = {"group-size": "2", "group-topology": topology}
+        stage.submit(f"g{number}", 100, queue="red", group="gang", notes=notes)
+    (clearing,) = stage.decide()
+    nodes = {node for victim in clearing.victims for node, _ in stage.picture.holdings.of(victim.uid)}
+    assert len(nodes) == (1 if topology == "node" else 2)
+    for uid in stage.evict():
+        stage.gone(uid)
+    assert sorted(stage.run()) == ["g0", "g1"]
+
+
+def test_the_harmful_is_spared_if_another_is_enough() -> None:
+    """The least go first, and come back when one that goes too made all the room that is needed."""
+    stage = ReclaimStage(OWNER, nodes=(1,))
+    stage.submit("large", 70, queue="blue")
+    stage.submit("small", 20, queue="blue")
+    stage.run()
+    stage.submit("red0", 60, queue="red")
+    assert stage.victims() == ["large"]
+
+
+def test_whoever_leaves_already_is_counted_as_gone() -> None:
+    """Nobody goes in addition; and the room is kept for who is owed it."""
+    stage = ReclaimStage(OWNER)
+    filled(stage, "blue", 4)
+    stage.leave("blue0")
+    stage.submit("red0", 100, queue="red")
+    (clearing,) = stage.decide()
+    assert clearing.victims == ()
+    stage.submit("blue9", 100, queue="blue")
+    stage.gone("blue0")
+    assert stage.run(after=1.0) == ["red0"]
+
+
+def test_what_only_kube_scheduler_knows_sends_nobody_away() -> None:
+    """Whether it then fits depends on where other pods are."""
+    stage = ReclaimStage(OWNER)
+    filled(stage, "blue", 4)
+    strict = {
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
+    }
+    stage.submit("red0", 100, queue="red", spec=strict)
+    assert stage.victims() == []
+
+
+def test_it_is_told_where_room_is_made() -> None:
+    """The condition of a pod that waits for it."""
+    stage = ReclaimStage(OWNER)
+    filled(stage, "blue", 4)
+    stage.submit("red0", 100, queue="red")
+    stage.decide()
+    (waiter,) = [one for one in stage.queues.waiting() if one.uid == "red0"]
+    notice = stage.queues.notice(waiter)
+    assert (notice.reason, notice.message) == ("MakingRoom", "1 pod has to go for it, and it gets the room on n0")
+
+
+def test_without_queues_nobody_goes() -> None:
+    """Whatever priorities say: nobody has said that they count."""
+    stage = ReclaimStage({}, nodes=(1,))
+    stage.submit("low", 100)
+    stage.run()
+    stage.submit("high", 100, priority=1_000)
+    assert stage.victims() == []

@@ -87,10 +87,12 @@ class Planner:
         """Room for a candidate, and whoever has to go for it; None if none can be made."""
         for rights in self._rights(candidate, policy):
             search = Search(scene=self._scene, residents=self._residents, rights=rights, known=self._bounds)
-            if self._settled(search, candidate):
-                search.spare()
+            if self._relieved(search, candidate) and self._settled(search, candidate):
+                self._spare(search, candidate)
                 if clearing := self._judged(search, candidate, rights):
                     return clearing
+            for one in search.victims.values():
+                self._charge_again(one)
             search.undo()
         return None
 
@@ -101,6 +103,34 @@ class Planner:
             yield Rights(ledger=ledger, candidate=candidate, owners=owners)
         if policy.within_queue != NEVER:
             yield Rights(ledger=ledger, candidate=candidate, within=policy.within_queue)
+
+    def _relieved(self, search: Search, candidate: Candidate) -> bool:
+        """Whether limits leave enough for it, with whom it takes for that: those who use what they leave."""
+        ledger, enough = self._books.ledger, True
+        while enough and (over := ledger.over(candidate.first.queue, candidate.amounts)) is not None:
+            account, dimension = over
+            unit = search.send_from(account.node.name, dimension=dimension, tree=ledger.tree)
+            enough = bool(unit)
+            for one in unit:
+                self._release(one)
+        # By rights whoever is taken is counted already.
+        for one in search.victims.values():
+            self._charge_again(one)
+        return enough
+
+    def _spare(self, search: Search, candidate: Candidate) -> None:
+        """Let everybody stay whom neither cards nor limits want gone."""
+        for one in search.victims.values():
+            self._release(one)
+
+        def may_stay(one: Resident) -> bool:
+            self._charge_again(one)
+            if self._books.ledger.over(candidate.first.queue, candidate.amounts) is None:
+                return True
+            self._release(one)
+            return False
+
+        search.spare(may_stay)
 
     # --- places ------------------------------------------------------------------------------------------------------
     def _settled(self, search: Search, candidate: Candidate) -> bool:
@@ -165,12 +195,8 @@ class Planner:
         victims = list(search.victims.values())
         if not rights.hold_good(victims):
             return None
-        for one in victims:
-            self._release(one)
         stock = Foreseen(there=Stock(capacity=tuple(self._free), free=tuple(self._free)))
         if Rules(ledger=self._books.ledger, cards=stock).refusal(candidate) is not None:
-            for one in victims:
-                self._charge_again(one)
             return None
         for member in candidate.members:
             self._charge(member)

@@ -16,7 +16,7 @@ one victim may be borrowed in compute and the next in memory, and both together 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from aliquot_scheduler.queues.ledger import Account, Ledger
 from aliquot_scheduler.queues.line import Candidate
@@ -73,7 +73,7 @@ class Rights:
             mine = one.queue == self._queue and (self._within == ANYBODY or one.waiter.user == self._user)
             return mine and one.waiter.priority < self._priority
         guards = self._guarding(one.queue)
-        return guards is not None and all(self._lends(account, one, more=one.amounts) for account in guards)
+        return guards is not None and all(_lends(self._left(account, one), account, one) for account in guards)
 
     def take(self, one: Resident, *, sign: int = 1) -> None:
         """It goes; with the other sign it is spared."""
@@ -83,13 +83,11 @@ class Rights:
                 taken[dimension] += sign * amount
 
     def hold_good(self, victims: Iterable[Resident]) -> bool:
-        """Whether each of them would still be taken from what is borrowed, now that all have gone."""
+        """Whether each of them was taken from what is borrowed still, now that all are released from the ledger."""
         if self.by_priority:
             return True
-        nothing = (0,) * self._ledger.width
-        return all(
-            self._lends(account, one, more=nothing) for one in victims for account in self._guarding(one.queue) or ()
-        )
+        guards = ((account, one) for one in victims for account in self._guarding(one.queue) or ())
+        return all(_lends(account.used, account, one) for account, one in guards)
 
     def _guarding(self, queue: str) -> list[Account] | None:
         """The queues that must keep what they are guaranteed; None if nothing may be taken there."""
@@ -104,10 +102,14 @@ class Rights:
             return None
         return [self._ledger.accounts[name] for name in theirs[: theirs.index(meeting)]]
 
-    def _lends(self, account: Account, one: Resident, *, more: tuple[int, ...]) -> bool:
-        guarantee = account.node.guarantee
-        dimensions = [dim for dim, amount in enumerate(one.amounts) if amount and guarantee[dim]]
-        taken = self._taken.get(account.node.name)
-        return not dimensions or any(
-            account.used[dim] - (taken[dim] if taken else 0) - more[dim] >= guarantee[dim] for dim in dimensions
-        )
+    def _left(self, account: Account, one: Resident) -> list[int]:
+        """What a queue uses without all who are taken, and without this one."""
+        taken = self._taken.get(account.node.name) or [0] * self._ledger.width
+        return [used - less - own for used, less, own in zip(account.used, taken, one.amounts, strict=True)]
+
+
+def _lends(used: Sequence[int], account: Account, one: Resident) -> bool:
+    """Whether a queue that uses so much has its whole guarantee in some dimension that counts for the pod."""
+    guarantee = account.node.guarantee
+    dimensions = [dim for dim, amount in enumerate(one.amounts) if amount and guarantee[dim]]
+    return not dimensions or any(used[dim] >= guarantee[dim] for dim in dimensions)

@@ -13,7 +13,7 @@ away and nobody else; the same scene gives the same answer.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode
 from aliquot_scheduler.queues.clearings import Place
 from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.tree import Tree
 from aliquot_scheduler.reclaim.bounds import bounds_of
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Rights
@@ -58,6 +59,16 @@ class Search:
         self.victims: dict[str, Resident] = {}
         self.places: list[Place] = []
         self._known = known
+
+    def send_from(self, queue: str, *, dimension: int, tree: Tree) -> list[Resident]:
+        """Who goes with least harm of those that use something of a queue's limit; nobody if nobody may."""
+        using = [
+            one for one in self._residents.by_uid.values() if one.amounts[dimension] and queue in tree.path(one.queue)
+        ]
+        unit = next((unit for one in self._by_harm(using) if (unit := self._take_with_it(one))), [])
+        self.victims |= {one.uid: one for one in unit}
+        self._look_again((), unit)
+        return unit
 
     # --- one after the other -----------------------------------------------------------------------------------------
     def settle(self, waiter: Waiter, *, able: Bools, but: Collection[str] = ()) -> bool:
@@ -152,11 +163,10 @@ class Search:
                 self._stay(one)
         return found if len(found) == len(waiters) else None
 
-    def spare(self) -> None:
-        """Let everybody stay who need not go after all, the most harmful first."""
-        by_harm = sorted(self.victims.values(), key=lambda one: (-self._harm(one), one.uid))
-        for one in by_harm:
-            if self._goes_alone(one) and self.scene.has_room_for(one):
+    def spare(self, may_stay: Callable[[Resident], bool]) -> None:
+        """Let everybody stay who need not go after all, the most harmful first; `may_stay` says so of limits."""
+        for one in sorted(self.victims.values(), key=lambda one: (-self._harm(one), one.uid)):
+            if self._goes_alone(one) and self.scene.has_room_for(one) and may_stay(one):
                 self._stay(one)
                 del self.victims[one.uid]
 

@@ -1,0 +1,147 @@
+"""Nobody is sent to and fro: whoever was sent away is made again at once, a thousand times, and goes once at the most.
+
+The shapes are those in which other schedulers were seen to evict the same pods for ever: two queues that each take back
+from the other, by a check that is made before the eviction and not after it (volcano #4947); three that borrow from one
+another, of which each has the smallest share in its turn (kueue #3779); what is guaranteed in compute to the one and in
+memory to the other; and priorities beside guarantees.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from aliquot_scheduler.queues.spec import Preemption, QueueSpec, Quota
+from support.queue_stage import queue
+from support.reclaim_stage import ReclaimStage
+
+CYCLES = 1_000
+
+
+class Wave(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods of one queue that come together."""
+
+    queue: str
+    count: int
+    compute: int = 100
+    memory: int = 1_000
+    priority: int = 0
+    notes: Mapping[str, str] = {}
+    group: str = ""
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """Queues on four cards, and who comes one after the other; at least so many have to go in all."""
+
+    name: str
+    queues: Mapping[str, QueueSpec]
+    waves: Sequence[Wave]
+    least: int
+
+
+ANYBODY = Preemption(within_queue="AnyUser")
+SHAPES = (
+    Shape(
+        name="two that each take back from the other",
+        queues={"red": queue(guarantee=200), "blue": queue(guarantee=200)},
+        waves=[Wave(queue="blue", count=4), Wave(queue="red", count=4), Wave(queue="blue", count=2)],
+        least=2,
+    ),
+    Shape(
+        name="three that borrow from one another",
+        queues={
+            "org": queue(guarantee=300),
+            "red": queue("org", guarantee=100),
+            "blue": queue("org", guarantee=100),
+            "green": queue("org"),
+            "other": queue(guarantee=100),
+        },
+        waves=[
+            Wave(queue="green", count=5, compute=80),
+            Wave(queue="red", count=3, compute=60),
+            Wave(queue="blue", count=3, compute=40),
+            Wave(queue="other", count=2, compute=90),
+        ],
+        least=2,
+    ),
+    Shape(
+        name="compute to the one and memory to the other",
+        queues={"red": queue(guarantee=200), "blue": queue(memory=Quota(guarantee=160_000))},
+        waves=[
+            Wave(queue="blue", count=4, compute=60, memory=70_000),
+            Wave(queue="red", count=3, compute=90, memory=60_000),
+            Wave(queue="blue", count=2, compute=30, memory=75_000),
+        ],
+        least=1,
+    ),
+    Shape(
+        name="priorities beside guarantees",
+        queues={"red": queue(guarantee=200, preemption=ANYBODY), "blue": queue(preemption=ANYBODY)},
+        waves=[
+            Wave(queue="blue", count=3),
+            Wave(queue="red", count=1, priority=1),
+            Wave(queue="blue", count=2, priority=5),
+            Wave(queue="red", count=2, priority=9),
+        ],
+        least=2,
+    ),
+    Shape(
+        name="groups among single pods",
+        queues={"red": queue(guarantee=300), "blue": queue(guarantee=100)},
+        waves=[
+            Wave(queue="blue", count=3, group="gang", notes={"group-size": "3", "group-min": "2"}),
+            Wave(queue="red", count=3),
+            Wave(queue="blue", count=2, compute=50),
+        ],
+        least=1,
+    ),
+)
+
+
+class Jobs:
+    """Jobs that are made again whenever their pod is sent away."""
+
+    def __init__(self, stage: ReclaimStage) -> None:
+        self.stage = stage
+        self.sent = Counter[str]()
+        self._made: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._tries = Counter[str]()
+
+    def come(self, wave: Wave, number: int) -> None:
+        """A wave's pods."""
+        for at in range(wave.count):
+            asked = {"compute": wave.compute, "memory": wave.memory, "queue": wave.queue, "priority": wave.priority}
+            self._make(f"w{number}.{at}", asked | {"notes": wave.notes, "group": wave.group})
+
+    def _make(self, job: str, asked: dict[str, Any]) -> None:
+        uid = f"{job}-{self._tries[job]}"
+        self._tries[job] += 1
+        self._made[uid] = job, asked
+        self.stage.submit(uid, **asked)
+
+    def cycle(self) -> None:
+        """Decide, send away, make again, let in."""
+        self.stage.run(after=11.0)
+        for uid in self.stage.reclaimed():
+            job, asked = self._made[uid]
+            self.sent[job] += 1
+            self._make(job, asked)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda one: one.name)
+def test_nobody_is_sent_away_twice(shape: Shape) -> None:
+    """In a thousand cycles, though all who were sent away come again and ask for the same."""
+    jobs = Jobs(ReclaimStage(shape.queues))
+    for number, wave in enumerate(shape.waves):
+        jobs.come(wave, number)
+        for _ in range(3):
+            jobs.cycle()
+    for _ in range(CYCLES - 3 * len(shape.waves)):
+        jobs.cycle()
+    assert max(jobs.sent.values(), default=0) <= 1, jobs.sent
+    assert sum(jobs.sent.values()) >= shape.least
+    assert jobs.stage.victims(after=60.0) == []
