@@ -13,7 +13,7 @@ from aliquot_cli.cluster import connected
 from aliquot_cli.names_of import complete_pods
 from aliquot_cli.options import Call, make_call, namespace_option, server_options
 from aliquot_cli.pods_found import no_pod
-from aliquot_cli.reading import in_force, read_everything, read_plan
+from aliquot_cli.reading import in_force, read_everything, read_plan, rules_told
 from aliquot_cli.tables import table
 from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
@@ -23,8 +23,6 @@ from aliquot_scheduler.explaining import Explanation, HeldSlice, QueuePlace, by_
 from aliquot_scheduler.explaining import explain as explain_pod
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.status import QueueStatus
-from aliquot_scheduler.rules.expressions import RuleSettings
-from aliquot_scheduler.rules.installed import rules_in_force
 
 
 @click.command()
@@ -66,7 +64,7 @@ async def _explained(pod: str, *, namespace: str, call: Call) -> Explanation:
         plan=plan,
         statuses=statuses,
         settings=settings.queues,
-        rules=rules_in_force(settings.rules or RuleSettings()),
+        rules=rules_told(settings),
     )
 
 

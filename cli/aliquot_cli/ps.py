@@ -14,7 +14,7 @@ from aliquot_cli.pod_rows import PodRow, pod_rows
 from aliquot_cli.pod_stages import Stage
 from aliquot_cli.pod_table import pod_table
 from aliquot_cli.printing import printed
-from aliquot_cli.reading import in_force, read_everything, read_plan
+from aliquot_cli.reading import in_force, read_everything, read_plan, rules_told
 from aliquot_cli.usage import read_used
 from aliquot_core.objects import Pod
 from aliquot_kube.errors import ForbiddenError
@@ -81,6 +81,15 @@ async def _all_rows(call: Call, connection: Connection, *, page: str) -> list[Po
         plan, told = await read_plan(connection.client, names=names)
     except ForbiddenError:
         return pod_rows(pods, names=names, picture=picture, used=used)
-    settings = in_force(everything.leases, call=call).queues
-    standing = Standing(picture=picture, plan=plan, pods=pods, names=names, wall=wall, told=told, settings=settings)
+    settings = in_force(everything.leases, call=call)
+    standing = Standing(
+        picture=picture,
+        plan=plan,
+        pods=pods,
+        names=names,
+        wall=wall,
+        told=told,
+        settings=settings.queues,
+        rules=rules_told(settings),
+    )
     return pod_rows(pods, names=names, picture=picture, standing=standing, used=used)

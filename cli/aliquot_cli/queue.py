@@ -15,7 +15,7 @@ from aliquot_cli.cluster import connected
 from aliquot_cli.names_of import complete_queues
 from aliquot_cli.options import Call, make_call, server_options
 from aliquot_cli.queue_text import answer_text, rows_text
-from aliquot_cli.reading import in_force, read_everything, read_plan
+from aliquot_cli.reading import in_force, read_everything, read_plan, rules_told
 from aliquot_core.errors import UserError
 from aliquot_core.names import Names
 from aliquot_kube.errors import ForbiddenError
@@ -66,10 +66,17 @@ async def _told(name: str | None, *, call: Call) -> list[QueueRow] | QueueAnswer
     standing = None
     if everything is not None:
         wall, pods = time.time(), everything.pods
-        settings = in_force(everything.leases, call=call).queues
+        settings = in_force(everything.leases, call=call)
         picture = picture_of(nodes=everything.nodes, leases=everything.leases, pods=pods, names=names, wall=wall)
         standing = Standing(
-            picture=picture, plan=plan, pods=pods, names=names, wall=wall, told=statuses, settings=settings
+            picture=picture,
+            plan=plan,
+            pods=pods,
+            names=names,
+            wall=wall,
+            told=statuses,
+            settings=settings.queues,
+            rules=rules_told(settings),
         )
     if name is None:
         return rows(plan, statuses=statuses, standing=standing)

@@ -18,6 +18,8 @@ from aliquot_scheduler.queues.entry import Plan, plan_of
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.status import QueueStatus, read_status
 from aliquot_scheduler.rules.expressions import RuleSettings
+from aliquot_scheduler.rules.installed import rules_in_force
+from aliquot_scheduler.rules.judging import Rules
 
 
 class Everything(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,11 @@ def in_force(leases: Sequence[Lease], *, call: Call) -> InForce:
     """The settings of who leads; whatever it does not tell is as the caller has it."""
     queues, rules = call.sources.resolve("queues", QueueSettings), call.sources.resolve("rules", RuleSettings)
     return read_in_force(leases, names=call.names, own=InForce(queues=queues.value, rules=rules.value))
+
+
+def rules_told(told: InForce) -> Rules:
+    """The rules by which nodes are judged: those that the leader tells, and those that are installed here."""
+    return rules_in_force(told.rules or RuleSettings())
 
 
 async def read_plan(client: KubeClient, *, names: Names) -> tuple[Plan, dict[str, QueueStatus]]:

@@ -115,7 +115,16 @@ def explain(
     if plan is None or [gate.name for gate in pod.spec.scheduling_gates] != [names.gate]:
         # It is let in already, or others hold it and no turn is kept for it.
         return told
-    standing = Standing(picture=picture, plan=plan, pods=pods, names=names, wall=wall, told=statuses, settings=settings)
+    standing = Standing(
+        picture=picture,
+        plan=plan,
+        pods=pods,
+        names=names,
+        wall=wall,
+        told=statuses,
+        settings=settings,
+        rules=rules,
+    )
     return _in_its_queue(told, pod, standing=standing)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from aliquot_scheduler.queues.entry import plan_of
 from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.standing import Standing
 from aliquot_scheduler.rules.expressions import Expression, ExpressionRule
-from aliquot_scheduler.rules.judging import Rules
+from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from aliquot_scheduler.rules.rule import ALL_WORDS, NodeFacts, Opinion, PodFacts
-from support.centre import NAMES
+from support.centre import NAMES, WALL
 from support.queue_stage import Stage, queue
 from support.reclaim_stage import ReclaimStage
 
@@ -122,3 +124,16 @@ def test_of_a_group_each_may_lie_where_its_room_is_made() -> None:
     stage.submit("red1", 100, queue="red", group="g", notes=together | {"where": "n0"})
     assert stage.reclaimed() == ["blue0", "blue2"]
     assert sorted(stage.run()) == ["red0", "red1"]
+
+
+def test_whoever_looks_from_outside_is_told_the_same() -> None:
+    """`aliquot explain`, `queue` and `ps` work it out anew, by the rules that the leader tells."""
+    stage = Stage(rules=written(AS_SAID), nodes=(1, 1))
+    pod = stage.submit("picky", 100, notes={"where": "nowhere"})
+    for rules, said in ((written(AS_SAID), "all nodes with room are refused: 2 by rule r: so it is"), (NO_RULES, "")):
+        standing = Standing(
+            picture=stage.picture, plan=plan_of([], [], names=NAMES), pods=[pod], names=NAMES, wall=WALL, rules=rules
+        )
+        waiter = standing.waiter(pod)
+        assert waiter is not None
+        assert standing.why_no_node(waiter) == said

@@ -21,7 +21,7 @@ from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import Kind, PodRequest, Quality
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
-from aliquot_scheduler.fit.ground import Ground
+from aliquot_scheduler.fit.ground import Ground, HostAsk
 from aliquot_scheduler.fit.places import named_places
 from aliquot_scheduler.fit.ruled import Ruled
 from aliquot_scheduler.fit.survey import allowed_places, needed_memory, takes
@@ -149,6 +149,12 @@ class Cards:
         """Which nodes, by their rows, have enough cards with room for each of its pieces now."""
         grid, allowed = self._grid, self._allowed(demand.request)
         return self._nodes(demand, lambda piece: takes(piece, grid=grid, allowed=allowed)) & grid.bindable
+
+    def why_no_node(self, pod: Pod, demand: Demand, *, host: HostAsk) -> str:
+        """Why no node takes the pod that has room on its GPUs, by what it asks of nodes or by rules; or nothing."""
+        roomy = self.roomy(demand)
+        among = roomy & self.ground.admits(host)
+        return self.ground.why_none(host, roomy=roomy) or self.ruled.why_none(pod, demand, among=among)
 
     def _allowed(self, request: PodRequest) -> Bools:
         allowed = allowed_places(request, grid=self._grid)

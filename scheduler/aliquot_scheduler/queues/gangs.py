@@ -126,12 +126,8 @@ class Placing:
 
     def why_no_node(self, candidate: Candidate) -> str:
         """Why no node takes its first pod that has room on its GPUs; empty if that is not what it lacks."""
-        first, cards = candidate.first, self._cards
-        roomy = cards.roomy(first.demand)
-        among = roomy & cards.ground.admits(first.shape.host)
-        return cards.ground.why_none(first.shape.host, roomy=roomy) or cards.ruled.why_none(
-            first.pod, first.demand, among=among
-        )
+        first = candidate.first
+        return self._cards.why_no_node(first.pod, first.demand, host=first.shape.host)
 
     def best_kept(self, candidate: Candidate, *, among: Iterable[str]) -> tuple[str, ...]:
         """Where it would have room soonest: nodes that could take it if they were empty, the emptiest first."""

@@ -29,6 +29,8 @@ from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT
 from aliquot_scheduler.queues.usage import Forgetting
 from aliquot_scheduler.queues.waits import UsualWait, usual_wait
+from aliquot_scheduler.rules.judging import NO_RULES
+from aliquot_scheduler.rules.judging import Rules as OwnRules
 
 # Everything is of one instant, and only what lies between two would count.
 _NOW = 0.0
@@ -64,12 +66,13 @@ class Standing:
         wall: float,
         told: Mapping[str, QueueStatus] | None = None,
         settings: QueueSettings = QueueSettings(),  # noqa: B008 - frozen
+        rules: OwnRules = NO_RULES,
     ) -> None:
         """`told` is what the leader wrote last, and `wall` the time by which that has aged."""
         self.plan = plan
         self.settings = settings
         self._names = names
-        self._cards = Cards(picture=picture, dimensions=plan.tree.dimensions)
+        self._cards = Cards(picture=picture, dimensions=plan.tree.dimensions, rules=rules)
         self.stock: Stock = self._cards.stock()
         forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
         self.books = Books(tree=plan.tree, forgetting=forgetting)
@@ -171,7 +174,7 @@ class Standing:
 
     def why_no_node(self, waiter: Waiter) -> str:
         """Why no node takes a pod that has room on its GPUs, in numbers; empty if one does, or none has."""
-        return self._cards.ground.why_none(waiter.shape.host, roomy=self._cards.roomy(waiter.demand))
+        return self._cards.why_no_node(waiter.pod, waiter.demand, host=waiter.shape.host)
 
     def refusal(self, waiter: Waiter) -> Refusal | None:
         """What the numbers say against letting a pod in, were it the first of all."""
