@@ -201,7 +201,7 @@ def test_a_dead_webhook_harms_nobody_else(cluster: ClusterHarness, guarded: Guar
         assert guarded.refusal(asking("ours", "kube-system", {"compute": "30"})) == ""
         cluster.api.patch(waiting, {"metadata": {"labels": {"a": "b"}, "finalizers": ["a.b/c"]}})
         cluster.api.patch(waiting, {"metadata": {"finalizers": None}})
-        guarded.scheduler.patch(waiting, {"spec": {"schedulingGates": None}})
+        guarded.scheduler.patch(waiting, annotated({NAMES.charged: "default"}) | {"spec": {"schedulingGates": None}})
         with pytest.raises(ApiError, match="failed calling webhook"):
             cluster.api.patch(waiting, annotated({NAMES.gpus: "2"}))
         # Policies need nobody who answers.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 
+from aliquot_core.cel.compiling import compile_cel
 from aliquot_core.names import Names
 from aliquot_scheduler.admission.routes import MUTATE, VALIDATE, VALIDATE_QUEUE
 from support.admitting import Json
@@ -40,6 +41,25 @@ def test_each_webhook_asks_the_address_that_answers() -> None:
 def test_a_limit_range_has_not_the_last_word() -> None:
     """Asked again after webhooks that come later, the mutating one strips once more what was put back."""
     assert webhooks()["mutate.aliquot.dev"]["reinvocationPolicy"] == "IfNeeded"
+
+
+def is_asked(webhook: Json, *, user: str, note: str) -> bool:
+    """Whether a change of a waiting pod's annotation by somebody is sent to a webhook."""
+    before: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
+    after = before | {"metadata": {"name": "p", "annotations": {note: "x"}}}
+    request = {"operation": "UPDATE", "userInfo": {"username": user, "groups": ["system:authenticated"]}}
+    given = {"request": request, "object": after, "oldObject": before}
+    return all(compile_cel(one["expression"]).holds(given) for one in webhook["matchConditions"])
+
+
+def test_the_centre_is_not_asked_about_what_it_writes_itself() -> None:
+    """Each pod that is let through says by which queue; what anybody else changes is looked at."""
+    validate = webhooks()["validate.aliquot.dev"]
+    centre = f"system:serviceaccount:{NAMES.namespace}:aliquot-scheduler"
+    assert not is_asked(validate, user=centre, note=NAMES.charged)
+    assert is_asked(validate, user=f"{centre}s", note=NAMES.charged)
+    assert is_asked(validate, user="ann", note=NAMES.gpus)
+    assert not is_asked(validate, user="ann", note="example.org/gpus")
 
 
 def test_the_guarded_gate_is_the_one_that_is_set() -> None:
