@@ -55,8 +55,7 @@ class Admission:
             self._fill_new(act)
 
     def _fill_new(self, act: Act) -> None:
-        if act.resource.namespaced:
-            self._check_namespace(act)
+        self.check_namespace(act)
         if act.resource.table == PODS.table:
             spec = act.fresh["spec"]
             account = spec.setdefault("serviceAccountName", "default")
@@ -65,7 +64,10 @@ class Admission:
             self._set_priority(act.fresh)
             limit_ranges.fill_in(self._store, act)
 
-    def _check_namespace(self, act: Act) -> None:
+    def check_namespace(self, act: Act) -> None:
+        """Refuse what has no namespace, or one that is going."""
+        if not act.resource.namespaced:
+            return
         namespace = act.target.namespace
         found = self._store.get(NAMESPACES.table, namespace)
         if found is None:

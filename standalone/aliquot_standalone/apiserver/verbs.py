@@ -118,6 +118,8 @@ class Api:
         key = f"{act.target.namespace}/{name}" if resource.namespaced else name
         if self.store.get(resource.table, key) is not None:
             raise already_exists(resource, name)
+        # While webhooks were asked the namespace may have gone; what came into it then would keep it for ever.
+        self._admission.check_namespace(act)
         self._quotas.check(act)
         if act.dry_run:
             return Write(revision=_unstored(obj, key=key, rules=rules), created=True)

@@ -270,6 +270,24 @@ def test_who_writes_meanwhile_is_not_overwritten(stage: Stage) -> None:
     assert stage.call("GET", f"{MAPS}/one")[1]["data"] == {"a": "2", "other": "x"}
 
 
+@pytest.mark.parametrize("mutating", [True, False])
+def test_a_namespace_that_goes_meanwhile_takes_nothing_in(stage: Stage, *, mutating: bool) -> None:
+    """What were stored there after all would be deleted by nobody, and the namespace never go."""
+    stage.call("POST", "/api/v1/namespaces", {"metadata": {"name": "going"}})
+    stage.configure("slow", mutating=mutating)
+
+    def deleting(_: WebhookCall, request: Json) -> WebhookResult:
+        if request["operation"] == "CREATE":
+            assert stage.call("DELETE", "/api/v1/namespaces/going")[0] == 200
+        return reply(request, allowed=True)
+
+    stage.answers["slow"] = deleting
+    code, told = stage.call("POST", "/api/v1/namespaces/going/configmaps", {"metadata": {"name": "late"}})
+    assert (code, told["reason"]) == (404, "NotFound")
+    assert stage.call("GET", "/api/v1/namespaces/going/configmaps")[1]["items"] == []
+    assert stage.call("GET", "/api/v1/namespaces/going")[0] == 404
+
+
 def test_webhooks_are_told_of_a_dry_run(stage: Stage) -> None:
     """Only those without side effects can be configured, so all are asked."""
     stage.configure("v", sideEffects="NoneOnDryRun")
