@@ -96,6 +96,15 @@ class PlayedCentre:
         """Say that a pod has ended, as its kubelet would."""
         self.api.patch(f"{self.api.path_of(pod)}/status", {"status": {"phase": phase}})
 
+    def leaving(self, namespace: str) -> list[Json]:
+        """Pods that were asked to go, and are there still."""
+        return [pod for pod in self.pods(namespace) if pod["metadata"].get("deletionTimestamp")]
+
+    def let_go(self, namespace: str) -> None:
+        """Let those be gone, as their kubelet would once their processes have ended."""
+        for pod in self.leaving(namespace):
+            self.api.delete(self.api.path_of(pod), gracePeriodSeconds=0)
+
     def pods(self, namespace: str) -> list[Json]:
         """All pods of a namespace."""
         found = self.api.items(f"/api/v1/namespaces/{namespace}/pods")

@@ -111,16 +111,20 @@ def _first(centre: PlayedCentre) -> None:
     with centre.applied(manifests_of("being-there-first", "red")):
         centre.settled({"first-red": 400})
         with centre.applied(manifests_of("being-there-first", "blue")):
-            centre.lined_up({"first-blue": 2, "first-red": 4})
+            centre.cluster.wait_for(
+                "two of red's to be asked to go", lambda: len(centre.leaving("first-red")) == 2 or None
+            )
+            assert centre.waiting("first-blue") == 2
             waiting = next(pod for pod in centre.pods("first-red") if pod["spec"].get("schedulingGates"))
             name = waiting["metadata"]["name"]
             command = centre.command("explain", "-n", "first-red", name)
             told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
             assert "200 of that is held back for guarantees (blue 200)" in told
-            end(centre, "first-red", 1)
-            centre.settled({"first-red": 300, "first-blue": 100})
-            end(centre, "first-red", 1)
+            centre.let_go("first-red")
             centre.settled({"first-red": 200, "first-blue": 200})
+            # Job makes again what was sent away.
+            centre.lined_up({"first-red": 6})
+            assert centre.leaving("first-red") == []
 
 
 @example("hard-reservation")

@@ -261,3 +261,35 @@ def test_a_pod_waits_for_cpu_that_others_have(centre: PlayedCentre) -> None:
             why="1 node has room on its GPUs: 1 has 4 CPUs free of 10 asked",
             mend=lambda: centre.end(made),
         )
+
+
+def test_an_owner_takes_back_what_it_lent_as_budgets_allow(cluster: ClusterHarness, centre: PlayedCentre) -> None:
+    """By the eviction subresource, with the rights of the manifests; nobody goes whom a budget keeps, nobody twice."""
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "all", "namespace": "borrower-1"},
+        "spec": {"minAvailable": "100%", "selector": {}},
+    }
+    queues = [queue("owner", compute={"guarantee": 150}), queue("borrower")]
+    with centre.applied([*queues, home("owner"), home("borrower")]):
+        for number in range(4):
+            cluster.create_pod(asking(f"b{number}", "borrower-1", {"compute": "100", "memory": "1000"}))
+            centre.settled({"borrower-1": 100 * (number + 1)})
+        with centre.applied([budget]):
+            cluster.create_pod(asking("o", "owner-1", {"compute": "100", "memory": "1000"}))
+            # Whoever decides has looked at it by then.
+            cluster.wait_for("the reason to be told", lambda: reason(centre, "owner-1") == "NoRoom")
+            assert centre.leaving("borrower-1") == []
+        cluster.wait_for("one to be asked to go", lambda: len(centre.leaving("borrower-1")) == 1)
+        cluster.wait_for("it to be told so", lambda: reason(centre, "owner-1") == "MakingRoom")
+        centre.let_go("borrower-1")
+        centre.settled({"owner-1": 100, "borrower-1": 300})
+        assert centre.leaving("borrower-1") == []
+
+
+def reason(centre: PlayedCentre, namespace: str) -> str:
+    """Why the one pod of a namespace waits, as its condition says."""
+    (pod,) = centre.pods(namespace)
+    conditions = pod["status"].get("conditions", [])
+    return next((str(one["reason"]) for one in conditions if one["type"] == NAMES.admitted), "")

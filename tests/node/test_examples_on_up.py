@@ -30,7 +30,8 @@ HOGS: Mapping[str, Sequence[Stage]] = {
     ],
     "being-there-first": [
         Stage(["queues", "red"], {"first-red": 400}),
-        Stage(["blue"], {"first-red": 400}, waiting={"first-blue": 2}),
+        # Two of red's were asked to go, and made again.
+        Stage(["blue"], {"first-red": 200, "first-blue": 200}, waiting={"first-red": 6}),
     ],
     "hard-reservation": [
         Stage(["queues", "research"], {"research": 300}, waiting={"research": 5}),

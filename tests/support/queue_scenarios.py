@@ -83,7 +83,8 @@ SCENARIOS = (
         name="what a limit leaves is kept for a guarantee below it",
         queues={
             "org": {"compute": {"limit": 140}},
-            "red": {"parent": "org", "compute": {"guarantee": 100}},
+            # Else green would have to go for it.
+            "red": {"parent": "org", "compute": {"guarantee": 100}, "preemption": {"reclaim": "Never"}},
             "blue": {"parent": "org"},
             "green": {},
         },

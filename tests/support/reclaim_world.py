@@ -44,7 +44,7 @@ class ReclaimWorld(QueueWorld):
         return WALL + self.now
 
     def _spec(self, name: str) -> QueueSpec:
-        within = self.chance.choice(("", "AnyUser", "Never"))
+        within = self.chance.choice(("SameUser", "AnyUser", ""))
         runs = self.chance.choice((None, None, None, 36_000 * 2))
         limit = self.chance.choice((None, None, None, 300))
         return replace(

@@ -72,7 +72,7 @@ def test_the_room_is_kept_for_whom_it_was_made() -> None:
 
 def test_of_lower_priority_of_the_same_user_goes() -> None:
     """Inside a queue, and no more than is needed; others' pods and equals stay."""
-    stage = ReclaimStage({"red": queue()}, nodes=(3,))
+    stage = ReclaimStage({"red": queue(preemption=Preemption(within_queue="SameUser"))}, nodes=(3,))
     stage.submit("low", 100, queue="red")
     stage.submit("equal", 100, queue="red", priority=10)
     stage.submit("other", 100, queue="red", user="else")

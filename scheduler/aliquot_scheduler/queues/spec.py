@@ -75,7 +75,7 @@ class HostLimits(_Written, frozen=True, kw_only=True):
 class Preemption(_Written, frozen=True, kw_only=True):
     """Who has to go for whom; what is left out is as the queue above has it."""
 
-    # Whose pods of lower priority make room in the queue: of the same user (so at the root), of anybody, or none.
+    # Whose pods of lower priority make room in the queue: of the same user, of anybody, or none (so at the root).
     within_queue: Literal["", "SameUser", "AnyUser", "Never"] = ""
     # Whether it takes back what it lent of its guarantee (so at the root).
     reclaim: Literal["", "Borrowed", "Never"] = ""

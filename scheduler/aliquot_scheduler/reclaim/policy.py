@@ -7,14 +7,13 @@ import msgspec
 from aliquot_scheduler.queues.tree import ROOT, Tree
 
 ANYBODY = "AnyUser"
-SAME_USER = "SameUser"
 NEVER = "Never"
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """In full: for whom its pods go inside it, whether it takes back what it lent, how long its pods are let run."""
 
-    within_queue: str = SAME_USER
+    within_queue: str = NEVER
     reclaims: bool = True
     min_run: float = 0.0
 
@@ -23,7 +22,7 @@ def policy_of(queue: str, *, tree: Tree) -> Policy:
     """Its own word, or the nearest above."""
     said = [tree.nodes[name].spec.preemption for name in tree.path(queue) if name != ROOT]
     return Policy(
-        within_queue=next((one.within_queue for one in said if one.within_queue), SAME_USER),
+        within_queue=next((one.within_queue for one in said if one.within_queue), NEVER),
         reclaims=next((one.reclaim for one in said if one.reclaim), "") != NEVER,
         min_run=float(next((one.min_run_seconds for one in said if one.min_run_seconds is not None), 0)),
     )
