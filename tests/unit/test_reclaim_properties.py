@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.centre import NAMES
+from support.queue_stage import queue
+from support.reclaim_stage import ReclaimStage
 from support.reclaim_world import RECLAIM_STEPS, ReclaimWorld
 
 ALL = [step for step, times in RECLAIM_STEPS.items() for _ in range(times)]
@@ -65,6 +68,43 @@ def test_nobody_goes_for_nothing(first: int) -> None:
         for clearing in found:
             assert {member.uid for member in clearing.candidate.members} <= inside, seed
     assert decided > 5
+
+
+SIZES = (20, 25, 50, 100)
+
+
+@given(
+    st.sampled_from(SIZES),
+    st.lists(st.tuples(st.sampled_from((10, 20, 30, 50, 70, 100, 150)), st.booleans()), min_size=5, max_size=25),
+    st.lists(st.sampled_from(("red", "green")), min_size=1, max_size=12),
+    st.lists(st.integers(1, 3), min_size=1, max_size=3),
+)
+@settings(max_examples=40, deadline=None)
+def test_what_is_guaranteed_and_asked_for_is_met_once_victims_have_gone(
+    size: int, borrowers: list[tuple[int, bool]], owners: list[str], nodes: list[int]
+) -> None:
+    """Whatever others have borrowed, as singles and as groups: no pod of an owner waits that its guarantee holds."""
+    half = 100 * sum(nodes) // 2 // size * size
+    specs = {"red": queue(guarantee=half), "green": queue(guarantee=half), "blue": queue(), "grey": queue()}
+    stage = ReclaimStage(specs, nodes=nodes)
+    for number, (compute, pair) in enumerate(borrowers):
+        notes = {"group-size": "2"} if pair else {}
+        for twin in range(1 + pair):
+            group = f"g{number}" if pair else ""
+            stage.submit(f"b{number}.{twin}", compute, queue=("blue", "grey")[number % 2], group=group, notes=notes)
+    while stage.run(after=1.0):
+        pass
+    for number, owner in enumerate(owners):
+        stage.submit(f"o{number}", size, queue=owner)
+    for _ in range(4):
+        stage.run(after=11.0)
+        stage.reclaimed()
+        stage.run()
+    for owner in ("red", "green"):
+        asked = [uid for uid, pod in stage.pods.items() if uid[0] == "o" and pod.metadata.labels[NAMES.queue] == owner]
+        held = sum(bool(stage.pods[uid].spec.node_name) for uid in asked)
+        assert held >= min(len(asked), half // size), owner
+    assert len(stage.evicted) == len(set(stage.evicted))
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from aliquot_core.objects import Pod
@@ -28,6 +29,9 @@ COOLDOWN = 10.0
 SPARED = 60.0
 # Whoever fits gets a turn within so long, and what it takes is known before others are sent away; else it never may.
 _ITS_TURN = 5.0
+
+# Nobody is answered meanwhile, and an API server takes no more evictions than that in a second.
+_MOST_AT_ONCE = 200
 
 _Asked = tuple[str, str, Any]
 
@@ -67,7 +71,7 @@ class Reclaim:
             now=now,
         )
         with planner.supposing():
-            return list(self._decided(planner, now=now))
+            return list(islice(self._decided(planner, now=now), _MOST_AT_ONCE))
 
     def _decided(self, planner: Planner, *, now: float) -> Iterator[Clearing]:
         """One after the other, in the order of turns."""
