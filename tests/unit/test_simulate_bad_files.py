@@ -51,6 +51,7 @@ BAD: list[tuple[str, str, str]] = [
     ("nodes", NODES + "n1,1,1,1,,1,\n", "line 2: a node with GPUs names no model"),
     # Nobody at all, or too many.
     ("nodes", NODES, "it has no node"),
+    ("nodes", NODES + "n1,1,1,0,,,\nn2,1,1,0,,,\n", "none of its nodes has a GPU; fill the column gpu"),
     ("pods", PODS, "it has no pod"),
     ("order", "seed42\n", "nobody arrives in column seed42"),
     ("noderank", "seed42\n0\n1\n", "it has places for 2 nodes, not for 1"),

@@ -63,6 +63,9 @@ def read_nodes(lines: Iterable[str], *, name: str) -> tuple[Machine, ...]:
         )
     if not machines:
         raise TraceError("it has no node", where=name, remedy="write a line for each, below the heading")
+    if not any(machine.gpus for machine in machines.values()):
+        told = "none of its nodes has a GPU"
+        raise TraceError(told, where=name, remedy="fill the column gpu: all is told in percent of GPUs")
     return tuple(machines.values())
 
 
