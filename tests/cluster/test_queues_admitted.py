@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 
 import pytest
@@ -82,6 +83,39 @@ def test_the_schema_refuses_what_one_queue_alone_has_wrong(cluster: ClusterHarne
     for field, spec in wrong.items():
         assert f"spec.{field}: " in tried(cluster, queue("a", **spec))
     assert namespace
+
+
+def test_the_definition_is_upgraded_under_queues_that_are_there(
+    cluster: ClusterHarness, guarded: Guarded, namespace: str
+) -> None:
+    """One that knows fewer fields, then today's over it: spec and status are kept, and new fields can be written."""
+    (definition, *_) = manifests("05-queue")
+    older = copy.deepcopy(definition)
+    fields = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    for newer in ("autoscale", "autoscaleMinutes", "models"):
+        del fields[newer]
+    cluster.apply(older)
+    wanted = queue("a", compute={"guarantee": 100}, autoscale=True)
+    cluster.wait_for("the older one", lambda: "unknown field" in strictly(cluster, wanted) or None)
+    cluster.api.create(queue("a", compute={"guarantee": 100}))
+    guarded.scheduler.patch(f"{QUEUES}/a/status", {"status": {"used": {"compute": 250}}})
+    cluster.apply(definition)
+    cluster.wait_for("the newer one", lambda: strictly(cluster, {**wanted, "metadata": {"name": "b"}}) == "" or None)
+    cluster.api.patch(f"{QUEUES}/a", {"spec": {"autoscale": True}})
+    found = cluster.api.get(f"{QUEUES}/a")
+    assert found["spec"] == {"compute": {"guarantee": 100}, "autoscale": True}
+    assert found["status"] == {"used": {"compute": 250}}
+    assert namespace
+
+
+def strictly(cluster: ClusterHarness, wanted: Json) -> str:
+    """Why a queue would be refused where fields that nobody knows are not passed over."""
+    try:
+        strict = {"dryRun": "All", "fieldValidation": "Strict"}
+        cluster.api.request("POST", QUEUES, body=wanted, query=strict)
+    except ApiError as error:
+        return str(error)
+    return ""
 
 
 def test_a_pod_waits_only_where_its_namespace_may(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
