@@ -167,9 +167,9 @@ def _greeting(whole: Whole, *, ready: float) -> str:
     simulated = len(whole.plan.simulated)
     return "\n".join(
         (
-            f"Ready after {ready:.1f} s: {whole.plan.gpus} on {len(whole.plan.names)} nodes.",
+            f"Ready after {ready:.1f} s: {whole.plan.gpus} on {_counted(len(whole.plan.names), 'node')}.",
             f"  pods' commands run on this machine as processes (node {full})" if full else "  nothing runs for real",
-            *([f"  {simulated} nodes and what runs on them are simulated"] if simulated else []),
+            *([f"  {_counted(simulated, 'node')} and what runs there: simulated"] if simulated else []),
             f"Page        {whole.centre.page}",
             f"API server  {whole.url}  (kubectl --kubeconfig {whole.home.kubeconfig} get pods -A)",
             "Try next, in another terminal:",
@@ -180,6 +180,10 @@ def _greeting(whole: Whole, *, ready: float) -> str:
 
 
 _NEXT = ("run --compute 30 --memory 8000 -- sh -c 'echo I have $ALIQUOT_GPUS'", "ps -A", "top")
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _called(home: Home) -> str:
@@ -194,8 +198,9 @@ def _called(home: Home) -> str:
 def _logged(home: Home, *, settings: LogSettings) -> Iterator[None]:
     """Log to a file: the terminal is for what is told."""
     path = home.logs / "up.log"
-    set_aside(path)
-    stream = path.open("a")
+    with home.writing():
+        set_aside(path)
+        stream = path.open("a")
     configure_logging(settings, stream=stream)
     # What can't be logged, on a full disk say, is not to fill the terminal instead.
     logging.raiseExceptions = False

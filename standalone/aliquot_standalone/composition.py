@@ -80,7 +80,8 @@ class Whole:
     async def start(self) -> Running:
         """Bring everything up; returns when pods can be placed."""
         stack, began = self._stack, self._clock.wall()
-        files = make_files(self.home.centre, host=LOOPBACK, now=began)
+        with self.home.writing():
+            files = make_files(self.home.centre, host=LOOPBACK, now=began)
         await self._install(files)
         stack.push_async_callback(self.children.close)
         self.work(self.children.run)

@@ -6,18 +6,20 @@ is long they lie below the user's runtime folder, or below /tmp in one that nobo
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import secrets
 import shutil
 import stat
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from aliquot_agent.whole_file import replace_file
-from aliquot_core.errors import UserError
+from aliquot_core.errors import ClusterError, UserError
 from aliquot_core.names import Names
 from aliquot_core.settings import LONGEST_SOCKET
 from aliquot_deviceplugin.endpoint.settings import EndpointSettings
@@ -32,6 +34,10 @@ LONGEST_NODE = 24
 
 class FolderUnfitError(UserError):
     """The folder can't be used."""
+
+
+class FolderFullError(ClusterError):
+    """There is no room in the folder, or it can't be written for another reason."""
 
 
 class Home(Whereabouts):
@@ -95,12 +101,14 @@ class Home(Whereabouts):
         pid = os.getpid()
         started = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
         running = Running(pid=pid, born=birth(pid) or "", api=api, page=page, started=started)
-        replace_file(self.up_file, msgspec.json.encode(running))
+        with self.writing():
+            replace_file(self.up_file, msgspec.json.encode(running))
         return running
 
     def remember(self, gpus: str) -> None:
         """Keep what this run was given, for the next one that is given nothing."""
-        replace_file(self._last, msgspec.json.encode(_Last(gpus=gpus)))
+        with self.writing():
+            replace_file(self._last, msgspec.json.encode(_Last(gpus=gpus)))
 
     def remembered(self) -> str:
         """The GPUs of the last run; empty where there was none."""
@@ -136,7 +144,18 @@ class Home(Whereabouts):
 
     def write_kubeconfig(self, content: bytes) -> None:
         """Say how clients reach the API server."""
-        replace_file(self.kubeconfig, content)
+        with self.writing():
+            replace_file(self.kubeconfig, content)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Say in one line why something of ours could not be written there: the disk is full, as a rule."""
+        try:
+            yield
+        except OSError as error:
+            where = str(error.filename or self.folder)
+            remedy = f"make room there, or name another folder with --folder or ${FOLDER_VARIABLE}"
+            raise FolderFullError(f"can't be written: {error.strerror}", where=where, remedy=remedy) from error
 
     def retract(self) -> None:
         """Say no more that somebody serves here."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from aliquot_core.settings import LONGEST_SOCKET
-from aliquot_standalone.home import FolderUnfitError, Home, longest_socket
+from aliquot_standalone.home import FolderFullError, FolderUnfitError, Home, longest_socket
 
 
 @pytest.mark.parametrize(
@@ -66,3 +67,19 @@ def test_a_folder_that_can_not_be_made_says_why(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FolderUnfitError, match=r"Not a directory.*--folder"):
         Home(tmp_path / "file" / "home", environment={}).create()
+
+
+def test_a_folder_that_can_not_be_written_is_named(tmp_path: Path) -> None:
+    """A full disk as a rule: a line that says where to make room, whatever was to be written."""
+    home = Home(tmp_path / "home", environment={})
+    home.create()
+    for taken in (home.up_file, home.kubeconfig, home.folder / "last.json"):
+        (taken / "in the way").mkdir(parents=True)
+    writes: list[Callable[[], object]] = [
+        lambda: home.announce(api="", page="", now=0.0),
+        lambda: home.remember("8xA100-80GB"),
+        lambda: home.write_kubeconfig(b"{}"),
+    ]
+    for write in writes:
+        with pytest.raises(FolderFullError, match=r"can't be written: Is a directory; make room there, or"):
+            write()
