@@ -17,7 +17,7 @@ from aliquot_cli.simulate_time import POLICIES as TIMED
 from aliquot_cli.simulate_time import Asked, simulate_in_time, time_options
 from aliquot_cli.sources import gather
 from aliquot_cli.tables import table
-from aliquot_cli.trace_files import INTERRUPTED, read_trace, told_to_stop
+from aliquot_cli.trace_files import INTERRUPTED, place_to_draw, read_trace, told_to_stop, write_picture
 from aliquot_scheduler.rules.expressions import RuleSettings
 from aliquot_scheduler.rules.installed import rules_in_force
 from aliquot_scheduler.rules.judging import Rules
@@ -64,7 +64,12 @@ _POLICIES = [str(one) for one in PolicyName]
 )
 @click.option("--kubeconfig", metavar="FILE", default="", help="With --record: the API server (default: as kubectl).")
 @time_options
-@click.option("--plot", type=click.Path(dir_okay=False, writable=True), help="Draw the curves into this SVG file.")
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False, writable=True),
+    callback=place_to_draw,
+    help="Draw the curves into this SVG file.",
+)
 @click.option("-o", "form", type=click.Choice(["text", "json"]), default="text", help="How to print.")
 def simulate(
     *,
@@ -123,9 +128,9 @@ def simulate(
         else None
     )
     told = _run(workload, policy=PolicyName(policy), mix=MixSource(mix), seed=seed, line=line, rules=rules)
-    if plot:
-        Path(plot).write_text(_picture(told), encoding="utf-8")
     click.echo(msgspec.json.format(msgspec.json.encode(told)).decode() if form == "json" else _text(told))
+    if plot:
+        write_picture(plot, _picture(told))
     if told.partial:
         click.echo(f"aliquot: interrupted after {told.pods} of {len(workload.arrivals)} pods: partial result", err=True)
         sys.exit(INTERRUPTED)

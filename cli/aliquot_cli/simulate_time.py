@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -13,7 +12,7 @@ import yaml
 
 from aliquot_cli.plots import svg
 from aliquot_cli.tables import table
-from aliquot_cli.trace_files import INTERRUPTED, read_trace, told_to_stop
+from aliquot_cli.trace_files import INTERRUPTED, read_trace, told_to_stop, write_picture
 from aliquot_core.problems import Problems
 from aliquot_scheduler.queues.contradictions import problems_of
 from aliquot_scheduler.queues.settings import QueueSettings
@@ -142,9 +141,9 @@ def simulate_in_time(
             reports.append(run.report())
             if stopped():
                 break
-    if plot:
-        Path(plot).write_text(_picture(reports), encoding="utf-8")
     click.echo(msgspec.json.format(msgspec.json.encode(reports)).decode() if form == "json" else _text(reports))
+    if plot:
+        write_picture(plot, _picture(reports))
     if stopped():
         last = reports[-1]
         click.echo(f"aliquot: interrupted: {last.policy} ended {last.ended} of {last.jobs} pods: partial", err=True)

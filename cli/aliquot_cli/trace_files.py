@@ -11,6 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
+import click
+
 from aliquot_scheduler.simulating.reading import READABLE, TraceError
 
 # What the shell says of a command that was ended by Ctrl-C.
@@ -33,6 +35,22 @@ def told_to_stop() -> Iterator[Callable[[], bool]]:
         yield lambda: bool(told)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def place_to_draw(_: click.Context, __: click.Parameter, place: str | None) -> str | None:
+    """Whether a picture can lie there, asked before a run of minutes and not after it."""
+    if place and not (folder := Path(place).absolute().parent).is_dir():
+        raise click.BadParameter(f"there is no folder {folder}")
+    return place
+
+
+def write_picture(place: str, picture: str) -> None:
+    """Write it; what came of the run is told before."""
+    try:
+        Path(place).write_text(picture, encoding="utf-8")
+    except OSError as error:
+        failed = f"can't be written: {error.strerror or error}"
+        raise TraceError(failed, where=place, remedy="choose another place") from None
 
 
 def read_trace(path: str, reader: Callable[[Iterable[str]], _Read]) -> _Read:

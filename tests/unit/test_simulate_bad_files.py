@@ -165,3 +165,16 @@ def test_ctrl_c_in_the_middle_of_a_real_run_leaves_a_partial_result(form: str) -
         assert told["placed"] + told["failed"] == told["pods"] < 9_000
     else:
         assert " placed, " in out
+
+
+@pytest.mark.parametrize("times", [(), ("--time", "--policy", "fifo")], ids=["", "time"])
+def test_a_picture_that_can_t_be_drawn_costs_no_result(tmp_path: Path, times: tuple[str, ...]) -> None:
+    """A folder that is not there is told before the run; where it turns out later, what came of it is told first."""
+    arguments = [*written(tmp_path, {"nodes": GOOD["nodes"], "pods": TIMES + "1,1,1,500,,0,1,2\n"}), *times]
+    early = run([*arguments, "--plot", str(tmp_path / "nowhere" / "x.svg")])
+    assert (early.exit_code, early.stdout) == (2, "")
+    assert "there is no folder" in early.stderr
+    late = run([*arguments, "-o", "json", "--plot", "/dev/full"])
+    assert late.exit_code == 3
+    assert json.loads(late.stdout)
+    assert "/dev/full: can't be written: No space left" in late.stderr
