@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any, NoReturn
@@ -63,6 +64,9 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except AliquotError as error:
             _end(error)
+        except KeyboardInterrupt:
+            # Whoever pressed Ctrl-C need not be told so; what has more to say of it handles the signal itself.
+            sys.exit(128 + signal.SIGINT)
         except ExceptionGroup as group:
             # What failed among several that run beside each other; a defect among them keeps its traceback.
             ours, others = group.split(AliquotError)

@@ -73,6 +73,18 @@ def test_a_defect_among_them_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch
     assert isinstance(CliRunner().invoke(main, ["scheduler"]).exception, ExceptionGroup)
 
 
+def test_ctrl_c_ends_a_command_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the code that shells expect."""
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("aliquot_cli.scheduler.run_until_stopped", interrupted)
+    monkeypatch.setattr("aliquot_cli.running.configure_logging", lambda _: None)
+    result = CliRunner().invoke(main, ["scheduler"])
+    assert (result.exit_code, result.output) == (INTERRUPTED, "")
+
+
 def test_the_address_for_others_is_not_the_one_to_listen_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both settings are called `address`, and the flag is the first one's."""
     monkeypatch.setattr("aliquot_cli.scheduler.start_logging", lambda _: None)
