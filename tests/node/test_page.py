@@ -81,7 +81,8 @@ async def test_every_view_is_whole_and_asks_nobody_else(tab: Tab, stage: PageSta
             await live(tab, f"{served.url}/page{path}")
             assert await tab.evaluate("document.querySelectorAll('h1').length") == 1
         assert all(url.startswith((served.url, "about:")) for url in tab.requests)
-    assert tab.said == []
+        # Now: of a server that ends a browser may say what it likes.
+        assert tab.said == []
 
 
 async def test_a_reader_clicks_from_the_cluster_down_to_a_pod_and_back(tab: Tab, stage: PageStage) -> None:

@@ -117,9 +117,11 @@ class PageStage(Stage):
 class Served:
     """Where the page is."""
 
-    def __init__(self, *, url: str, hub: Hub) -> None:
+    def __init__(self, *, url: str, hub: Hub, looking: asyncio.Future[None]) -> None:
         self.url = url
         self.hub = hub
+        # The hub at work.
+        self.looking = looking
 
 
 @asynccontextmanager
@@ -159,7 +161,7 @@ async def page_served(
         looking = asyncio.ensure_future(hub.run())
         stack.push_async_callback(_ended, looking)
         port = runner.addresses[0][1]
-        yield Served(url=f"{'https' if tls else 'http'}://{address}:{port}", hub=hub)
+        yield Served(url=f"{'https' if tls else 'http'}://{address}:{port}", hub=hub, looking=looking)
 
 
 async def _ended(task: asyncio.Future[None]) -> None:

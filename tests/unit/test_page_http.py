@@ -17,6 +17,7 @@ from yarl import URL
 
 from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.page.access import COOKIE
+from aliquot_scheduler.page.hub import Glance, NobodyLeadsError
 from aliquot_scheduler.page.settings import PageSettings
 from aliquot_scheduler.web.peers import why_stranger
 from support.centre_http import Authority
@@ -282,6 +283,20 @@ async def test_readers_are_let_go_when_the_server_ends(stage: PageStage, session
         await anext(told)
         begun = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - begun < 0.4
+
+
+async def test_a_view_asked_for_as_all_ends_is_no_defect(stage: PageStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the asking and the drawing the hub may end, and says what it says from then on."""
+    async with page_served(stage) as served:
+        hub, glance = served.hub, await served.hub.glance()
+
+        async def last_glance() -> Glance:
+            served.looking.cancel()
+            return glance
+
+        monkeypatch.setattr(hub, "glance", last_glance)
+        with pytest.raises(NobodyLeadsError):
+            await hub.drawn(())
 
 
 async def test_without_a_leader_that_is_said(stage: PageStage, session: aiohttp.ClientSession) -> None:

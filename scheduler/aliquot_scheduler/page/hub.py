@@ -217,6 +217,8 @@ class Hub:
 
     # --- drawing -----------------------------------------------------------------------------------------------------
     async def _draw(self, steps: Steps, glance: Glance) -> Drawn | None:
+        if self._over:  # since it was asked for: there is no pen any more
+            raise NobodyLeadsError
         samples = self.history.since()
 
         def draw() -> View | None:
