@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from aliquot_scheduler.queues.entry import plan_of
 from aliquot_scheduler.queues.settings import QueueSettings
@@ -56,6 +58,22 @@ def test_whoever_is_refused_everywhere_is_told_so_in_the_rule_s_words() -> None:
     (waiter,) = stage.queues.waiting()
     told = stage.queues.notice(waiter)
     assert "all nodes with room are refused: 2 by rule r: so it is" in told.message
+
+
+@given(st.lists(st.tuples(st.sampled_from([30, 50, 100]), st.sampled_from(["", "n0", "n1", "nowhere"])), max_size=12))
+@settings(deadline=None)
+def test_nobody_waits_who_has_room_that_rules_leave(asked: list[tuple[int, str]]) -> None:
+    """And nobody lies where a rule refuses it, in whatever order they come."""
+    stage = Stage(rules=written(AS_SAID), nodes=(1, 1))
+    for number, (compute, where) in enumerate(asked):
+        stage.submit(f"u{number}", compute, notes={"where": where} if where else {})
+    while stage.run(after=1.0):
+        pass
+    for waiter in stage.queues.waiting():
+        assert not stage.desk.finder.survey(waiter.pod, waiter.demand).fits.any()
+    for pod in stage.pods.values():
+        if node := pod.spec.node_name:
+            assert pod.metadata.annotations.get(WHERE, node) == node
 
 
 def test_a_rule_that_reads_nothing_of_pods_tells_none_apart() -> None:
