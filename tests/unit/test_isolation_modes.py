@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
 
 from aliquot_agent.isolation.beyond import Owner
-from aliquot_agent.isolation.limits_file import ACCOUNT_BYTES, WHOLE, GpuLimits, decode_limits, encode_limits
+from aliquot_agent.isolation.limits_file import (
+    ACCOUNT_BYTES,
+    WHOLE,
+    GpuLimits,
+    decode_account,
+    decode_limits,
+    encode_limits,
+)
 from aliquot_agent.isolation.slice_files import SliceFiles
 from aliquot_core.errors import DefectError
 from aliquot_core.grant import ContainerGrant, Slice
@@ -153,3 +161,26 @@ def test_a_gpu_without_a_uuid_is_a_defect(uuid: str) -> None:
     """Nothing is written that the library would take for another GPU."""
     with pytest.raises(DefectError):
         encode_limits([GpuLimits(uuid=uuid, memory=1, context=1, guarantee=1, rate=1)], driver="/driver")
+
+
+@pytest.mark.parametrize(("count", "driver"), [(17, "/driver"), (1, "/" + 239 * "d")])
+def test_what_the_file_can_not_hold_is_a_defect(count: int, driver: str) -> None:
+    """More GPUs or a longer path than there is room for would be cut off without a word."""
+    gpus = [GpuLimits(uuid=UUID, memory=1, context=1, guarantee=1, rate=1)] * count
+    with pytest.raises(DefectError):
+        encode_limits(gpus, driver=driver)
+
+
+def test_an_account_is_read_as_far_as_it_can_be_one() -> None:
+    """Counts that a tenant made up, and slots that nobody owns, hold nothing."""
+    data = bytearray(ACCOUNT_BYTES)
+    assert decode_account(bytes(data), gpus=1) is None
+    data[:8] = b"ALIQACC1"
+    struct.pack_into("<I", data, 12, 2**32 - 1)
+    struct.pack_into("<Q", data, 204_800, 2**64 - 1)
+    struct.pack_into("<QII2Q", data, 8192, 1, 7, 0, 10, 20)
+    struct.pack_into("<QII2Q", data, 8192 + 192, 0, 8, 0, 30, 40)
+    found = decode_account(bytes(data), gpus=2)
+    assert found is not None
+    assert found.processes == {7: (10, 20)}
+    assert decode_account(bytes(data[:-1]), gpus=2) is None

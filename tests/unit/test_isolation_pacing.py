@@ -93,3 +93,85 @@ def test_unknown_use_is_taken_to_be_turns() -> None:
     counters = {name: seen(at=SECOND, used=None) for name in shares}
     paces = next_beat(shares, {}, counters, now=SECOND, since=0)
     assert {pace.weight for pace in paces.values()} == {0.25}
+
+
+def rates_beside(quiet: Share, eager: Share, *, before: Seen, now: Seen, charged: int = 0) -> tuple[float, float]:
+    """The rates of a slice with these counters, and of one beside it that asks for all it can get."""
+    other = seen(at=10 * BEAT, used=None, held=1, charged=charged)
+    paces = {
+        "quiet": Pace(rate=quiet.guarantee, seen=before),
+        "eager": Pace(rate=eager.guarantee, seen=seen(at=9 * BEAT, used=None)),
+    }
+    found = next_beat(
+        {"quiet": quiet, "eager": eager}, paces, {"quiet": now, "eager": other}, now=10 * BEAT, since=9 * BEAT
+    )
+    return found["quiet"].rate, found["eager"].rate
+
+
+@pytest.mark.parametrize(("ago", "rate"), [(100, 0.5), (200, 0.5), (201, 1.0), (900, 1.0)])
+def test_who_asked_for_nothing_lately_wants_nothing(ago: int, rate: float) -> None:
+    """A fifth of a second after the last launch what is its own is lent to others."""
+    half, whole = Share(guarantee=0.5, limit=0.5), Share(guarantee=0.5, limit=1.0)
+    last = 10 * BEAT - ago * SECOND // 1000
+    before, now = seen(at=last, used=None), seen(at=last, used=None, held=1)
+    assert rates_beside(half, whole, before=before, now=now)[1] == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    ("used", "charged", "rate"),
+    [(None, 40, 0.45), (40, 70, 0.45), (20, 90, 0.7), (0, 0, 0.95)],
+    ids=["charged", "used", "used-less-than-charged", "idle"],
+)
+def test_who_is_not_held_back_keeps_a_quarter_more_than_it_uses(used: int | None, charged: int, rate: float) -> None:
+    """And a twentieth of the GPU; the rest is lent. What was used counts where it is known, else what was charged."""
+    most, least = Share(guarantee=0.8, limit=0.8), Share(guarantee=0.2, limit=1.0)
+    millisecond = SECOND // 1000
+    before = seen(at=9 * BEAT, used=None if used is None else 0)
+    now = seen(at=10 * BEAT, used=None if used is None else used * millisecond, charged=charged * millisecond)
+    assert rates_beside(most, least, before=before, now=now)[1] == pytest.approx(min(rate, 1.0))
+
+
+def test_what_is_left_goes_round_until_nobody_can_take_more() -> None:
+    """What one can't take for its limit is divided among the others, by guarantees; best effort counts a hundredth."""
+    shares = {
+        "full": Share(guarantee=0.1, limit=0.3),
+        "b": Share(guarantee=0.1, limit=1.0),
+        "c": Share(guarantee=0.1, limit=1.0),
+    }
+    assert divide(shares, dict.fromkeys(shares, 1.0)) == pytest.approx({"full": 0.3, "b": 0.35, "c": 0.35})
+    beside = {"best": Share(guarantee=0.0, limit=1.0), "half": Share(guarantee=0.5, limit=1.0)}
+    found = divide(beside, dict.fromkeys(beside, 1.0))
+    assert found == pytest.approx({"best": 0.5 / 51, "half": 0.5 + 0.5 * 50 / 51})
+
+
+@pytest.mark.parametrize(
+    ("weight", "in_flight", "used", "charged", "expected"),
+    [
+        (1.0, 100, 50, 50, 0.75),
+        (0.5, 100, 50, 50, 0.5),
+        (0.5, 100, 50, 30, 0.52),
+        (0.5, 100, 50, 70, 0.48),
+        (0.5, 100, 50, -10_000, 0.6),
+        (0.5, 100, 50, 10_000, 0.4),
+        (1.0, 100, 100, 50, 1.0),
+        (0.001, 100, 0, 500, 0.001),
+    ],
+)
+def test_a_weight_goes_half_way_to_what_was_seen_and_makes_good(
+    weight: float, in_flight: int, used: int, charged: int, expected: float
+) -> None:
+    """Within a second what was charged too much or too little is made good, a tenth of one at most, within bounds."""
+    millisecond = SECOND // 1000
+    pace = Pace(rate=1.0, weight=weight, seen=seen(at=0, used=0, in_flight=1))
+    now = seen(at=BEAT, used=used * millisecond, in_flight=1 + in_flight * millisecond, charged=charged * millisecond)
+    found = next_beat({"a": Share(guarantee=1.0, limit=1.0)}, {"a": pace}, {"a": now}, now=BEAT, since=0)
+    assert found["a"].weight == pytest.approx(expected)
+
+
+def test_who_begins_is_weighed_as_the_gpu_will_serve_it() -> None:
+    """In turns with the others, and not by what it was alone."""
+    shares = dict.fromkeys("ab", Share(guarantee=0.5, limit=0.5))
+    before = {name: Pace(rate=0.5, weight=1.0, seen=seen(at=0, used=0)) for name in shares}
+    now = {name: seen(at=BEAT, used=0, held=1) for name in shares}
+    found = next_beat(shares, before, now, now=BEAT, since=0)
+    assert {name: pace.weight for name, pace in found.items()} == {"a": 0.5, "b": 0.5}
