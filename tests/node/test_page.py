@@ -167,8 +167,8 @@ async def test_nothing_that_a_user_wrote_becomes_markup(tab: Tab, stage: PageSta
         await live(tab, f"{served.url}/page/applications")
         assert await tab.evaluate("window.hit === undefined && !document.querySelector('main img, main script')")
         assert await tab.evaluate("[...document.links].every((link) => link.protocol === 'http:')")
-    assert tab.dialogs == []
-    assert tab.said == []
+        assert tab.dialogs == []
+        assert tab.said == []
 
 
 async def test_markup_that_got_in_all_the_same_would_do_nothing(tab: Tab, stage: PageStage) -> None:
@@ -282,7 +282,7 @@ async def test_history_is_drawn_and_told(tab: Tab, stage: PageStage) -> None:
         await live(tab, f"{served.url}/page/history")
         await tab.until_true("document.querySelectorAll('#samples tr').length >= 3")
         await tab.until_true("document.querySelectorAll('.chart canvas').length === 3")
-    assert tab.said == []
+        assert tab.said == []
 
 
 async def test_a_page_whose_leader_is_gone_says_so_and_comes_back(tab: Tab, stage: PageStage) -> None:
