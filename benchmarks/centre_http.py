@@ -46,6 +46,10 @@ class HalfPass:
         """All the same."""
         return [(node, 450) for node in nodes]
 
+    def prioritize_plain(self, _: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+        """Nothing is said."""
+        return [(node, 0) for node in nodes]
+
     def preempt(self, _: Pod, offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:  # noqa: ARG002 - nobody
         """Nobody."""
         return {}
