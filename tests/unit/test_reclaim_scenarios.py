@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
 import pytest
 
+from aliquot_core.objects import Node
 from aliquot_scheduler.queues.spec import Preemption
+from support.centre import gpus, make_node
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 
@@ -94,12 +97,45 @@ def test_a_limit_is_freed_where_it_was_taken() -> None:
 
 
 def test_siblings_share_what_their_parent_is_guaranteed() -> None:
-    """None of them is the owner of it, so none sends the other away."""
-    specs = {"org": queue(guarantee=400), "red": queue("org"), "blue": queue("org")}
+    """None of them is the owner of it, so who has borrowed from both goes, and not the sibling that came first."""
+    specs = {"org": queue(guarantee=400), "red": queue("org"), "blue": queue("org"), "green": queue()}
     stage = ReclaimStage(specs)
-    filled(stage, "blue", 4)
+    filled(stage, "green", 1)
+    filled(stage, "blue", 3)
     stage.submit("red0", 100, queue="red")
+    assert stage.reclaimed() == ["green0"]
+    assert stage.run() == ["red0"]
+    stage.submit("red1", 100, queue="red")
+    assert stage.victims(after=11.0) == []
+
+
+def test_a_node_that_is_short_of_cpu_is_no_place() -> None:
+    """Victims give back theirs; where that is not enough, nobody goes."""
+    stage = ReclaimStage(OWNER, nodes=(2,))
+    stage.picture.node_seen(small(make_node("n0", gpus("n0", 2)), cpu="4"))
+    for number in range(2):
+        stage.submit(f"blue{number}", 100, queue="blue", requests={"cpu": "2"})
+    stage.run()
+    stage.submit("large", 100, queue="red", requests={"cpu": "3"})
     assert stage.victims() == []
+    stage.submit("red0", 100, queue="red", requests={"cpu": "2"})
+    assert stage.reclaimed() == ["blue1"]
+    assert stage.run() == ["red0"]
+
+
+def test_one_that_asks_too_much_keeps_nothing_from_those_behind_it() -> None:
+    """A group that no rights make room for, and single pods of the same shape."""
+    stage = ReclaimStage({"red": queue(guarantee=300), "blue": queue(guarantee=200)})
+    filled(stage, "blue", 4)
+    for number in range(3):
+        stage.submit(f"g{number}", 100, queue="red", group="gang", notes={"group-size": "3"})
+    stage.submit("red0", 100, queue="red")
+    assert stage.victims() == ["blue3"]
+
+
+def small(node: Node, *, cpu: str) -> Node:
+    """The same node, with so few CPUs."""
+    return msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, allocatable={"cpu": cpu}))
 
 
 def test_whoever_is_never_to_be_evicted_stays() -> None:

@@ -30,7 +30,8 @@ from aliquot_scheduler.reclaim.policy import NEVER, Policy
 from aliquot_scheduler.reclaim.residents import OVERDUE, Resident, Residents
 from aliquot_scheduler.reclaim.rights import Rights, owner_of
 from aliquot_scheduler.reclaim.scene import Scene
-from aliquot_scheduler.reclaim.search import Bounds, Option, Search
+from aliquot_scheduler.reclaim.search import Bounds, Search
+from aliquot_scheduler.reclaim.trying import Option
 
 # What Kubernetes gives a pod that says nothing of it.
 _GRACE = 30
@@ -94,6 +95,8 @@ class Planner:
             for one in search.victims.values():
                 self._charge_again(one)
             search.undo()
+            # Nodes that were out of the question for it need not be for the next.
+            self._bounds.clear()
         return None
 
     def _rights(self, candidate: Candidate, policy: Policy) -> Iterator[Rights]:

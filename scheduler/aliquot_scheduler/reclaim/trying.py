@@ -1,0 +1,203 @@
+"""One pod on one node: who has to go so that it fits, card by card.
+
+Of those who may go the least harmful is taken first until a piece fits; then each is tried for sparing, the most
+harmful first. Of a gang that has nobody to spare all go; what they leave elsewhere costs nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from aliquot_core.claims import Claim
+from aliquot_core.inventory import Gpu
+from aliquot_core.quantities import MiB, Percent
+from aliquot_scheduler.fit.demand import Piece
+from aliquot_scheduler.fit.layout import Plan, lay_out
+from aliquot_scheduler.picture.picture import KnownNode
+from aliquot_scheduler.queues.clearings import Place
+from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.reclaim.residents import Resident, Residents
+from aliquot_scheduler.reclaim.rights import Rights
+from aliquot_scheduler.reclaim.scene import Scene
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod on one node: who would go, and what that costs."""
+
+    harm: int
+    victims: tuple[Resident, ...]
+    place: Place
+
+
+class Trying:
+    """Tries in one scene, by one candidate's rights; what is tried is undone."""
+
+    def __init__(self, *, scene: Scene, residents: Residents, rights: Rights) -> None:
+        self._scene = scene
+        self._residents = residents
+        self._rights = rights
+
+    def goes_alone(self, one: Resident) -> bool:
+        """Whether it is no part of a gang that goes as a whole."""
+        gang, group = one.waiter.gang, one.waiter.group
+        if gang is None or group is None:
+            return True
+        left = self._residents.gangs.get(gang, frozenset()) - self._scene.gone
+        return len(left) >= group.minimum
+
+    # --- one pod on one node -----------------------------------------------------------------------------------------
+    def option(self, waiter: Waiter, known: KnownNode, *, only: Sequence[str] = ()) -> Option | None:
+        """Who would have to go for it; nothing is supposed any more afterwards."""
+        cards = self._scene.cards(known, waiter.demand, only=only)
+        taken: list[Resident] = []
+        try:
+            pieces, gpus = waiter.demand.pieces, [gpu for _, gpu in cards]
+            if pieces is None:
+                plan = self._by_trial(waiter, known, gpus, taken)
+                claims = plan.claims if plan else None
+            else:
+                claims = self._chosen(pieces, known, cards, taken)
+            if claims is None or not self._scene.host_takes(known, waiter):
+                return None
+            place = Place(waiter=waiter, node=known.name, claims=claims, gpus=tuple(only))
+            return Option(harm=sum(map(self.harm, taken)), victims=tuple(taken), place=place)
+        finally:
+            for one in reversed(taken):
+                self.stay(one)
+
+    def _laid(self, waiter: Waiter, known: KnownNode, gpus: Iterable[Gpu]) -> Plan | None:
+        """By the code that will lay it out when it is let in."""
+        cards = [self._scene.card(known, gpu) for gpu in gpus]
+        return lay_out(waiter.pod, waiter.demand, node=known.name, cards=cards)
+
+    def _chosen(
+        self, pieces: Sequence[Piece], known: KnownNode, cards: Sequence[tuple[int, Gpu]], taken: list[Resident]
+    ) -> dict[str, Claim] | None:
+        """A GPU for each piece, each time the one where least harm is done; what is taken of each."""
+        left, chosen = list(cards), dict[str, Claim]()
+        for piece in pieces:
+            best: tuple[int, int, Gpu] | None = None
+            victims: list[Resident] = []
+            for column, gpu in left:
+                found = self._freed(piece, known, gpu)
+                if found is not None and (best is None or (found[0], column) < best[:2]):
+                    best, victims = (found[0], column, gpu), found[1]
+                if best is not None and best[0] == 0:
+                    break
+            if best is None:
+                return None
+            for one in victims:
+                self.go(one)
+            taken += victims
+            chosen[best[2].uuid] = _claim(piece, best[2])
+            left.remove((best[1], best[2]))
+        return chosen
+
+    def _freed(self, piece: Piece, known: KnownNode, gpu: Gpu) -> tuple[int, list[Resident]] | None:
+        """Who goes so that the piece fits on this GPU, and what it costs; None if it can't be had."""
+        key, scene = (known.name, gpu.uuid), self._scene
+        if scene.left(key, usable=gpu.usable.value).takes(piece):
+            return 0, []
+        taken: list[Resident] = []
+        units: list[list[Resident]] = []
+        try:
+            for one in self.by_harm(self._residents.on.get(key, ())):
+                unit = self.take_with_it(one)
+                if unit:
+                    units.append(unit)
+                    taken += unit
+                    if scene.left(key, usable=gpu.usable.value).takes(piece):
+                        break
+            else:
+                return None
+            self._fill_back(piece, units, taken, known=known, gpu=gpu)
+            return sum(map(self.harm, taken)), list(taken)
+        finally:
+            for one in reversed(taken):
+                self.stay(one)
+
+    def _fill_back(
+        self, piece: Piece, units: list[list[Resident]], taken: list[Resident], *, known: KnownNode, gpu: Gpu
+    ) -> None:
+        """Spare whoever need not go, the most harmful first."""
+        key = known.name, gpu.uuid
+        for unit in sorted(units[:-1], key=lambda unit: -sum(map(self.harm, unit))):
+            if len(unit) > 1:
+                continue
+            self.stay(unit[0])
+            if self._scene.left(key, usable=gpu.usable.value).takes(piece):
+                taken.remove(unit[0])
+            else:
+                self.go(unit[0])
+
+    def _by_trial(self, waiter: Waiter, known: KnownNode, gpus: Sequence[Gpu], taken: list[Resident]) -> Plan | None:
+        """Pods of several containers: one after the other goes until all of it can be laid out."""
+        plan = self._laid(waiter, known, gpus)
+        there = {one.uid: one for gpu in gpus for one in self._residents.on.get((known.name, gpu.uuid), ())}
+        for one in self.by_harm(there.values()):
+            if plan is not None:
+                break
+            if unit := self.take_with_it(one):
+                taken += unit
+                plan = self._laid(waiter, known, gpus)
+        for one in sorted(taken, key=lambda one: -self.harm(one)) if plan else ():
+            if not self.goes_alone(one):
+                continue
+            self.stay(one)
+            without = self._laid(waiter, known, gpus)
+            if without is None:
+                self.go(one)
+            else:
+                taken.remove(one)
+                plan = without
+        return plan
+
+    # --- who goes ----------------------------------------------------------------------------------------------------
+    def by_harm(self, there: Iterable[Resident]) -> list[Resident]:
+        """Those who may go, the least harmful first; who takes a gang along is as harmful as all of it."""
+        gone, able = self._scene.gone, []
+        for one in there:
+            if one.uid not in gone and self._rights.may_take(one):
+                unit = self._residents.with_it(one, gone=gone)
+                if unit is not None:
+                    able.append((sum(map(self.harm, unit)), one.uid, one))
+        return [one for _, _, one in sorted(able, key=lambda each: each[:2])]
+
+    def take_with_it(self, one: Resident) -> list[Resident]:
+        """Let it go with all who go with it; nobody if not all of them may."""
+        if one.uid in self._scene.gone:
+            return []
+        unit = self._residents.with_it(one, gone=self._scene.gone) or []
+        taken: list[Resident] = []
+        for each in unit:
+            if not self._rights.may_take(each):
+                break
+            self.go(each)
+            taken.append(each)
+        if len(taken) == len(unit) and self._residents.let_go(self._scene.gone):
+            return taken
+        for each in reversed(taken):
+            self.stay(each)
+        return []
+
+    def harm(self, one: Resident) -> int:
+        """What it costs to send it away, by the rule that is followed."""
+        return one.harm(by_priority=self._rights.by_priority)
+
+    def go(self, one: Resident) -> None:
+        """Suppose that it is gone."""
+        self._scene.goes(one)
+        self._rights.take(one)
+
+    def stay(self, one: Resident) -> None:
+        """Suppose so no more."""
+        self._scene.stays(one)
+        self._rights.take(one, sign=-1)
+
+
+def _claim(piece: Piece, gpu: Gpu) -> Claim:
+    """What a piece takes of a GPU, as its grant will say."""
+    memory = piece.memory_on(gpu.usable.value)
+    return Claim(compute=Percent(piece.compute), memory=MiB(memory), closes=piece.whole)
