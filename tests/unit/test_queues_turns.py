@@ -143,6 +143,19 @@ def test_what_a_user_holds_no_more_does_not_count() -> None:
     assert stage.run() == ["u2", "u3"]
 
 
+def test_a_user_who_fits_nowhere_keeps_no_other_of_the_queue_waiting() -> None:
+    """Though their pods came first, and are the head of the line from then on."""
+    stage = Stage({"a": queue()}, nodes=(1,), settings=QueueSettings(patience=10.0, hold=100.0))
+    stage.submit("runs", 60, queue="a", user="w")
+    stage.run()
+    stage.submit("large", 100, queue="a", user="u")
+    assert stage.run() == []
+    stage.submit("small", 30, queue="a", user="v")
+    assert stage.run(after=9.0) == ["small"]
+    stage.submit("late", 10, queue="a", user="v")
+    assert stage.run(after=2.0) == []
+
+
 def test_the_higher_sibling_comes_first_beyond_guarantees() -> None:
     """A queue of higher priority is given of what is left first, but not of what others are guaranteed."""
     stage = Stage({"a": queue(priority=1), "b": queue(guarantee=100)}, nodes=(3,))

@@ -187,6 +187,11 @@ class Line:
         row = self._rows.get(waiter.user, {}).get(_row(waiter), [])
         return [self._waiters[uid] for _, uid in row]
 
+    @property
+    def only_user(self) -> str | None:
+        """Whose all pods here are, if they are one user's."""
+        return next(iter(self._rows)) if len(self._rows) == 1 else None
+
     def users(self) -> list[str]:
         """Who has pods here."""
         return list(self._rows)

@@ -56,6 +56,8 @@ class Sweep:
         self._impatient = memory.impatient(now=now)
         # Who is looked at though nothing is free for them: nodes may be kept.
         self._watched = self._impatient | memory.owed(now=now)
+        # Whether any guarantee is demanded and not met.
+        self._somebody_misses = any(map(books.ledger.held_back, range(books.ledger.tree.dimensions.cards)))
         self._reached: dict[tuple[str, str], tuple[Heads, int]] = {}
         self._passed: defaultdict[str, set[Mark]] = defaultdict(set)
 
@@ -66,7 +68,11 @@ class Sweep:
         """
         self._memory.begin(version=self._cards.version)
         nodes = self._books.ledger.tree.nodes
-        candidates = {queue: partial(self._next, queue) for queue in self._hall.lines if not nodes[queue].stop}
+        candidates = {
+            queue: partial(self._next, queue)
+            for queue, line in self._hall.lines.items()
+            if not nodes[queue].stop and not self._is_hopeless(queue, line)
+        }
         complete = False
         try:
             for candidate in Order(ledger=self._books.ledger, shares=self._shares, candidates=candidates):
@@ -111,6 +117,16 @@ class Sweep:
         self._rules.let_in()
         self._may, self._few = self._cards.fitting(), self._cards.few_fitting()
         return promises
+
+    def _is_hopeless(self, queue: str, line: Line) -> bool:
+        """Whether the only user of a line has nobody whom any card has room for: of 200 lines most are so."""
+        user = line.only_user
+        heads = None if user is None or self._few is None else line.heads(user, let_in=self._books.let_in)
+        if heads is None or not self._none_able(queue, heads):
+            return False
+        if heads:
+            self._head_of(queue, heads[0])
+        return True
 
     def _next(self, queue: str) -> Candidate | None:
         """The first of a line that was not passed over; who finds no card is so at once, if it has patience."""
@@ -167,7 +183,7 @@ class Sweep:
         self._headed.add(queue)
         memory, uid = self._memory, candidate.first.uid
         memory.head_refused(uid, now=self._now)
-        if not memory.may_be_owed(uid, now=self._now):
+        if not self._somebody_misses or not memory.may_be_owed(uid, now=self._now):
             return
         if within_guarantee(self._books.ledger, candidate):
             memory.owe(uid)
