@@ -40,6 +40,9 @@ def registered(reign: Reign | None) -> CollectorRegistry:
         ("memory_stranded_bytes", {}, 0.5 * MEMORY * MIB),
         ("promises", {"stage": "offered"}, 0.0),
         ("waiting_pods", {}, 1.0),
+        ("clearings", {}, 0.0),
+        ("evictions_total", {"outcome": "taken"}, 0.0),
+        ("evictions_total", {"outcome": "kept by a disruption budget"}, 0.0),
     ],
 )
 def test_each_figure_is_what_the_picture_says(reign: Reign, name: str, labels: dict[str, str], value: float) -> None:
