@@ -42,7 +42,7 @@ bench-placement: $(READY) ## Replay the openb trace by every policy (an hour; go
 	$(BIN)/python benchmarks/placement/decision.py
 
 soak: $(READY) ## Long hunts: bounded, but not for every day
-	ALIQUOT_SOAK=1 $(BIN)/pytest tests/simulation tests/node
+	ALIQUOT_SOAK=1 $(BIN)/pytest tests/simulation tests/node tests/isolation
 	$(BIN)/python benchmarks/cluster/recorded.py
 
 cluster: $(READY) ## Build the real Kubernetes that tests/cluster uses (Go, gcc, root; some 7 minutes, once a machine)

@@ -14,7 +14,8 @@ from aliquot_agent.isolation.pacing import Share
 from support.isolation import Container, World
 from support.pacing import Pacer
 
-pytestmark = pytest.mark.native
+# Whoever is first compiles everything, which takes a busy machine most of a minute.
+pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
 
 SHARES = (10, 20, 30, 40)
 

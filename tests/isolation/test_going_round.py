@@ -17,7 +17,8 @@ from aliquot_agent.isolation.slice_files import OWNER, SliceFiles
 from support.clocks import VirtualClock
 from support.isolation import CONTEXT, MIB, Container, Tenant, World, gpu_uuid
 
-pytestmark = pytest.mark.native
+# Whoever is first compiles everything, which takes a busy machine most of a minute.
+pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
 
 
 def limits_of(container: Container) -> GpuLimits:

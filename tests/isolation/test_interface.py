@@ -13,7 +13,8 @@ import pytest
 from aliquot_agent.isolation.limits_file import GpuLimits, decode_account, encode_limits
 from support.isolation import ROOT, SOURCES, Built, World, gpu_uuid, names
 
-pytestmark = pytest.mark.native
+# Whoever is first compiles everything, which takes a busy machine most of a minute.
+pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
 
 NOT_READY, NOT_SUPPORTED, NOT_FOUND = 802, 801, 500
 FIRST_ANSWER = 50_000

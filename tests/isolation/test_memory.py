@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -16,7 +17,12 @@ WAYS = [
 ]
 SIZES = (100_000, 700_000, 1_100_000, 2 * MIB, 17 * MIB + 5, 400 * MIB)
 
-pytestmark = pytest.mark.native
+SOAK = bool(os.environ.get("ALIQUOT_SOAK"))
+# Ten times as many kinds of chance, and sanitizers for most of a minute, where that is asked for.
+SEEDS, STEPS = (40, 40_000) if SOAK else (4, 3000)
+
+# Whoever is first compiles everything, which takes a busy machine most of a minute.
+pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -147,7 +153,7 @@ def test_memory_that_does_not_fit_is_not_imported(world: World) -> None:
     assert container.account().processes[two.process.pid] == (CONTEXT,)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_all_ways_mixed_at_random_stay_within_the_limit(world: World, seed: int) -> None:
     """Taking and giving in all ways in any order: never past the limit, the account never below what is held."""
     container = world.container(memory_mib=1000)
@@ -168,6 +174,7 @@ def sanitized(isolation_cache: Path) -> Built:
     return build(cache=isolation_cache, sanitize=True)
 
 
+@pytest.mark.timeout(600)
 def test_sanitizers_find_nothing_while_all_ways_are_mixed(sanitized: Built, tmp_path: Path) -> None:
     """Four processes take and give at random for some seconds; no read or write astray, no undefined step, no crash."""
     world = World(built=sanitized, folder=tmp_path)
@@ -175,7 +182,7 @@ def test_sanitizers_find_nothing_while_all_ways_are_mixed(sanitized: Built, tmp_
     tenants = [container.run() for _ in range(3)]
     seed = random.randrange(1, 1 << 30)  # noqa: S311 - chance for tests
     for number, tenant in enumerate(tenants):
-        tenant.tell(f"churn {seed + number} 3000")
+        tenant.tell(f"churn {seed + number} {STEPS}")
         tenant.tell("use 1 thread 100 10")
         tenant.tell("use 1 graph 100 10")
         tenant.tell("empty")
