@@ -30,15 +30,20 @@ QUEUE = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.{NAMES.
 WAYS_ROUND = f"{ADMISSION}/validatingadmissionpolicybindings/aliquot-ways-round-deny"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
-    """A control plane of its own: what is installed holds for all of it."""
+    """A control plane of its own: what is installed holds for all of it, and each test leaves nothing there."""
     if binaries.find("helm") is None:
         skip_or_fail("cluster", "helm is not built: run tests/cluster/binaries/build helm")
     with ClusterHarness(Options(nodes=())) as running:
-        for obj in manifests("00-namespace"):
-            running.apply(obj)
         yield running
+
+
+def install(cluster: ClusterHarness) -> None:
+    """As README.md says: the namespace first, which is not Helm's."""
+    for obj in manifests("00-namespace"):
+        cluster.apply(obj)
+    release(cluster, "install", str(CHART), values={})
 
 
 def release(cluster: ClusterHarness, verb: str, *what: str, values: dict[str, Any] | None = None) -> str:
@@ -67,9 +72,9 @@ def is_left(cluster: ClusterHarness, wanted: Sequence[str]) -> bool:
         return False
 
 
-def test_an_upgrade_does_as_the_values_say_and_keeps_what_the_centre_wrote(cluster: ClusterHarness) -> None:
-    """Certificates and queues stay; what the new values do not have goes."""
-    release(cluster, "install", str(CHART), values={})
+def test_helm_changes_and_takes_away_what_is_its_own(cluster: ClusterHarness) -> None:
+    """Over an upgrade certificates and queues stay, and what new values do not have goes; at last all goes."""
+    install(cluster)
     assert missing(cluster, template()) == []
     # Queues live as long as their definition; to make one takes a webhook that answers.
     definition = cluster.api.get(QUEUE)["metadata"]["uid"]
@@ -89,20 +94,13 @@ def test_an_upgrade_does_as_the_values_say_and_keeps_what_the_centre_wrote(clust
     assert cluster.api.get(SECRET)["data"]["ca.crt"] == authority
     assert authorities(cluster) == [authority] * len(webhooks)
     assert cluster.api.get(QUEUE)["metadata"]["uid"] == definition
+    release(cluster, "uninstall")
+    cluster.wait_for("nothing to be left", partial(is_left, cluster, [f"namespaces {SYSTEM}"]))
 
 
-@pytest.mark.parametrize("by", ["script", "helm"])
-def test_what_helm_has_installed_goes_without_a_trace(cluster: ClusterHarness, by: str) -> None:
-    """By our script, with Helm's own record; by Helm alone but for the namespace, which it did not make."""
-    release(cluster, "install", str(CHART), values={})
-    if by == "script":
-        done = run_uninstall(cluster)
-        assert done.returncode == 0, done.stderr
-        left: list[str] = []
-    else:
-        release(cluster, "uninstall")
-        left = [f"namespaces {SYSTEM}"]
-    cluster.wait_for("nothing to be left", partial(is_left, cluster, left))
-    for obj in manifests("00-namespace"):
-        cluster.apply(obj)
-    release(cluster, "install", str(CHART), values={})
+def test_our_script_takes_away_what_helm_has_installed(cluster: ClusterHarness) -> None:
+    """With Helm's own record, which lies in the namespace."""
+    install(cluster)
+    done = run_uninstall(cluster)
+    assert done.returncode == 0, done.stderr
+    cluster.wait_for("nothing to be left", partial(is_left, cluster, []))
