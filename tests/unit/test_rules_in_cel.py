@@ -140,6 +140,13 @@ def test_what_could_not_be_asked_is_refused_at_start(written: dict[str, Any], sa
     assert caught.value.remedy
 
 
+@pytest.fixture
+def no_logging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process's own logging is nothing for all tests after it."""
+    monkeypatch.setattr("aliquot_cli.running.configure_logging", lambda _: None)
+
+
+@pytest.mark.usefixtures("no_logging")
 def test_the_centre_does_not_start_with_a_wrong_expression(tmp_path: Path) -> None:
     """Nor does `aliquot config` call it good; both exit with 4."""
     file = tmp_path / "aliquot.toml"
@@ -150,11 +157,11 @@ def test_the_centre_does_not_start_with_a_wrong_expression(tmp_path: Path) -> No
     assert all("pod.gpu is not known; known are pod.namespace, " in one.stderr for one in done)
 
 
+@pytest.mark.usefixtures("no_logging")
 def test_the_centre_reads_expressions_from_file_and_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a variable they are JSON: so a chart's values give them."""
-    monkeypatch.setattr("aliquot_cli.running.configure_logging", lambda _: None)
     file = tmp_path / "aliquot.toml"
     file.write_text((EXAMPLE / "rules.toml").read_text())
     names = [one.name for one in Settings(file=str(file), flags={}).rules.expressions]
