@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from aliquot_core.objects import Node
-from aliquot_scheduler.queues.spec import Preemption
+from aliquot_scheduler.queues.spec import ModelQuota, Preemption, Quota
 from support.centre import gpus, make_node
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
@@ -94,6 +94,44 @@ def test_a_limit_is_freed_where_it_was_taken() -> None:
     stage.submit("red0", 100, queue="red")
     assert stage.reclaimed() == ["blue1"]
     assert stage.run() == ["red0"]
+
+
+def test_what_a_limit_wants_gone_is_not_spared() -> None:
+    """The card on which the owner will lie is free already; what is lacking is the limit alone."""
+    specs = {"org": queue(limit=200), "red": queue("org", guarantee=100), "blue": queue("org")}
+    stage = ReclaimStage(specs)
+    filled(stage, "blue", 2)
+    stage.submit("red0", 100, queue="red", notes={"gpu-uuid": "GPU-n0-3"})
+    assert stage.reclaimed() == ["blue1"]
+    assert stage.run() == ["red0"]
+
+
+def test_for_whom_room_is_made_counts_as_let_in() -> None:
+    """Of a guarantee of two cards no third is taken while the first two are on their way."""
+    stage = ReclaimStage(OWNER)
+    filled(stage, "blue", 4)
+    for number in range(2):
+        stage.submit(f"red{number}", 100, queue="red")
+    assert stage.victims() == ["blue2", "blue3"]
+    stage.submit("red2", 100, queue="red")
+    assert stage.victims(after=11.0) == []
+    for uid in stage.evict():
+        stage.gone(uid)
+    assert sorted(stage.run()) == ["red0", "red1"]
+
+
+def test_a_group_is_called_off_when_its_queue_is_deleted() -> None:
+    """Whoever waits goes where it may; nothing is kept for it, and a card that comes to another sum is no trouble."""
+    stage = ReclaimStage(OWNER)
+    filled(stage, "blue", 4)
+    for number in range(2):
+        stage.submit(f"p{number}", 100, queue="red", group="pair", notes={"group-size": "2"})
+    stage.decide()
+    stage.gone("p1")
+    model = {"*A100*": ModelQuota(compute=Quota(limit=400))}
+    stage.queues.queues_seen({"blue": queue(models=model)})
+    assert stage.victims(after=11.0) == []
+    assert len(stage.queues.register.clearings) == 0
 
 
 def test_siblings_share_what_their_parent_is_guaranteed() -> None:

@@ -25,6 +25,9 @@ from aliquot_scheduler.queues.line import Candidate, Waiter
 
 GpuKey = tuple[str, str]
 
+# A limit may still be charged with who goes elsewhere: to try costs a search, and all who wait are looked at anew.
+_AGAIN = 1.0
+
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where one pod is to lie."""
@@ -69,6 +72,9 @@ class Clearings:
         self._whose: dict[str, str] = {}
         # Victims who were asked to go (UIDs).
         self._asked: set[str] = set()
+        # A place of each that was not free when it was looked at; and when to try again.
+        self._taken: dict[str, Place | None] = {}
+        self._not_before: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._standing)
@@ -102,12 +108,14 @@ class Clearings:
         for place in clearing.places:
             del self._whose[place.waiter.uid]
             self._picture.keep(place.waiter.uid, {})
+        self._taken.pop(clearing.uid, None)
+        self._not_before.pop(clearing.uid, None)
         self._asked -= {victim.uid for victim in clearing.victims} - self.victims()
 
     def read_anew(self, read: Callable[[str], Waiter | None]) -> None:
-        """Pods come to something else now, by other queues or hardware; `read` says what."""
+        """Pods come to something else now, by other queues or hardware; `read` says what, of all of them."""
         for clearing in self._standing.values():
-            members = [read(place.waiter.uid) or place.waiter for place in clearing.places]
+            members = [waiter for place in clearing.places if (waiter := read(place.waiter.uid))]
             places = tuple(
                 msgspec.structs.replace(place, waiter=waiter)
                 for place, waiter in zip(clearing.places, members, strict=True)
@@ -139,9 +147,23 @@ class Clearings:
                 return f"node {place.node} is out"
         return ""
 
-    def is_free(self, clearing: Clearing) -> bool:
-        """Whether all of its room is there."""
-        return all(self._is_free(place) for place in clearing.places)
+    def is_free(self, clearing: Clearing, *, now: float) -> bool:
+        """Whether all of its room is there, and whether to try now: not again and again where it was not enough."""
+        if now < self._not_before.get(clearing.uid, now):
+            return False
+        if any(place.node not in self._picture.nodes for place in clearing.places):
+            return False
+        # The one that was taken at the last look is so most of the time; asked with every event, all would be slow.
+        taken = self._taken.get(clearing.uid)
+        if taken is not None and not self._is_free(taken):
+            return False
+        self._taken[clearing.uid] = next((place for place in clearing.places if not self._is_free(place)), None)
+        return self._taken[clearing.uid] is None
+
+    def failed(self, clearing: Clearing, *, now: float) -> None:
+        """All of it was there, and yet not all could be let in; the room is kept on."""
+        self.make(clearing)
+        self._not_before[clearing.uid] = now + _AGAIN
 
     def _is_free(self, place: Place) -> bool:
         known, holdings = self._picture.nodes[place.node], self._picture.holdings

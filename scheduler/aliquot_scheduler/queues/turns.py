@@ -276,11 +276,11 @@ class Queues:
         register = self._register
         clearings = register.clearings
         for clearing in clearings:
-            why = clearings.why_void(clearing, now=now) or register.why_unwanted(clearing)
-            if why:
+            is_free = clearings.is_free(clearing, now=now)
+            if why := clearings.why_void(clearing, now=now) or register.why_unwanted(clearing, closely=is_free):
                 log.info("no room is made any more", extra={"pod": clearing.candidate.first.pod.key, "reason": why})
                 register.call_off(clearing)
-            elif clearings.is_free(clearing):
+            elif is_free:
                 clearings.drop(clearing)
                 promises = sweep.bring_in_all(clearing)
                 for place, promise in zip(clearing.places, promises, strict=False):
@@ -288,7 +288,7 @@ class Queues:
                 if promises:
                     register.gang_changed(clearing.candidate.first)
                 else:
-                    clearings.make(clearing)
+                    clearings.failed(clearing, now=now)
 
     def _let_in(self, waiter: Waiter, promise: Promise | None, *, now: float) -> None:
         count, waited = self.waits.get(waiter.queue, (0, 0.0))
