@@ -293,3 +293,35 @@ def reason(centre: PlayedCentre, namespace: str) -> str:
     (pod,) = centre.pods(namespace)
     conditions = pod["status"].get("conditions", [])
     return next((str(one["reason"]) for one in conditions if one["type"] == NAMES.admitted), "")
+
+
+def unschedulable(centre: PlayedCentre, name: str) -> bool:
+    """Whether kube-scheduler says so of a pod: by this a cluster autoscaler knows that a node is wanted."""
+    conditions = next(one["status"]["conditions"] for one in centre.pods("one") if one["metadata"]["name"] == name)
+    return any(
+        (one["type"], one["status"], one.get("reason")) == ("PodScheduled", "False", "Unschedulable")
+        for one in conditions
+    )
+
+
+@pytest.mark.timeout(240)
+def test_a_queue_that_grows_shows_its_pods_to_a_cluster_autoscaler(
+    cluster: ClusterHarness, centre: PlayedCentre
+) -> None:
+    """Within quota and without cards: the gate is lifted, the quota charged, and a node that comes takes the pod."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one", "labels": {NAMES.queue: "one"}}}
+    with centre.applied([queue("one", compute={"limit": 700}, autoscale=True), namespace]):
+        cluster.create_pod(asking("fills", "one", {"compute": "400", "memory": "4000"}))
+        centre.settled({"one": 400})
+        cluster.create_pod(asking("shown", "one", {"compute": "200", "memory": "2000"}))
+        cluster.create_pod(asking("over", "one", {"compute": "200", "memory": "2000"}))
+        cluster.wait_for("kube-scheduler to say it", lambda: unschedulable(centre, "shown") or None, timeout=60)
+        centre.lined_up({"one": 1})
+        cluster.wait_for("the quota to be charged", lambda: used(centre, "one") == 600 or None, timeout=60)
+        with centre.one_more_node("gpu3", gpus=2):
+            centre.settled({"one": 600}, timeout=60)
+            for pod in centre.holding("one"):
+                centre.end(pod)
+            centre.settled({"one": 200}, timeout=60)
+            for pod in centre.holding("one"):
+                centre.end(pod)
