@@ -9,12 +9,14 @@ from typing import Any
 import click
 import msgspec
 
+from aliquot_cli.advice import advice
 from aliquot_cli.cluster import connected
 from aliquot_cli.names_of import complete_pods
-from aliquot_cli.options import Call, make_call, namespace_option, server_options
+from aliquot_cli.options import Call, make_call, namespace_option, page_option, server_options
 from aliquot_cli.pods_found import no_pod
 from aliquot_cli.reading import in_force, read_everything, read_plan, rules_told
 from aliquot_cli.tables import table
+from aliquot_cli.usage import read_used
 from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, NotFoundError
@@ -28,20 +30,23 @@ from aliquot_scheduler.queues.status import QueueStatus
 @click.command()
 @click.argument("pod", shell_complete=complete_pods)
 @namespace_option
+@page_option
 @server_options
 @click.option("-o", "form", type=click.Choice(["text", "json"]), default="text", help="How to print.")
-def explain(*, pod: str, namespace: str, form: str, **server: Any) -> None:
+def explain(*, pod: str, namespace: str, form: str, page: str, **server: Any) -> None:
     """Say why a pod is where it is, or why it waits, with numbers.
+
+    What its workload uses of what it asks is shown where the centre's page tells it.
 
     \b
     Example:
       aliquot explain -n team-a trainer-0
     """
-    told = asyncio.run(_explained(pod, namespace=namespace, call=make_call(**server)))
+    told = asyncio.run(_explained(pod, namespace=namespace, call=make_call(**server), page=page))
     click.echo(msgspec.json.format(msgspec.json.encode(told)).decode() if form == "json" else _text(told))
 
 
-async def _explained(pod: str, *, namespace: str, call: Call) -> Explanation:
+async def _explained(pod: str, *, namespace: str, call: Call, page: str) -> Explanation:
     names = call.names
     async with connected("explain", place=call.place) as connection:
         client, namespace = connection.client, namespace or connection.namespace
@@ -53,8 +58,9 @@ async def _explained(pod: str, *, namespace: str, call: Call) -> Explanation:
         if everything is None:
             return by_its_condition(wanted, names=names)
         plan, statuses = await _queues(client, names=names)
+        used = await read_used(connection.place, page=page)
     settings = in_force(everything.leases, call=call)
-    return explain_pod(
+    told = explain_pod(
         wanted,
         nodes=everything.nodes,
         leases=everything.leases,
@@ -66,6 +72,7 @@ async def _explained(pod: str, *, namespace: str, call: Call) -> Explanation:
         settings=settings.queues,
         rules=rules_told(settings),
     )
+    return msgspec.structs.replace(told, advice=advice(wanted, pods=everything.pods, used=used, names=names))
 
 
 async def _queues(client: KubeClient, *, names: Names) -> tuple[Plan | None, dict[str, QueueStatus]]:
@@ -83,6 +90,8 @@ def _text(told: Explanation) -> str:
     if told.slices:
         heading = ("CONTAINER", "GPU", "MODEL", "COMPUTE", "MEMORY", "ISOLATION", "OTHER PODS")
         parts.append(table([heading, *(_row(one) for one in told.slices)]))
+    if told.advice:
+        parts.append("\n".join(("use", *(f"  {line}" for line in told.advice))))
     if told.queue:
         parts.append(_place(told.queue))
     if told.nodes:

@@ -81,6 +81,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     slices: Sequence[HeldSlice] = ()
     nodes: Sequence[NodeAnswer] = ()
     queue: QueuePlace | None = None
+    # What it uses of what it asked, as far as somebody tells.
+    advice: Sequence[str] = ()
 
 
 def explain(

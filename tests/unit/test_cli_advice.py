@@ -1,0 +1,76 @@
+"""What a workload asks against what it uses, as `aliquot explain` tells it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from aliquot_cli.advice import advice
+from aliquot_cli.pod_rows import Used
+from aliquot_core.objects import OwnerReference, Pod
+from support.centre import NAMES, asks, bound
+
+ASKED = "look again when it works hardest, before asking less"
+
+
+def pod(uid: str, *, maker: str = "", phase: str = "Running", **more: Any) -> Pod:
+    """A pod with 30 % and 8,000 MiB, made by some controller or by hand."""
+    made = bound(asks(uid, 30, 8_000, phase=phase, **more), node="n1", held={"GPU-n1-0": (30, 8_000)})
+    return made_by(maker, made) if maker else made
+
+
+def made_by(maker: str, one: Pod) -> Pod:
+    """The pod as a controller makes it."""
+    owners = [OwnerReference(kind="ReplicaSet", name=maker, uid=maker, controller=True)]
+    return msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, owner_references=owners))
+
+
+def told(*pods: Pod, **used: Used) -> list[str]:
+    """What is said of the first, given what each uses by its uid."""
+    by_key = {f"team/pod-{uid}": one for uid, one in used.items()}
+    return advice(pods[0], pods=pods, used=by_key, names=NAMES)
+
+
+@pytest.mark.parametrize(
+    ("used", "lines"),
+    [
+        (
+            Used(compute=10, memory=2_000),
+            ["it uses now: 2000 of 8000 MiB, 10 of 30 % compute",
+             f"aliquot.dev/memory: 2500 would leave a quarter; {ASKED}",
+             f"aliquot.dev/compute: 13 would leave a quarter; {ASKED}"],
+        ),
+        (Used(compute=25, memory=6_000), ["it uses now: 6000 of 8000 MiB, 25 of 30 % compute"]),
+        (
+            Used(memory=7_700),
+            ["it uses now: 7700 of 8000 MiB",
+             "aliquot.dev/memory: next to nothing is left of 8000; ask for more where it may grow"],
+        ),
+        (Used(compute=0, memory=0), ["it uses now: 0 of 8000 MiB, 0 of 30 % compute"]),
+        (Used(), []),
+    ],
+)  # fmt: skip
+def test_less_or_more_is_advised_where_it_is_worth_a_word(used: Used, lines: list[str]) -> None:
+    """With a quarter to spare; nothing by what is not known, and no advice to ask nothing of who uses nothing now."""
+    assert told(pod("a"), a=used) == lines
+
+
+def test_the_largest_of_a_workload_counts_for_all() -> None:
+    """Pods of one controller are alike; those that ended, wait or are another's are left out."""
+    first, second, ended = pod("a", maker="web"), pod("b", maker="web"), pod("c", maker="web", phase="Succeeded")
+    other, waits = pod("d", maker="else"), made_by("web", asks("e", 30, 8_000))
+    uses = {uid: Used(memory=size) for uid, size in (("a", 1_000), ("b", 4_000), ("c", 7_000), ("d", 7_900))}
+    lines = told(first, second, ended, other, waits, **uses)
+    assert lines == [
+        "of 2 pods of ReplicaSet web, 2 seen, the largest uses now: 4000 of 8000 MiB",
+        f"aliquot.dev/memory: 5000 would leave a quarter; {ASKED}",
+    ]
+    assert told(first, second, b=Used(memory=6_500))[0].startswith("of 2 pods of ReplicaSet web, 1 seen")
+
+
+def test_nothing_is_said_of_a_pod_without_a_grant() -> None:
+    """Nor of one of whose use nobody tells."""
+    assert told(asks("a", 30, 8_000), a=Used(memory=1)) == []
+    assert told(pod("a")) == []
