@@ -73,6 +73,10 @@ def centre_command(place: CentrePlace, *, files: CentreFiles, kubeconfig: Path, 
         "WEB_KEY": str(files.key),
         "WEB_AUTHORITY": str(files.authority),
         "WEB_LEAVE": "1",
+        # Nobody else could lead, and the next one waits for no lease (`Installer.free_leadership`). So that a machine
+        # is busy for seconds, with a hundred runs at once say, is no reason to let go: that costs all a new reign.
+        "ELECTION_DURATION": "60",
+        "ELECTION_REQUEST": "10",
         "PAGE_USAGE": ",".join(usage),
         "PAGE_USAGE_EVERY": "2",
         "PAGE_HISTORY": str(files.certificate.with_name("history.json")),
