@@ -61,16 +61,18 @@ def test_nobody_goes_for_one_that_then_does_not_fit() -> None:
 
 
 def test_the_room_is_kept_for_whom_it_was_made() -> None:
-    """Others who come meanwhile don't get it, though their share is smaller."""
+    """A card that is free already while its group waits for the other one goes to nobody, however small their share."""
     stage = ReclaimStage(OWNER | {"green": queue()})
     filled(stage, "blue", 4)
-    stage.submit("red0", 100, queue="red")
+    for number in range(2):
+        stage.submit(f"red{number}", 100, queue="red", group="pair", notes={"group-size": "2"})
     stage.decide()
-    (victim,) = stage.evict()
+    first, second = stage.evict()
     stage.submit("green0", 10, queue="green")
+    stage.gone(first)
     assert stage.run(after=1.0) == []
-    stage.gone(victim)
-    assert stage.run(after=1.0) == ["red0"]
+    stage.gone(second)
+    assert sorted(stage.run(after=1.0)) == ["red0", "red1"]
 
 
 def test_of_lower_priority_of_the_same_user_goes() -> None:
@@ -132,6 +134,22 @@ def test_a_group_is_called_off_when_its_queue_is_deleted() -> None:
     stage.queues.queues_seen({"blue": queue(models=model)})
     assert stage.victims(after=11.0) == []
     assert len(stage.queues.register.clearings) == 0
+
+
+def test_who_goes_to_another_queue_loses_what_was_made_for_the_first() -> None:
+    """The right was that queue's; where the pod waits now it has none."""
+    stage = ReclaimStage(OWNER)
+    filled(stage, "blue", 4)
+    stage.queues.namespace_seen("late", queue="red")
+    stage.submit("red0", 100, user="late")
+    stage.decide()
+    assert len(stage.queues.register.clearings) == 1
+    stage.queues.namespace_seen("late", queue="blue")
+    for uid in stage.evict():
+        stage.gone(uid)
+    stage.run()
+    assert len(stage.queues.register.clearings) == 0
+    assert stage.used("red")[0] == 0
 
 
 def test_siblings_share_what_their_parent_is_guaranteed() -> None:
