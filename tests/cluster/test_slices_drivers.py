@@ -14,6 +14,7 @@ import pytest
 from aliquot_agent.gpus.known_models import KNOWN_MODELS
 from aliquot_agent.isolation.limits_file import GpuLimits, decode_limits
 from aliquot_core.inventory import Inventory, decode_inventory
+from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.node import Node
 from cluster.harness.pods import shell, stays
@@ -162,6 +163,9 @@ def interposing(make_half: MakeHalf, node: Node, nvml: FakeNvml) -> Iterator[Nod
         ALIQUOT_AGENT_INTERPOSER=str(node.folder / "ours"),
         ALIQUOT_AGENT_ISOLATION_FOLDER=str(node.folder / "isolation"),
         ALIQUOT_AGENT_SAMPLE="0.2",
+        ALIQUOT_AGENT_OVER_USE="evict",
+        ALIQUOT_AGENT_OVER_USE_WARN="0.2",
+        ALIQUOT_AGENT_OVER_USE_EVICT="0.4",
         **nvml.environment(),
     )
     half.wait_ready()
@@ -176,6 +180,12 @@ LOOKS = (
     f"echo more 2>/dev/null >> {INSIDE}/limits || echo kept; "
     f"printf ALIQACC1 | dd of={INSIDE}/account conv=notrunc 2>/dev/null && echo opened"
 )
+
+
+def granted(cluster: ClusterHarness, made: Json) -> tuple[str, str] | None:
+    """What the agent says of a pod, and why."""
+    found = cluster.current(made)["status"]["conditions"]
+    return next(((one["status"], one["reason"]) for one in found if one["type"] == NAMES.of("granted")), None)
 
 
 def test_a_container_is_held_by_a_library_in_front_of_the_driver_s(
@@ -202,8 +212,13 @@ def test_a_container_is_held_by_a_library_in_front_of_the_driver_s(
     assert (now.uuid, now.memory, now.guarantee, now.unaccounted) == (nvml.gpus[1].uuid, 3_000 << 20, 500_000, 0)
     nvml.start_process(gpu=1, pid=pid, memory_mib=700)
     cluster.wait_for("what is beyond its account", lambda: limits().unaccounted == 700 << 20 or None)
+    nvml.start_process(gpu=1, pid=pid, memory_mib=4_000)
+    cluster.wait_for("the pod to be given up", lambda: granted(cluster, made) == ("False", "OverUse") or None)
+    told = "uses 4000 of 3000 MiB"
+    cluster.wait_for("the Event of that", lambda: told in interposing.told_of(made) or None)
     nvml.stop_process(pid=pid)
-    cluster.wait_for("it to be gone", lambda: limits().unaccounted == 0 or None)
+    cluster.wait_for("nothing to be beyond it", lambda: limits().unaccounted == 0 or None)
+    cluster.wait_for("the word to be taken back", lambda: granted(cluster, made) == ("True", "InsideSlice") or None)
 
 
 @pytest.fixture

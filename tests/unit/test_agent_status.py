@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,9 +15,13 @@ from aliquot_agent.gpus.known_models import KNOWN_MODELS
 from aliquot_agent.gpus.model import GpuUsage
 from aliquot_agent.gpus.simulated import SimulatedDriver
 from aliquot_agent.health.sick_notes import notes, turned
+from aliquot_agent.pods.residents import ProcResidents
 from aliquot_agent.starting.decision import Known
 from aliquot_agent.starting.kubelet_view import Recorded
+from aliquot_agent.status import Status
+from aliquot_agent.web.accounts import Accounts, SliceUse
 from aliquot_agent.web.call_times import PREFER, PRESTART, CallTimes
+from aliquot_agent.web.figures import Sampled
 from aliquot_agent.web.readiness import FRESH, Condition, page, waits_for
 from aliquot_agent.web.usage_watch import UsageWatch
 from aliquot_core.door import KubeletSeen, Prefer, PreStart
@@ -183,3 +189,18 @@ class TestSickNotes:
         assert turned({}, now) == {A: Health.SICK}
         assert turned({A: Health.SICK, B: Health.DEGRADED}, now) == {B: Health.HEALTHY}
         assert turned({A: Health.SICK, B: Health.HEALTHY}, now) == {}
+
+
+def test_each_sample_is_handed_on_once_and_only_where_it_is_known_whose_it_is() -> None:
+    """To the pacemaker and to the ladder; one sample counted twice would be two that agree."""
+    paced: list[Sequence[SliceUse]] = []
+    laddered: list[Sequence[SliceUse]] = []
+    node: Any = SimpleNamespace(over_use=SimpleNamespace(hear=laddered.append))
+    status = Status(
+        node=node, register=ProcResidents(), names=NAMES, clock=VirtualClock(), version="1", heard=paced.append
+    )
+    one = SliceUse(namespace="t", pod="p", uid="u", container="c", gpu=A, compute=1, limit=1, memory_mib=1)
+    known = Sampled(at=1.0, accounts=Accounts(slices=(one,)), claims={})
+    for sampled in (Sampled(at=0.5), known, known, msgspec.structs.replace(known, at=2.0, accounts=Accounts())):
+        status._hear(sampled)
+    assert paced == laddered == [(one,), ()]
