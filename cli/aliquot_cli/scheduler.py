@@ -51,6 +51,7 @@ from aliquot_scheduler.web.pages import StatusPages
 from aliquot_scheduler.web.server import CentreServer, strangers
 from aliquot_scheduler.web.settings import WebSettings
 from aliquot_scheduler.web.tls import Tls, TlsFiles
+from aliquot_scheduler.worth.given import PlacementSettings
 
 AGENT = "aliquot-scheduler"
 
@@ -70,6 +71,7 @@ class Settings:
         self.admission = sources.resolve("admission", AdmissionSettings).value
         self.page = sources.resolve("page", PageSettings).value
         self.rules = sources.resolve("rules", RuleSettings).value
+        self.placement = sources.resolve("placement", PlacementSettings).value
 
 
 @click.command()
@@ -149,7 +151,7 @@ def _centre(
 ) -> Centre:
     fenced = FencedTransport(transport=transport, check=leadership.check)
 
-    rules = rules_in_force(settings.rules)
+    rules, mix = rules_in_force(settings.rules), settings.placement.given
 
     def new_reign() -> Reign:
         return Reign(
@@ -163,6 +165,7 @@ def _centre(
             settled=gc.freeze,
             aside=asyncio.to_thread,
             rules=rules,
+            mix=mix,
         )
 
     return Centre(leadership=leadership, reign=new_reign)

@@ -18,6 +18,7 @@ from aliquot_scheduler.page.settings import PageSettings
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.rules.expressions import RuleSettings
 from aliquot_scheduler.web.settings import WebSettings
+from aliquot_scheduler.worth.given import PlacementSettings
 from aliquot_standalone.settings import UpSettings
 
 SECTIONS: dict[str, type[msgspec.Struct]] = {
@@ -29,6 +30,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "scheduler": CentreSettings,
     "queues": QueueSettings,
     "rules": RuleSettings,
+    "placement": PlacementSettings,
     "web": WebSettings,
     "election": ElectionSettings,
     "certificates": CertificateSettings,

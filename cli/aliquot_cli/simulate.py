@@ -22,9 +22,12 @@ from aliquot_scheduler.rules.expressions import RuleSettings
 from aliquot_scheduler.rules.installed import rules_in_force
 from aliquot_scheduler.rules.judging import Rules
 from aliquot_scheduler.simulating.drawing import draw_order
+from aliquot_scheduler.simulating.fleet import Fleet
 from aliquot_scheduler.simulating.reading import read_line, read_nodes, read_order, read_pods
 from aliquot_scheduler.simulating.runs import MixSource, PolicyName, Report, begin, report
+from aliquot_scheduler.simulating.valued import mix_of
 from aliquot_scheduler.simulating.workload import Longs, Workload
+from aliquot_scheduler.worth.given import as_settings
 
 # How often the bar moves.
 _STEP = 50
@@ -55,6 +58,11 @@ _POLICIES = [str(one) for one in PolicyName]
     show_default=True,
     help="Whether the policy knows the pod list's mix beforehand, as FGD does, or learns it as pods arrive.",
 )
+@click.option(
+    "--print-mix",
+    is_flag=True,
+    help="Print the list's mix as settings for a centre, and replay nothing (see [placement]).",
+)
 @click.option("--record", is_flag=True, help="Write these files from the cluster, and replay nothing.")
 @click.option(
     "--config",
@@ -80,6 +88,7 @@ def simulate(
     seed: int,
     policy: str | None,
     mix: str,
+    print_mix: bool,
     record: bool,
     file: str | None,
     kubeconfig: str,
@@ -121,6 +130,9 @@ def simulate(
         return
     policy = _one_of(policy or _POLICIES[0], _POLICIES, what="without --time")
     workload = _workload(nodes=nodes, pods=pods, order=order, seed=seed)
+    if print_mix:
+        click.echo(as_settings(mix_of(workload, Fleet(workload.machines))))
+        return
     size = len(workload.machines)
     line = (
         read_trace(noderank, lambda lines: read_line(lines, name=str(noderank), seed=seed, nodes=size))

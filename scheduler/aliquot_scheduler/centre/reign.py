@@ -40,6 +40,7 @@ from aliquot_scheduler.queues.status import read_status
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
+from aliquot_scheduler.worth.mix import Mix
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ class Reign:
         settled: Callable[[], None],
         aside: Aside = at_once,
         rules: Rules = NO_RULES,
+        mix: Mix | None = None,
     ) -> None:
         """`settled` is called once all is read: what lives by then lives long, and a collector may pass over it.
 
@@ -75,7 +77,7 @@ class Reign:
         self._leads = leads
         self.picture = Picture(names=names)
         self.turns = Queues(names=names, random=random, picture=self.picture, settings=queues, rules=rules)
-        self.appraiser = Appraiser(picture=self.picture, names=names)
+        self.appraiser = Appraiser(picture=self.picture, names=names, given=mix)
         self.desk = Desk(
             picture=self.picture,
             names=names,

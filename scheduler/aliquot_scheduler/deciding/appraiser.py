@@ -67,8 +67,10 @@ def _known(hardware: Hardware, *, next_look: int, mix: Mix) -> Known:
 class Appraiser:
     """Says what a place is worth, as far as is known now."""
 
-    def __init__(self, *, picture: Picture, names: Names) -> None:
+    def __init__(self, *, picture: Picture, names: Names, given: Mix | None = None) -> None:
+        """Where a mix is given, what is learnt is kept and not used."""
         self._names = names
+        self._given = given
         self._counted: set[str] = set()
         self._picture = picture
         self.book = MixBook()
@@ -140,7 +142,7 @@ class Appraiser:
     # --- what is worked out beside ---------------------------------------------------------------------------------
     def due(self) -> Work | None:
         """Work that is to be done, if any: it touches nothing of ours, so it may be done in another thread."""
-        if self._tables is None or self.book.requests < self._tables.next_look:
+        if self._given or self._tables is None or self.book.requests < self._tables.next_look:
             return None
         return self._work()
 
@@ -190,7 +192,7 @@ class Appraiser:
             _known,
             hardware,
             next_look=next_look(self.book.requests),
-            mix=self.book.mix(expected=expected_mix(cores_per_gpu=per_gpu)),
+            mix=self._given or self.book.mix(expected=expected_mix(cores_per_gpu=per_gpu)),
         )
 
     def _hardware(self) -> Hardware:

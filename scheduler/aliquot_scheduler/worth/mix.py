@@ -16,18 +16,18 @@ MOST_SHAPES = 400
 
 
 # Bounds of what is read back; nothing is checked of what the code makes itself.
-_Cores = Annotated[float, msgspec.Meta(ge=0, le=10_000)]
-_Part = Annotated[int, msgspec.Meta(ge=0, le=WHOLE.value)]
-_Gpus = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
+Cores = Annotated[float, msgspec.Meta(ge=0, le=10_000)]
+Part = Annotated[int, msgspec.Meta(ge=0, le=WHOLE.value)]
+Gpus = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod asks for, as far as placement tells requests apart: cores, and percent of each of so many GPUs."""
 
-    cores: _Cores = 0.0
-    compute: _Part = 0
-    memory: _Part = 0
-    gpus: _Gpus = 0
+    cores: Cores = 0.0
+    compute: Part = 0
+    memory: Part = 0
+    gpus: Gpus = 0
     models: Patterns = Patterns()
 
     @property
