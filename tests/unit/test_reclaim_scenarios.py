@@ -152,6 +152,22 @@ def test_who_goes_to_another_queue_loses_what_was_made_for_the_first() -> None:
     assert stage.used("red")[0] == 0
 
 
+def test_whoever_was_asked_is_not_asked_for_another() -> None:
+    """The one for whom it was asked is gone, and the watch has not told yet that the victim goes: it is counted so."""
+    stage = ReclaimStage(OWNER)
+    filled(stage, "blue", 4)
+    stage.submit("red0", 100, queue="red")
+    (clearing,) = stage.decide()
+    stage.queues.register.clearings.asked(clearing.victims[0].uid)
+    stage.gone("red0")
+    stage.run()
+    stage.submit("red1", 100, queue="red")
+    (clearing,) = stage.decide()
+    assert clearing.victims == ()
+    stage.gone("blue3")
+    assert stage.run() == ["red1"]
+
+
 def test_siblings_share_what_their_parent_is_guaranteed() -> None:
     """None of them is the owner of it, so who has borrowed from both goes, and not the sibling that came first."""
     specs = {"org": queue(guarantee=400), "red": queue("org"), "blue": queue("org"), "green": queue()}

@@ -108,6 +108,7 @@ class Evictor:
             await self._client.evict(namespace=meta.namespace, name=meta.name, uid=meta.uid)
         except DisruptionBlockedError as error:
             self.kept += 1
+            clearings.not_asked(victim.uid)
             log.info("a disruption budget keeps a pod", extra={"pod": victim.pod.key, "error": str(error)})
             self._reclaim.refused(clearing, victim, now=self._clock.monotonic())
         except (NotFoundError, ConflictError):

@@ -110,7 +110,6 @@ class Clearings:
             self._picture.keep(place.waiter.uid, {})
         self._taken.pop(clearing.uid, None)
         self._not_before.pop(clearing.uid, None)
-        self._asked -= {victim.uid for victim in clearing.victims} - self.victims()
 
     def read_anew(self, read: Callable[[str], Waiter | None]) -> None:
         """Pods come to something else now, by other queues or hardware; `read` says what, of all of them."""
@@ -132,6 +131,14 @@ class Clearings:
     def asked(self, uid: str) -> None:
         """A victim was asked to go: it is not asked twice."""
         self._asked.add(uid)
+
+    def was_asked(self, uid: str) -> bool:
+        """Whether a pod was asked to go, by whatever clearing; the watch may tell of it later."""
+        return uid in self._asked
+
+    def gone(self, uid: str) -> None:
+        """A pod is gone, whoever it was."""
+        self._asked.discard(uid)
 
     def not_asked(self, uid: str) -> None:
         """It could not be: it is to be asked once more."""

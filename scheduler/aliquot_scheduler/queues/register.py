@@ -58,7 +58,7 @@ class Register:
         self.joined: dict[str, float] = {}
         self.stale = StaleGangs(after=settings.stale_gang)
         self.clearings = Clearings(picture=picture)
-        self.memory = SweepMemory(patience=settings.patience, hold=settings.hold)
+        self.memory = SweepMemory(patience=settings.patience, hold=settings.hold, owed=settings.owed)
         tree = plant(self._specs)
         self.cards = Cards(picture=picture, dimensions=tree.dimensions, rules=rules)
         self.enrolment = self._enrolling(tree)
@@ -118,6 +118,7 @@ class Register:
     def pod_gone(self, uid: str) -> None:
         """A pod needs no turn any more, and holds nothing."""
         self.leave(uid)
+        self.clearings.gone(uid)
         self.memory.forget(uid)
         for notes in (self._found, self.lost, self.untold, self.joined):
             notes.pop(uid, None)

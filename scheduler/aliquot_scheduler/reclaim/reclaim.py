@@ -156,7 +156,8 @@ class Reclaim:
             ran = wall - self._runs_since(waiter.pod)
             if (one := self._resident(waiter, ran=ran)) is None:
                 continue
-            if uid in going or is_leaving(waiter.pod, wall=wall):
+            untold = register.clearings.was_asked(uid) and not waiter.pod.metadata.deletion_timestamp
+            if uid in going or untold or is_leaving(waiter.pod, wall=wall):
                 leaving.append(one)
             elif self._may_go(one) and ran >= least.get(one.queue, 0.0):
                 there.append(one)
