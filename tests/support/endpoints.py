@@ -6,9 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
-import shutil
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from aliquot_deviceplugin.endpoint.folder_watch import FolderWatch
 from aliquot_deviceplugin.endpoint.process import run_endpoint
 from aliquot_deviceplugin.endpoint.settings import EndpointSettings
 from aliquot_kube.clock import SystemClock
+from support.folders import lent_folder
 
 NAMES = Names()
 COMPUTE = NAMES.compute
@@ -28,12 +27,9 @@ COMPUTE = NAMES.compute
 
 @contextlib.contextmanager
 def short_folder() -> Iterator[Path]:
-    """A folder whose sockets' paths stay under the kernel's 107 bytes, which pytest's own may not."""
-    folder = Path(tempfile.mkdtemp(prefix="aq-"))
-    try:
+    """A folder with a short path."""
+    with lent_folder("aq-") as folder:
         yield folder
-    finally:
-        shutil.rmtree(folder)
 
 
 def settings_in(folder: Path, **changes: object) -> EndpointSettings:

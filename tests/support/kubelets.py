@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from aliquot_proto import deviceplugin_v1beta1_pb2 as api
 from aliquot_standalone.kubelet.containers import MARK
 from aliquot_standalone.kubelet.node import SmallKubelet
 from aliquot_standalone.kubelet.settings import Folders, Settings
+from support.folders import lent_folder
 from support.pod_board import PodBoard
 from support.tiny_plugin import TinyPlugin, device
 
@@ -33,8 +33,8 @@ QUICK = Settings(
 @contextlib.contextmanager
 def short_folders() -> Iterator[Folders]:
     """A root with a short path: unix sockets allow 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="ak-") as root:
-        folders = Folders(root=Path(root))
+    with lent_folder("ak-") as root:
+        folders = Folders(root=root)
         folders.create()
         try:
             yield folders

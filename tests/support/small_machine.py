@@ -12,7 +12,6 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
@@ -34,6 +33,7 @@ from aliquot_standalone.kubelet.api_doors import ApiDoors
 from aliquot_standalone.kubelet.node import SmallKubelet
 from aliquot_standalone.kubelet.settings import Folders
 from aliquot_standalone.pod_logs import pod_logs
+from support.folders import lent_folder
 from support.http_api import LONG_S, HttpApi
 from support.kubelets import QUICK, kill_leftovers
 from support.tiny_plugin import TinyPlugin, device
@@ -123,8 +123,8 @@ def phase(word: str) -> Any:
 @contextlib.contextmanager
 def small_machine(folder: Path) -> Iterator[SmallMachine]:
     """Serve for as long as the block lasts."""
-    with tempfile.TemporaryDirectory(prefix="a-") as root:
-        background = _Background(Path(root))
+    with lent_folder("a-") as root:
+        background = _Background(root)
         url = background.start()
         try:
             yield SmallMachine(url=url, folder=folder, binds=background.binds)

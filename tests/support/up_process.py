@@ -105,6 +105,15 @@ def running_up(folder: Path, *flags: str, gpus: str = ONE, environment: Mapping[
             process.kill()
             # Whoever was killed leaves its containers; a test that wants them ends its block after the next run.
             process.stdout.close()
+            process.wait()
+            _remove_empty_groups(folder)
+
+
+def _remove_empty_groups(folder: Path) -> None:
+    """Whoever was killed leaves its nodes' cgroups too, which lie outside of its folder."""
+    for record in folder.glob("nodes/*/cgroup"):
+        with contextlib.suppress(OSError):  # somebody lives there, or it is gone
+            Path(record.read_text()).rmdir()
 
 
 def aliquot(*argv: str, folder: Path, seconds: float = _PATIENCE) -> subprocess.CompletedProcess[str]:
