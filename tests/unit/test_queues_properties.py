@@ -119,7 +119,7 @@ def test_a_head_that_can_not_come_in_does_not_stop_the_cluster() -> None:
     assert stage.run() == ["late"]
 
 
-OWED = QueueSettings(patience=7 * 86_400.0, hold=500.0)
+OWED = QueueSettings(patience=7 * 86_400.0, hold=500.0, owed=0.0)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -167,6 +167,19 @@ def test_of_guarantees_that_lie_in_pieces_the_oldest_has_a_node_kept() -> None:
     stage.end(f"c{other[0][1:]}")
     assert stage.run(after=1.0) == ["b0"]
     assert stage.queues.register.memory.kept(now=stage.now) == {}
+
+
+def test_a_guarantee_in_pieces_is_owed_after_a_while_alone() -> None:
+    """Where pods end soon it is whole again by itself, and a node that stands idle for it costs everybody."""
+    stage = Stage({"a": queue(guarantee=100), "c": queue()}, nodes=(1, 1, 1), settings=QueueSettings())
+    for number in range(3):
+        stage.submit(f"c{number}", 60, queue="c")
+    stage.run()
+    stage.submit("a0", 100, queue="a")
+    assert stage.run() == []
+    for after, kept in ((59.0, False), (2.0, True)):
+        stage.run(after=after)
+        assert bool(kept_for(stage, "a0")) is kept
 
 
 def test_who_asks_longest_is_owed_first() -> None:

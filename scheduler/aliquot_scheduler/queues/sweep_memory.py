@@ -15,8 +15,10 @@ Mark = tuple[str, Any]
 class SweepMemory:
     """Whom no card was found for, who was refused for what, and since when heads of lines are."""
 
-    def __init__(self, *, patience: float, hold: float) -> None:
+    def __init__(self, *, patience: float, hold: float, owed: float) -> None:
+        """`owed` is after how long a guarantee is owed to who waits for a piece of it."""
         self._patience = patience
+        self._owed_after = owed
         self._hold = hold
         # Without queues nobody ever is.
         self.somebody_is_impatient = True
@@ -81,14 +83,14 @@ class SweepMemory:
 
     # --- whom a guarantee is owed -------------------------------------------------------------------------------------
     def owed(self, *, now: float) -> frozenset[str]:
-        """The one for whom nodes are kept at once, with or without patience; for no longer than heads may hold."""
+        """The one for whom nodes are kept, with or without patience; for no longer than heads may hold."""
         since = self._since.get(self._owed)
         lasts = since is not None and self.somebody_is_impatient and now - since < self._hold
         return frozenset((self._owed,)) if lasts else frozenset()
 
     def may_be_owed(self, uid: str, *, now: float) -> bool:
         """Whether it is the one, or could be: it has waited longer than the one that is."""
-        if not self.somebody_is_impatient or now - self._since[uid] >= self._hold:
+        if not self.somebody_is_impatient or not self._owed_after <= now - self._since[uid] < self._hold:
             return False
         owed = self.owed(now=now)
         return not owed or uid in owed or self._since[uid] < self._since[self._owed]
