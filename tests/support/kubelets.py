@@ -61,12 +61,21 @@ async def running(
     )
     task = asyncio.create_task(kubelet.run())
     try:
-        await kubelet.serving.wait()
+        await _serves(kubelet, task)
         yield kubelet
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+async def _serves(kubelet: SmallKubelet, running: asyncio.Task[None]) -> None:
+    """Wait until it serves; one that can't says why."""
+    serving = asyncio.ensure_future(kubelet.serving.wait())
+    await asyncio.wait({serving, running}, return_when=asyncio.FIRST_COMPLETED)
+    serving.cancel()
+    if running.done():
+        await running
 
 
 @contextlib.asynccontextmanager

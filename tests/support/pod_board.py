@@ -60,10 +60,18 @@ class PodBoard:
         self._tell(Deleted(old=self.pods.pop(f"uid-{name}")))
 
     async def until(self, name: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Wait until a pod's status is such; the status."""
+        """Wait until a pod's status is such; the status. One that is refused is told of at once: it stays so."""
         uid = f"uid-{name}"
+
+        def such() -> bool:
+            status = self.statuses.get(uid)
+            if status is None or holds(status):
+                return status is not None
+            assert "reason" not in status, f"{name} was refused: {status['message']}"
+            return False
+
         async with self.changed:
-            await self.changed.wait_for(lambda: uid in self.statuses and holds(self.statuses[uid]))
+            await self.changed.wait_for(such)
         return self.statuses[uid]
 
     async def until_phase(self, name: str, phase: str) -> dict[str, Any]:
