@@ -182,6 +182,17 @@ def test_the_next_agent_goes_on_from_what_stands_there(tmp_path: Path) -> None:
     assert beyond(own) == [280]
 
 
+def test_a_container_that_starts_again_begins_with_nothing_against_it(tmp_path: Path) -> None:
+    """What its former life held beyond the account went with its processes."""
+    node = Node(tmp_path)
+    node.start("u1", 98 * MIB)
+    for _ in range(LOOKS):
+        node.sample("u1", 400)
+    own = node.start("u1", 0)
+    node.pacemaker.beat()
+    assert beyond(own) == [0]
+
+
 def test_a_folder_without_an_owner_stops_nobody(tmp_path: Path) -> None:
     """One that is being removed, or that an agent of another version wrote, is left alone."""
     node = Node(tmp_path)

@@ -7,6 +7,7 @@ looks for: it evicts the pod once that has stood for its grace. A pod that keeps
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from aliquot_agent.isolation.beyond import Whose
@@ -73,12 +74,12 @@ class OverUse:
     def hear(self, slices: Sequence[SliceUse]) -> None:
         """Take in a sample; slices of which it says nothing are over."""
         now, before = self._clock.monotonic(), self._climbers
-        holders = [one.gpu for one in slices]
+        holders = Counter(one.gpu for one in slices)
         self._climbers = {}
         for one in slices:
             whose = one.uid, one.container, one.gpu
             then = before.get(whose) or self._begun(one.uid, now=now)
-            use = _use(one, shared=holders.count(one.gpu) > 1)
+            use = _use(one, shared=holders[one.gpu] > 1)
             self._climbers[whose] = climber = climbed(then, use, now=now, rungs=self._rungs)
             self._tell(whose, then.rung, climber)
         self._changed.notify()

@@ -44,12 +44,15 @@ class _Slice(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     meter: Meter
     accounted: int
+    # Another one for each life of the container: its files are made anew.
+    file: int
 
 
 class _Book:
     """What the account said of one slice in the last beats, and what the driver said beyond it."""
 
-    def __init__(self, *, owner: Owner | None, excess: Excess) -> None:
+    def __init__(self, *, owner: Owner | None, excess: Excess, file: int) -> None:
+        self.file = file
         self.owner = owner
         self.said: deque[int] = deque(maxlen=_REMEMBERED)
         self.excess = excess
@@ -90,8 +93,10 @@ class Pacemaker:
                 book = books[own.name, one.limits.uuid] = self._book(own.name, one)
                 by_gpu[one.limits.uuid][own.name] = _with_excess(one, book)
         self._books = books
+        throttled = self._throttled()
         self._paces = {
-            gpu: self._paced(slices, before=self._paces.get(gpu, {}), now=now) for gpu, slices in by_gpu.items()
+            gpu: self._paced(slices, before=self._paces.get(gpu, {}), throttled=throttled, now=now)
+            for gpu, slices in by_gpu.items()
         }
         self._since = now
 
@@ -109,13 +114,15 @@ class Pacemaker:
     def _book(self, name: str, one: _Slice) -> _Book:
         """The slice's, begun with what stands in its limits: an agent before us may have found it."""
         book = self._books.get((name, one.limits.uuid))
-        if book is None:
-            book = _Book(owner=owner_of(one.path.parent), excess=since_restart(one.limits.unaccounted))
+        if book is None or book.file != one.file:
+            excess = since_restart(one.limits.unaccounted)
+            book = _Book(owner=owner_of(one.path.parent), excess=excess, file=one.file)
         book.said.append(one.accounted)
         return book
 
-    def _paced(self, slices: dict[str, _Slice], *, before: dict[str, Pace], now: int) -> dict[str, Pace]:
-        throttled = self._throttled()
+    def _paced(
+        self, slices: dict[str, _Slice], *, before: dict[str, Pace], throttled: Collection[Whose], now: int
+    ) -> dict[str, Pace]:
         shares = {
             name: _share(one.limits, throttled=self._books[name, one.limits.uuid].whose(one.limits.uuid) in throttled)
             for name, one in slices.items()
@@ -132,6 +139,7 @@ def _slices(own: Path) -> list[_Slice]:
     try:
         limits = decode_limits((own / LIMITS).read_bytes())
         account = decode_account((own / ACCOUNT).read_bytes(), gpus=len(limits))
+        file = (own / LIMITS).stat().st_ino
     except OSError as error:
         log.debug("no account", extra={"container": own.name, "error": str(error)})
         return []
@@ -139,7 +147,7 @@ def _slices(own: Path) -> list[_Slice]:
         return []
     pairs = zip(limits, account.meters, strict=True)
     return [
-        _Slice(limits=one, path=own / LIMITS, index=at, meter=meter, accounted=accounted(account, gpu=at))
+        _Slice(limits=one, path=own / LIMITS, index=at, meter=meter, accounted=accounted(account, gpu=at), file=file)
         for at, (one, meter) in enumerate(pairs)
     ]
 
