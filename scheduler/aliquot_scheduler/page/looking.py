@@ -11,7 +11,6 @@ What must always hold: nothing here changes what decisions are made from; what i
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 
 import msgspec
@@ -29,10 +28,10 @@ from aliquot_scheduler.page.model import (
     Stage,
     State,
     Totals,
-    WaitingShown,
 )
 from aliquot_scheduler.page.owners import owner_of
 from aliquot_scheduler.page.usage import Usage, Use
+from aliquot_scheduler.page.waiters import placing_shown, waiting_shown
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.line import Waiter
@@ -43,9 +42,6 @@ from aliquot_scheduler.queues.turns import Queues
 # One step's worth: about a millisecond of work.
 _PODS_AT_ONCE = 500
 _GPUS_AT_ONCE = 64
-# Reasons are worked out for so many; the others are counted under a word of their own.
-MOST_WAITING = 1000
-_NOT_SHOWN = "not looked at"
 _DISRUPTED = "DisruptionTarget"
 
 
@@ -92,8 +88,8 @@ class Looking:
         yield
         yield from self._see_pods(seen, waiting={waiter.uid: waiter for waiter in waiters})
         nodes = yield from self._see_nodes(seen, usage)
-        waiting, reasons = yield from _waiting(waiters, seen.turns)
-        coming = [_placing(waiter) for waiter in seen.turns.under_way()]
+        waiting, reasons = yield from waiting_shown(waiters, seen.turns)
+        coming = [placing_shown(waiter) for waiter in seen.turns.under_way()]
         pods = tuple(known.shown for known in self._pods.values() if known.shown)
         tree = seen.turns.books.ledger.tree
         statuses = seen.turns.statuses(now=seen.now, at="")
@@ -271,42 +267,4 @@ def _gpu_shown(gpu: Gpu, *, node: str, slices: tuple[SliceShown, ...], use: Use)
         slices=tuple(sorted(slices, key=lambda one: (one.queue, one.pod))),
         used_compute=use.compute,
         used_memory=use.memory,
-    )
-
-
-def _waiting(
-    waiters: Sequence[Waiter], turns: Queues
-) -> Generator[None, None, tuple[list[WaitingShown], Counter[str]]]:
-    """Those who come first in each queue, and how many wait for which reason."""
-    found: list[WaitingShown] = []
-    reasons: Counter[str] = Counter()
-    ordered = sorted(waiters, key=lambda waiter: (waiter.queue, waiter.place))
-    for number, waiter in enumerate(ordered[:MOST_WAITING]):
-        if not number % _GPUS_AT_ONCE:
-            yield
-        notice = turns.notice(waiter)
-        reasons[notice.reason] += 1
-        found.append(_shown(waiter, reason=notice.reason, why=notice.message))
-    if rest := len(ordered) - len(found):
-        reasons[_NOT_SHOWN] = rest
-    return found, reasons
-
-
-def _placing(waiter: Waiter) -> WaitingShown:
-    """Its queue has let it in; what kube-scheduler says of it."""
-    said = next((one.message for one in waiter.pod.status.conditions if one.type == "PodScheduled"), "")
-    return _shown(waiter, reason="Placing", why=said or "its turn has come, and kube-scheduler places it")
-
-
-def _shown(waiter: Waiter, *, reason: str, why: str) -> WaitingShown:
-    return WaitingShown(
-        pod=waiter.pod.key,
-        queue=waiter.queue,
-        user=waiter.user,
-        priority=waiter.priority,
-        since=waiter.pod.metadata.creation_timestamp or "",
-        compute=waiter.amounts[COMPUTE],
-        memory=waiter.amounts[MEMORY],
-        reason=reason,
-        why=why,
     )

@@ -1,0 +1,55 @@
+"""Who waits, as the page shows it: those who come first in each queue with their reason, of the others their number."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Sequence
+
+from aliquot_scheduler.page.model import WaitingShown
+from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.tree import COMPUTE, MEMORY
+from aliquot_scheduler.queues.turns import Queues
+
+# One step's worth: about a millisecond of work.
+_AT_ONCE = 64
+# Reasons are worked out for so many; the others are counted under a word of their own.
+_MOST = 1000
+_NOT_SHOWN = "not looked at"
+
+
+def waiting_shown(
+    waiters: Sequence[Waiter], turns: Queues
+) -> Generator[None, None, tuple[list[WaitingShown], Counter[str]]]:
+    """Those who come first in each queue, and how many wait for which reason."""
+    found: list[WaitingShown] = []
+    reasons: Counter[str] = Counter()
+    ordered = sorted(waiters, key=lambda waiter: (waiter.queue, waiter.place))
+    for number, waiter in enumerate(ordered[:_MOST]):
+        if not number % _AT_ONCE:
+            yield
+        notice = turns.notice(waiter)
+        reasons[notice.reason] += 1
+        found.append(_shown(waiter, reason=notice.reason, why=notice.message))
+    if rest := len(ordered) - len(found):
+        reasons[_NOT_SHOWN] = rest
+    return found, reasons
+
+
+def placing_shown(waiter: Waiter) -> WaitingShown:
+    """Its queue has let it in; what kube-scheduler says of it."""
+    said = next((one.message for one in waiter.pod.status.conditions if one.type == "PodScheduled"), "")
+    return _shown(waiter, reason="Placing", why=said or "its turn has come, and kube-scheduler places it")
+
+
+def _shown(waiter: Waiter, *, reason: str, why: str) -> WaitingShown:
+    return WaitingShown(
+        pod=waiter.pod.key,
+        queue=waiter.queue,
+        user=waiter.user,
+        priority=waiter.priority,
+        since=waiter.pod.metadata.creation_timestamp or "",
+        compute=waiter.amounts[COMPUTE],
+        memory=waiter.amounts[MEMORY],
+        reason=reason,
+        why=why,
+    )
