@@ -16,8 +16,8 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     patience: Annotated[float, msgspec.Meta(ge=0, le=7 * _DAY)] = 300.0
     # How long heads that were passed so long may hold others up; then all may pass again for the time of patience.
     hold: Annotated[float, msgspec.Meta(ge=0, le=7 * _DAY)] = 3600.0
-    # How long a pod waits inside its guarantee, which is free in pieces alone, before a node is kept for it. Kept at
-    # once it cost a third more time where pods end within seconds (Kueue's workload: 66 s, then 88).
+    # How long a pod waits inside its guarantee, which is free in pieces alone, before a node is kept for it: where pods
+    # end within seconds it is whole again by itself, and nothing need stand idle for it.
     owed: Annotated[float, msgspec.Meta(ge=0, le=7 * _DAY)] = 60.0
     # After so long usage counts half.
     half_life: Annotated[float, msgspec.Meta(gt=0, le=366 * _DAY)] = _DAY
