@@ -123,6 +123,15 @@ async def test_victims_are_evicted_and_the_owner_is_let_in() -> None:
     assert (scene.api.tried, scene.evictor.evicted) == (["b3"], 1)
 
 
+async def test_one_of_whom_the_watch_is_late_to_tell_is_not_asked_twice() -> None:
+    """The API server has taken the eviction, and for seconds nothing is heard of it."""
+    scene = Scene()
+    scene.api.stage = None
+    scene.stage.submit("r0", 100, queue="red")
+    await scene.look(5)
+    assert scene.api.tried == ["b3"]
+
+
 async def test_nobody_is_asked_while_nothing_may_be_decided() -> None:
     """What is known may be old, or another one leads."""
     scene = Scene()

@@ -168,6 +168,51 @@ def test_whoever_was_asked_is_not_asked_for_another() -> None:
     assert stage.run() == ["red1"]
 
 
+def test_room_outlives_a_change_of_queues() -> None:
+    """Another model is named, so all is counted in more dimensions: who waited for its room gets it."""
+    stage = ReclaimStage(OWNER)
+    filled(stage, "blue", 4)
+    stage.submit("red0", 100, queue="red")
+    stage.decide()
+    stage.queues.queues_seen(OWNER | {"green": queue(models={"*A100*": ModelQuota(compute=Quota(limit=400))})})
+    for uid in stage.evict():
+        stage.gone(uid)
+    assert stage.run() == ["red0"]
+
+
+def test_two_do_not_get_the_same_room() -> None:
+    """What is made free for one counts as taken when the next one is decided on."""
+    stage = ReclaimStage(OWNER)
+    filled(stage, "blue", 4)
+    stage.submit("red0", 100, queue="red")
+    assert stage.victims() == ["blue3"]
+    stage.submit("red1", 100, queue="red")
+    assert stage.victims(after=1.0) == ["blue2"]
+    for uid in stage.evict():
+        stage.gone(uid)
+    assert sorted(stage.run()) == ["red0", "red1"]
+
+
+def test_the_small_goes_before_the_large() -> None:
+    """Though it has run a little longer: what is lost is percent times seconds."""
+    stage = ReclaimStage(OWNER, nodes=(2,))
+    stage.submit("small", 60, queue="blue")
+    stage.submit("large", 100, queue="blue")
+    stage.run()
+    stage.submit("red0", 50, queue="red")
+    assert stage.victims() == ["small"]
+
+
+def test_whoever_goes_by_itself_is_not_asked() -> None:
+    """It was decided that it has to go, and its owner deletes it before it is asked."""
+    stage = ReclaimStage(OWNER)
+    filled(stage, "blue", 4)
+    stage.submit("red0", 100, queue="red")
+    assert stage.victims() == ["blue3"]
+    stage.leave("blue3")
+    assert stage.evict() == []
+
+
 def test_siblings_share_what_their_parent_is_guaranteed() -> None:
     """None of them is the owner of it, so who has borrowed from both goes, and not the sibling that came first."""
     specs = {"org": queue(guarantee=400), "red": queue("org"), "blue": queue("org"), "green": queue()}
