@@ -33,7 +33,8 @@ class Groups:
     def make(self, container: str) -> Path:
         """The group of a start that is to come; its leader joins by writing 0 to `cgroup.procs`."""
         group = self._of(container)
-        group.mkdir(exist_ok=True)
+        # Somebody tidies up what is empty, and the folder may have been.
+        group.mkdir(parents=True, exist_ok=True)
         return group
 
     def members(self, container: str) -> list[int]:
