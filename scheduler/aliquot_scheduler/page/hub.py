@@ -168,7 +168,7 @@ class Hub:
         elif self.readers or now >= self._next_sample:
             await self._look()
             self._sample(now)
-        if now >= self._next_keep:
+        if self._settings.history and now >= self._next_keep:
             self._next_keep = now + KEEP_EVERY
             await asyncio.get_running_loop().run_in_executor(self._pen, self._history_file.write, self.history.since())
 
