@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -115,9 +115,13 @@ class ReclaimWorld(QueueWorld):
         for budget in budgets:
             asked = {victim.uid for clearing in found for victim in clearing.victims}
             assert len(asked & budget.pods) <= budget.allowed
+        standing = [one for one in self.queues.register.clearings if one not in found]
+        gone = leaving
         for clearing in found:
-            self._check_fits(going | leaving)
-            self._check_needed(clearing, going | leaving)
+            standing.append(clearing)
+            gone = gone | {victim.uid for victim in clearing.victims}
+            self._check_needed(clearing, gone, standing=standing)
+        self._check_fits(going | leaving)
         self._check_gangs(found, going | leaving)
         return found
 
@@ -137,13 +141,13 @@ class ReclaimWorld(QueueWorld):
         if charge.queue == first.queue:
             assert victim.priority < min(one.priority for one in clearing.candidate.members)
 
-    def _on_cards(self, gone: set[str]) -> dict[_Gpu, list[Claim]]:
+    def _on_cards(self, gone: set[str], *, standing: Iterable[Clearing]) -> dict[_Gpu, list[Claim]]:
         on: dict[_Gpu, list[Claim]] = defaultdict(list)
         holdings = self.picture.holdings
         for uid, held in holdings.everything().items():
             for gpu, claim in held.items() if uid not in gone else ():
                 on[gpu].append(claim)
-        for clearing in self.queues.register.clearings:
+        for clearing in standing:
             for place in clearing.places:
                 for gpu, claim in place.room.items():
                     on[gpu].append(claim)
@@ -151,19 +155,19 @@ class ReclaimWorld(QueueWorld):
 
     def _check_fits(self, gone: set[str]) -> None:
         """All for whom room is made have it once those are gone."""
-        for gpu, parts in self._on_cards(gone).items():
+        for gpu, parts in self._on_cards(gone, standing=self.queues.register.clearings).items():
             assert not _too_much(parts), gpu
 
-    def _check_needed(self, clearing: Clearing, gone: set[str]) -> None:
-        """Nobody goes who could stay, but with a gang."""
+    def _check_needed(self, clearing: Clearing, gone: set[str], *, standing: Sequence[Clearing]) -> None:
+        """Nobody goes who could stay by what was decided so far, but with a gang."""
         for victim in clearing.victims:
             if victim.group is None:
-                cards = self._on_cards(gone - {victim.uid})
+                cards = self._on_cards(gone - {victim.uid}, standing=standing)
                 on_a_card = any(_too_much(cards[gpu]) for gpu in self.picture.holdings.of(victim.uid))
-                assert on_a_card or self._is_over_a_limit(gone - {victim.uid}), victim.uid
+                assert on_a_card or self._is_over_a_limit(gone - {victim.uid}, standing=standing), victim.uid
 
-    def _is_over_a_limit(self, gone: set[str]) -> bool:
-        used, nodes = self._used_without(gone), self.queues.books.ledger.tree.nodes
+    def _is_over_a_limit(self, gone: set[str], *, standing: Iterable[Clearing]) -> bool:
+        used, nodes = self._used_without(gone, standing=standing), self.queues.books.ledger.tree.nodes
         return any(
             amount > most for name, node in nodes.items() for amount, most in zip(used[name], node.ceiling, strict=True)
         )
@@ -175,12 +179,12 @@ class ReclaimWorld(QueueWorld):
             groups = {pod.metadata.annotations[NAMES.group_min] for uid, pod in self.pods.items() if uid in left}
             assert all(len(left) >= int(least) for least in groups), gang
 
-    def _used_without(self, gone: set[str]) -> dict[str, list[int]]:
+    def _used_without(self, gone: set[str], *, standing: Iterable[Clearing]) -> dict[str, list[int]]:
         """What each queue uses once those are gone, and all are in for whom room is made."""
         ledger = self.queues.books.ledger
         used: dict[str, list[int]] = {name: [0] * ledger.width for name in ledger.tree.nodes}
         there = [(charge.queue, charge.amounts) for uid, charge in ledger.charges().items() if uid not in gone]
-        places = [place for clearing in self.queues.register.clearings for place in clearing.places]
+        places = [place for clearing in standing for place in clearing.places]
         for queue, amounts in [*there, *((place.waiter.queue, place.waiter.amounts) for place in places)]:
             for name in ledger.tree.path(queue):
                 used[name] = [a + b for a, b in zip(used[name], amounts, strict=True)]
@@ -189,7 +193,7 @@ class ReclaimWorld(QueueWorld):
     def below_guarantee(self, found: Sequence[Clearing]) -> None:
         """No queue from which others took has less than it is guaranteed in all that was taken."""
         ledger = self.queues.books.ledger
-        used = self._used_without(self._leaving())
+        used = self._used_without(self._leaving(), standing=self.queues.register.clearings)
         for clearing in found:
             mine = ledger.tree.path(clearing.candidate.first.queue)
             for victim in clearing.victims:

@@ -27,7 +27,8 @@ class Scene:
     def __init__(self, *, picture: Picture, leaving: Iterable[Resident]) -> None:
         self.picture = picture
         self.gone: set[str] = set()
-        self._coming: defaultdict[GpuKey, list[Claim]] = defaultdict(list)
+        # By the UID of whom it is for: once a clearing stands, the picture keeps the same room for the same pod.
+        self._coming: defaultdict[GpuKey, dict[str, Claim]] = defaultdict(dict)
         # CPU, main memory and places for pods that are given back, less what is taken; by node.
         self._hosts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
         for one in leaving:
@@ -46,13 +47,13 @@ class Scene:
     def comes(self, place: Place) -> None:
         """A pod lies there."""
         for gpu, claim in place.room.items():
-            self._coming[gpu].append(claim)
+            self._coming[gpu][place.waiter.uid] = claim
         self._add(place.node, place.waiter.shape.host.amounts, sign=-1)
 
     def leaves(self, place: Place) -> None:
         """It does not after all."""
-        for gpu, claim in place.room.items():
-            self._coming[gpu].remove(claim)
+        for gpu in place.room:
+            del self._coming[gpu][place.waiter.uid]
         self._add(place.node, place.waiter.shape.host.amounts, sign=+1)
 
     # --- questions ---------------------------------------------------------------------------------------------------
@@ -73,22 +74,14 @@ class Scene:
 
     def left(self, key: GpuKey, *, usable: int) -> Left:
         """What is left of a GPU."""
-        holdings = self.picture.holdings
         left = Left(usable)
-        for uid, claim in holdings.on(key).items():
-            if uid not in self.gone:
-                left.take(claim)
-        for claim in holdings.kept(key).values():
-            left.take(claim)
-        for claim in self._coming.get(key, ()):
+        for claim in self._claims(key):
             left.take(claim)
         return left
 
     def card(self, known: KnownNode, gpu: Gpu) -> Card:
         """The GPU, to be laid out on."""
-        key, holdings = (known.name, gpu.uuid), self.picture.holdings
-        there = [claim for uid, claim in holdings.on(key).items() if uid not in self.gone]
-        there += [*holdings.kept(key).values(), *self._coming.get(key, ())]
+        there = self._claims((known.name, gpu.uuid))
         held = NOTHING
         for claim in there:
             held = held.beside(claim)
@@ -114,6 +107,12 @@ class Scene:
             if left.compute < claim.compute.value or left.memory < claim.memory.value:
                 return False
         return all(self._host_spares(node, one) for node in {node for node, _ in one.claims})
+
+    def _claims(self, key: GpuKey) -> list[Claim]:
+        """What lies on a GPU, and what is to come to it."""
+        holdings = self.picture.holdings
+        there = [claim for uid, claim in holdings.on(key).items() if uid not in self.gone]
+        return [*there, *{**holdings.kept(key), **self._coming.get(key, {})}.values()]
 
     def _host_spares(self, node: str, one: Resident) -> bool:
         known = self.picture.nodes.get(node)
