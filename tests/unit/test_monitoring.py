@@ -76,7 +76,7 @@ def of_the_centre(folder: Path) -> Iterable[Metric]:
     reign = known_reign()
     heard = Freshness(contact_age=1.5, list_age=9.0, failures=0, synced=True)
     reign.freshness = lambda: {"nodes": heard}  # type: ignore[method-assign]
-    reign.queue_writer.latest = {"team": QueueStatus()}
+    reign.clerks.queue_writer.latest = {"team": QueueStatus()}
     reign.turns.waits["team"] = 1, 2.5
     registry.register(CentreCollector(reign=lambda: reign, leads=lambda: True))
     return registry.collect()

@@ -99,14 +99,14 @@ def _evictions(reign: Reign) -> Iterable[Metric]:
     asked = CounterMetricFamily(
         "aliquot_centre_evictions", "Pods that were asked to go for others, by what came of it.", labels=["outcome"]
     )
-    asked.add_metric(["taken"], reign.evictor.evicted)
-    asked.add_metric(["kept by a disruption budget"], reign.evictor.kept)
+    asked.add_metric(["taken"], reign.clerks.evictor.evicted)
+    asked.add_metric(["kept by a disruption budget"], reign.clerks.evictor.kept)
     yield asked
 
 
 def _queues(reign: Reign) -> Iterable[Metric]:
     """As their statuses were worked out last, a few seconds ago."""
-    told = reign.queue_writer.latest
+    told = reign.clerks.queue_writer.latest
     for field, text in (
         ("used", "What a queue's pods hold"),
         ("borrowed", "What of it lies beyond the queue's guarantee"),

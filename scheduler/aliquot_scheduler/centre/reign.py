@@ -20,16 +20,10 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.reflector import Freshness
 from aliquot_kube.transport import Timeouts, Transport
 from aliquot_scheduler.centre.binder import Binder
-from aliquot_scheduler.centre.evictor import Evictor
+from aliquot_scheduler.centre.clerks import Clerks
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
-from aliquot_scheduler.centre.mix_keeper import MixKeeper
-from aliquot_scheduler.centre.notice_writer import NoticeWriter
-from aliquot_scheduler.centre.over_use import OverUseEvictor
-from aliquot_scheduler.centre.pod_events import PodEvents
-from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.centre.settings import CentreSettings
-from aliquot_scheduler.centre.table_renewer import Aside, TableRenewer, at_once
-from aliquot_scheduler.centre.view_writer import ViewWriter
+from aliquot_scheduler.centre.table_renewer import Aside, at_once
 from aliquot_scheduler.centre.watches import Watches
 from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.deciding.desk import Desk
@@ -38,7 +32,6 @@ from aliquot_scheduler.queues.entry import home_of, specs_of
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.status import read_status
 from aliquot_scheduler.queues.turns import Queues
-from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from aliquot_scheduler.worth.mix import Mix
 
@@ -87,7 +80,20 @@ class Reign:
             rules=rules,
         )
         client = KubeClient(transport=transport, timeouts=WRITES)
-        events = self.events = PodEvents(client=client, clock=clock, random=random, names=names, instance=settings.name)
+        self._watches = Watches(transport=transport, clock=clock, random=random, names=names)
+        self.clerks = Clerks(
+            turns=self.turns,
+            picture=self.picture,
+            appraiser=self.appraiser,
+            watches=self._watches,
+            client=client,
+            clock=clock,
+            random=random,
+            names=names,
+            settings=settings,
+            aside=aside,
+            why_not=self.why_not,
+        )
         self.binder = Binder(
             desk=self.desk,
             client=client,
@@ -102,55 +108,19 @@ class Reign:
             client=client,
             clock=clock,
             names=names,
-            events=events,
+            events=self.clerks.events,
             why_not=self.why_not,
         )
-        watches = self._watches = Watches(transport=transport, clock=clock, random=random, names=names)
-        self.queue_writer = QueueWriter(
-            turns=self.turns,
-            client=client,
-            clock=clock,
-            names=names,
-            there=lambda: watches.queues.objects,
-            why_not=self.why_not,
-        )
-        self.views = ViewWriter(
-            turns=self.turns,
-            client=client,
-            clock=clock,
-            names=names,
-            statuses=lambda: self.queue_writer.latest,
-            queues=lambda: watches.queues.objects,
-            namespaces=lambda: watches.namespaces.objects,
-            why_not=self.why_not,
-        )
-        self.tables = TableRenewer(appraiser=self.appraiser, clock=clock, aside=aside)
-        self.mix = MixKeeper(appraiser=self.appraiser, client=client, clock=clock, names=names)
-        self.notices = NoticeWriter(
-            turns=self.turns, client=client, clock=clock, names=names, events=events, why_not=self.why_not
-        )
-        self.evictor = Evictor(
-            reclaim=Reclaim(queues=self.turns, picture=self.picture),
-            turns=self.turns,
-            client=client,
-            clock=clock,
-            events=events,
-            why_not=self.why_not,
-        )
-        self.over_use = OverUseEvictor(
-            client=client,
-            clock=clock,
-            names=names,
-            grace=settings.over_use_grace,
-            events=events,
-            why_not=self.why_not,
-        )
-        self.desk.tell_time(clock.monotonic())
+        self._subscribe()
+
+    def _subscribe(self) -> None:
+        watches = self._watches
+        self.desk.tell_time(self._clock.monotonic())
         watches.queues.subscribe(self._queue_changed)
         watches.namespaces.subscribe(self._namespace_changed)
         watches.nodes.subscribe(self._node_changed)
         watches.pods.subscribe(self._pod_changed)
-        watches.pods.subscribe(self.over_use.pod_changed)
+        watches.pods.subscribe(self.clerks.over_use.pod_changed)
         watches.leases.subscribe(self._lease_changed)
 
     def why_not(self) -> str:
@@ -175,7 +145,7 @@ class Reign:
             for run in (watches.queues.run, watches.namespaces.run, watches.nodes.run, watches.leases.run):
                 work.create_task(run())
             # What a pod holds is charged in its queue from the first word on it; and it is learnt of only once.
-            await asyncio.gather(watches.queues.synced(), watches.namespaces.synced(), self.mix.recall())
+            await asyncio.gather(watches.queues.synced(), watches.namespaces.synced(), self.clerks.mix.recall())
             self._recall()
             work.create_task(watches.pods.run())
             work.create_task(self.gatekeeper.run())
@@ -183,14 +153,8 @@ class Reign:
             await asyncio.gather(watches.nodes.synced(), watches.pods.synced(), watches.leases.synced())
             self._settled()
             self.gatekeeper.look()
-            work.create_task(self.queue_writer.run())
-            work.create_task(self.views.run())
-            work.create_task(self.notices.run())
-            work.create_task(self.evictor.run())
-            work.create_task(self.over_use.run())
-            work.create_task(self.events.run())
-            work.create_task(self.mix.run())
-            work.create_task(self.tables.run())
+            for run in self.clerks.runs():
+                work.create_task(run())
             log.info(
                 "knows the cluster", extra={"nodes": len(watches.nodes.objects), "pods": len(watches.pods.objects)}
             )

@@ -1,0 +1,92 @@
+"""Those who write and work beside the decisions, each by itself: no pod waits for them to be placed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from aliquot_core.backoff import Random
+from aliquot_core.clock import Clock
+from aliquot_core.names import Names
+from aliquot_kube.client import KubeClient
+from aliquot_scheduler.centre.evictor import Evictor
+from aliquot_scheduler.centre.mix_keeper import MixKeeper
+from aliquot_scheduler.centre.notice_writer import NoticeWriter
+from aliquot_scheduler.centre.over_use import OverUseEvictor
+from aliquot_scheduler.centre.pod_events import PodEvents
+from aliquot_scheduler.centre.queue_writer import QueueWriter
+from aliquot_scheduler.centre.settings import CentreSettings
+from aliquot_scheduler.centre.table_renewer import Aside, TableRenewer
+from aliquot_scheduler.centre.view_writer import ViewWriter
+from aliquot_scheduler.centre.watches import Watches
+from aliquot_scheduler.deciding.appraiser import Appraiser
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.reclaim.reclaim import Reclaim
+
+
+class Clerks:
+    """All of them, for one term of leading."""
+
+    def __init__(
+        self,
+        *,
+        turns: Queues,
+        picture: Picture,
+        appraiser: Appraiser,
+        watches: Watches,
+        client: KubeClient,
+        clock: Clock,
+        random: Random,
+        names: Names,
+        settings: CentreSettings,
+        aside: Aside,
+        why_not: Callable[[], str],
+    ) -> None:
+        events = self.events = PodEvents(client=client, clock=clock, random=random, names=names, instance=settings.name)
+        queues = self.queue_writer = QueueWriter(
+            turns=turns,
+            client=client,
+            clock=clock,
+            names=names,
+            there=lambda: watches.queues.objects,
+            why_not=why_not,
+        )
+        self.views = ViewWriter(
+            turns=turns,
+            client=client,
+            clock=clock,
+            names=names,
+            statuses=lambda: queues.latest,
+            queues=lambda: watches.queues.objects,
+            namespaces=lambda: watches.namespaces.objects,
+            why_not=why_not,
+        )
+        self.notices = NoticeWriter(
+            turns=turns, client=client, clock=clock, names=names, events=events, why_not=why_not
+        )
+        reclaim = Reclaim(queues=turns, picture=picture)
+        self.evictor = Evictor(reclaim=reclaim, turns=turns, client=client, clock=clock, events=events, why_not=why_not)
+        self.over_use = OverUseEvictor(
+            client=client,
+            clock=clock,
+            names=names,
+            grace=settings.over_use_grace,
+            events=events,
+            why_not=why_not,
+        )
+        self.mix = MixKeeper(appraiser=appraiser, client=client, clock=clock, names=names)
+        self.tables = TableRenewer(appraiser=appraiser, clock=clock, aside=aside)
+
+    def runs(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        """What each of them does, until cancelled."""
+        return [
+            self.queue_writer.run,
+            self.views.run,
+            self.notices.run,
+            self.evictor.run,
+            self.over_use.run,
+            self.events.run,
+            self.mix.run,
+            self.tables.run,
+        ]
