@@ -75,6 +75,24 @@ def test_the_room_is_kept_for_whom_it_was_made() -> None:
     assert sorted(stage.run(after=1.0)) == ["red0", "red1"]
 
 
+def test_room_that_is_kept_on_is_not_free_for_others() -> None:
+    """One that is still kept out by a limit lets nobody take, instead of its card, what is another's guarantee."""
+    small = queue("o", guarantee=100)
+    tree = {"o": queue(limit=150), "red": small, "blue": queue("o"), "pink": queue(guarantee=100), "green": queue()}
+    stage = ReclaimStage(tree, nodes=(4,))
+    filled(stage, "blue", 2, 50)
+    filled(stage, "green", 2, 50, notes={"placement": "spread"})
+    stage.submit("red0", 100, queue="red")
+    assert len(stage.victims()) == 1
+    # Two halves are free, and the card that is kept.
+    stage.submit("pink0", 100, queue="pink")
+    stage.submit("green9", 50, queue="green")
+    assert stage.run(after=1.0) == []
+    for uid in stage.evict():
+        stage.gone(uid)
+    assert sorted(stage.run(after=1.0)) == ["green9", "red0"]
+
+
 def test_of_lower_priority_of_the_same_user_goes() -> None:
     """Inside a queue, and no more than is needed; others' pods and equals stay."""
     stage = ReclaimStage({"red": queue(preemption=Preemption(within_queue="SameUser"))}, nodes=(3,))

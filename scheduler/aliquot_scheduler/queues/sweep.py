@@ -82,8 +82,7 @@ class Sweep:
                     self.again = candidate.uid in self._memory.kept(now=self._now)
                     yield candidate, promises
                     self._shares.changed(candidate.first.queue)
-                    self._rules.let_in()
-                    self._may, self._few = self._cards.fitting(), self._cards.few_fitting()
+                    self.room_changed()
                     if self.again:
                         return
                 else:
@@ -114,9 +113,12 @@ class Sweep:
         ledger.ask(candidate.first.queue, candidate.amounts)
         promises = self._placing.place_at(clearing) if self._rules.refusal(candidate) is None else []
         ledger.ask(candidate.first.queue, [-amount for amount in candidate.amounts])
+        return promises
+
+    def room_changed(self) -> None:
+        """Somebody was let in, or room is kept for others than before: what is free is counted anew."""
         self._rules.let_in()
         self._may, self._few = self._cards.fitting(), self._cards.few_fitting()
-        return promises
 
     def _is_hopeless(self, queue: str, line: Line) -> bool:
         """Whether the only user of a line has nobody whom any card has room for: of 200 lines most are so."""

@@ -289,6 +289,8 @@ class Queues:
                     register.gang_changed(clearing.candidate.first)
                 else:
                     clearings.failed(clearing, now=now)
+        # Whoever is looked at next must not be let in by room that is kept again, nor be kept out of what is no more.
+        sweep.room_changed()
 
     def _let_in(self, waiter: Waiter, promise: Promise | None, *, now: float) -> None:
         count, waited = self.waits.get(waiter.queue, (0, 0.0))
