@@ -145,6 +145,7 @@ class QueueWorld(Stage):
     def let_in(self) -> None:
         """A round of turns, each checked as it is given; most are bound."""
         self.beat()
+        self._rejoin()
         before = Count(self)
         told: set[str] = set()
         for turn in self.queues.turns(self.desk, now=self.now):
@@ -158,6 +159,15 @@ class QueueWorld(Stage):
         for uid in [uid for uid in self.turns if uid in self.pods and self.is_coming(uid)]:
             if self.chance.random() < 0.8:
                 self.bind(uid)
+
+    def _rejoin(self) -> None:
+        """Whoever asks again from this round on does so before it is counted: that is nobody's fault who is let in."""
+        register = self.queues.register
+        register.tell_time(self.now)
+        for clearing in (clearings := register.clearings):
+            closely = clearings.is_free(clearing, now=self.now)
+            if clearings.why_void(clearing, now=self.now) or register.why_unwanted(clearing, closely=closely):
+                register.call_off(clearing)
 
     def restart(self) -> None:
         """Another leader begins, with nothing but what the API server has."""
