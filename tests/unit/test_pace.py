@@ -122,17 +122,6 @@ async def test_leader_writes_the_interval_once_and_when_it_changes(api: FakeApi,
         assert (said(api), writes(api, PACE)) == ("13", 2)
 
 
-async def test_a_new_leader_says_it_as_soon_as_it_knows(api: FakeApi, clock: VirtualClock) -> None:
-    """Who asks meanwhile goes by settings that are not in force."""
-    leadership = candidate(api, clock)
-    nodes: list[int | None] = [None]
-    async with running(leadership.run(), setter(api, clock, leadership=leadership, nodes=nodes).run()):
-        await clock.advance(20)
-        nodes[0] = 500
-        await clock.advance(2)
-        assert said(api) == "5"
-
-
 async def test_what_the_last_leader_wrote_stands(api: FakeApi, clock: VirtualClock) -> None:
     """A new one does not write what is there, and puts right what is not."""
     api.put(PACE, {"metadata": {"name": PACE_LEASE, "annotations": {INTERVAL: "7"}}, "spec": {"holderIdentity": "old"}})

@@ -19,8 +19,6 @@ log = logging.getLogger(__name__)
 
 # Nodes join and leave one by one, and agents read once a minute at most.
 LOOK_AGAIN = 15.0
-# While a new leader reads the cluster: whoever asks meanwhile is told by settings that are not in force.
-LOOK_SOON = 1.0
 
 
 class PaceSetter:
@@ -54,7 +52,7 @@ class PaceSetter:
                     await self._say(interval_for(nodes))
             except (ApiError, NotLeadingError) as error:
                 log.warning("the heart-beat interval could not be written", extra={"error": str(error)})
-            await self._clock.sleep(LOOK_SOON if nodes is None else LOOK_AGAIN)
+            await self._clock.sleep(LOOK_AGAIN)
 
     async def _say(self, interval: float) -> None:
         said = {self._names.heartbeat_interval: write_interval(interval), **self._beside}
