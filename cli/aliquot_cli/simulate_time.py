@@ -10,6 +10,7 @@ import click
 import msgspec
 import yaml
 
+from aliquot_cli.finite import FiniteRange
 from aliquot_cli.plots import svg
 from aliquot_cli.tables import table
 from aliquot_cli.trace_files import INTERRUPTED, read_trace, told_to_stop, write_picture
@@ -70,7 +71,7 @@ _OPTIONS = (
     ),
     click.option(
         "--compress",
-        type=click.FloatRange(min=0, min_open=True),
+        type=FiniteRange(min=0, min_open=True),
         default=1.0,
         help="Multiply arrival times: below 1 makes a backlog.",
     ),
@@ -93,12 +94,12 @@ _OPTIONS = (
     ),
     click.option(
         "--slowdown",
-        type=click.FloatRange(min=0, max=100),
+        type=FiniteRange(min=0, max=100),
         default=0.0,
         help="Percent by which work takes longer for each other pod on the same GPU.",
     ),
     click.option(
-        "--hold", type=click.FloatRange(min=0), help="Seconds, as the setting queues.hold of the centre (its default)."
+        "--hold", type=FiniteRange(min=0), help="Seconds, as the setting queues.hold of the centre (its default)."
     ),
 )
 

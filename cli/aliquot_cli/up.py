@@ -18,6 +18,7 @@ from typing import Any
 import click
 import msgspec
 
+from aliquot_cli.finite import FiniteRange
 from aliquot_cli.running import run_until_stopped, until
 from aliquot_cli.sources import FILE_VARIABLE, gather
 from aliquot_core.clock import Clock
@@ -48,13 +49,6 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     summary: bool
 
 
-def _a_number(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    """No range keeps out what is not a number, and it is never over."""
-    if value is not None and math.isnan(value):
-        raise click.BadParameter("that is not a number")
-    return value
-
-
 @click.command()
 @click.option("--config", "file", metavar="FILE", help="Settings file (default: $ALIQUOT_CONFIG).")
 @click.option(
@@ -71,8 +65,7 @@ def _a_number(_: click.Context, __: click.Parameter, value: float | None) -> flo
 @click.option("--demo", is_flag=True, help="Submit a lively mix of work, and tell what happens.")
 @click.option(
     "--exit-after",
-    type=click.FloatRange(min=0),
-    callback=_a_number,
+    type=FiniteRange(min=0),
     metavar="SECONDS",
     help="End by itself so long after it was ready.",
 )

@@ -33,6 +33,14 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
+@pytest.mark.parametrize("option", ["--compress", "--slowdown", "--hold"])
+@pytest.mark.parametrize("number", ["nan", "inf", "-1"])
+def test_what_can_t_be_reckoned_with_is_refused(files: list[str], option: str, number: str) -> None:
+    """Before anything runs: endless times are never over, and what is no number gives figures that mean nothing."""
+    done = run(*files, option, number)
+    assert (done.exit_code, option in done.output) == (2, True)
+
+
 def test_policies_stand_side_by_side(files: list[str], tmp_path: Path) -> None:
     """A row each, with the hour that one half waits where GPUs are not shared; and a picture of them."""
     plot = tmp_path / "use.svg"

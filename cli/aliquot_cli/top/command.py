@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import click
 
 from aliquot_cli.cluster import Place, connected, patient
+from aliquot_cli.finite import FiniteRange
 from aliquot_cli.options import Call, make_call, page_option, server_options
 from aliquot_cli.reading import in_force, read_everything
 from aliquot_cli.top.frame import Choice, Frame
@@ -51,7 +52,7 @@ class Source(Protocol):
 @click.command()
 @click.argument("view", type=click.Choice(_TABLES), default=_TABLES[0])
 @click.option("--once", is_flag=True, help="Print all of it once, and end.")
-@click.option("--every", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Seconds between looks.")
+@click.option("--every", type=FiniteRange(min=0.2), default=1.0, show_default=True, help="Seconds between looks.")
 @click.option("--filter", "words", default="", metavar="WORDS", help="Only rows with all these words.")
 @page_option
 @server_options
