@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import hypothesis
 import pytest
 
 from support.hung_tasks import tasks_at_work
+from support.own_logging import Logging, logging_now, restore_logging
 from support.shared_defaults import mended_defaults
 
 # Machines differ in speed by a factor of ten: a deadline per example would only fail the slow ones.
@@ -16,6 +17,8 @@ from support.shared_defaults import mended_defaults
 hypothesis.settings.register_profile("default", deadline=None, max_examples=100, print_blob=True, derandomize=True)
 hypothesis.settings.register_profile("soak", deadline=None, max_examples=5_000, print_blob=True)
 hypothesis.settings.load_profile("soak" if os.environ.get("ALIQUOT_SOAK") else "default")
+
+_LOGGING = pytest.StashKey[Logging]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -45,3 +48,26 @@ def pytest_runtest_call() -> Generator[None, None, None]:
     finally:
         if spoilt := mended_defaults():
             pytest.fail(f"written into what others share: {', '.join(spoilt)}; give the object its own")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Fail the test that configured the process's log, and not whichever later one counts what is logged."""
+    yield
+    if (left := logging_now()) != item.stash[_LOGGING]:
+        restore_logging(item.stash[_LOGGING])
+        pytest.fail(f"left the process's log as {left}; let it use the fixture own_logging")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Remember what the test finds."""
+    item.stash[_LOGGING] = logging_now()
+
+
+@pytest.fixture
+def own_logging() -> Iterator[None]:
+    """For a test that configures the process's log: it is as it was when the test ends."""
+    found = logging_now()
+    yield
+    restore_logging(found)

@@ -148,8 +148,7 @@ async def test_garbage_is_told_and_ignored(what: str, caplog: pytest.LogCaptureF
     leader = Leader(api)
     with caplog.at_level(logging.WARNING):
         await recalled(leader)
-    told = [record.getMessage() for record in caplog.records if record.name.endswith(".mix_keeper")]
-    assert ["can't be read" in message for message in told] == [True]
+    assert ["can't be read" in record.getMessage() for record in caplog.records] == [True]
     assert leader.appraiser.book.page() == Page()
     async with leader.keeping():
         leader.learn("a")

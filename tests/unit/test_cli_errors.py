@@ -93,6 +93,7 @@ def test_the_address_for_others_is_not_the_one_to_listen_at(monkeypatch: pytest.
     assert settings.web == WebSettings()
 
 
+@pytest.mark.usefixtures("own_logging")
 @pytest.mark.parametrize("typed", CODES)
 def test_the_exit_code_says_whose_fault_it_is(typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripts go by it: what can't be read, what can't be met, and what somebody else must mend."""

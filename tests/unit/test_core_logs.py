@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import re
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import pytest
@@ -14,15 +13,7 @@ import pytest
 from aliquot_core.logs import LogSettings, configure_logging
 from aliquot_core.settings import SettingsError, Sources
 
-
-@pytest.fixture(autouse=True)
-def _root() -> Iterator[None]:
-    """The process's log is as it was when the test ends."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
+pytestmark = pytest.mark.usefixtures("own_logging")
 
 
 class Terminal(io.StringIO):
