@@ -36,6 +36,7 @@ _whole = st.builds(
     memory=st.sampled_from([0, 4_096]),
     gpus=st.sampled_from([1, 2]),
     milli=st.just(1000),
+    card=st.sampled_from([0, 0, 5_000, 20_000]),
     models=st.sampled_from([(), ("T4",), ("T4", "G2")]),
 )
 _share = st.builds(

@@ -47,7 +47,12 @@ BAD: list[tuple[str, str, str]] = [
     ("order", "seed42\n7\n", "line 2: pod 7 is not between 0 and 0"),
     ("noderank", "seed42\n-3\n", "line 2: place -3 is not between"),
     # Models that nobody has.
-    ("pods", PODS + POD + "1,1,1,500,H900|T5\n", "line 3: gpu_spec 'H900|T5' is no model of the nodes; known: T4"),
+    ("pods", PODS + POD + "1,1,1,500,H900|T5\n", "line 3: gpu_spec names 'H900, T5', which is no model of the nodes"),
+    (
+        "pods",
+        PODS + POD + "1,1,1,500,T4|NOSUCH\n",
+        "line 3: gpu_spec names 'NOSUCH', which is no model of the nodes; kn",
+    ),
     ("nodes", NODES + "n1,1,1,1,,1,\n", "line 2: a node with GPUs names no model"),
     # Nobody at all, or too many.
     ("nodes", NODES, "it has no node"),
@@ -57,7 +62,7 @@ BAD: list[tuple[str, str, str]] = [
     ("noderank", "seed42\n0\n1\n", "it has places for 2 nodes, not for 1"),
     # No list.
     ("nodes", NODES + "n1,1\n", "line 2: it has 2 cells, the heading has 7"),
-    ("pods", PODS + '1,1,1,500,"T4\n' + POD, "line 3: gpu_spec 'T4"),
+    ("pods", PODS + '1,1,1,500,"T4\n' + POD, "line 3: gpu_spec names 'T4"),
     ("pods", PODS + "1,1,1,500," + "x" * 200_000 + "\n", "line 2: no comma-separated list"),
     ("pods", PODS + "1,1,1,500,\0\n", "line 2: "),
 ]
@@ -69,7 +74,8 @@ BAD_TIMES: list[tuple[str, str]] = [
     (TIMES + "1,1,1,500,,0,1,1e300\n", "line 2: deletion_time 1e300 is not between"),
     (TIMES + "1,1,1,500,,5,4,3\n", "line 2: the pod was created at 5, scheduled at 4 and deleted at 3"),
     (TIMES + "1,1,1,500,,,1,2\n", "line 2: creation_time is empty"),
-    (TIMES + "1,1,1,500,T5,0,1,2\n", "line 2: gpu_spec 'T5' is no model of the nodes"),
+    (TIMES + "1,1,1,500,T5,0,1,2\n", "line 2: gpu_spec names 'T5', which is no model of the nodes"),
+    (TIMES + "1,1,1,500,T4|T5,0,1,2\n", "line 2: gpu_spec names 'T5', which is no model of the nodes"),
     (TIMES + "1,1,1,500,,0,,\n", "it has no pod with an end that a node could take"),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from aliquot_scheduler.simulating.reading import TraceError, read_line, read_nodes, read_order, read_pods
@@ -25,10 +26,28 @@ def test_a_list_is_read_whatever_wrote_it() -> None:
     assert MACHINES[0] == Machine(name="n1", cores=64_000, memory=262_144, gpus=2, model="P100")
 
 
+def test_models_are_read_with_or_without_spaces_between_them() -> None:
+    """People write a bar as they write a comma; and pods without GPUs name whatever they like."""
+    (need, plain) = pods("p,6000,12288,1,460, P100 | P100,LS", "p,6000,12288,0,0,H900,LS")
+    assert (need.models, plain.gpus) == (("P100", "P100"), 0)
+
+
 def test_card_memory_is_read_where_it_is_given() -> None:
     """A column that the published lists don't have."""
-    (need,) = pods(POD + ",9000", heading=POD_HEADING + ",gpu_memory_mib")
-    assert need.card == 9_000
+    machines = [msgspec.structs.replace(one, card=16_384) for one in MACHINES]
+    asked = [POD_HEADING + ",gpu_memory_mib", POD + ",9000"]
+    assert read_pods(asked, name="pods", machines=machines).needs[0].card == 9_000
+
+
+def test_memory_is_not_asked_of_cards_of_which_nothing_is_said() -> None:
+    """Neither of a share nor of a whole GPU; pods without GPUs and nodes without them do not matter."""
+    heading = POD_HEADING + ",gpu_memory_mib"
+    for asked in ("460", "1000"):
+        with pytest.raises(TraceError, match=r"pods, line 3: gpu_memory_mib is asked for, and node 'n1' does not say"):
+            pods(POD + ",", POD.replace("460", asked) + ",9000", heading=heading)
+    assert pods("p,6000,12288,0,0,,LS,9000", heading=heading)
+    silent = [MACHINES[1], msgspec.structs.replace(MACHINES[0], card=16_384)]
+    assert read_pods([heading, POD + ",9000"], name="pods", machines=silent).needs[0].card == 9_000
 
 
 @pytest.mark.parametrize(
@@ -43,7 +62,8 @@ def test_card_memory_is_read_where_it_is_given() -> None:
         ("p,6000,12288,99999999999999999999999,460,,LS", "is not between 0 and 64"),
         ("p,6000,12288,1,0,,LS", "num_gpu is 1 and gpu_milli 0"),
         ("p,6000,12288,0,460,,LS", "num_gpu is 0 and gpu_milli 460"),
-        ("p,6000,12288,1,460,H900,LS", "gpu_spec 'H900' is no model of the nodes; known: P100"),
+        ("p,6000,12288,1,460,H900,LS", "gpu_spec names 'H900', which is no model of the nodes; known: P100"),
+        ("p,6000,12288,1,460,P100|H900|p100,LS", "gpu_spec names 'H900, p100', which is no model of the nodes"),
         ("p,6000,12288,1,460", "it has 5 cells, the heading has 7"),
         ("p,6000,12288,1,460,,LS,more", "it has 8 cells"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -40,6 +41,18 @@ def test_who_fits_is_placed_and_nothing_is_given_twice(
         assert taken == (0 if where == FAILED else need.total)
         for name in ("milli", "card_left", "cores", "memory"):
             setattr(before, name, getattr(fleet, name).copy())
+
+
+@pytest.mark.parametrize(("policy", "mix"), POLICIES)
+def test_a_whole_gpu_is_one_with_the_memory_that_is_asked_for(policy: PolicyName, mix: MixSource) -> None:
+    """It is closed to others, who may ask for however little memory; and on smaller cards nobody finds room."""
+    small = Machine(name="small", cores=64_000, memory=65_536, gpus=4, model="T4", card=16_384)
+    large = msgspec.structs.replace(small, name="large", gpus=1, card=24_576)
+    whole = Need(cores=1_000, memory=1_024, gpus=1, milli=1_000, card=20_000)
+    little = msgspec.structs.replace(whole, milli=50, card=100)
+    replay = begin(workload([small, large], [whole, little, whole]), policy=policy, mix=mix, seed=1, line=None)
+    assert list(replay.steps())
+    assert replay.outcome().where.tolist() == [1, 0, FAILED]
 
 
 @pytest.mark.parametrize(

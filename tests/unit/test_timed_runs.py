@@ -181,6 +181,18 @@ def test_models_and_memory_and_parts_of_several_gpus_reach_the_centre() -> None:
     assert [at for at, _, _ in starts] == [1, 1, 10]
 
 
+@pytest.mark.parametrize("policy", ALL)
+def test_a_gpu_of_one_s_own_has_the_memory_that_is_asked_for(policy: TimedPolicy) -> None:
+    """Two wait for the one large card while a small one is idle, whole GPUs and shares that take one for themselves."""
+    machines = [msgspec.structs.replace(machine(row, gpus=1), card=card) for row, card in enumerate((16_000, 24_000))]
+    whole = msgspec.structs.replace(WHOLE, card=20_000)
+    share = msgspec.structs.replace(HALF, milli=900, card=20_000)
+    for need in (whole, share):
+        run, log = _logged(timetable(Row(0, 10, need), Row(0, 10, need), machines=machines), policy)
+        assert [start.row for _, start in log.starts] == [1, 1]
+        assert spans(run) == [(0, 10), (10, 20)]
+
+
 def test_the_end_of_a_hold_is_seen_without_any_event() -> None:
     """A node is kept for a pair in vain; who could pass it is let in when all may pass again, an hour later."""
     asked = timetable(Row(0, 10_000, WHOLE), Row(1, 10, PAIR, "b"), Row(1_000, 10, WHOLE, "c"))
@@ -298,7 +310,7 @@ def test_a_job_is_not_started_twice() -> None:
     asked = timetable(Row(0, 10, HALF))
     run = TimedRun(asked, policy=TimedPolicy.FIFO, specs={})
     start = Start(job=asked.jobs[0], row=0, gpus=(0,))
-    run._clockwork._policy.starts = lambda now: [start, start]  # type: ignore[method-assign]  # noqa: ARG005
+    run._clockwork._policy.actions = lambda now: [start, start]  # type: ignore[method-assign]  # noqa: ARG005
     with pytest.raises(StrayStartError):
         next(run.steps())
 

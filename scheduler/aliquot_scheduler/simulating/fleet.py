@@ -31,7 +31,7 @@ class Fleet:
         self.gpus: Longs = np.array([machine.gpus for machine in machines], dtype=np.int64)
         self.there: Bools = np.arange(max(1, self.gpus.max(initial=0)))[:, np.newaxis] < self.gpus
         self.milli: Longs = np.where(self.there, MILLI, 0)
-        # MiB of each card; where a trace says nothing of memory, as many as it has milli.
+        # MiB of each card; where a trace says nothing of memory, as many as it has milli: no pod then asks for any.
         cards = np.array([machine.card or MILLI for machine in machines], dtype=np.int64)
         self.card: Longs = np.where(self.there, cards, 0)
         self.card_left: Longs = self.card.copy()
@@ -42,10 +42,10 @@ class Fleet:
         return len(self.cores)
 
     def card_need(self, need: Need, some: Some) -> Longs:
-        """MiB that it takes of each card: what it says, all of it, or compute's share."""
+        """MiB that it takes of each card: what it says, or compute's share; a whole GPU is closed to all others."""
         card = self.card[:, some]
         if need.milli == MILLI:
-            return card
+            return np.maximum(card, need.card)
         return np.full_like(card, need.card) if need.card else -(-card * need.milli // MILLI)
 
     def takes(self, need: Need, some: Some) -> Bools:

@@ -34,6 +34,22 @@ class TraceError(UserError):
     """A line of a trace that can't be meant so."""
 
 
+class Hardware(msgspec.Struct, frozen=True, kw_only=True):
+    """What pods may ask of the machines: their models; and the first that says nothing of its cards' memory."""
+
+    models: frozenset[str]
+    silent: str
+
+    @classmethod
+    def of(cls, machines: Sequence[Machine]) -> Hardware:
+        """Of those that have GPUs."""
+        with_gpus = [machine for machine in machines if machine.gpus]
+        return cls(
+            models=frozenset(machine.model for machine in with_gpus),
+            silent=next((machine.name for machine in with_gpus if not machine.card), ""),
+        )
+
+
 class PodList(msgspec.Struct, frozen=True, kw_only=True):
     """Distinct needs, and which one each pod has."""
 
@@ -71,14 +87,14 @@ def read_nodes(lines: Iterable[str], *, name: str) -> tuple[Machine, ...]:
 
 def read_pods(lines: Iterable[str], *, name: str, machines: Sequence[Machine]) -> PodList:
     """The pods of a list; each distinct need is looked at once, so a million rows take seconds."""
-    models = {machine.model for machine in machines if machine.gpus}
+    hardware = Hardware.of(machines)
     numbers: dict[Sequence[str], int] = {}
     needs: dict[Need, int] = {}
     pods: list[int] = []
     for where, cells in rows_of(lines, name=name, columns=POD_COLUMNS, optional=(CARD_COLUMN,)):
         number = numbers.get(cells)
         if number is None:
-            need = need_of(cells, where=where, models=models)
+            need = need_of(cells, where=where, hardware=hardware)
             number = numbers[cells] = needs.setdefault(need, len(needs))
         pods.append(number)
     if not pods:
@@ -111,10 +127,10 @@ def _labels(text: str, *, where: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, _, value in pairs)
 
 
-def need_of(cells: Sequence[str], *, where: str, models: set[str]) -> Need:
+def need_of(cells: Sequence[str], *, where: str, hardware: Hardware) -> Need:
     """What a pod asks for, by the cells of `POD_COLUMNS` and `CARD_COLUMN`."""
     cores, memory, gpus, milli, spec, card = cells
-    allowed = tuple(model for model in spec.split("|") if model)
+    allowed = tuple(model.strip() for model in spec.split("|") if model.strip())
     need = Need(
         cores=number_of(cores, column="cpu_milli", most=_MOST_CORES, where=where),
         memory=number_of(memory, column="memory_mib", most=_MOST_MEMORY, where=where),
@@ -126,9 +142,14 @@ def need_of(cells: Sequence[str], *, where: str, models: set[str]) -> Need:
     if bool(need.gpus) != bool(need.milli):
         told = f"num_gpu is {need.gpus} and gpu_milli {need.milli}"
         raise TraceError(told, where=where, remedy="both are 0, or neither")
-    if need.gpus and allowed and models.isdisjoint(allowed):
-        known = ", ".join(sorted(models)) or "none"
-        raise TraceError(f"gpu_spec {spec[:_QUOTED]!r} is no model of the nodes", where=where, remedy=f"known: {known}")
+    if need.gpus and (strangers := [model for model in allowed if model not in hardware.models]):
+        told = f"gpu_spec names {', '.join(strangers)[:_QUOTED]!r}, which is no model of the nodes"
+        raise TraceError(told, where=where, remedy=f"known: {', '.join(sorted(hardware.models))}")
+    if need.gpus and need.card and hardware.silent:
+        told = f"{CARD_COLUMN} is asked for, and node {hardware.silent[:_QUOTED]!r} does not say what its cards have"
+        raise TraceError(
+            told, where=where, remedy=f"fill the column {CARD_COLUMN} of all nodes with GPUs, or of no pod"
+        )
     return need
 
 

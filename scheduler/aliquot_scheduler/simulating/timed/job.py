@@ -42,5 +42,5 @@ class Timetable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def in_whole_gpus(need: Need) -> Need:
-    """What the plain device plugin gives for it: a share takes a GPU for itself."""
-    return msgspec.structs.replace(need, milli=MILLI, card=0) if need.shared else need
+    """What the plain device plugin gives for it: a share takes a GPU for itself, with as much memory as it asks."""
+    return msgspec.structs.replace(need, milli=MILLI) if need.shared else need

@@ -8,7 +8,7 @@ from aliquot_core.grant import Grant, encode_grant
 from aliquot_core.instants import micro_time, second_time
 from aliquot_core.inventory import Gpu, Inventory, encode_inventory
 from aliquot_core.names import Names
-from aliquot_core.objects import Lease, Node, Pod
+from aliquot_core.objects import Lease, Node, Pod, PodCondition
 from aliquot_scheduler.simulating.timed.job import Job
 from aliquot_scheduler.simulating.workload import MILLI, Machine, Need
 
@@ -70,13 +70,18 @@ def lease_of(row: int, *, names: Names) -> tuple[Lease, float]:
     return lease, _EPOCH
 
 
-def pod_of(job: Job, need: Need, *, names: Names) -> Pod:
-    """The pod behind its gate, of the team's queue; the user is its namespace."""
+def wall_of(now: float) -> float:
+    """What the clock on the wall says."""
+    return _EPOCH + now
+
+
+def pod_of(job: Job, need: Need, *, uid: str, now: float, names: Names) -> Pod:
+    """The pod behind its gate, of the team's queue; the user is its namespace. Made anew it is another pod."""
     limits: dict[str, str] = {}
     notes: dict[str, str] = {}
     if need.gpus:
         limits[names.compute] = str(-(-need.total // _PERCENT))
-        if need.card and need.milli < MILLI:
+        if need.card:
             limits[names.memory] = str(need.card * need.gpus)
         if need.gpus > 1 and need.milli < MILLI:
             notes[names.gpus] = str(need.gpus)
@@ -88,10 +93,10 @@ def pod_of(job: Job, need: Need, *, names: Names) -> Pod:
             "metadata": {
                 "name": f"pod-{job.number:08}",
                 "namespace": job.user,
-                "uid": str(job.number),
+                "uid": uid,
                 "labels": {names.queue: job.team},
                 "annotations": notes,
-                "creationTimestamp": second_time(_EPOCH + job.at),
+                "creationTimestamp": second_time(wall_of(now)),
             },
             "spec": {
                 "schedulingGates": [{"name": names.gate}],
@@ -103,11 +108,19 @@ def pod_of(job: Job, need: Need, *, names: Names) -> Pod:
     )
 
 
-def bound(pod: Pod, *, node: str, grant: Grant | None, names: Names) -> Pod:
+def bound(pod: Pod, *, node: str, grant: Grant | None, now: float, names: Names) -> Pod:
     """The pod as its binding leaves it; one without GPUs has no grant."""
     notes = pod.metadata.annotations | ({names.grant: encode_grant(grant)} if grant else {})
+    scheduled = PodCondition(type="PodScheduled", status="True", last_transition_time=second_time(wall_of(now)))
     return msgspec.structs.replace(
         pod,
         metadata=msgspec.structs.replace(pod.metadata, annotations=notes),
         spec=msgspec.structs.replace(pod.spec, node_name=node, scheduling_gates=[]),
+        status=msgspec.structs.replace(pod.status, conditions=[scheduled]),
     )
+
+
+def leaving(pod: Pod, *, by: float) -> Pod:
+    """The pod on its way out: it is gone by then."""
+    meta = msgspec.structs.replace(pod.metadata, deletion_timestamp=second_time(wall_of(by)))
+    return msgspec.structs.replace(pod, metadata=meta)

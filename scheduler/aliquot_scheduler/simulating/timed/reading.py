@@ -13,7 +13,15 @@ import msgspec
 
 from aliquot_scheduler.queues.tree import DEFAULT_QUEUE
 from aliquot_scheduler.simulating.fleet import ALL, Fleet
-from aliquot_scheduler.simulating.reading import CARD_COLUMN, POD_COLUMNS, TraceError, need_of, number_of, rows_of
+from aliquot_scheduler.simulating.reading import (
+    CARD_COLUMN,
+    POD_COLUMNS,
+    Hardware,
+    TraceError,
+    need_of,
+    number_of,
+    rows_of,
+)
 from aliquot_scheduler.simulating.timed.job import Job, Timetable
 from aliquot_scheduler.simulating.workload import Machine, Need
 
@@ -40,13 +48,13 @@ def read_timetable(
     lines: Iterable[str], *, name: str, machines: Sequence[Machine], after: int = 0, gpus_only: bool = False
 ) -> Timetable:
     """Pods that were created at or after a second, the first of them at 0."""
-    models = {machine.model for machine in machines if machine.gpus}
+    hardware = Hardware.of(machines)
     fits = _Fits(machines)
     rows: list[_Row] = []
     left_out = 0
     columns = (*POD_COLUMNS, *TIME_COLUMNS)
     for where, cells in rows_of(lines, name=name, columns=columns, optional=(CARD_COLUMN, *OWNER_COLUMNS)):
-        row = _row(cells, where=where, models=models)
+        row = _row(cells, where=where, hardware=hardware)
         if row is None or not fits.any(row.need):
             left_out += 1
         elif row.created >= after and (row.need.gpus or not gpus_only):
@@ -71,9 +79,9 @@ class _Fits:
         return self._known[need]
 
 
-def _row(cells: Sequence[str], *, where: str, models: set[str]) -> _Row | None:
+def _row(cells: Sequence[str], *, where: str, hardware: Hardware) -> _Row | None:
     asked, times, (card, queue, user) = cells[:5], cells[5:8], cells[8:]
-    need = need_of((*asked, card), where=where, models=models)
+    need = need_of((*asked, card), where=where, hardware=hardware)
     created, scheduled, ended = (
         number_of(text, column=column, most=_LATEST, where=where) if text else None
         for text, column in zip(times, TIME_COLUMNS, strict=True)
