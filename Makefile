@@ -8,8 +8,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-# Tests of a real cluster mostly wait, so two processes take little more than half the time on 2 cores; one of the two
-# has all of those (tests/conftest.py).
+# Tests of a real cluster mostly wait, so two processes take little more than half the time on 2 cores; who takes what is
+# in tests/conftest.py.
 WORKERS ?= 2
 SOURCES := core kube proto agent deviceplugin scheduler standalone cli tests benchmarks
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
+from typing import NamedTuple
 
 import hypothesis
 import pytest
@@ -22,11 +23,25 @@ _LOGGING = pytest.StashKey[Logging]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Several processes take whole files; one of them takes all that needs a real cluster."""
+    """Several processes take whole files, in this order: what is longest first, or one works on while others wait."""
+    places = {item: _place(item) for item in items}
+    items.sort(key=lambda item: places[item].rank)
     for item in items:
-        file = item.path.relative_to(item.config.rootpath)
-        group = "cluster" if file.is_relative_to("tests/cluster") else str(file)
-        item.add_marker(pytest.mark.xdist_group(group))
+        item.add_marker(pytest.mark.xdist_group(places[item].group))
+
+
+class _Place(NamedTuple):
+    group: str
+    rank: int
+
+
+def _place(item: pytest.Item) -> _Place:
+    """All files that share the one cluster are one group; a file with a cluster of its own is as any other."""
+    file = str(item.path.relative_to(item.config.rootpath))
+    if not file.startswith("tests/cluster/"):
+        return _Place(group=file, rank=2)
+    alone = isinstance(item, pytest.Function) and hasattr(item.module, "cluster")
+    return _Place(group=file, rank=1) if alone else _Place(group="cluster", rank=0)
 
 
 @pytest.hookimpl(wrapper=True)

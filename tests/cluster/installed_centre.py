@@ -31,6 +31,8 @@ CENTRE = "aliquot-scheduler"
 KUBE_SCHEDULER = "aliquot-kube-scheduler"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments"
 _SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{SYSTEM}/endpointslices"
+# 12 s on a quiet machine; it waits for what Kubernetes' own controllers take away, and once they took over two minutes.
+_UNINSTALLED_WITHIN = 280
 # What asks a page in a container that has no tool for that; without the modules that would take it most of a second.
 _ASK = """
 import os, socket, sys
@@ -44,9 +46,14 @@ def run_uninstall(cluster: ClusterHarness) -> subprocess.CompletedProcess[str]:
     """Run the script that operators run."""
     kubectl = binaries.path_of("kubectl")
     own = {"PATH": f"{kubectl.parent}:{os.environ['PATH']}", "KUBECONFIG": str(cluster.kubeconfig())}
-    return subprocess.run(
-        [str(UNINSTALL)], env={**os.environ, **own}, capture_output=True, text=True, timeout=120, check=False
-    )
+    command, environment = [str(UNINSTALL)], {**os.environ, **own}
+    try:
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=_UNINSTALLED_WITHIN, check=False
+        )
+    except subprocess.TimeoutExpired as late:
+        late.add_note("\n".join(each.decode() for each in (late.stdout, late.stderr) if each))
+        raise
 
 
 class InstalledCentre(Installed):

@@ -98,6 +98,7 @@ def test_helm_changes_and_takes_away_what_is_its_own(cluster: ClusterHarness) ->
     cluster.wait_for("nothing to be left", partial(is_left, cluster, [f"namespaces {SYSTEM}"]))
 
 
+@pytest.mark.timeout(400)
 def test_our_script_takes_away_what_helm_has_installed(cluster: ClusterHarness) -> None:
     """With Helm's own record, which lies in the namespace."""
     install(cluster)
