@@ -9,9 +9,7 @@ a section refuses the same, `aliquot config` and the process itself.
 
 from __future__ import annotations
 
-import difflib
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin
@@ -144,6 +142,8 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_toml(text: str, *, name: str) -> dict[str, Any]:
     """Parse a settings file, naming the file in errors."""
+    import tomllib  # noqa: PLC0415 - most commands of a person have no file, and wait 2 ms for it
+
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # too long a number and too deep a list have no error of TOML's own
@@ -195,5 +195,7 @@ def _checks(kind: Any) -> list[Callable[[Any], None]]:
 
 
 def _closest(name: str, *, known: Iterable[str]) -> str:
+    import difflib  # noqa: PLC0415 - only whoever has mistyped something needs it
+
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"

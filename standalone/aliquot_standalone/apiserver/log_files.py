@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from .logs import LogWish
 
 _PIECE = 64 * 1024
-# What ends or speaks at once is seen at once (`aliquot run -- true` would wait a tenth of a second for nothing); what
-# has long been silent is looked at as often as a person can tell.
-_LOOK_SOON, _LOOK_EVERY = 0.005, 0.1
+# What ends or speaks soon is seen at once (`aliquot run -- true` would wait a tenth of a second for nothing), later by
+# no more than an eighth of its silence, and what is long silent is looked at as often as a person can tell.
+_LOOK_SOON, _LOOK_EVERY, _PART_OF_SILENCE = 0.005, 0.1, 8
 
 
 class LogFiles:
@@ -39,18 +39,19 @@ class LogFiles:
         left = wish.limit
         with path.open("rb", buffering=0) as file:
             _skip_to_tail(file, wish.tail)
-            pause = _LOOK_SOON
+            silent = 0.0
             while True:
                 # Asked before reading: what is printed last is read after the end was seen.
                 over = not wish.follow or self._ended(wish)
                 while piece := _next(file, _PIECE if left is None else min(left, _PIECE)):
                     left = None if left is None else left - len(piece)
-                    pause = _LOOK_SOON
+                    silent = 0.0
                     yield piece
                 if over or left == 0:
                     return
+                pause = min(max(_LOOK_SOON, silent / _PART_OF_SILENCE), _LOOK_EVERY)
                 await self._clock.sleep(pause)
-                pause = min(2 * pause, _LOOK_EVERY)
+                silent += pause
 
     def _file(self, wish: LogWish) -> Path:
         folder = self._folder_of(wish.node) if wish.node else None

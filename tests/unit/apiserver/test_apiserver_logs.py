@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,7 @@ async def test_what_ends_soon_is_seen_soon_and_silence_costs_little(node: Node) 
     waiting = asyncio.ensure_future(anext(pieces, None))
     await node.clock.advance(5.0)
     assert looks[0] <= 0.01
+    assert all(later - at <= 0.006 + at / 6 for at, later in pairwise(looks)), "waited long for what ended soon"
     assert 9 <= len([at for at in looks if at > 4.0]) <= 11
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
