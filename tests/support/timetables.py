@@ -54,10 +54,11 @@ def play(
     specs: Mapping[str, QueueSpec] | None = None,
     slowdown: float = 0.0,
     settings: QueueSettings | None = None,
+    grace: float = 0.0,
 ) -> TimedRun:
     """A run that has ended."""
     queues = dict.fromkeys(asked.teams, OPEN) if specs is None else specs
-    run = TimedRun(asked, policy=policy, specs=queues, slowdown=slowdown, settings=settings)
+    run = TimedRun(asked, policy=policy, specs=queues, slowdown=slowdown, settings=settings, grace=grace)
     for _ in run.steps():
         pass
     return run
@@ -99,6 +100,7 @@ class Log:
         self._watcher = watcher
         self.starts: list[tuple[float, Start]] = []
         self.ends: list[tuple[float, Job]] = []
+        self.stops: list[tuple[float, Start]] = []
         self.arrivals: list[tuple[float, Job]] = []
         self.now = 0.0
 
@@ -117,6 +119,11 @@ class Log:
         """Put it down."""
         self.starts.append((self.now, start))
         self._watcher.started(start)
+
+    def stopped(self, start: Start) -> None:
+        """Put it down."""
+        self.stops.append((self.now, start))
+        self._watcher.stopped(start)
 
     def ended(self, job: Job) -> None:
         """Put it down."""

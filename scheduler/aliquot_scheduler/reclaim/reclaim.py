@@ -58,6 +58,11 @@ class Reclaim:
         self._look_around(now)
         return any(True for _ in self._claimants())
 
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether somebody was looked at for whom nobody was sent away: another look may find more."""
+        return bool(self._vain or self._fitting)
+
     def decide(self, *, now: float, wall: float, budgets: Sequence[Budget] = ()) -> list[Clearing]:
         """Decide; what is told stands."""
         self._look_around(now)

@@ -1,12 +1,13 @@
 """Jobs arrive, wait, run and end, on a clock of their own: a heap of instants.
 
-Theory of operation. At each instant first all end whose time is over, then all arrive whose time has come, then the
-policy says who starts, one by one; each start is put on the ground before the policy is asked for the next. A policy
-that decides by time alone names the instant at which it wants to be asked again. Who shares a GPU may be slowed down: a
-job then has work left, done the slower the more others lie beside it, and its end moves whenever they change. What a
-policy wants is an action; starting is the only one so far, and eviction would be the next.
+Theory of operation. At each instant first all end whose time is over, then all go who were sent away, then all arrive
+whose time has come, then the policy says who starts and who is to go, one by one; each start is put on the ground
+before the policy is asked for the next. A policy that decides by time alone names the instant at which it wants to be
+asked again. Who shares a GPU may be slowed down: a job then has work left, done the slower the more others lie beside
+it, and its end moves whenever they change. Who is sent away goes on until its grace is over; if it has not ended by
+then its work is lost, and it waits anew.
 
-What must always hold: a job starts once, after it arrived, and ends once; time never goes back; nothing is given twice
+What must always hold: a job starts only while it waits, and ends once; time never goes back; nothing is given twice
 (`ground.py` looks). The same timetable and policy make the same run.
 """
 
@@ -14,10 +15,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import Protocol
 
 from aliquot_core.errors import DefectError
-from aliquot_scheduler.simulating.timed.ground import Ground, Start
+from aliquot_scheduler.simulating.timed.ground import Ground, Start, Stop
 from aliquot_scheduler.simulating.timed.job import Job, Timetable
 
 NEVER = float("inf")
@@ -30,6 +32,10 @@ class StrayStartError(DefectError):
     """A policy started what does not wait."""
 
 
+class StrayStopError(DefectError):
+    """A policy sent away what does not run, or what goes already."""
+
+
 class Policy(Protocol):
     """Who decides."""
 
@@ -39,8 +45,8 @@ class Policy(Protocol):
     def ended(self, job: Job, *, now: float) -> None:
         """A job has ended; its room is free."""
 
-    def starts(self, now: float) -> Iterable[Start]:
-        """Who starts now; each is on the ground when the next is asked for."""
+    def actions(self, now: float) -> Iterable[Start | Stop]:
+        """Who starts now, and who is to go; each is on the ground when the next is asked for."""
 
     def look_again(self, now: float) -> float:
         """When to ask again if nothing happens until then."""
@@ -61,17 +67,21 @@ class Watcher(Protocol):
     def ended(self, job: Job) -> None:
         """A job has ended."""
 
+    def stopped(self, start: Start) -> None:
+        """A job had to go; it waits anew."""
+
 
 class _Running:
     """A job that runs: the work that is left of it, and how fast that is done since when."""
 
-    def __init__(self, start: Start, *, now: float) -> None:
+    def __init__(self, start: Start, *, now: float, version: int) -> None:
         self.start = start
         self.left = start.job.runs
         self.speed = 1.0
         self.since = now
-        # Only the latest word on its end counts.
-        self.version = 0
+        # Only the latest word on its end counts: no other has the same number, of this run or one that was broken off.
+        self.version = version
+        self.goes = False
 
 
 class Clockwork:
@@ -90,6 +100,9 @@ class Clockwork:
         self._waiting: set[int] = set()
         self._running: dict[int, _Running] = {}
         self._ends: list[tuple[float, int, int]] = []
+        self._versions = count()
+        # When those go who were sent away, unless they have ended by then: nobody who runs anew is among them.
+        self._stops: list[tuple[float, int]] = []
         self.now = 0.0
         # When a job arrived, started or ended last.
         self._latest = 0.0
@@ -102,9 +115,13 @@ class Clockwork:
             self.now = due
             self._watcher.passed(due)
             self._end_due()
+            self._stop_due()
             self._arrive_due()
-            for start in self._policy.starts(self.now):
-                self._start(start)
+            for action in self._policy.actions(self.now):
+                if isinstance(action, Start):
+                    self._start(action)
+                else:
+                    self._send_away(action)
             yield self._next
         self.over = True
 
@@ -114,10 +131,13 @@ class Clockwork:
             heapq.heappop(self._ends)
         coming = self._jobs[self._next].at if self._next < len(self._jobs) else NEVER
         ending = self._ends[0][0] if self._ends else NEVER
+        while self._stops and self._stops[0][1] not in self._running:
+            heapq.heappop(self._stops)
+        going = self._stops[0][0] if self._stops else NEVER
         asked = self._policy.look_again(self.now) if self._waiting else NEVER
         if asked > self._latest + _GIVE_UP:
             asked = NEVER
-        return max(self.now, min(coming, ending, asked))
+        return max(self.now, min(coming, ending, going, asked))
 
     def _holds(self, end: tuple[float, int, int]) -> bool:
         running = self._running.get(end[1])
@@ -144,13 +164,34 @@ class Clockwork:
             self._policy.ended(start.job, now=self.now)
             self._speed_anew(start)
 
+    def _stop_due(self) -> None:
+        while self._stops and self._stops[0][0] <= self.now:
+            number = heapq.heappop(self._stops)[1]
+            if number not in self._running:
+                continue
+            start = self._running.pop(number).start
+            self._latest = self.now
+            self._ground.lift(start)
+            self._waiting.add(number)
+            self._watcher.stopped(start)
+            self._policy.ended(start.job, now=self.now)
+            self._speed_anew(start)
+            self._policy.arrived(start.job, now=self.now)
+
+    def _send_away(self, stop: Stop) -> None:
+        running = self._running.get(stop.job.number)
+        if running is None or running.goes:
+            raise StrayStopError(f"job {stop.job.number} was sent away, and does not run, or goes already")
+        running.goes = True
+        heapq.heappush(self._stops, (self.now + stop.grace, stop.job.number))
+
     def _start(self, start: Start) -> None:
         if start.job.number not in self._waiting:
             raise StrayStartError(f"job {start.job.number} was started, and does not wait")
         self._waiting.remove(start.job.number)
         self._latest = self.now
         self._ground.put(start)
-        running = self._running[start.job.number] = _Running(start, now=self.now)
+        running = self._running[start.job.number] = _Running(start, now=self.now, version=next(self._versions))
         heapq.heappush(self._ends, (self.now + running.left, start.job.number, running.version))
         self._watcher.started(start)
         self._speed_anew(start)
@@ -164,5 +205,5 @@ class Clockwork:
             running.left = max(0.0, running.left - (self.now - running.since) * running.speed)
             running.since = self.now
             running.speed = 1.0 / (1.0 + self._slowdown * self._ground.mates(one))
-            running.version += 1
+            running.version = next(self._versions)
             heapq.heappush(self._ends, (self.now + running.left / running.speed, one.job.number, running.version))

@@ -42,9 +42,10 @@ class TimedRun:
         settings: QueueSettings | None = None,
         rules: Rules = NO_RULES,
         slowdown: float = 0.0,
+        grace: float = 0.0,
         seed: int = 0,
     ) -> None:
-        """Queues and rules are for our own policy; where there are none all are served by age."""
+        """Queues, rules and grace are for our own policy; where there are no queues all are served by age."""
         self._timetable = timetable
         self._policy = policy
         self._seed = seed
@@ -54,7 +55,9 @@ class TimedRun:
         chosen: Policy = Fifo(ground=ground)
         limits: dict[str, int] = {}
         if policy is TimedPolicy.ALIQUOT:
-            chosen = Queued(timetable, ground=ground, specs=specs, settings=settings or QueueSettings(), rules=rules)
+            chosen = Queued(
+                timetable, ground=ground, specs=specs, settings=settings or QueueSettings(), rules=rules, grace=grace
+            )
             limits = {
                 name: _PERCENT * one.compute.limit for name, one in specs.items() if one.compute.limit is not None
             }

@@ -47,7 +47,7 @@ class Fifo:
         del now
         return NEVER
 
-    def starts(self, now: float) -> Iterator[Start]:
+    def actions(self, now: float) -> Iterator[Start]:
         """The oldest that has room, again and again."""
         del now
         while True:

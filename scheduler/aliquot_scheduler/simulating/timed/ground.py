@@ -29,6 +29,13 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[int, ...]
 
 
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
+    """A job is to go before its work is done: at the latest when its grace is over, in seconds."""
+
+    job: Job
+    grace: float
+
+
 class Ground:
     """The machines, and who lies where."""
 

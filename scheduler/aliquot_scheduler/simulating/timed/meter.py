@@ -7,7 +7,7 @@ less: who wants eight of one machine may wait beside many that stand idle, until
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 import numpy as np
@@ -67,9 +67,15 @@ class Meter:
         self.full_backlog = Backlog()
         self.single_backlog = Backlog()
         self.teams: dict[str, TeamSums] = defaultdict(TeamSums)
-        # When each job that wants GPUs started and ended, by its number.
+        # When each job that wants GPUs started at last and ended, and how long it has waited in all; by its number.
         self.starts: dict[int, float] = {}
         self.ends: dict[int, float] = {}
+        self.waits: dict[int, float] = {}
+        # Since when those wait who were sent away.
+        self._again: dict[int, float] = {}
+        # How often each was sent away, and milli seconds that were lost by it.
+        self.stops: Counter[int] = Counter()
+        self.lost = 0.0
         # Starts by which a team came over its limit.
         self.violations = 0
         # Instants, milli given away from then on, jobs that wait.
@@ -104,9 +110,23 @@ class Meter:
             self.waiting_single -= self._single[job.need]
             self.allocated += total
             self.starts[job.number] = self.now
+            since = self._again.pop(job.number, job.at)
+            self.waits[job.number] = self.waits.get(job.number, 0.0) + self.now - since
             team = self.teams[job.team]
             team.held += total
             self.violations += team.held > self._limits.get(job.team, team.held)
+
+    def stopped(self, start: Start) -> None:
+        """It waits anew, and what it has done is lost."""
+        job = start.job
+        if total := self._totals[job.need]:
+            self.waiting += 1
+            self.waiting_single += self._single[job.need]
+            self.allocated -= total
+            self.teams[job.team].held -= total
+            self.stops[job.number] += 1
+            self.lost += total * (self.now - self.starts[job.number])
+            self._again[job.number] = self.now
 
     def ended(self, job: Job) -> None:
         """It has ended."""

@@ -28,10 +28,11 @@ from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from aliquot_scheduler.simulating.timed.clockwork import NEVER
-from aliquot_scheduler.simulating.timed.ground import Ground, Start
+from aliquot_scheduler.simulating.timed.ground import Ground, Start, Stop
 from aliquot_scheduler.simulating.timed.job import Job, Timetable
-from aliquot_scheduler.simulating.timed.kubernetes import bound, lease_of, node_name, node_of, pod_of
+from aliquot_scheduler.simulating.timed.kubernetes import bound, lease_of, leaving, node_name, node_of, pod_of
 from aliquot_scheduler.simulating.timed.openings import Openings
+from aliquot_scheduler.simulating.timed.reclaiming import Reclaiming
 
 # Heads lose patience, and others may pass again, without any event: so often turns are looked at at least.
 _LOOK = 300.0
@@ -48,7 +49,9 @@ class Queued:
         specs: Mapping[str, QueueSpec],
         settings: QueueSettings,
         rules: Rules = NO_RULES,
+        grace: float = 0.0,
     ) -> None:
+        """`grace` is for how many seconds pods go on that were asked to go."""
         self._names = names = Names()
         self._needs = timetable.needs
         self._ground = ground
@@ -74,6 +77,10 @@ class Queued:
         # Without a hold nobody ever loses patience.
         self._patient = settings.hold > 0.0
         self._where: dict[str, int] = {}
+        self._reclaiming = Reclaiming(queues=self._queues, picture=self._picture)
+        self._grace = grace
+        # A pod that was sent away is made anew, as another one: which it is, by the number of its job.
+        self._uids: dict[int, str] = {}
         # Searches of a round that found nothing: a round that has too many is broken off, and to be gone on with.
         self._in_vain = 0
 
@@ -88,10 +95,12 @@ class Queued:
     # --- what happens ------------------------------------------------------------------------------------------------
     def arrived(self, job: Job, *, now: float) -> None:
         """It waits behind its gate, or, without GPUs, for cores."""
-        del now
         need = self._needs[job.need]
-        pod = pod_of(job, need, names=self._names)
-        uid = pod.metadata.uid
+        before = self._uids.get(job.number)
+        uid = f"{before}-" if before else str(job.number)
+        pod = pod_of(job, need, uid=uid, now=now, names=self._names)
+        self._uids[job.number] = uid
+        self._reclaiming.happened(now)
         self._jobs[uid], self._pods[uid] = job, pod
         self._see(pod)
         if need.gpus:
@@ -104,8 +113,8 @@ class Queued:
 
     def ended(self, job: Job, *, now: float) -> None:
         """It is gone, and all it held is free."""
-        del now
-        uid = str(job.number)
+        uid = self._uids[job.number]
+        self._reclaiming.happened(now)
         del self._jobs[uid]
         pod, row = self._pods.pop(uid), self._where.pop(uid)
         self._appraiser.pod_gone(pod)
@@ -115,17 +124,25 @@ class Queued:
 
     def look_again(self, now: float) -> float:
         """While anybody waits who has room: who has lost patience may keep others from it for a while."""
-        return now + _LOOK if self._patient and self._has_room() else NEVER
+        soon = now + _LOOK if self._patient and self._has_room() else NEVER
+        return min(soon, self._reclaiming.look_again())
 
     def _has_room(self) -> bool:
         return bool(self._openings.able[self._gated > 0].any())
 
     # --- decisions ---------------------------------------------------------------------------------------------------
-    def starts(self, now: float) -> Iterator[Start]:
-        """Whoever can be let in; a round that was broken off goes on."""
+    def actions(self, now: float) -> Iterator[Start | Stop]:
+        """Whoever can be let in; then whoever has to go for others."""
         self._desk.tell_time(now)
         self._queues.books.settle(now)
-        yield from self._plain_starts()
+        yield from self._plain_starts(now)
+        yield from self._turns(now)
+        for victim in self._reclaiming.victims(now):
+            yield Stop(job=self._jobs[victim.uid], grace=self._grace)
+            self._see(leaving(self._pods[victim.uid], by=now + self._grace))
+
+    def _turns(self, now: float) -> Iterator[Start]:
+        """A round that was broken off goes on."""
         if not self._has_room() and not (self._patient and self._has_news):
             return
         self._has_news = False
@@ -135,7 +152,7 @@ class Queued:
             for turn in self._queues.turns(self, now=now):
                 if turn.promise is not None:
                     found = True
-                    start = self._bind(turn.pod, turn.promise)
+                    start = self._bind(turn.pod, turn.promise, now=now)
                     yield start
                     self._gated[start.job.need] -= 1
                     self._openings.changed(start.row)
@@ -151,7 +168,7 @@ class Queued:
         """As the desk does it."""
         self._desk.take_back(uid)
 
-    def _plain_starts(self) -> Iterator[Start]:
+    def _plain_starts(self, now: float) -> Iterator[Start]:
         waiting, self._plain = self._plain, []
         for job in waiting:
             room = self._ground.hosts_room(self._needs[job.need])
@@ -160,19 +177,17 @@ class Queued:
                 continue
             # kube-scheduler spreads by what is requested least; of equals the first.
             row = int((self._ground.fleet.cores * room).argmax())
-            self._take(
-                str(job.number),
-                row=row,
-                pod=bound(self._pods[str(job.number)], node=node_name(row), grant=None, names=self._names),
-            )
+            uid = self._uids[job.number]
+            pod = bound(self._pods[uid], node=node_name(row), grant=None, now=now, names=self._names)
+            self._take(uid, row=row, pod=pod)
             yield Start(job=job, row=row, gpus=())
             self._openings.changed(row)
 
-    def _bind(self, pod: Pod, promise: Promise) -> Start:
+    def _bind(self, pod: Pod, promise: Promise, *, now: float) -> Start:
         grant = promise.plan.grant
         row = self._rows[grant.node]
         uid = pod.metadata.uid
-        self._take(uid, row=row, pod=bound(pod, node=grant.node, grant=grant, names=self._names))
+        self._take(uid, row=row, pod=bound(pod, node=grant.node, grant=grant, now=now, names=self._names))
         index = {gpu.uuid: gpu.index for gpu in self._picture.nodes[grant.node].inventory.gpus}
         gpus = {index[part.gpu] for held in grant.containers.values() for part in held.slices}
         return Start(job=self._jobs[uid], row=row, gpus=tuple(sorted(gpus)))

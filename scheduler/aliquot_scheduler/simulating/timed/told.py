@@ -11,6 +11,7 @@ import numpy as np
 from aliquot_scheduler.simulating.fragments import Reals
 from aliquot_scheduler.simulating.timed.job import Timetable
 from aliquot_scheduler.simulating.timed.meter import Backlog, Meter
+from aliquot_scheduler.simulating.workload import MILLI
 
 _PERCENTILES = (50, 90, 99, 100)
 
@@ -52,6 +53,10 @@ class TimedReport(msgspec.Struct, frozen=True, kw_only=True):
     jain_served: float | None
     jain_wait: float | None
     quota_violations: int
+    # How often anybody was sent away, the most often that one was, and hours of GPUs that were lost by it.
+    evictions: int = 0
+    most_evicted: int = 0
+    lost_hours: float = 0.0
     seconds: float
     # Whether it was broken off; who has not started by the end of one that was not never can.
     partial: bool
@@ -62,7 +67,7 @@ class TimedReport(msgspec.Struct, frozen=True, kw_only=True):
 def told(meter: Meter, timetable: Timetable, *, policy: str, seed: int, seconds: float, partial: bool) -> TimedReport:
     """Of a run as far as it went."""
     jobs = [job for job in timetable.jobs if timetable.needs[job.need].gpus]
-    waits = {job.number: meter.starts[job.number] - job.at for job in jobs if job.number in meter.starts}
+    waits = meter.waits
     completions = [meter.ends[job.number] - job.at for job in jobs if job.number in meter.ends]
     by_team: dict[str, list[float]] = defaultdict(list)
     for job in jobs:
@@ -86,6 +91,9 @@ def told(meter: Meter, timetable: Timetable, *, policy: str, seed: int, seconds:
         jain_served=_jain(served),
         jain_wait=_jain(float(np.mean(some)) for some in by_team.values()),
         quota_violations=meter.violations,
+        evictions=meter.stops.total(),
+        most_evicted=max(meter.stops.values(), default=0),
+        lost_hours=round(meter.lost / (MILLI * 3600.0), 3),
         seconds=round(seconds, 3),
         partial=partial,
         curve=[(at / 3600.0, 100.0 * milli / timetable.capacity, waiting) for at, milli, waiting in meter.curve],
