@@ -15,6 +15,8 @@ from aliquot_agent.health.marks import read_marks
 from aliquot_agent.health.sick_notes import SickNotes
 from aliquot_agent.health.xids import Policy
 from aliquot_agent.isolation.ladder import Rung, Rungs
+from aliquot_agent.isolation.mode_watch import seats, watch_modes
+from aliquot_agent.isolation.mps_folder import MpsFolder
 from aliquot_agent.isolation.offering import Offer as IsolationOffer
 from aliquot_agent.isolation.offering import only_observed
 from aliquot_agent.isolation.over_use import OverUse
@@ -79,12 +81,15 @@ class NodeAgent:
         policy: Policy,
         memory: HealthMemory,
         offer: IsolationOffer = only_observed,
+        mps: MpsFolder | None = None,
     ) -> None:
         """Put the parts together.
 
         `missing_files` says what of the driver's files containers would lack; empty if nothing. `offer` says in
-        which modes a GPU can hold a slice. The heart-beat has a transport of its own.
+        which modes a GPU can hold a slice; `mps` is where GPUs are asked for that MPS shares, if it does. The
+        heart-beat has a transport of its own.
         """
+        self._mps = mps
         self._settings, self._names, self._clock, self._random = settings, names, clock, random
         self._client = KubeClient(transport=transport)
         self._specs = specs
@@ -136,16 +141,6 @@ class NodeAgent:
         )
 
     # --- parts that take much to put together -------------------------------------------------------------------------
-    def _mirrors(self, transport: Transport) -> NodeMirrors:
-        return NodeMirrors(
-            node=self.name,
-            transport=transport,
-            clock=self._clock,
-            random=self._random,
-            changed=self.changed,
-            tell=self._node_changed,
-        )
-
     def _recorder(self) -> EventRecorder:
         return EventRecorder(
             client=self._client,
@@ -180,6 +175,7 @@ class NodeAgent:
             inventory=self._inventory,
             changed=self.changed,
             told=self._slice_ready,
+            seats=lambda: seats(self._mps, self._inventory()),
         )
 
     def _signs_of_life(self, transport: Transport, *, holder: str) -> SignsOfLife:
@@ -262,6 +258,15 @@ class NodeAgent:
             self.events.run(),
             self._complaints.run(),
             self.over_use.run(),
+            watch_modes(
+                self._mps,
+                names=self._names,
+                clock=self._clock,
+                changed=self.changed,
+                inventory=self._inventory,
+                pods=lambda: self.pods.by_uid,
+                standing=self.starter.standing,
+            ),
             *(run() for run in beside),
         )
         try:

@@ -51,14 +51,17 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     driver_root: FilePath = "/"
     # "driver": the node's own files; "simulated": a mark instead, for GPUs that do not exist.
     driver_files: Literal["driver", "simulated"] = "driver"
-    # "observe": use is measured, nothing is held back; "interposer": a library of ours in front of the driver's.
-    isolation: Literal["observe", "interposer"] = "observe"
+    # "observe": use is measured, nothing is held back; "interposer": a library of ours in front of the driver's; "mps":
+    # NVIDIA's MPS, by a daemon for each GPU that `aliquot mps` keeps.
+    isolation: Literal["observe", "interposer", "mps"] = "observe"
     # Where single GPUs differ: lines such as "*L40S*=interposer" (model), "0=observe" (index), "GPU-4a1b*=observe"
     # (uuid); the first that names a GPU counts.
     isolation_of: Annotated[tuple[str, ...], of_kind(check_lines)] = ()
     interposer: FilePath = "/opt/aliquot/lib/libcuda.so.1"
     # Limits and accounts of containers, which mount them from here.
     isolation_folder: FilePath = "/var/lib/aliquot/isolation"
+    # Where the agent and `aliquot mps` meet, which containers mount from too: [mps] folder must be the same.
+    mps_folder: FilePath = "/run/aliquot/mps"
     # What a CUDA context takes on this node's GPUs, in MiB: measure it with `nvidia-smi` and an idle program.
     context_mib: Annotated[int, msgspec.Meta(ge=0, le=16_384)] = 512
     # How far it goes with who uses more than granted: only noted (log, metric), warned (Event), throttled (no idle

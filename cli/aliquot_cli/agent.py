@@ -26,7 +26,14 @@ from aliquot_agent.publishing.withdrawing import withdraw as withdraw_node
 from aliquot_agent.settings import NVML, AgentSettings
 from aliquot_agent.status import Status, nobody_hears
 from aliquot_agent.web.http_server import HttpServer
-from aliquot_cli.node_isolation import is_simulated, make_isolation, offer_isolation, tell_memory, what_hinders
+from aliquot_cli.node_isolation import (
+    is_simulated,
+    make_isolation,
+    make_mps,
+    offer_isolation,
+    tell_memory,
+    what_hinders,
+)
 from aliquot_cli.running import run_until_stopped, start_logging, until
 from aliquot_cli.sources import gather
 from aliquot_cli.ways import ways_of_a_node
@@ -101,7 +108,7 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
     pod_resources = PodResources(socket=settings.pod_resources, clock=clock, random=luck)
     store = SpecStore(names=names, folder=RealFolder(Path(settings.cdi_folder)))
     driver_files = make_driver_files(settings, store=store)
-    isolation = make_isolation(settings)
+    isolation, mps = make_isolation(settings), make_mps(settings)
     node = NodeAgent(
         settings=settings,
         names=names,
@@ -113,11 +120,14 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         beat_transport=beat_transport,
         view=LocalKubelet(checkpoint=CheckpointReader(settings.kubelet_record), podresources=pod_resources),
         residents=ProcResidents(),
-        specs=SliceSpecs(names=names, store=store, driver_files=driver_files, isolation=isolation),
+        specs=SliceSpecs(names=names, store=store, driver_files=driver_files, isolation=isolation, mps=mps),
         missing_files=partial(missing_files, driver_files),
         policy=policy(health, names=names),
         memory=HealthFile(health.memory),
-        offer=partial(offer_isolation, settings=settings, obstacle=partial(what_hinders, isolation, driver_files)),
+        offer=partial(
+            offer_isolation, settings=settings, obstacle=partial(what_hinders, isolation, driver_files), mps=mps
+        ),
+        mps=mps,
     )
     pacemaker = Pacemaker(files=isolation, clock=clock, throttled=node.over_use.throttled) if isolation else None
     status = Status(

@@ -28,6 +28,7 @@ COMMANDS = {
     "top": ("aliquot_cli.top.command:top", "Show GPUs, queues and who waits, as they change."),
     "agent": ("aliquot_cli.agent:agent", "Run the agent of one node."),
     "endpoint": ("aliquot_cli.endpoint:endpoint", "Run the small process that the kubelet speaks to."),
+    "mps": ("aliquot_cli.mps:mps", "Keep the MPS daemons of one node's GPUs."),
     "scheduler": ("aliquot_cli.scheduler:scheduler", "Run one replica of the centre."),
     "explain": ("aliquot_cli.explain:explain", "Say why a pod is where it is, or why it waits."),
     "queue": ("aliquot_cli.queue:queue", "Show how the queues stand, and who is before whom."),

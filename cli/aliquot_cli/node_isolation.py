@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from aliquot_agent.gpus.model import GpuFacts
-from aliquot_agent.isolation.offering import Offered, offered, wanted
+from aliquot_agent.isolation.mps_folder import MpsFolder
+from aliquot_agent.isolation.offering import Offered, lacks_mps, offered, wanted
 from aliquot_agent.isolation.pacemaker import Pacemaker
 from aliquot_agent.isolation.slice_files import MIB, SliceFiles
 from aliquot_agent.settings import NVML, AgentSettings
 from aliquot_agent.web.accounts import SliceUse
-from aliquot_core.isolation import INTERPOSER
+from aliquot_core.isolation import INTERPOSER, MPS
 from aliquot_deviceplugin.cdi.driver_files import DriverFiles, DriverGpu
 from aliquot_deviceplugin.cdi.errors import DriverFilesError
 from aliquot_deviceplugin.cdi.interposing import lacks_cuda
@@ -19,7 +21,7 @@ from aliquot_deviceplugin.cdi.interposing import lacks_cuda
 
 def make_isolation(settings: AgentSettings) -> SliceFiles | None:
     """Where interposed containers have their limits, on a node that is to interpose on some of its GPUs."""
-    if all(line.rpartition("=")[2] != INTERPOSER for line in (settings.isolation, *settings.isolation_of)):
+    if not _is_wanted(INTERPOSER, settings):
         return None
     if is_simulated(settings):  # no driver, nothing to stand in front of
         return None
@@ -31,10 +33,27 @@ def make_isolation(settings: AgentSettings) -> SliceFiles | None:
     return files
 
 
-def offer_isolation(gpu: GpuFacts, *, settings: AgentSettings, obstacle: Callable[[GpuFacts], str]) -> Offered:
-    """In which modes a GPU can hold a slice."""
+def make_mps(settings: AgentSettings) -> MpsFolder | None:
+    """Where MPS daemons are asked for, on a node where MPS is to share GPUs."""
+    return MpsFolder(Path(settings.mps_folder)) if _is_wanted(MPS, settings) else None
+
+
+def offer_isolation(
+    gpu: GpuFacts,
+    *,
+    settings: AgentSettings,
+    obstacle: Callable[[GpuFacts], str],
+    mps: MpsFolder | None = None,
+) -> Offered:
+    """In which modes a GPU can hold a slice; `obstacle` is what is in the interposer's way."""
     mode = wanted(gpu, lines=settings.isolation_of, otherwise=settings.isolation)
+    if mode == MPS:
+        return offered(gpu, mode=mode, obstacle=partial(lacks_mps, was_kept=mps is not None and mps.was_kept()))
     return offered(gpu, mode=mode, obstacle=obstacle)
+
+
+def _is_wanted(mode: str, settings: AgentSettings) -> bool:
+    return any(line.rpartition("=")[2] == mode for line in (settings.isolation, *settings.isolation_of))
 
 
 def what_hinders(files: SliceFiles | None, driver_files: DriverFiles, gpu: GpuFacts) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from aliquot_agent.health.xids import HealthSettings
+from aliquot_agent.isolation.mps_settings import MpsSettings
 from aliquot_agent.settings import AgentSettings
 from aliquot_cli.settings import RunSettings
 from aliquot_core.logs import LogSettings
@@ -27,6 +28,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "agent": AgentSettings,
     "health": HealthSettings,
     "endpoint": EndpointSettings,
+    "mps": MpsSettings,
     "scheduler": CentreSettings,
     "queues": QueueSettings,
     "rules": RuleSettings,

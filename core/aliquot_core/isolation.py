@@ -65,6 +65,14 @@ def chosen(offered: Sequence[str], *, least: str, quality: Quality) -> str:
     return max(able, key=_rank, default="")
 
 
+def spans(mode: str, *, wholes: Sequence[bool]) -> bool:
+    """Whether one container can hold these slices so, each of one GPU and whole or not.
+
+    MPS has a daemon per GPU, and a process speaks to one; who has its GPUs whole needs none.
+    """
+    return mode != MPS or len(wholes) == 1 or all(wholes)
+
+
 def _reaches(mode: str, least: str) -> bool:
     """A mode that this version does not know is as strong as itself, and as nothing else."""
     return not least or mode == least or (least in MODES and _rank(mode) >= MODES.index(least))

@@ -20,7 +20,7 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Container, Pod
 from aliquot_core.patterns import Patterns, parse_patterns
 from aliquot_core.problems import Problems
-from aliquot_core.quantities import MEBIBYTES, NO_COMPUTE, QUOTED, MiB, Percent
+from aliquot_core.quantities import MEBIBYTES, NO_COMPUTE, QUOTED, WHOLE, MiB, Percent
 from aliquot_core.request_rules import (
     MOST_GPUS,
     RequestError,
@@ -108,6 +108,13 @@ class PodRequest(msgspec.Struct, frozen=True, kw_only=True):
     def qualities(self) -> frozenset[Quality]:
         """The classes of its containers."""
         return frozenset(one.quality for one in self.containers)
+
+    @property
+    def scattered(self) -> bool:
+        """Whether a container holds parts of several GPUs: not every isolation reaches over two."""
+        # Most have one GPU, and queues ask at each decision: only who has several is divided.
+        several = (one for one in self.containers if (one.gpus or 0) > 1 or one.compute.value > WHOLE.value)
+        return any(one.shares[-1].compute != WHOLE for one in several)
 
     def of(self, container: str) -> ContainerRequest | None:
         """What the container of that name asks for."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from aliquot_agent.isolation.beyond import Owner
+from aliquot_agent.isolation.mps_folder import MpsFolder
 from aliquot_agent.isolation.slice_files import ACCOUNT, LIMITS, SliceFiles
 from aliquot_agent.pods.standing import Standing, decode_claims, encode_claims
 from aliquot_agent.starting.decision import Spec
 from aliquot_core.claims import Claim
 from aliquot_core.grant import ContainerGrant
 from aliquot_core.inventory import Inventory
-from aliquot_core.isolation import INTERPOSER
+from aliquot_core.isolation import INTERPOSER, MPS
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_deviceplugin.cdi.driver_files import DriverFiles, DriverGpu, edits_of_grant
 from aliquot_deviceplugin.cdi.interposing import DRIVER_INSIDE, interposer_edits
+from aliquot_deviceplugin.cdi.mps_edits import mps_edits
 from aliquot_deviceplugin.cdi.slice_spec import SliceOwner, slice_spec
 from aliquot_deviceplugin.cdi.spec import ContainerEdits
 from aliquot_deviceplugin.cdi.store import SpecStore
@@ -25,10 +27,20 @@ class SliceSpecs:
     """The CDI specs of this node's slices."""
 
     def __init__(
-        self, *, names: Names, store: SpecStore, driver_files: DriverFiles, isolation: SliceFiles | None = None
+        self,
+        *,
+        names: Names,
+        store: SpecStore,
+        driver_files: DriverFiles,
+        isolation: SliceFiles | None = None,
+        mps: MpsFolder | None = None,
     ) -> None:
-        """`isolation` is where interposed containers have their limits, on a node that interposes."""
+        """`isolation` is where interposed containers have their limits, on a node that interposes.
+
+        `mps` is where MPS daemons listen, on a node that has them.
+        """
         self._isolation = isolation
+        self._mps = mps
         self._names = names
         self._store = store
         self._driver_files = driver_files
@@ -63,6 +75,8 @@ class SliceSpecs:
         self, grant: ContainerGrant, *, token: str, owner: Owner, driver: Collection[ContainerEdits]
     ) -> tuple[ContainerEdits, ...]:
         """What the grant's mode adds; files are written anew at each start, for an account is of one life only."""
+        if grant.isolation == MPS and self._mps is not None and not all(part.whole for part in grant.slices):
+            return (mps_edits(grant, pipe=str(self._mps.pipe(grant.slices[0].gpu))),)
         if grant.isolation != INTERPOSER or self._isolation is None:
             return ()
         own = self._isolation.write(token=token, owner=owner, grant=grant, driver=DRIVER_INSIDE)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from aliquot_agent.starting.decision import Known
 from aliquot_agent.starting.own_grant import misfit
+from aliquot_core.grant import ContainerGrant
 from aliquot_core.isolation import admits, chosen
 from aliquot_core.objects import Pod
 from aliquot_core.request import Quality, parse_request
@@ -120,6 +121,37 @@ def test_classes_of_one_pod_are_held_on_the_same_cards() -> None:
     either = Finder(picture=node_of(["observe", "mig"]), names=NAMES).plan(both, demand(both), node="n1")
     assert either is not None
     assert {name: one.isolation for name, one in either.grant.containers.items()} == {"held": "mig", "idle": "observe"}
+
+
+@pytest.mark.parametrize(
+    ("compute", "gpus_", "taken"),
+    [(30, None, True), (100, "2", False), (200, None, True), (150, None, False)],
+    ids=["a part", "two halves", "two whole ones", "one and a half"],
+)
+def test_mps_reaches_over_several_gpus_only_where_they_are_whole(
+    compute: int,
+    gpus_: str | None,
+    taken: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    """A daemon has one GPU: filter, queue and plan refuse what no daemon could hold, and an agent would."""
+    pod = asks("u", compute, 2_000, annotations={NAMES.gpus: gpus_} if gpus_ else {})
+    picture = node_of(["mps"], ["mps"])
+    finder, asked, row = Finder(picture=picture, names=NAMES), demand(pod), picture.nodes["n1"].row
+    queue = Cards(picture=picture, dimensions=plant({}).dimensions)
+    queue.register(asked)
+    plan = finder.plan(pod, asked, node="n1")
+    assert [bool(finder.survey(pod, asked).fits[row]), queue.fitting()[0], plan is not None] == [taken] * 3
+    if plan is None:
+        assert refusal(picture, pod) == (
+            "by their isolation 0 of 2 GPUs take what is spread over parts of several",
+            True,
+        )
+        plan = Finder(picture=node_of(["observe"], ["observe"]), names=NAMES).plan(pod, asked, node="n1")
+    assert plan is not None
+    held = {name: ContainerGrant(slices=one.slices, isolation="mps") for name, one in plan.grant.containers.items()}
+    known = Known(node="n1", names=NAMES, inventory=picture.nodes["n1"].inventory, pods={}, recorded=())
+    told = misfit(msgspec.structs.replace(plan.grant, containers=held), known=known)
+    assert ("does not reach over parts" in told) is not taken
 
 
 def test_cards_without_a_mode_in_common_promise_nothing() -> None:

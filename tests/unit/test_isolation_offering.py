@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from aliquot_agent.gpus.known_models import KNOWN_MODELS
@@ -14,7 +16,7 @@ from aliquot_agent.isolation.offering import Offered, check_lines, wanted
 from aliquot_agent.settings import AgentSettings
 from aliquot_agent.starting.decision import Spec, Start
 from aliquot_agent.starting.slice_notes import ready_note
-from aliquot_cli.node_isolation import make_isolation, offer_isolation, what_hinders
+from aliquot_cli.node_isolation import make_isolation, make_mps, offer_isolation, what_hinders
 from aliquot_core.grant import ContainerGrant, Slice
 from aliquot_core.inventory import Inventory, decode_inventory, encode_inventory
 from aliquot_core.isolation import MODES, holds_memory
@@ -146,6 +148,38 @@ def test_a_mode_that_can_not_be_had_is_not_offered_and_said(
     assert found.modes == ("observe",)
     assert found.lack.startswith("interposer is not offered: ")
     assert lack in found.lack
+
+
+@pytest.mark.parametrize(
+    ("card", "kept", "lack"),
+    [
+        (gpu(), True, ""),
+        (gpu(), False, "no process keeps MPS daemons"),
+        (msgspec.structs.replace(gpu(), compute_capability="6.1"), True, "6.1 is below 7.0"),
+        (msgspec.structs.replace(gpu(), compute_capability="10.0"), True, ""),
+        (msgspec.structs.replace(gpu(), mig_enabled=True), True, "MIG is enabled"),
+    ],
+)
+def test_a_gpu_of_mps_offers_nothing_else(
+    tmp_path: Path,
+    card: GpuFacts,
+    kept: bool,  # noqa: FBT001 - a column of the table
+    lack: str,
+) -> None:
+    """For it is open to the daemon alone; one that MPS can't share is only watched, and says why."""
+    told = msgspec.structs.replace(settings(tmp_path, "1=mps"), mps_folder=str(tmp_path / "mps"))
+    mps = make_mps(told)
+    assert mps is not None
+    if kept:
+        os.close(mps.hold())
+    found = offer_isolation(card, settings=told, obstacle=lambda _: "never asked", mps=mps)
+    assert found.modes == (("observe",) if lack else ("mps",))
+    assert lack in found.lack
+
+
+def test_a_node_without_mps_has_no_folder_of_daemons(tmp_path: Path) -> None:
+    """Where no GPU is told so, nobody is asked for anything."""
+    assert make_mps(settings(tmp_path, "0=interposer")) is None
 
 
 def test_what_was_in_the_way_may_go(tmp_path: Path) -> None:

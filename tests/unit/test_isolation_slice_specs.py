@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from aliquot_agent.isolation.limits_file import decode_limits
+from aliquot_agent.isolation.mps_folder import MpsFolder
 from aliquot_agent.isolation.slice_files import SliceFiles
 from aliquot_agent.starting.decision import Spec
 from aliquot_core.grant import ContainerGrant, Slice
@@ -35,6 +36,30 @@ class OneLibrary:
         return ContainerEdits(mounts=(Mount(host_path=CUDA, container_path=CUDA),), env=(f"SEEN={gpu.uuid}",))
 
 
+def with_mps(tmp_path: Path, *, compute: int, limit: int) -> ContainerEdits:
+    """What one container's spec adds on a node of MPS."""
+    names = Names()
+    (tmp_path / "cdi").mkdir()
+    specs = SliceSpecs(
+        names=names,
+        store=SpecStore(names=names, folder=RealFolder(tmp_path / "cdi")),
+        driver_files=OneLibrary(),
+        mps=MpsFolder(tmp_path / "mps"),
+    )
+    part = Slice(gpu=UUID, compute=Percent(compute), limit=Percent(limit), memory=MiB(1000))
+    grant = ContainerGrant(slices=(part,), isolation="mps")
+    gpu = Gpu(uuid=UUID, index=0, model="NVIDIA A100", memory=40_000, minor=0)
+    specs.write(
+        pod=POD,
+        spec=Spec(cdi_name=f"{names.cdi_kind}=token-1", container="main", grant=grant),
+        claims={},
+        inventory=Inventory(gpus=(gpu,)),
+    )
+    (file,) = (tmp_path / "cdi").iterdir()
+    (device,) = decode_spec(file.read_bytes(), where=file.name).devices
+    return device.container_edits
+
+
 def written(tmp_path: Path, *, isolation: str) -> tuple[SliceSpecs, dict[str, str]]:
     """The places in the container, with where they come from, after one container's start."""
     names = Names()
@@ -57,6 +82,30 @@ def written(tmp_path: Path, *, isolation: str) -> tuple[SliceSpecs, dict[str, st
     return specs, {mount.container_path: mount.host_path for mount in device.container_edits.mounts}
 
 
+@pytest.mark.parametrize(
+    ("compute", "limit", "percent"), [(30, 30, 30), (30, 60, 60), (0, 100, 100)], ids=["fixed", "bursts", "best effort"]
+)
+def test_a_container_of_mps_speaks_to_its_gpus_daemon(tmp_path: Path, compute: int, limit: int, percent: int) -> None:
+    """It has that GPU's pipe and its own limits, the driver as it is, and its own /dev/shm."""
+    device = with_mps(tmp_path, compute=compute, limit=limit)
+    assert {mount.container_path: mount.host_path for mount in device.mounts} == {
+        CUDA: CUDA,
+        "/run/aliquot/mps": str(tmp_path / "mps" / UUID / "pipe"),
+    }
+    assert {
+        "CUDA_MPS_PIPE_DIRECTORY=/run/aliquot/mps",
+        f"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={percent}",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=1000M",
+    } <= set(device.env)
+
+
+def test_who_has_the_gpu_whole_needs_no_daemon(tmp_path: Path) -> None:
+    """On a GPU of MPS too: nothing stands between it and the driver."""
+    device = with_mps(tmp_path, compute=100, limit=100)
+    assert [mount.container_path for mount in device.mounts] == [CUDA]
+    assert not any("MPS" in entry for entry in device.env)
+
+
 def test_an_interposed_container_has_the_library_in_the_drivers_place(tmp_path: Path) -> None:
     """Its spec mounts ours over the driver's, the driver's beside, and the two files of this container."""
     _, mounts = written(tmp_path, isolation="interposer")
@@ -71,7 +120,7 @@ def test_an_interposed_container_has_the_library_in_the_drivers_place(tmp_path: 
     assert limits.memory == 1000 << 20
 
 
-@pytest.mark.parametrize("isolation", ["observe", "mps", ""])
+@pytest.mark.parametrize("isolation", ["observe", "mig", ""])
 def test_any_other_container_has_the_drivers_own(tmp_path: Path, isolation: str) -> None:
     """Nothing is put in the driver's place, and no files are made."""
     _, mounts = written(tmp_path, isolation=isolation)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aliquot_agent.isolation.gpu_modes import Seat, Told, Use
 from aliquot_agent.pods.standing import Standing, decode_claims, encode_claims
 from aliquot_agent.starting.decision import Decision, Known, Refuse, Start, Wait
 from aliquot_agent.starting.kubelet_view import Listed, Recorded
@@ -16,7 +17,7 @@ from aliquot_agent.starting.room import totals
 from aliquot_agent.starting.starts import decide
 from aliquot_core.claims import Claim
 from aliquot_core.door import PreStart
-from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
+from aliquot_core.grant import ContainerGrant, Grant, Slice, decode_grant, encode_grant
 from aliquot_core.inventory import Gpu, Health, Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
@@ -96,6 +97,32 @@ def test_a_granted_container_starts_under_the_name_that_the_kubelet_recorded() -
     (spec,) = decision.specs
     assert (spec.cdi_name, spec.container, spec.grant.memory) == ("aliquot.dev/slice=tok", "main", MiB(8_000))
     assert decision.claims == {"GPU-a": Claim(compute=Percent(30), memory=MiB(8_000))}
+
+
+@pytest.mark.parametrize("compute", [30, 100])
+def test_a_container_of_mps_waits_for_its_gpus_mode(compute: int) -> None:
+    """A part waits for the daemon, a whole GPU for nobody else; until the keeper says so it is held, not refused."""
+    pod = make_pod("u1", app={"main": (compute, 8_000)})
+    grant = decode_grant(pod.metadata.annotations[NAMES.grant])
+    held = {"main": msgspec.structs.replace(grant.containers["main"], isolation="mps")}
+    pod = edited(pod, encode_grant(msgspec.structs.replace(grant, containers=held)))
+    cards = tuple(msgspec.structs.replace(gpu, isolation=["mps"]) for gpu in CARDS.gpus)
+    use = Use.EXCLUSIVE if compute == 100 else Use.SHARED
+
+    def start(seats: dict[str, Seat]) -> Decision:
+        known = Known(
+            node="n1",
+            names=NAMES,
+            inventory=msgspec.structs.replace(CARDS, gpus=cards),
+            pods={"u1": pod},
+            recorded=(record("u1", "main", {"x1"}),),
+            seats=seats,
+        )
+        return decide(PreStart(call=1, resource=NAMES.compute, ids=["x1"], names=[]), known=known)
+
+    assert isinstance(start({}), Wait)
+    assert start({"GPU-a": Seat(wanted=use)}) == Wait(reason=f"container main: GPU GPU-a: it is being made {use}")
+    assert isinstance(start({"GPU-a": Seat(wanted=use, told=Told(use=use))}), Start)
 
 
 def test_init_and_app_containers_that_share_ids_get_a_spec_each() -> None:

@@ -14,10 +14,11 @@ import msgspec
 
 from aliquot_agent.gpus.model import GpuFacts
 from aliquot_core.inventory import OBSERVE, model_names
-from aliquot_core.isolation import INTERPOSER
+from aliquot_core.isolation import INTERPOSER, MPS
 from aliquot_core.settings import UnusableValueError
 
-_LINE = re.compile(rf"(\S.*)=({OBSERVE}|{INTERPOSER})")
+_VOLTA = [7, 0]
+_LINE = re.compile(rf"(\S.*)=({OBSERVE}|{INTERPOSER}|{MPS})")
 
 
 class Offered(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,9 +58,18 @@ def wanted(gpu: GpuFacts, *, lines: Sequence[str], otherwise: str) -> str:
 
 
 def offered(gpu: GpuFacts, *, mode: str, obstacle: Callable[[GpuFacts], str]) -> Offered:
-    """That mode and the weaker one, unless something is in its way."""
+    """That mode and the weaker one, unless something is in its way; a GPU of MPS is open to its clients alone."""
     if mode == OBSERVE:
         return Offered()
     if lack := obstacle(gpu):
         return Offered(lack=f"{mode} is not offered: {lack}")
-    return Offered(modes=(OBSERVE, mode))
+    return Offered(modes=(MPS,) if mode == MPS else (OBSERVE, mode))
+
+
+def lacks_mps(gpu: GpuFacts, *, was_kept: bool) -> str:
+    """What keeps a GPU from being shared by MPS. A keeper that is away is expected back: its daemon may be up."""
+    if gpu.mig_enabled:
+        return "MIG is enabled"
+    if [int(part) for part in gpu.compute_capability.split(".") if part.isdecimal()] < _VOLTA:
+        return f"compute capability {gpu.compute_capability} is below 7.0: its clients would share one address space"
+    return "" if was_kept else "no process keeps MPS daemons on this node (aliquot mps)"

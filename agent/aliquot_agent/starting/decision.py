@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from aliquot_agent.isolation.gpu_modes import Seat
 from aliquot_agent.pods.standing import Standing
 from aliquot_agent.starting.kubelet_view import Listed, Recorded
 from aliquot_core.claims import Claim
@@ -32,6 +33,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     coming: frozenset[str] = frozenset()
     # Whether `standing` has what agents before this one gave.
     remembered: bool = True
+    # By uuid, how the GPUs stand that are shared by MPS.
+    seats: Mapping[str, Seat] = {}
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):

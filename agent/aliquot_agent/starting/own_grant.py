@@ -1,13 +1,14 @@
-"""Is the grant a pod's own, and can this node keep it? Rules 2 and 3 of `starts`. Pure."""
+"""Is the grant a pod's own, can this node keep it, and now? Rules 2, 3 and 5 of `starts`. Pure."""
 
 from __future__ import annotations
 
+from aliquot_agent.isolation.gpu_modes import Seat, Use, hindrance
 from aliquot_agent.starting.decision import Known
 from aliquot_core.claims import check_grant
 from aliquot_core.errors import ClusterError
-from aliquot_core.grant import Grant, decode_grant
+from aliquot_core.grant import ContainerGrant, Grant, decode_grant
 from aliquot_core.inventory import Health
-from aliquot_core.isolation import Keeping, keeping
+from aliquot_core.isolation import MPS, Keeping, keeping, spans
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import quality_of
@@ -38,15 +39,34 @@ def misfit(grant: Grant, *, known: Known) -> str:
     if grant.node != known.node:
         return f"the grant is for node {grant.node}, this is {known.node}"
     for name, container in grant.containers.items():
+        if problem := _unkept(container, known=known):
+            return f"container {name}: {problem}"
+    return ""
+
+
+def _unkept(container: ContainerGrant, *, known: Known) -> str:
+    mode = container.isolation
+    for part in container.slices:
+        gpu = known.inventory.gpu(part.gpu)
+        if gpu is None:
+            return f"GPU {part.gpu} is not on node {known.node}"
+        if gpu.health is Health.SICK:
+            return f"GPU {part.gpu} is sick: {gpu.reason or 'no reason known'}"
+        if mode and mode not in gpu.isolation:
+            return f"GPU {part.gpu} does not hold isolation {mode}"
+    if not spans(mode, wholes=[part.whole for part in container.slices]):
+        return f"isolation {mode} does not reach over parts of several GPUs"
+    quality = quality_of(compute=container.compute, limit=container.limit)
+    return f"isolation {mode} can't hold what is {quality}" if keeping(mode, quality) is Keeping.REFUSED else ""
+
+
+def unready(grant: Grant, *, known: Known) -> str:
+    """Say which GPU of the grant is not in the mode yet that its container needs; empty if all are."""
+    for name, container in grant.containers.items():
         for part in container.slices:
-            gpu = known.inventory.gpu(part.gpu)
-            if gpu is None:
-                return f"container {name}: GPU {part.gpu} is not on node {known.node}"
-            if gpu.health is Health.SICK:
-                return f"container {name}: GPU {part.gpu} is sick: {gpu.reason or 'no reason known'}"
-            if container.isolation and container.isolation not in gpu.isolation:
-                return f"container {name}: GPU {part.gpu} does not hold isolation {container.isolation}"
-        quality = quality_of(compute=container.compute, limit=container.limit)
-        if keeping(container.isolation, quality) is Keeping.REFUSED:
-            return f"container {name}: isolation {container.isolation} can't hold what is {quality}"
+            seat = known.seats.get(part.gpu, Seat(wanted=Use.FREE) if container.isolation == MPS else None)
+            if seat is None:
+                continue
+            if problem := hindrance(seat, use=Use.EXCLUSIVE if part.whole else Use.SHARED):
+                return f"container {name}: GPU {part.gpu}: {problem}"
     return ""

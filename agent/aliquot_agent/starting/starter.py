@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from aliquot_agent.isolation.gpu_modes import Seat
 from aliquot_agent.pods.bound_pods import BoundPods
 from aliquot_agent.pods.residents import Residents
 from aliquot_agent.pods.slice_holders import SliceHolders
@@ -67,9 +68,11 @@ class Starter:
         inventory: Callable[[], Inventory],
         changed: Signal,
         told: Callable[[Start], None] = lambda _: None,
+        seats: Callable[[], Mapping[str, Seat]] = dict,
     ) -> None:
-        """`told` hears of each container that may start."""
+        """`told` hears of each container that may start; `seats` says how GPUs stand that are shared by MPS."""
         self._told = told
+        self._seats = seats
         self._node = node
         self._names = names
         self._clock = clock
@@ -123,6 +126,11 @@ class Starter:
         """Pods whose slices may be in force, by UID: those bound here, and those of whom only processes are left."""
         return self._pods.by_uid.keys() | self._slices.current().keys()
 
+    def standing(self) -> Mapping[str, Standing] | None:
+        """What was let start and may live, by UID; None while what agents before us gave can't be read."""
+        current = self._slices.current()
+        return current if self._slices.remembered else None
+
     async def known(self) -> Known:
         """All that is known now, for reconciling and reporting."""
         known = await self.known_by_record()
@@ -154,6 +162,7 @@ class Starter:
             record_problem=problem,
             complete=self._pods.complete,
             remembered=self._slices.remembered,
+            seats=self._seats(),
         )
 
     def _carry_out(self, decision: Decision, *, call: PreStart) -> str | None:

@@ -10,6 +10,7 @@ The kubelet is about to create a container and says only which device ids it hol
 4. With the claims of all other pods that the kubelet holds here, no GPU is over-granted. A pod that has started counts
    as it stood then, until its last process has ended; one that has not, as its grant says, if that is good and the
    pod is the older of the two.
+5. Where MPS is to hold the slice, the GPU is shared by its daemon, or is this container's alone.
 
 What may still come true (the API server lags) is a `Wait`; what can't is a `Refuse`, with the reason for the pod's
 author or the operator. Neither fails the pod: the kubelet asks again.
@@ -19,11 +20,12 @@ from __future__ import annotations
 
 from aliquot_agent.starting.decision import Decision, Known, Refuse, Spec, Start, Wait
 from aliquot_agent.starting.identity import Held, unknown_pod, who
-from aliquot_agent.starting.own_grant import misfit, own_grant
+from aliquot_agent.starting.own_grant import misfit, own_grant, unready
 from aliquot_agent.starting.room import over
 from aliquot_core.claims import Claim, claims
 from aliquot_core.door import PreStart
 from aliquot_core.errors import AliquotError
+from aliquot_core.grant import Grant
 from aliquot_core.impostors import names_our_device
 from aliquot_core.objects import Pod
 
@@ -57,6 +59,13 @@ def _judge(pod: Pod, held: Held, *, known: Known) -> Decision:
     if problem := over(pod, wanted, known=known):
         soon = not over(pod, wanted, known=known, without=known.coming)
         return Wait(reason=problem) if soon else Refuse(reason=problem, pod=pod)
+    return _start(pod, held, grant=grant, wanted=wanted, known=known)
+
+
+def _start(pod: Pod, held: Held, *, grant: Grant, wanted: dict[str, Claim], known: Known) -> Decision:
+    """There is room: now, or once the GPUs are as the container needs them."""
+    if problem := unready(grant, known=known):
+        return Wait(reason=problem)
     specs = tuple(
         Spec(cdi_name=cdi_name, container=name, grant=grant.containers[name]) for name, cdi_name in held.containers
     )

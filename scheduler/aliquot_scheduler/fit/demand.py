@@ -15,7 +15,7 @@ from itertools import zip_longest
 
 import msgspec
 
-from aliquot_core.isolation import admits, enough
+from aliquot_core.isolation import admits, enough, spans
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import ContainerRequest, Kind, PodRequest
 from aliquot_core.shares import Share
@@ -56,8 +56,17 @@ def suits(kind: GpuKind, request: PodRequest) -> bool:
 
     A GPU that refuses one of the pod's classes takes none of its containers: they may have to lie on one.
     """
-    return named(kind, request) and all(
-        admits(kind.isolation, least=request.isolation, quality=quality) for quality in request.qualities
+    return named(kind, request) and not refused(kind, request)
+
+
+def refused(kind: GpuKind, request: PodRequest) -> frozenset[str]:
+    """What of the pod no isolation takes that a GPU of this kind offers, in words."""
+    wholes = (False, False) if request.scattered else (False,)
+    offered = [mode for mode in kind.isolation if spans(mode, wholes=wholes)]
+    if kind.isolation and not offered:
+        return frozenset({"spread over parts of several"})
+    return frozenset(
+        quality for quality in request.qualities if not admits(offered, least=request.isolation, quality=quality)
     )
 
 

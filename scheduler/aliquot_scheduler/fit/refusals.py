@@ -11,11 +11,10 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from aliquot_core.isolation import admits
 from aliquot_core.names import Names
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import PodRequest
-from aliquot_scheduler.fit.demand import Piece, named, pieces_of
+from aliquot_scheduler.fit.demand import Piece, named, pieces_of, refused
 from aliquot_scheduler.fit.survey import allowed_places, needed_memory
 from aliquot_scheduler.picture.grid import Bools, Grid
 
@@ -107,14 +106,8 @@ class Refusals:
 
     def _refused_classes(self) -> str:
         """Those of the pod's that not every GPU takes which its annotations allow."""
-        request = self._request
-        offers = [kind.isolation for kind in self._grid.kinds if named(kind, request)]
-        refused = (
-            quality
-            for quality in request.qualities
-            if not all(admits(offered, least=request.isolation, quality=quality) for offered in offers)
-        )
-        return " or ".join(sorted(refused))
+        kinds = (kind for kind in self._grid.kinds if named(kind, self._request))
+        return " or ".join(sorted(frozenset().union(*(refused(kind, self._request) for kind in kinds))))
 
     def _compute(self) -> str:
         piece = self._pieces[0]

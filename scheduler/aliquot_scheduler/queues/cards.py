@@ -35,7 +35,7 @@ _NONE = -1
 _FEW = 200
 
 # What decides which kinds of cards a pod may have.
-_Asked = tuple[Patterns, str, frozenset[Quality]]
+_Asked = tuple[Patterns, str, frozenset[Quality], bool]
 
 
 class Stock(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,7 +174,7 @@ class Cards:
         """A number for those that ask so, by which `fitting` answers."""
         pieces = demand.pieces or pieces_of(demand.request.containers[0])
         request = demand.request
-        allowed = request.models, request.isolation, request.qualities
+        allowed = request.models, request.isolation, request.qualities, request.scattered
         first = (self.registered, pieces[0].compute, max(1, pieces[0].memory))
         self._firsts.setdefault(allowed, _Firsts(request=request)).add(first)
         self.registered += 1
@@ -201,7 +201,8 @@ class Cards:
 
     def kinds(self, request: PodRequest) -> frozenset[int]:
         """The kinds of cards that the pod allows."""
-        asked, known = (request.models, request.isolation, request.qualities), len(self._grid.kinds)
+        asked = request.models, request.isolation, request.qualities, request.scattered
+        known = len(self._grid.kinds)
         if self._suitable.get(asked, (_NONE, frozenset()))[0] != known:
             suitable = frozenset(number for number, kind in enumerate(self._grid.kinds) if suits(kind, request))
             self._suitable[asked] = known, suitable

@@ -191,6 +191,38 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
     return leave(!h ? INVALID_ARGUMENT : h->lost || state.gpu[index].lost ? GPU_IS_LOST : OK);
 }
 
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
+    int gpu = gpu_by_uuid(uuid), result = enter("nvmlDeviceGetHandleByUUID", NULL, &gpu);
+    if (result != OK) return leave(result);
+    if (gpu_by_uuid(uuid) < 0) return leave(NOT_FOUND);
+    *device = handle_of(uuid);
+    return leave(*device ? OK : INVALID_ARGUMENT);
+}
+
+/* A GPU's compute mode outlives every process that set it: it lies beside the state, in a file of its own. */
+static void compute_mode_path(const char *uuid, char *path, unsigned size) {
+    snprintf(path, size, "%s.compute-%s", state_path, uuid);
+}
+
+DEVICE_CALL(nvmlDeviceGetComputeMode, (void *device, unsigned *mode), {
+    char path[4096];
+    compute_mode_path(g->uuid, path, sizeof path);
+    FILE *file = fopen(path, "re");
+    if (!file || fscanf(file, "%u", mode) != 1) *mode = 0;
+    if (file) fclose(file);
+    return leave(OK);
+})
+
+DEVICE_CALL(nvmlDeviceSetComputeMode, (void *device, unsigned mode), {
+    char path[4096];
+    compute_mode_path(g->uuid, path, sizeof path);
+    FILE *file = mode > 3 ? NULL : fopen(path, "we");
+    if (!file) return leave(INVALID_ARGUMENT);
+    fprintf(file, "%u\n", mode);
+    fclose(file);
+    return leave(OK);
+})
+
 DEVICE_CALL(nvmlDeviceGetName, (void *device, char *name, unsigned size), { return leave(text(g->name, name, size)); })
 DEVICE_CALL(nvmlDeviceGetUUID, (void *device, char *uuid, unsigned size), { return leave(text(g->uuid, uuid, size)); })
 DEVICE_CALL(nvmlDeviceGetMinorNumber, (void *device, unsigned *minor), { *minor = g->minor; return leave(OK); })

@@ -1,0 +1,175 @@
+"""Keeps an MPS control daemon for each GPU that is to be shared. The shell round `mps_steps`.
+
+It runs in a process of its own that is hardly ever replaced, for on Kubernetes its daemons end with its container; the
+agent, which decides who shares what, may come and go. Killed on a bare machine it leaves its daemons running, and who
+comes after finds them; told to stop it ends them and opens the GPUs again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from aliquot_agent.isolation.gpu_modes import Told, Use
+from aliquot_agent.isolation.mps_control import Answer
+from aliquot_agent.isolation.mps_folder import MpsFolder
+from aliquot_agent.isolation.mps_steps import Daemon, Seen, Step, next_step, told
+from aliquot_core.clock import Clock
+from aliquot_core.errors import AliquotError
+
+log = logging.getLogger(__name__)
+
+# What the agent asks for is seen this often, and what became of the daemons that often.
+GLANCE, LOOK = 0.25, 2.0
+# So long a daemon that lives may be silent: one that has just been started does not listen at once.
+SILENCE = 10.0
+# From a GPU that is closed and has a daemon that does not answer, to one that is free: kill, open.
+_MOST_STEPS = 6
+
+
+class ComputeModes(Protocol):
+    """Whether GPUs take one process only. Called on a thread: a GPU that sleeps takes its time."""
+
+    def closed(self, gpu: str) -> bool:
+        """Whether it is so; raises an `AliquotError`."""
+        ...
+
+    def close(self, gpu: str, *, closed: bool) -> None:
+        """Make it so, or not so; raises an `AliquotError`."""
+        ...
+
+
+class Control(Protocol):
+    """One GPU's daemon; `MpsControl` has the words."""
+
+    async def start(self) -> None:
+        """Start it."""
+        ...
+
+    async def ask(self) -> Answer | None:
+        """How it is."""
+        ...
+
+    async def quit(self) -> None:
+        """End it."""
+        ...
+
+    def is_gone(self) -> bool:
+        """Whether nothing is there of one."""
+        ...
+
+    def lives(self) -> bool:
+        """Whether its process is there."""
+        ...
+
+    def kill(self) -> None:
+        """End it if it does not answer."""
+        ...
+
+
+class MpsKeeper:
+    """The daemons of one node."""
+
+    def __init__(
+        self,
+        *,
+        folder: MpsFolder,
+        modes: ComputeModes,
+        control: Callable[[str], Control],
+        clock: Clock,
+        most_clients: int,
+        look: float = LOOK,
+        silence: float = SILENCE,
+    ) -> None:
+        """`control` speaks to the daemon of the GPU that it is given."""
+        self._every = look
+        self._silence = silence
+        self._folder = folder
+        self._modes = modes
+        self._control = control
+        self._clock = clock
+        self._most_clients = most_clients
+        # By GPU: what was wanted when it was looked at last, and when that was.
+        self._looked: dict[str, tuple[Use, float]] = {}
+        self._said: dict[str, Told] = {}
+
+    async def run(self) -> None:
+        """Keep them until cancelled."""
+        while True:
+            await asyncio.gather(*(self.settle(gpu) for gpu in self._folder.gpus() if self._is_due(gpu)))
+            await self._clock.sleep(GLANCE)
+
+    async def leave(self) -> None:
+        """End all daemons, and let everybody in again."""
+        await asyncio.gather(*(self._settled(gpu, Use.FREE) for gpu in self._folder.gpus()))
+
+    async def settle(self, gpu: str) -> None:
+        """Bring one GPU to what is wanted, and say how far it is."""
+        wanted = self._folder.wanted(gpu)
+        self._looked[gpu] = wanted, self._clock.monotonic()
+        await self._settled(gpu, wanted)
+
+    def _is_due(self, gpu: str) -> bool:
+        wanted, at = self._looked.get(gpu, (None, 0.0))
+        return wanted is not self._folder.wanted(gpu) or self._clock.monotonic() >= at + self._every
+
+    async def _settled(self, gpu: str, wanted: Use) -> None:
+        try:
+            self._tell(gpu, await self._steps(gpu, wanted))
+        except AliquotError as error:
+            with contextlib.suppress(AliquotError):  # a full disk: what stands there is what stood there
+                self._tell(gpu, Told(use=wanted, problem=str(error)))
+
+    async def _steps(self, gpu: str, wanted: Use) -> Told:
+        for _ in range(_MOST_STEPS):
+            seen = await self._look(gpu)
+            step = next_step(wanted, seen)
+            if step is Step.REST:
+                return told(wanted, seen, most_clients=self._most_clients)
+            log.info("MPS", extra={"gpu": gpu, "step": step.value, "wanted": wanted.value})
+            # Nobody is let start meanwhile.
+            self._folder.forget(gpu)
+            self._said.pop(gpu, None)
+            await self._do(gpu, step)
+        return Told(use=wanted, problem=f"it does not become {wanted}: after {_MOST_STEPS} steps there is more to do")
+
+    async def _look(self, gpu: str) -> Seen:
+        closed = await asyncio.to_thread(self._modes.closed, gpu)
+        control = self._control(gpu)
+        answer = None if control.is_gone() else await self._answer(control)
+        if answer is None:
+            return Seen(closed=closed, daemon=Daemon.SILENT if control.lives() else Daemon.GONE)
+        return Seen(closed=closed, daemon=Daemon.ANSWERS, faulty=answer.faulty, clients=answer.clients)
+
+    async def _answer(self, control: Control) -> Answer | None:
+        """What it says of itself; None once it is dead, or was silent for too long."""
+        deadline = self._clock.monotonic() + self._silence
+        while (answer := await control.ask()) is None and control.lives() and self._clock.monotonic() < deadline:
+            await self._clock.sleep(GLANCE)
+        return answer
+
+    async def _do(self, gpu: str, step: Step) -> None:
+        control = self._control(gpu)
+        match step:
+            case Step.CLOSE | Step.OPEN:
+                await asyncio.to_thread(self._modes.close, gpu, closed=step is Step.CLOSE)
+            case Step.START:
+                self._folder.clear(gpu)
+                await control.start()
+            case Step.QUIT:
+                await control.quit()
+            case Step.KILL:
+                control.kill()
+
+    def _tell(self, gpu: str, told: Told) -> None:
+        if self._said.get(gpu) == told:
+            return
+        self._folder.tell(gpu, told)
+        self._said[gpu] = told
+        level = logging.ERROR if told.problem else logging.INFO
+        log.log(level, "MPS daemon", extra={"gpu": gpu, **msgspec.structs.asdict(told)})
