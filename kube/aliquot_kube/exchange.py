@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import urllib3
-from urllib3.exceptions import HTTPError, SSLError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, SSLError
 
 from aliquot_kube.conveyor import Conveyor
 from aliquot_kube.cutting import Cutter, current_cutter
 from aliquot_kube.errors import GarbledError, UnreachableError, error_from_response
 from aliquot_kube.questions import Question, Response
+from aliquot_kube.spoken import said
 
 if TYPE_CHECKING:
     # It brings the official client, which those need not have who only name the types of this module's.
@@ -60,7 +61,7 @@ class Exchange:
         try:
             yield
         except (HTTPError, OSError) as error:
-            raise UnreachableError(f"no whole answer: {error}", where=self._question.where) from error
+            raise UnreachableError(_told(error), where=self._question.where) from error
 
     @contextlib.contextmanager
     def _answer(self) -> Iterator[urllib3.BaseHTTPResponse]:
@@ -119,6 +120,14 @@ class Exchange:
             if size > _LONGEST_BODY:
                 raise GarbledError(f"an answer longer than {_LONGEST_BODY} bytes", where=self._question.where)
         return b"".join(chunks)
+
+
+def _told(error: Exception) -> str:
+    """What has happened, for people: urllib3 says it of objects of its own, and keeps what it was beneath them."""
+    beneath = (error.__cause__, error.__context__, *error.args)
+    cause = next((one for one in beneath if isinstance(one, OSError)), error)
+    # What could not be connected is a kind of it too.
+    return f"{'no connection' if isinstance(error, ConnectTimeoutError) else 'no whole answer'}: {said(cause)}"
 
 
 def _headers(answer: urllib3.BaseHTTPResponse) -> dict[str, str]:

@@ -138,6 +138,8 @@ def said(error: Exception) -> str:
         return "it was closed"
     if isinstance(error, TimeoutError):
         return "silence for too long"
+    if isinstance(error, socket.gaierror):  # a name that nobody knows: numbers of the resolver's own
+        return error.strerror or str(error)
     # What TLS has against somebody is in its words; its numbers are not the system's.
     numbered = isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno
     return os.strerror(numbered) if numbered else str(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import socket
 import ssl
 import subprocess
 import threading
@@ -215,11 +216,26 @@ async def test_broken_answers_are_named_unreachable(connect: Connect, script: Ca
 
 
 async def test_nobody_there_is_named_unreachable(connect: Connect) -> None:
-    """A refused connection says so, with what to look at."""
+    """A refused connection says so in words of people, with what to look at."""
     with ScriptedServer(lambda exchange: exchange.answer(200)) as server:
         transport = connect(server)
-    with pytest.raises(UnreachableError, match="is the API server up"):
+    with pytest.raises(UnreachableError) as refused:
         await transport.request(LIST)
+    assert str(refused.value) == f"{LIST.where}: no connection: Connection refused; is the API server up and reachable?"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_name_that_nobody_knows_is_said_in_words(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of the resolver are not the system's."""
+
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    transport = WAYS[way](Credentials(lambda: Configuration(host="http://nobody.invalid:1")))
+    with pytest.raises(UnreachableError, match="no connection: Name or service not known;"):
+        await transport.request(LIST)
+    await transport.close()
 
 
 def _silence(exchange: Exchange) -> None:
