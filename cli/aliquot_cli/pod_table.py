@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aliquot_cli.pod_rows import GpuPart, PodRow
+from aliquot_cli.pod_rows import GpuPart, PodRow, Used
 from aliquot_cli.tables import ago
 
 _UNKNOWN = "-"
@@ -26,7 +26,7 @@ def _line(row: PodRow, *, wide: bool, everywhere: bool, told: bool, now: float) 
     cells += [row.name, state, row.queue or _UNKNOWN, gpus_text(row.gpus)]
     cells += [_amount(row.compute, "%"), _amount(row.memory, "MiB")]
     if told:
-        cells.append(f"{_amount(row.used.compute, '%')}, {_amount(row.used.memory, 'MiB')}")
+        cells.append(_used(row.used))
     cells.append(ago(row.created, now=now))
     if wide:
         models = ", ".join(sorted({part.model for part in row.gpus if part.model}))
@@ -37,6 +37,12 @@ def _line(row: PodRow, *, wide: bool, everywhere: bool, told: bool, now: float) 
 def gpus_text(parts: Sequence[GpuPart]) -> str:
     """GPUs by their numbers on the node, else by what their uuids begin with."""
     return ",".join(str(part.index) if part.index is not None else part.uuid[:12] for part in parts) or _UNKNOWN
+
+
+def _used(used: Used) -> str:
+    """What is told of it, and one mark where nothing is: of whoever waits."""
+    told = [_amount(number, unit) for number, unit in ((used.compute, "%"), (used.memory, "MiB")) if number is not None]
+    return ", ".join(told) or _UNKNOWN
 
 
 def _amount(number: int | None, unit: str) -> str:

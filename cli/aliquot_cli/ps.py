@@ -14,13 +14,10 @@ from aliquot_cli.pod_rows import PodRow, pod_rows
 from aliquot_cli.pod_stages import Stage
 from aliquot_cli.pod_table import pod_table
 from aliquot_cli.printing import printed
-from aliquot_cli.reading import in_force, read_everything, read_plan, rules_told
+from aliquot_cli.reading import read_everything, read_plan, standing_of
 from aliquot_cli.usage import read_used
-from aliquot_core.objects import Pod
 from aliquot_kube.errors import ForbiddenError
 from aliquot_kube.resources import PODS
-from aliquot_scheduler.picture.picture import picture_of
-from aliquot_scheduler.queues.standing import Standing
 
 _OVER = frozenset({Stage.DONE, Stage.FAILED})
 
@@ -75,21 +72,10 @@ async def _all_rows(call: Call, connection: Connection, *, page: str) -> list[Po
     if everything is None:
         return None
     wall = time.time()
-    pods: list[Pod] = list(everything.pods)
-    picture = picture_of(nodes=everything.nodes, leases=everything.leases, pods=pods, names=names, wall=wall)
+    picture = everything.picture(names=names, wall=wall)
     try:
         plan, told = await read_plan(connection.client, names=names)
     except ForbiddenError:
-        return pod_rows(pods, names=names, picture=picture, used=used)
-    settings = in_force(everything.leases, call=call)
-    standing = Standing(
-        picture=picture,
-        plan=plan,
-        pods=pods,
-        names=names,
-        wall=wall,
-        told=told,
-        settings=settings.queues,
-        rules=rules_told(settings),
-    )
-    return pod_rows(pods, names=names, picture=picture, standing=standing, used=used)
+        return pod_rows(everything.pods, names=names, picture=picture, used=used)
+    standing = standing_of(everything, picture, plan=plan, told=told, call=call, wall=wall)
+    return pod_rows(everything.pods, names=names, picture=picture, standing=standing, used=used)

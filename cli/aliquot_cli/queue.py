@@ -15,13 +15,11 @@ from aliquot_cli.cluster import connected
 from aliquot_cli.names_of import complete_queues
 from aliquot_cli.options import Call, make_call, server_options
 from aliquot_cli.queue_text import answer_text, rows_text
-from aliquot_cli.reading import in_force, read_everything, read_plan, rules_told
+from aliquot_cli.reading import read_everything, read_plan, standing_of
 from aliquot_core.errors import UserError
 from aliquot_core.names import Names
 from aliquot_kube.errors import ForbiddenError
-from aliquot_scheduler.picture.picture import picture_of
 from aliquot_scheduler.queues.entry import Plan
-from aliquot_scheduler.queues.standing import Standing
 from aliquot_scheduler.queues.telling import QueueAnswer, QueueRow, answer, rows
 from aliquot_scheduler.queues.tree import ROOT
 
@@ -65,19 +63,9 @@ async def _told(name: str | None, *, call: Call) -> list[QueueRow] | QueueAnswer
         everything = await read_everything(client, names=names)
     standing = None
     if everything is not None:
-        wall, pods = time.time(), everything.pods
-        settings = in_force(everything.leases, call=call)
-        picture = picture_of(nodes=everything.nodes, leases=everything.leases, pods=pods, names=names, wall=wall)
-        standing = Standing(
-            picture=picture,
-            plan=plan,
-            pods=pods,
-            names=names,
-            wall=wall,
-            told=statuses,
-            settings=settings.queues,
-            rules=rules_told(settings),
-        )
+        wall = time.time()
+        picture = everything.picture(names=names, wall=wall)
+        standing = standing_of(everything, picture, plan=plan, told=statuses, call=call, wall=wall)
     if name is None:
         return rows(plan, statuses=statuses, standing=standing)
     _check(name, plan)

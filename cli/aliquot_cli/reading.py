@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -14,8 +14,10 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, NotFoundError
 from aliquot_kube.resources import LEASES, NAMESPACES, NODES, PODS, queues_of
 from aliquot_scheduler.in_force import InForce, read_in_force
+from aliquot_scheduler.picture.picture import Picture, picture_of
 from aliquot_scheduler.queues.entry import Plan, plan_of
 from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.standing import Standing
 from aliquot_scheduler.queues.status import QueueStatus, read_status
 from aliquot_scheduler.rules.expressions import RuleSettings
 from aliquot_scheduler.rules.installed import rules_in_force
@@ -28,6 +30,10 @@ class Everything(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Sequence[Node]
     leases: Sequence[Lease]
     pods: Sequence[Pod]
+
+    def picture(self, *, names: Names, wall: float) -> Picture:
+        """Who holds what of which node at this moment."""
+        return picture_of(nodes=self.nodes, leases=self.leases, pods=self.pods, names=names, wall=wall)
 
 
 async def read_everything(client: KubeClient, *, names: Names) -> Everything | None:
@@ -50,6 +56,23 @@ def in_force(leases: Sequence[Lease], *, call: Call) -> InForce:
 def rules_told(told: InForce) -> Rules:
     """The rules by which nodes are judged: those that the leader tells, and those that are installed here."""
     return rules_in_force(told.rules or RuleSettings())
+
+
+def standing_of(
+    everything: Everything, picture: Picture, *, plan: Plan, told: Mapping[str, QueueStatus], call: Call, wall: float
+) -> Standing:
+    """How the queues stand, by the settings of who leads."""
+    settings = in_force(everything.leases, call=call)
+    return Standing(
+        picture=picture,
+        plan=plan,
+        pods=everything.pods,
+        names=call.names,
+        wall=wall,
+        told=told,
+        settings=settings.queues,
+        rules=rules_told(settings),
+    )
 
 
 async def read_plan(client: KubeClient, *, names: Names) -> tuple[Plan, dict[str, QueueStatus]]:

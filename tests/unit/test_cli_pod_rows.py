@@ -88,11 +88,12 @@ def test_who_has_ended_holds_nothing() -> None:
 
 def test_use_is_told_of_whoever_it_is_known_of() -> None:
     """And not known is not nothing."""
-    rows = listed(held("a", 30), held("b", 30, gpu=1), used={"team/pod-a": Used(compute=12, memory=700)})
-    assert [row.used for row in rows] == [Used(compute=12, memory=700), Used()]
+    used = {"team/pod-a": Used(compute=12, memory=700), "team/pod-c": Used(memory=5)}
+    rows = listed(held("a", 30), held("b", 30, gpu=1), held("c", 30), used=used)
+    assert [row.used for row in rows] == [Used(compute=12, memory=700), Used(), Used(memory=5)]
     table = pod_table(rows, wide=False, everywhere=False, now=WALL)
     column = table[0].index("USED")
-    assert [line[column] for line in table[1:]] == ["12 %, 700 MiB", "-, -"]
+    assert [line[column] for line in table[1:]] == ["12 %, 700 MiB", "-", "5 MiB"]
 
 
 def test_without_rights_the_pod_s_own_word_is_told() -> None:
