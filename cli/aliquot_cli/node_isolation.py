@@ -47,7 +47,7 @@ def offer_isolation(
 ) -> Offered:
     """In which modes a GPU can hold a slice; `obstacle` is what is in the interposer's way."""
     mode = wanted(gpu, lines=settings.isolation_of, otherwise=settings.isolation)
-    if mode == MPS:
+    if mode == MPS and not is_simulated(settings):
         return offered(gpu, mode=mode, obstacle=partial(lacks_mps, was_kept=mps is not None and mps.was_kept()))
     return offered(gpu, mode=mode, obstacle=obstacle)
 
@@ -59,7 +59,7 @@ def _is_wanted(mode: str, settings: AgentSettings) -> bool:
 def what_hinders(files: SliceFiles | None, driver_files: DriverFiles, gpu: GpuFacts) -> str:
     """What keeps the interposer from being put into containers that use this GPU."""
     if files is None:
-        return "the GPUs are simulated, and there is no driver to stand in front of"
+        return "the GPUs are simulated, and there is no driver"
     try:
         edits = driver_files.edits_for(DriverGpu(uuid=gpu.uuid, index=gpu.index, minor=gpu.minor))
     except DriverFilesError as error:

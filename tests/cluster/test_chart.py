@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import yaml
 
+from aliquot_agent.isolation.mps_settings import MpsSettings
 from aliquot_agent.settings import AgentSettings
 from aliquot_cli.sections import SECTIONS
 from aliquot_core.settings import Sources
@@ -99,7 +100,7 @@ def test_the_chart_is_clean(values: dict[str, Any]) -> None:
         ({"certificates": "mine"}, "/certificates"),
         ({"node": {"simulatedGpus": "A100"}}, "/node/simulatedGpus"),
         ({"node": {"isolation": "mig"}}, "/node/isolation"),
-        ({"node": {"isolationOf": ["0=mps"]}}, "/node/isolationOf/0"),
+        ({"node": {"isolationOf": ["0=mig"]}}, "/node/isolationOf/0"),
         ({"node": {"contextMib": -1}}, "/node/contextMib"),
         ({"node": {"settings": {"agent": 3}}}, "/node/settings/agent"),
         ({"monitoring": {"interval": "often"}}, "/monitoring/interval"),
@@ -155,6 +156,36 @@ def test_the_agent_is_told_how_slices_are_held_and_where_containers_find_it() ->
     volumes = of_kind(objects, "DaemonSet")["aliquot-agent"]["spec"]["template"]["spec"]["volumes"]
     (volume,) = (each for each in volumes if each["name"] == mount["name"])
     assert volume["hostPath"] == {"path": found.isolation_folder, "type": "DirectoryOrCreate"}
+
+
+@pytest.mark.parametrize(
+    ("node", "there"),
+    [
+        ({}, False),
+        ({"isolation": "interposer", "isolationOf": ["*mps*=observe"]}, False),
+        ({"isolation": "mps"}, True),
+        ({"isolationOf": ["0=observe", "1=mps"]}, True),
+        ({"isolationOf": ["1=mps", "0=observe"]}, True),
+    ],
+    ids=str,
+)
+def test_daemons_of_mps_are_kept_apart_from_the_agent(
+    node: dict[str, Any],
+    there: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    """Where a GPU is to be shared so, one more workload is there, which nothing but a person replaces."""
+    objects = template({"node": node})
+    sets = of_kind(objects, "DaemonSet")
+    assert ("aliquot-mps" in sets) is there
+    agent = json.dumps(sets["aliquot-agent"])
+    assert ("/run/aliquot/mps" in agent) is there
+    if there:
+        spec = sets["aliquot-mps"]["spec"]
+        assert spec["updateStrategy"] == {"type": "OnDelete"}
+        (told,) = (each for name, each in containers(objects) if name == "aliquot-mps")
+        folder = Sources(environment=environment(told)).resolve("mps", MpsSettings).value.folder
+        (mounted,) = (each["hostPath"]["path"] for each in spec["template"]["spec"]["volumes"] if each["name"] == "mps")
+        assert mounted == folder == AgentSettings().mps_folder
 
 
 def test_images_are_pulled_as_said() -> None:

@@ -27,3 +27,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 {{- end }}
+{{- /* Whether MPS is to share a GPU somewhere: not empty, if so. */}}
+{{- define "mps" }}
+{{- if or (eq .Values.node.isolation "mps") (hasSuffix "=mps" (join "," .Values.node.isolationOf)) (contains "=mps," (join "," .Values.node.isolationOf)) }}yes{{ end }}
+{{- end }}
