@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 
 from aliquot_core.instants import second_time
+from aliquot_core.objects import OwnerReference
 from aliquot_scheduler.queues.clearings import Clearing
+from aliquot_scheduler.reclaim.consolidation import Consolidation
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget
 from support.centre import WALL
@@ -20,10 +22,13 @@ replace = msgspec.structs.replace
 class ReclaimStage(Stage):
     """The stage with somebody who decides who has to go."""
 
-    def __init__(self, *args: Any, **more: Any) -> None:
+    def __init__(self, *args: Any, moves_per_hour: int = 0, **more: Any) -> None:
         super().__init__(*args, **more)
         self.reclaim = Reclaim(queues=self.queues, picture=self.picture)
         self.evicted: list[str] = []
+        self.consolidation = Consolidation(
+            queues=self.queues, picture=self.picture, reclaim=self.reclaim, per_hour=moves_per_hour
+        )
 
     @property
     def wall(self) -> float:
@@ -36,6 +41,21 @@ class ReclaimStage(Stage):
         self.beat()
         return self.reclaim.decide(now=self.now, wall=self.wall, budgets=budgets)
 
+    def submit_made(self, uid: str, *args: Any, by: str, **more: Any) -> None:
+        """A pod joins that a controller has made, and would make anew."""
+        pod = self.submit(uid, *args, **more)
+        owner = OwnerReference(kind="Job", name=by, uid=by, controller=True)
+        self.see(replace(pod, metadata=replace(pod.metadata, owner_references=[owner])))
+
+    def consolidate(self, *, budgets: Sequence[Budget] = (), after: float = 0.0) -> list[str]:
+        """Decide who is moved; nobody is asked yet. Who that is, as far as it is not told before."""
+        self.now += after
+        self.beat()
+        before = self.queues.register.refuges.movers()
+        if self.consolidation.anybody(now=self.now):
+            self.consolidation.decide(now=self.now, wall=self.wall, budgets=budgets)
+        return sorted(self.queues.register.refuges.movers() - before)
+
     def evict(self, *, grace: float = 30.0) -> list[str]:
         """Ask all who are to go; the API server takes it, and their time runs."""
         asked = []
@@ -45,6 +65,12 @@ class ReclaimStage(Stage):
                 clearings.asked(victim.uid)
                 asked.append(victim.uid)
                 self.leave(victim.uid, grace=grace)
+        for refuge in self.queues.register.refuges.drained(bound):
+            uid = refuge.place.waiter.uid
+            if not clearings.was_asked(uid):
+                clearings.asked(uid)
+                asked.append(uid)
+                self.leave(uid, grace=grace)
         self.evicted += asked
         return asked
 

@@ -79,6 +79,7 @@ class Scene:
         self.events = PodEvents(client=client, clock=self.clock, random=lambda: 0.5, names=NAMES, instance="replica")
         self.evictor = Evictor(
             reclaim=self.stage.reclaim,
+            consolidation=self.stage.consolidation,
             turns=self.stage.queues,
             client=client,
             clock=self.clock,

@@ -22,6 +22,7 @@ from aliquot_scheduler.centre.watches import Watches
 from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.reclaim.consolidation import Consolidation
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 
 
@@ -40,6 +41,7 @@ class Clerks:
         random: Random,
         names: Names,
         settings: CentreSettings,
+        moves_per_hour: int,
         aside: Aside,
         why_not: Callable[[], str],
     ) -> None:
@@ -66,7 +68,16 @@ class Clerks:
             turns=turns, client=client, clock=clock, names=names, events=events, why_not=why_not
         )
         reclaim = Reclaim(queues=turns, picture=picture)
-        self.evictor = Evictor(reclaim=reclaim, turns=turns, client=client, clock=clock, events=events, why_not=why_not)
+        moving = Consolidation(queues=turns, picture=picture, reclaim=reclaim, per_hour=moves_per_hour)
+        self.evictor = Evictor(
+            reclaim=reclaim,
+            consolidation=moving,
+            turns=turns,
+            client=client,
+            clock=clock,
+            events=events,
+            why_not=why_not,
+        )
         self.over_use = OverUseEvictor(
             client=client,
             clock=clock,

@@ -22,6 +22,7 @@ from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.notices import Notice
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.reclaim.consolidation import Consolidation
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget
 
@@ -37,6 +38,7 @@ class Evictor:
         self,
         *,
         reclaim: Reclaim,
+        consolidation: Consolidation,
         turns: Queues,
         client: KubeClient,
         clock: Clock,
@@ -44,31 +46,41 @@ class Evictor:
         why_not: Callable[[], str],
     ) -> None:
         self._reclaim = reclaim
+        self._consolidation = consolidation
         self._turns = turns
         self._client = client
         self._clock = clock
         self._events = events
         self._why_not = why_not
-        # How many were asked to go, and how many of those a budget kept.
+        # How many were asked to go for others, how many a budget kept, and how many were asked to lie elsewhere.
         self.evicted = 0
         self.kept = 0
+        self.moved = 0
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
         while True:
             await self._clock.sleep(_LOOK)
             try:
-                if not self._why_not() and self._reclaim.anybody(now=self._clock.monotonic()):
+                if not self._why_not() and self._anybody():
                     await self._decide()
                 await self._ask_all()
             except (ApiError, NotLeadingError) as error:
                 log.warning("nobody can be asked to go now", extra={"error": str(error)})
 
+    def _anybody(self) -> bool:
+        now = self._clock.monotonic()
+        return self._reclaim.anybody(now=now) or self._consolidation.anybody(now=now)
+
     async def _decide(self) -> None:
         budgets = await self._budgets()
         if self._why_not():
             return
-        for clearing in self._reclaim.decide(now=self._clock.monotonic(), wall=self._clock.wall(), budgets=budgets):
+        now, wall = self._clock.monotonic(), self._clock.wall()
+        made = self._reclaim.decide(now=now, wall=wall, budgets=budgets)
+        if self._consolidation.anybody(now=now):
+            made += self._consolidation.decide(now=now, wall=wall, budgets=budgets)
+        for clearing in made:
             victims = [victim.pod.key for victim in clearing.victims]
             who = clearing.candidate.first.pod.key
             log.info("room is made", extra={"pod": who, "nodes": clearing.nodes, "victims": victims})
@@ -93,15 +105,25 @@ class Evictor:
         while not self._why_not() and (due := self._next()) is not None:
             await self._ask(*due)
 
-    def _next(self) -> tuple[Clearing, Waiter] | None:
-        """Whoever is to be asked next; clearings come and go while somebody is asked."""
+    def _next(self) -> tuple[Waiter, Clearing | None, str] | None:
+        """Whoever is to be asked next, and why; clearings come and go while somebody is asked."""
         register = self._turns.register
-        for clearing in register.clearings:
-            for victim in register.clearings.unasked(clearing, bound=register.inside.bound):
-                return clearing, victim
+        clearings, bound = register.clearings, register.inside.bound
+        for clearing in clearings:
+            for victim in clearings.unasked(clearing, bound=bound):
+                whom = clearing.candidate.first
+                return (
+                    victim,
+                    clearing,
+                    f"it makes room for {whom.pod.key} of queue {whom.queue}{_goes_to(clearing, victim)}",
+                )
+        for refuge in register.refuges.drained(bound):
+            uid, node = refuge.place.waiter.uid, refuge.place.node
+            if not clearings.was_asked(uid):
+                return bound[uid], None, f"{refuge.drains}; room is kept on {node} for the pod that comes in its place"
         return None
 
-    async def _ask(self, clearing: Clearing, victim: Waiter) -> None:
+    async def _ask(self, victim: Waiter, clearing: Clearing | None, why: str) -> None:
         clearings, meta = self._turns.register.clearings, victim.pod.metadata
         clearings.asked(victim.uid)
         try:
@@ -110,7 +132,7 @@ class Evictor:
             self.kept += 1
             clearings.not_asked(victim.uid)
             log.info("a disruption budget keeps a pod", extra={"pod": victim.pod.key, "error": str(error)})
-            self._reclaim.refused(clearing, victim, now=self._clock.monotonic())
+            self._kept(victim, clearing)
         except (NotFoundError, ConflictError):
             log.info("gone before it was asked to go", extra={"pod": victim.pod.key})
         except (ApiError, NotLeadingError):
@@ -118,8 +140,23 @@ class Evictor:
             clearings.not_asked(victim.uid)
             raise
         else:
-            self.evicted += 1
-            whom = clearing.candidate.first
-            said = f"it makes room for {whom.pod.key} of queue {whom.queue}"
-            self._events.tell(victim.pod, Notice(reason="MakesRoom", message=said), action="Evicting")
-            log.info("evicted", extra={"pod": victim.pod.key, "for": whom.pod.key})
+            is_moved = victim.uid in self._turns.register.refuges.movers()
+            self.moved += is_moved
+            self.evicted += not is_moved
+            reason = "MakesRoom" if clearing else "Moved"
+            self._events.tell(victim.pod, Notice(reason=reason, message=why), action="Evicting")
+            log.info("evicted", extra={"pod": victim.pod.key, "reason": why})
+
+    def _kept(self, victim: Waiter, clearing: Clearing | None) -> None:
+        now = self._clock.monotonic()
+        if clearing is not None:
+            self._reclaim.refused(clearing, victim, now=now)
+        else:
+            self._reclaim.spare(victim, now=now)
+            self._turns.register.refuges.close(victim.uid)
+
+
+def _goes_to(clearing: Clearing, victim: Waiter) -> str:
+    """Of one that is moved: where."""
+    nodes = [place.node for place in clearing.moves if place.waiter.uid == victim.uid]
+    return f"; room is kept on {nodes[0]} for the pod that comes in its place" if nodes else ""

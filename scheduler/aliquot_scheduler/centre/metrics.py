@@ -101,6 +101,7 @@ def _evictions(reign: Reign) -> Iterable[Metric]:
     )
     asked.add_metric(["taken"], reign.clerks.evictor.evicted)
     asked.add_metric(["kept by a disruption budget"], reign.clerks.evictor.kept)
+    asked.add_metric(["taken to be placed elsewhere"], reign.clerks.evictor.moved)
     yield asked
 
 

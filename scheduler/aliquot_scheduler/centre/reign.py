@@ -91,6 +91,7 @@ class Reign:
             random=random,
             names=names,
             settings=settings,
+            moves_per_hour=queues.moves_per_hour,
             aside=aside,
             why_not=self.why_not,
         )

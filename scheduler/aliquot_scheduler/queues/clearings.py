@@ -51,6 +51,8 @@ class Clearing(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[Place, ...]
     victims: tuple[Waiter, ...]
     until: float
+    # Of victims who are moved: where room is kept for those who come in their place.
+    moves: tuple[Place, ...] = ()
 
     @property
     def uid(self) -> str:

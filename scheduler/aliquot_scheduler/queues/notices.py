@@ -27,6 +27,8 @@ WAITS = Notice(reason="Waiting", message="it waits for its turn")
 def making_room(clearing: Clearing) -> Notice:
     """Of a pod for which others have to go."""
     count, nodes = len(clearing.victims), clearing.nodes
+    if not count:
+        return Notice(reason="MakingRoom", message=f"it gets the room on {nodes[0]} of one that was moved")
     who = "1 pod has" if count == 1 else f"{count} pods have"
     where = nodes[0] if len(nodes) == 1 else f"{nodes[0]} and {len(nodes) - 1} more nodes"
     return Notice(reason="MakingRoom", message=f"{who} to go for it, and it gets the room on {where}")

@@ -25,7 +25,8 @@ from aliquot_scheduler.queues.clearings import Clearing, Clearings
 from aliquot_scheduler.queues.enrolment import Enrolment
 from aliquot_scheduler.queues.hall import Hall
 from aliquot_scheduler.queues.inside import Inside, Way
-from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.line import Candidate, Waiter
+from aliquot_scheduler.queues.refuges import Refuges
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.stale import StaleGangs
@@ -36,6 +37,8 @@ from aliquot_scheduler.rules.judging import Rules
 
 # Shapes that nobody has any more are forgotten when there are so many.
 _MANY_SHAPES = 20_000
+# Whoever takes the place of one that was moved comes, and is let in, within so long: controllers take seconds.
+_COMES = 60.0
 
 
 class Register:
@@ -58,6 +61,7 @@ class Register:
         self.joined: dict[str, float] = {}
         self.stale = StaleGangs(after=settings.stale_gang)
         self.clearings = Clearings(picture=picture)
+        self.refuges = Refuges(picture=picture)
         self.memory = SweepMemory(patience=settings.patience, hold=settings.hold, owed=settings.owed)
         tree = plant(self._specs)
         self.cards = Cards(picture=picture, dimensions=tree.dimensions, rules=rules)
@@ -118,6 +122,9 @@ class Register:
     def pod_gone(self, uid: str) -> None:
         """A pod needs no turn any more, and holds nothing."""
         self.leave(uid)
+        if not self.clearings.was_asked(uid):
+            # It has ended by itself, so nobody comes in its place.
+            self.refuges.close(uid)
         self.clearings.gone(uid)
         self.memory.forget(uid)
         for notes in (self._found, self.lost, self.untold, self.joined):
@@ -132,6 +139,7 @@ class Register:
         if self.enrolment.outdated() or self.cards.registered > _MANY_SHAPES + 4 * len(self.hall):
             self._replant()
         self.judge_found()
+        self.refuges.tell_time(now)
         for waiter in self.hall.rested(now):
             self.leave(waiter.uid)
             self.take_as_waiting(waiter.pod)
@@ -160,6 +168,7 @@ class Register:
     def clear(self, clearing: Clearing) -> None:
         """Room is made for some who wait in a line: they rest until it is there."""
         self.clearings.make(clearing)
+        self.refuges.open(clearing.moves, until=clearing.until + _COMES)
         for place in clearing.places:
             self.hall.rest(place.waiter, until=clearing.until, books=self.books)
 
@@ -186,6 +195,9 @@ class Register:
     def call_off(self, clearing: Clearing) -> None:
         """It is not made any more: whoever rests for it stands in line again."""
         self.clearings.drop(clearing)
+        for place in clearing.moves:
+            if place.waiter.uid in self.inside.bound and not self.clearings.was_asked(place.waiter.uid):
+                self.refuges.close(place.waiter.uid)
         for place in clearing.places:
             if (waiter := self.hall.resting(place.waiter.uid)) is not None:
                 self.leave(waiter.uid)
@@ -262,6 +274,10 @@ class Register:
 
     def _join(self, waiter: Waiter) -> None:
         why = self.enrolment.why_never(waiter, ledger=self.books.ledger)
+        if not why and len(self.refuges) and (place := self.refuges.taken_by(waiter)):
+            alone = Candidate(members=(waiter,), amounts=waiter.amounts)
+            self.clear(Clearing(candidate=alone, places=(place,), victims=(), until=self.now + _COMES))
+            return
         self.hall.join(waiter, why_never=why, books=self.books)
 
     def _is_next(self, pod: Pod) -> bool:

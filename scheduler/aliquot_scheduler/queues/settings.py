@@ -25,5 +25,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     penalty: Annotated[float, msgspec.Meta(gt=0, le=_DAY)] = 60.0
     # A gang of which so long fewer than its minimum run, while others of it can't, is sent back as a whole.
     stale_gang: Annotated[float, msgspec.Meta(gt=0, le=_DAY)] = 60.0
+    # So many pods may be moved within an hour, to make room for one that waits, or off a degraded GPU; 0: nobody is.
+    moves_per_hour: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
     # The label that says whose a pod is; without it, the namespace is the user.
     user_label: Annotated[str, msgspec.Meta(max_length=317)] = ""

@@ -16,7 +16,7 @@ from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
 from aliquot_scheduler.fit.places import allowed_places, needed_memory
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.reclaim.residents import Resident, Residents
-from aliquot_scheduler.reclaim.rights import Rights
+from aliquot_scheduler.reclaim.rights import Taking
 from aliquot_scheduler.reclaim.scene import Scene
 
 Harms = npt.NDArray[np.int64]
@@ -68,7 +68,7 @@ class _Cards:
         ]
 
 
-def bounds_of(demand: Demand, *, scene: Scene, residents: Residents, rights: Rights) -> Harms:
+def bounds_of(demand: Demand, *, scene: Scene, residents: Residents, rights: Taking) -> Harms:
     """By row; -1 where it can't lie whoever goes."""
     grid = scene.picture.grid
     everybody = list(residents.by_uid.values())

@@ -8,7 +8,7 @@ For whom nothing could be found is not searched for again for a while, since mos
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -34,6 +34,13 @@ _ITS_TURN = 5.0
 _MOST_AT_ONCE = 200
 
 _Asked = tuple[str, str, Any]
+# Of one who has run so long.
+MayGo = Callable[[Resident, float], bool]
+
+
+def _whoever(one: Resident, ran: float) -> bool:
+    del one, ran
+    return True
 
 
 class Reclaim:
@@ -72,7 +79,7 @@ class Reclaim:
             cards=register.cards,
             books=register.books,
             clearings=register.clearings,
-            residents=self._residents(wall=wall, budgets=budgets),
+            residents=self.residents(wall=wall, budgets=budgets),
             now=now,
         )
         with planner.supposing():
@@ -101,8 +108,12 @@ class Reclaim:
 
     def refused(self, clearing: Clearing, victim: Waiter, *, now: float) -> None:
         """A disruption budget keeps a victim: somebody else is to go, or nobody."""
-        self._spared[victim.uid] = now + SPARED
+        self.spare(victim, now=now)
         self._queues.register.call_off(clearing)
+
+    def spare(self, victim: Waiter, *, now: float) -> None:
+        """Ask it of nobody for a while."""
+        self._spared[victim.uid] = now + SPARED
 
     # --- who waits ---------------------------------------------------------------------------------------------------
     def _claimants(self) -> Iterator[str]:
@@ -129,7 +140,7 @@ class Reclaim:
     def _may_claim(self, candidate: Candidate) -> bool:
         if candidate.uid in self._fitting or _asked(candidate) in self._vain:
             return False
-        if not all(_is_foreseen(one) for one in candidate.members):
+        if not all(is_foreseen(one) for one in candidate.members):
             return False
         ledger = self._queues.books.ledger
         policy = policy_of(candidate.first.queue, tree=ledger.tree)
@@ -152,9 +163,10 @@ class Reclaim:
             self._lowest[one.queue] = min(one.priority, self._lowest.get(one.queue, one.priority))
 
     # --- who lies there ----------------------------------------------------------------------------------------------
-    def _residents(self, *, wall: float, budgets: Sequence[Budget]) -> Residents:
+    def residents(self, *, wall: float, budgets: Sequence[Budget], may_go: MayGo = _whoever) -> Residents:
+        """Who may be sent away, of those of whom `may_go` says so too; and who goes already."""
         register = self._queues.register
-        going, tree = register.clearings.victims(), register.books.ledger.tree
+        going, tree = register.clearings.victims() | register.refuges.movers(), register.books.ledger.tree
         least = {queue: policy_of(queue, tree=tree).min_run for queue in tree.nodes}
         there, leaving = [], []
         for uid, waiter in register.inside.bound.items():
@@ -164,7 +176,7 @@ class Reclaim:
             untold = register.clearings.was_asked(uid) and not waiter.pod.metadata.deletion_timestamp
             if uid in going or untold or is_leaving(waiter.pod, wall=wall):
                 leaving.append(one)
-            elif self._may_go(one) and ran >= least.get(one.queue, 0.0):
+            elif self._may_go(one) and ran >= least.get(one.queue, 0.0) and may_go(one, ran):
                 there.append(one)
         return Residents(there, gangs=register.books.let_in, leaving=leaving, budgets=budgets)
 
@@ -192,7 +204,7 @@ def _asked(candidate: Candidate) -> _Asked:
     return candidate.first.queue, candidate.first.user, candidate.shape
 
 
-def _is_foreseen(waiter: Waiter) -> bool:
+def is_foreseen(waiter: Waiter) -> bool:
     """Whether all is known of where it may lie: kube-scheduler alone knows of affinity between pods, and of spread."""
     spec = waiter.pod.spec
     affinity = spec.affinity or {}

@@ -17,6 +17,7 @@ one victim may be borrowed in compute and the next in memory, and both together 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from aliquot_scheduler.queues.ledger import Account, Ledger
 from aliquot_scheduler.queues.line import Candidate
@@ -38,6 +39,24 @@ def owner_of(candidate: Candidate, *, ledger: Ledger) -> list[str]:
         if asked and all(account.used[dim] + amounts[dim] <= guarantee[dim] for dim in asked):
             found.append(name)
     return found
+
+
+class Taking(Protocol):
+    """Who may be sent away, as a search asks it."""
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The same for all who may send the same away."""
+
+    @property
+    def by_priority(self) -> bool:
+        """Whether the lower priority goes first, whatever is lost."""
+
+    def may_take(self, one: Resident) -> bool:
+        """Whether this one may go, too."""
+
+    def take(self, one: Resident, *, sign: int = 1) -> None:
+        """It goes; with the other sign it is spared."""
 
 
 class Rights:

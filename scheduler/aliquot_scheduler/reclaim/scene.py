@@ -24,8 +24,10 @@ from aliquot_scheduler.reclaim.residents import Resident
 class Scene:
     """One supposition."""
 
-    def __init__(self, *, picture: Picture, leaving: Iterable[Resident]) -> None:
+    def __init__(self, *, picture: Picture, leaving: Iterable[Resident], only_healthy: bool = False) -> None:
+        """With `only_healthy` GPUs that are degraded have no room, whatever is free of them."""
         self.picture = picture
+        self._only_healthy = only_healthy
         self.gone: set[str] = set()
         # By the UID of whom it is for: once a clearing stands, the picture keeps the same room for the same pod.
         self._coming: defaultdict[GpuKey, dict[str, Claim]] = defaultdict(dict)
@@ -67,6 +69,7 @@ class Scene:
             for column, gpu in enumerate(known.inventory.gpus)
             if suitable[row[column]]
             and gpu.health is not Health.SICK
+            and not (self._only_healthy and gpu.health is Health.DEGRADED)
             and not gpu.mig
             and demand.request.uuids.admits(gpu.uuid)
             and (not only or gpu.uuid in only)

@@ -21,7 +21,7 @@ from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.tree import Tree
 from aliquot_scheduler.reclaim.bounds import bounds_of
 from aliquot_scheduler.reclaim.residents import Resident, Residents
-from aliquot_scheduler.reclaim.rights import Rights
+from aliquot_scheduler.reclaim.rights import Taking
 from aliquot_scheduler.reclaim.scene import Scene
 from aliquot_scheduler.reclaim.trying import Option, Trying
 
@@ -35,7 +35,7 @@ Bounds = dict[tuple[int, Any], list[tuple[int, str]]]
 class Search:
     """For one candidate."""
 
-    def __init__(self, *, scene: Scene, residents: Residents, rights: Rights, known: Bounds) -> None:
+    def __init__(self, *, scene: Scene, residents: Residents, rights: Taking, known: Bounds) -> None:
         """`known` are the bounds of those before it, as far as the same was asked by the same rights."""
         self.scene = scene
         self._residents = residents

@@ -19,7 +19,7 @@ from aliquot_scheduler.picture.picture import KnownNode
 from aliquot_scheduler.queues.clearings import Place
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.reclaim.residents import Resident, Residents
-from aliquot_scheduler.reclaim.rights import Rights
+from aliquot_scheduler.reclaim.rights import Taking
 from aliquot_scheduler.reclaim.scene import Scene
 
 
@@ -34,7 +34,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 class Trying:
     """Tries in one scene, by one candidate's rights; what is tried is undone."""
 
-    def __init__(self, *, scene: Scene, residents: Residents, rights: Rights) -> None:
+    def __init__(self, *, scene: Scene, residents: Residents, rights: Taking) -> None:
         self._scene = scene
         self._residents = residents
         self._rights = rights

@@ -1,0 +1,161 @@
+"""Moves pods where the operator lets it be done (`queues.moves_per_hour`), and where it pays.
+
+For whom: somebody whom the queues would let in, who finds no card free in one piece though there is enough in several;
+and whoever lies on a degraded GPU. It pays once the one that waits has waited for as much (percent of GPU times
+seconds) as is lost by the moves: so no more is ever lost than was waited for already.
+
+Who is moved: pods that may be sent away at all (`residents.py`), that somebody makes anew, that are in no group and
+have run for ten minutes, of whose place kube-scheduler knows nothing that is not known here. One plan at a time, and
+none while room is being made for owners. The budget grows from nothing when a leader begins, so that leaders who
+follow each other quickly move no more than one would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
+
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.clearings import Clearing
+from aliquot_scheduler.queues.line import Candidate
+from aliquot_scheduler.queues.order import Order, Shares
+from aliquot_scheduler.queues.refuges import controller_of
+from aliquot_scheduler.queues.rules import Rules
+from aliquot_scheduler.queues.tree import COMPUTE
+from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.reclaim.moving import Mover
+from aliquot_scheduler.reclaim.reclaim import Reclaim, is_foreseen
+from aliquot_scheduler.reclaim.residents import OVERDUE, Budget, Resident
+
+# For whom no move helps is looked at again after so long, and whoever was moved stays for the same time at least.
+_COOLDOWN = 60.0
+_LEAST_RUN = 600.0
+# A search takes milliseconds, and nobody is answered meanwhile.
+_MOST_LOOKED_AT = 8
+_GRACE = 30
+# Of those who ask for memory alone.
+_LEAST_PERCENT = 10
+_HOUR = 3600.0
+
+
+class Allowance:
+    """How many may be moved now."""
+
+    def __init__(self, *, per_hour: int) -> None:
+        self._per_hour = per_hour
+        self._left = 0.0
+        self._seen: float | None = None
+
+    def at(self, now: float) -> int:
+        """At this instant."""
+        grown = 0.0 if self._seen is None else (now - self._seen) * self._per_hour / _HOUR
+        self._left, self._seen = min(float(self._per_hour), self._left + grown), now
+        return int(self._left)
+
+    def used(self, count: int) -> None:
+        """So many are moved."""
+        self._left -= count
+
+
+class Consolidation:
+    """Decides who is moved."""
+
+    def __init__(self, *, queues: Queues, picture: Picture, reclaim: Reclaim, per_hour: int) -> None:
+        self._queues = queues
+        self._picture = picture
+        self._reclaim = reclaim
+        self._per_hour = per_hour
+        self._allowance = Allowance(per_hour=per_hour)
+        self._vain: dict[str, float] = {}
+
+    def anybody(self, *, now: float) -> bool:
+        """Whether there may be somebody to move."""
+        register = self._queues.register
+        if not self._per_hour or not self._allowance.at(now) or register.plain:
+            return False
+        if len(register.clearings) or len(register.refuges):
+            return False
+        self._vain = {uid: until for uid, until in self._vain.items() if until > now}
+        return bool(self._picture.grid.degraded.any()) or any(True for _ in self._queues_that_wait())
+
+    def decide(self, *, now: float, wall: float, budgets: Sequence[Budget] = ()) -> list[Clearing]:
+        """Decide for one that waits, or else for those on degraded GPUs; what is decided stands in the register."""
+        register = self._queues.register
+        residents = self._reclaim.residents(wall=wall, budgets=budgets, may_go=_may_be_moved)
+        mover = Mover(picture=self._picture, cards=register.cards, residents=residents)
+        clearing = self._for_one_that_waits(mover, now=now)
+        if clearing is not None:
+            register.clear(clearing)
+            return [clearing]
+        moves = mover.off_degraded(most=self._allowance.at(now))
+        until = now + _grace([move.who for move in moves]) + 2 * OVERDUE
+        register.refuges.open((move.to for move in moves), until=until, drains="its GPU is degraded")
+        self._allowance.used(len(moves))
+        return []
+
+    def _for_one_that_waits(self, mover: Mover, *, now: float) -> Clearing | None:
+        books = self._queues.books
+        rules = Rules(ledger=books.ledger, cards=self._queues.register.cards)
+        for candidate in islice(self._candidates(now), _MOST_LOOKED_AT):
+            self._vain[candidate.uid] = now + _COOLDOWN
+            if rules.refusal(candidate) is not None:
+                continue
+            plan = mover.plan(candidate, most=self._allowance.at(now))
+            if plan is None or plan.lost > self._waited(candidate, now=now):
+                continue
+            self._allowance.used(len(plan.moves))
+            who = [move.who for move in plan.moves]
+            return Clearing(
+                candidate=candidate,
+                places=(plan.place,),
+                victims=tuple(one.waiter for one in who),
+                moves=tuple(move.to for move in plan.moves),
+                until=now + _grace(who) + OVERDUE,
+            )
+        return None
+
+    # --- who waits ---------------------------------------------------------------------------------------------------
+    def _candidates(self, now: float) -> Iterator[Candidate]:
+        """In the order of turns."""
+        books = self._queues.books
+        shares = books.shares(now=now)
+        lines = {queue: partial(self._next, queue, shares) for queue in sorted(self._queues_that_wait())}
+        yield from Order(ledger=books.ledger, shares=shares, candidates=lines)
+
+    def _queues_that_wait(self) -> Iterator[str]:
+        register = self._queues.register
+        nodes = register.books.ledger.tree.nodes
+        for queue, line in register.hall.lines.items():
+            if not nodes[queue].stop and any(
+                self._may_ask(one) for user in line.users() for one in self._of(queue, user)
+            ):
+                yield queue
+
+    def _next(self, queue: str, shares: Shares) -> Candidate | None:
+        line = self._queues.register.hall.lines.get(queue)
+        users = sorted(line.users(), key=lambda user: (shares.of_user(queue, user), user)) if line else []
+        return next((one for user in users for one in self._of(queue, user) if self._may_ask(one)), None)
+
+    def _of(self, queue: str, user: str) -> Sequence[Candidate]:
+        register = self._queues.register
+        return register.hall.lines[queue].heads(user, let_in=register.books.let_in)
+
+    def _may_ask(self, candidate: Candidate) -> bool:
+        alone = len(candidate.members) == 1 and candidate.first.group is None
+        return alone and candidate.uid not in self._vain and is_foreseen(candidate.first)
+
+    def _waited(self, candidate: Candidate, *, now: float) -> float:
+        """As much as was waited for, in percent-seconds."""
+        since = self._queues.register.joined.get(candidate.uid, now)
+        return max(_LEAST_PERCENT, candidate.amounts[COMPUTE]) * (now - since)
+
+
+def _may_be_moved(one: Resident, ran: float) -> bool:
+    waiter = one.waiter
+    return ran >= _LEAST_RUN and waiter.group is None and bool(controller_of(waiter.pod)) and is_foreseen(waiter)
+
+
+def _grace(who: Sequence[Resident]) -> float:
+    said = (one.waiter.pod.spec.termination_grace_period_seconds for one in who)
+    return max((_GRACE if one is None else one for one in said), default=_GRACE)

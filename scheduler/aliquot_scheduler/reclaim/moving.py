@@ -1,0 +1,133 @@
+"""Who could be moved so that one that waits has room, or off a card that is degraded: each to a place that is free.
+
+Theory of operation. Places are searched as for those for whom others have to go (`search.py`), with everybody who may
+be moved as a victim; then for each of them a place is searched for which nobody goes. If one finds none, nothing of it
+is done, and the next node is tried. So all who go are placed again in the same plan, on real cards, and beside the one
+for whom they go.
+
+What must always hold: nobody is moved for whom no place was found; no two are given the same room; nobody is moved to a
+degraded GPU; the same state gives the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from aliquot_core.inventory import Health
+from aliquot_scheduler.picture.grid import Bools
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.cards import Cards
+from aliquot_scheduler.queues.clearings import Place
+from aliquot_scheduler.queues.line import Candidate, Waiter
+from aliquot_scheduler.reclaim.residents import Resident, Residents
+from aliquot_scheduler.reclaim.scene import Scene
+from aliquot_scheduler.reclaim.search import Search
+
+# So many nodes are tried for one that waits: those come first where least is lost.
+_MOST_NODES = 8
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """Who lies where now, and where it is to lie."""
+
+    who: Resident
+    to: Place
+
+
+class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the one lies who waits, and who is moved for it."""
+
+    place: Place
+    moves: tuple[Move, ...]
+
+    @property
+    def lost(self) -> int:
+        """In percent-seconds."""
+        return sum(one.who.lost for one in self.moves)
+
+
+class _AllOrNobody:
+    """Rights by which all who are there may be taken: whoever may not be moved is not among them."""
+
+    key = ()
+    by_priority = False
+
+    def may_take(self, one: Resident) -> bool:
+        """It is there, so it may."""
+        del one
+        return True
+
+    def take(self, one: Resident, *, sign: int = 1) -> None:
+        """Nothing is counted."""
+
+
+class Mover:
+    """One look at everything."""
+
+    def __init__(self, *, picture: Picture, cards: Cards, residents: Residents) -> None:
+        """`residents` are those who may be moved."""
+        self._picture = picture
+        self._cards = cards
+        self._residents = residents
+        self._scene = Scene(picture=picture, leaving=residents.leaving.values(), only_healthy=True)
+        self._nobody = Residents([], gangs={}, leaving=residents.leaving.values())
+
+    def plan(self, candidate: Candidate, *, most: int) -> MovePlan | None:
+        """Room for one pod, with at most so many moved for it."""
+        waiter, able, tried = candidate.first, self._able(candidate.first), set[str]()
+        for _ in range(_MOST_NODES):
+            search = Search(scene=self._scene, residents=self._residents, rights=_AllOrNobody(), known={})
+            if not search.settle(waiter, able=able, but=tried):
+                return None
+            (place,) = search.places
+            moves = self._moves(search.victims) if 0 < len(search.victims) <= most else None
+            search.undo()
+            if moves is not None:
+                return MovePlan(place=place, moves=moves)
+            tried.add(place.node)
+        return None
+
+    def off_degraded(self, *, most: int) -> list[Move]:
+        """Those who lie on degraded GPUs and have a place elsewhere, least harm first."""
+        found: list[Move] = []
+        there = [one for one in self._residents.by_uid.values() if self._is_degraded(one)]
+        for one in sorted(there, key=lambda one: (one.lost, one.uid)):
+            if len(found) >= most:
+                break
+            if not self._residents.let_go({*(move.who.uid for move in found), one.uid}):
+                continue
+            self._scene.goes(one)
+            if moves := self._moves({one.uid: one}):
+                self._scene.comes(moves[0].to)
+                found += moves
+            else:
+                self._scene.stays(one)
+        for move in found:
+            self._scene.leaves(move.to)
+            self._scene.stays(move.who)
+        return found
+
+    def _moves(self, victims: Mapping[str, Resident]) -> tuple[Move, ...] | None:
+        """A place for each, for which nobody goes; None if one has none. Nothing is supposed any more afterwards."""
+        search = Search(scene=self._scene, residents=self._nobody, rights=_AllOrNobody(), known={})
+        # The large before the small: for them there are fewer places.
+        line = sorted(victims.values(), key=lambda one: (-sum(one.amounts[:1]), -one.lost, one.uid))
+        found = all(search.settle(one.waiter, able=self._able(one.waiter)) for one in line)
+        moves = tuple(Move(who=one, to=place) for one, place in zip(line, search.places, strict=False))
+        search.undo()
+        return moves if found else None
+
+    def _able(self, waiter: Waiter) -> Bools:
+        able = self._cards.able(waiter.demand) & self._cards.ground.suits(waiter.shape.host)
+        return self._cards.ruled.all_admitted([(waiter.pod, waiter.demand)], among=able & self._picture.grid.bindable)
+
+    def _is_degraded(self, one: Resident) -> bool:
+        nodes = self._picture.nodes
+        return any(
+            (known := nodes.get(node)) is not None
+            and gpu in known.columns
+            and known.inventory.gpus[known.columns[gpu]].health is Health.DEGRADED
+            for node, gpu in one.claims
+        )
