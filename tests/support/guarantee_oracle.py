@@ -4,6 +4,9 @@
 Guarantees are served from the leaves up, one after the other, each as far as what is left lets it. What they come to
 without any scarcity is the dearest choice of queues none of which lies below another: what is served of one queue's
 guarantee is served of those above it too.
+
+A guarantee serves whole portions: what is let in at once and is larger than all that is missing of it demands none of
+it. Where something is kept idle, at the queue or below it, that is not looked at.
 """
 
 from __future__ import annotations
@@ -19,13 +22,14 @@ class Guarantees:
     """One instant of one dimension."""
 
     def __init__(
-        self, tree: Tree, *, dimension: int, used: Mapping[str, int], asked: Mapping[str, int], free: int
+        self, tree: Tree, *, dimension: int, used: Mapping[str, int], asked: Mapping[str, Sequence[int]], free: int
     ) -> None:
-        """`used` and `asked` are of each queue itself, without those below it."""
+        """`used` and `asked` are of each queue itself, without those below it; what is asked is in portions."""
         self._tree = tree
         self._dimension = dimension
         self._free = free
-        self._asked = {name: amount for name, amount in asked.items() if amount}
+        self._portions = asked
+        self._asked = {name: sum(portions) for name, portions in asked.items() if sum(portions)}
         self._upwards = sorted((node for node in tree.nodes.values() if node.name != ROOT), key=_height)
         self._used = {
             node.name: sum(amount for name, amount in used.items() if node.name in tree.path(name))
@@ -40,7 +44,7 @@ class Guarantees:
         """How much of what is guaranteed and demanded can be served; or could be if anything were free."""
         serving = _Serving(self, free=PLENTY if plenty else self._free)
         for node in self._upwards:
-            serving.up_to(node.guarantee[self._dimension], node)
+            serving.up_to(self._guarantee(node), node)
         return serving.given[ROOT]
 
     def _missing(self) -> dict[str, int]:
@@ -52,8 +56,12 @@ class Guarantees:
                 if node.name in below.path:
                     serving.up_to(PLENTY, below)
             demanded = serving.given[node.name]
-            found[node.name] = min(demanded, max(0, node.guarantee[self._dimension] - self._used[node.name]))
+            found[node.name] = min(demanded, max(0, self._guarantee(node) - self._used[node.name]))
         return found
+
+    def _guarantee(self, node: Node) -> int:
+        """As far as what is asked would fit in it."""
+        return fitting(node, self._tree, dimension=self._dimension, used=self._used[node.name], asked=self._portions)
 
     def _dearest(self, choice: Sequence[Node], price: Mapping[str, int]) -> int:
         """The most that nodes of which none lies below another come to."""
@@ -112,6 +120,15 @@ class _Serving:
             self._left[above] -= amount
             self.given[above] += amount
         return amount
+
+
+def fitting(node: Node, tree: Tree, *, dimension: int, used: int, asked: Mapping[str, Sequence[int]]) -> int:
+    """A queue's guarantee, as far as it is in use or what is asked there and below would fit in it as a whole."""
+    guarantee = node.guarantee[dimension]
+    if any(other.kept[dimension] for other in tree.nodes.values() if node.name in other.path):
+        return guarantee
+    below = [portion for name, portions in asked.items() if node.name in tree.path(name) for portion in portions]
+    return min(guarantee, used + sum(portion for portion in below if portion <= guarantee - used))
 
 
 def _height(node: Node) -> tuple[int, str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from aliquot_scheduler.queues.tree import COMPUTE, ROOT, Tree
+from support.guarantee_oracle import fitting
 
 Given = Sequence[int]
 
@@ -13,8 +14,9 @@ Given = Sequence[int]
 class Search:
     """Whatever could be given to queues, as one number for each that asks and each that keeps something idle."""
 
-    def __init__(self, tree: Tree, *, used: Mapping[str, int], asked: Mapping[str, int], free: int) -> None:
+    def __init__(self, tree: Tree, *, used: Mapping[str, int], asked: Mapping[str, Sequence[int]], free: int) -> None:
         self._tree = tree
+        self._asked = asked
         self._names = [name for name in tree.nodes if name != ROOT]
         keepers = [name for name in self._names if tree.nodes[name].kept[COMPUTE]]
         self._takers = [*asked, *keepers]
@@ -23,7 +25,7 @@ class Search:
         self._rooms = {
             name: max(0, tree.nodes[name].ceiling[COMPUTE] - in_use) for name, in_use in self._used.items()
         } | {ROOT: free}
-        tops = [*asked.values(), *(tree.nodes[name].kept[COMPUTE] for name in keepers)]
+        tops = [*map(sum, asked.values()), *(tree.nodes[name].kept[COMPUTE] for name in keepers)]
         self._all = list(product(*(range(top + 1) for top in tops)))
 
     def lacking(self) -> int:
@@ -42,7 +44,8 @@ class Search:
             for given in self._all
             if self._has_room(given, below) and all(self._is_kept_so(given, at) for at in self._keepers())
         )
-        return min(most, self._tree.nodes[name].guarantee[COMPUTE] - self._used[name])
+        node, used = self._tree.nodes[name], self._used[name]
+        return min(most, fitting(node, self._tree, dimension=COMPUTE, used=used, asked=self._asked) - used)
 
     def _keepers(self) -> range:
         return range(self._askers, len(self._takers))

@@ -19,6 +19,8 @@ class FullRanking:
         self._ledger = ledger
         self._shares = shares
         self._candidates = candidates
+        # Whether it lay beyond guarantees when it became the first of its queue.
+        self._beyond: dict[str, bool] = {}
 
     def __iter__(self) -> Iterator[Candidate]:
         """Who comes first of all, until nobody is left."""
@@ -28,4 +30,6 @@ class FullRanking:
     def _place(self, candidate: Candidate) -> tuple[bool, tuple[Standing, ...]]:
         path = self._ledger.tree.path(candidate.first.queue)
         standings = tuple(self._shares.standing(name) for name in reversed(path) if name != ROOT)
-        return not within_guarantee(self._ledger, candidate), standings
+        beyond = not within_guarantee(self._ledger, candidate)
+        # What is made room for in a guarantee by those who go before is seen only in its turn.
+        return self._beyond.setdefault(candidate.uid, beyond) or beyond, standings

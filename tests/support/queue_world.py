@@ -269,7 +269,7 @@ class QueueWorld(Stage):
         """Whether what it needs is others' and never lent, though nobody asks: the tree contradicts itself."""
         for dimension in range(tree.dimensions.cards):
             there, amount = self.queues.stock().capacity[dimension], waiter.amounts[dimension]
-            asks = Guarantees(tree, dimension=dimension, used={}, asked={waiter.queue: amount}, free=there)
+            asks = Guarantees(tree, dimension=dimension, used={}, asked={waiter.queue: [amount]}, free=there)
             has = Guarantees(tree, dimension=dimension, used={waiter.queue: amount}, asked={}, free=there - amount)
             if has.lacking() > asks.lacking():
                 return True
@@ -285,32 +285,34 @@ class Count:
         self._width = len(self.tree.dimensions)
         self.free = world.queues.stock().free
         charges = ledger.charges().values()
-        in_line = [
-            waiter
-            for waiter in world.queues.waiting()
-            if world.queues.is_in_line(waiter.uid) and not self.tree.nodes[waiter.queue].stop
-        ]
-        gangs = Counter((waiter.queue, waiter.user, waiter.gang) for waiter in in_line)
-        gangs_in = Counter(
-            (world.pods[uid].metadata.namespace, world.pods[uid].metadata.labels.get(NAMES.group, ""))
-            for uid in ledger.charges()
-        )
-        # A gang that could not start if all were free asks for nothing.
-        waiting = [
-            waiter
-            for waiter in in_line
-            if waiter.group is None
-            or waiter.gang is None
-            or gangs[waiter.queue, waiter.user, waiter.gang] + gangs_in[waiter.gang] >= waiter.group.minimum
-        ]
         self._charged = self._sum((charge.queue, charge.amounts) for charge in charges)
-        self._asks = self._sum((waiter.queue, waiter.amounts) for waiter in waiting)
+        self._portions = self._asking(world)
+        self._asks = self._sum(self._portions)
         self.used = self._with_those_below(self._charged)
         self.asked = self._with_those_below(self._asks)
         self.firm = self._with_those_below(
             self._sum((charge.queue, charge.amounts) for charge in charges if charge.firm)
         )
         self.holders = set(ledger.charges())
+
+    def _asking(self, world: QueueWorld) -> list[tuple[str, tuple[int, ...]]]:
+        """What is asked at once: by a pod, or by all that a gang needs to start; one that can't asks for nothing."""
+        askers: dict[object, list[Waiter]] = defaultdict(list)
+        for waiter in sorted(world.queues.waiting(), key=lambda one: one.place):
+            if world.queues.is_in_line(waiter.uid) and not self.tree.nodes[waiter.queue].stop:
+                askers[(waiter.queue, waiter.user, waiter.gang) if waiter.gang else waiter.uid].append(waiter)
+        gangs_in = Counter(
+            (world.pods[uid].metadata.namespace, world.pods[uid].metadata.labels.get(NAMES.group, ""))
+            for uid in world.queues.books.ledger.charges()
+        )
+        found: list[tuple[str, tuple[int, ...]]] = []
+        for first, *others in askers.values():
+            needed = max(1, first.group.minimum - gangs_in[first.gang]) if first.group and first.gang else 1
+            if len(others) + 1 >= needed and world.queues.notice(first).reason != "NeverFits":
+                start, rest = [first, *others][:needed], others[needed - 1 :]
+                found.append((first.queue, tuple(map(sum, zip(*(one.amounts for one in start), strict=True)))))
+                found += [(one.queue, one.amounts) for one in rest]
+        return found
 
     def _sum(self, parts: Iterable[tuple[str, Sequence[int]]]) -> Amounts:
         found: Amounts = {}
@@ -329,9 +331,10 @@ class Count:
 
     def guarantees(self, dimension: int) -> Guarantees:
         """What is guaranteed, demanded, and still there to serve it."""
-        charged, asked = (
-            {name: amounts[dimension] for name, amounts in own.items()} for own in (self._charged, self._asks)
-        )
+        charged = {name: amounts[dimension] for name, amounts in self._charged.items()}
+        asked: dict[str, list[int]] = defaultdict(list)
+        for name, amounts in self._portions:
+            asked[name].append(amounts[dimension])
         return Guarantees(self.tree, dimension=dimension, used=charged, asked=asked, free=self.free[dimension])
 
     def check_next(self, after: Count, charges: Mapping[str, Charge]) -> None:

@@ -198,3 +198,92 @@ def test_a_gang_that_lost_a_waiting_member_keeps_nothing_either() -> None:
     stage.gone("g1")
     stage.submit("x", 100, queue="b")
     assert stage.run() == ["x"]
+
+
+NEVER: dict[str, tuple[dict[str, str], int, int, int | None, str]] = {
+    "over a limit": (
+        {"group-topology": ""},
+        3,
+        100,
+        200,
+        "which ask 300 of compute, more than the 200 that",
+    ),
+    "never taken back, beyond a guarantee": (
+        {"group-topology": "", "preemptible": "false"},
+        2,
+        100,
+        None,
+        "which ask 200 of compute never to be taken back, and queue a is guaranteed 150",
+    ),
+    "larger than any node": (
+        {"group-topology": "node"},
+        3,
+        100,
+        None,
+        "which ask on one node 300 of compute, of which at most 200 are there",
+    ),
+    "larger than any island": (
+        {"group-topology": "nvlink"},
+        2,
+        100,
+        None,
+        "that NVLinks join 200 of compute, of which at most 100 are there",
+    ),
+    "on more nodes than there are": (
+        {"group-topology": "spread"},
+        3,
+        10,
+        None,
+        "with 3 pods on a node each, and 2 could take them",
+    ),
+    "larger than all": (
+        {"group-topology": ""},
+        5,
+        100,
+        None,
+        "which ask on all nodes together 500 of compute, of which at most 400 are there",
+    ),
+}
+
+
+@pytest.mark.parametrize("row", NEVER)
+def test_a_gang_that_can_never_start_asks_for_nothing_and_is_told_why(row: str) -> None:
+    """Its queue's guarantee is lent to others meanwhile, and it hears the true numbers, as `aliquot explain` does."""
+    notes, pods, compute, limit, why = NEVER[row]
+    stage = Stage({"a": queue(guarantee=150, limit=limit), "b": queue()}, nodes=(2, 2))
+    for number in range(pods):
+        stage.submit(f"g{number}", compute, queue="a", group="g", notes={"group-size": str(pods), **notes})
+    assert stage.queues.books.ledger.held_back(0) == 0
+    for number in range(4):
+        stage.submit(f"x{number}", 100, queue="b")
+    assert stage.run() == ["x0", "x1", "x2", "x3"]
+    for waiter in stage.queues.waiting():
+        notice = stage.queues.notice(waiter)
+        assert notice.reason == "NeverFits"
+        assert why in notice.message
+        assert stage.queues.why_not(waiter.pod) == notice.message
+
+
+@pytest.mark.parametrize(("topology", "later"), [("node", (3,)), ("spread", (1, 1)), ("nvlink", (3,)), ("", (1, 1))])
+def test_a_gang_that_could_not_start_does_once_there_is_other_hardware(topology: str, later: tuple[int, ...]) -> None:
+    """A larger node, a larger island, one node more: nobody has to submit it again."""
+    stage = Stage({"a": queue(guarantee=300)}, nodes=(2,))
+    gang(stage, "g", pods=3, compute=100, topology=topology)
+    assert stage.run() == []
+    assert {stage.queues.notice(waiter).reason for waiter in stage.queues.waiting()} == {"NeverFits"}
+    for at, count in enumerate(later, 1):
+        stage.picture.node_seen(make_node(f"n{at}", linked(f"n{at}", count, pairs=count)))
+    assert stage.run() == ["g0", "g1", "g2"]
+
+
+def test_a_gang_whose_larger_node_goes_holds_nothing_back_any_more() -> None:
+    """It asked for the guarantee while it could start."""
+    stage = Stage({"a": queue(guarantee=300), "b": queue()}, nodes=(3, 2))
+    stage.submit("x", 10, queue="b", notes={"gpu-uuid": "GPU-n0-0"})
+    assert stage.run() == ["x"]
+    gang(stage, "g", pods=3, compute=100, topology="node")
+    stage.round()
+    assert stage.queues.books.ledger.held_back(0) == 300
+    stage.picture.node_seen(make_node("n0", gpus("n0", 2)))
+    stage.round()
+    assert stage.queues.books.ledger.held_back(0) == 0

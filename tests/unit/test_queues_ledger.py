@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from aliquot_scheduler.queues.ledger import Charge, Effect, Ledger
+from aliquot_scheduler.queues.portions import Portions
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, Tree, plant
 from support.guarantee_oracle import Guarantees
@@ -48,10 +49,11 @@ def test_a_guarantee_is_held_back_as_far_as_it_is_asked_for() -> None:
     assert held(ledger) == {}
     ledger.ask("a", amounts(150))
     assert held(ledger) == {"a": 150, "org": 150}
-    ledger.ask("a", amounts(150))
+    ledger.ask("a", amounts(50))
+    ledger.ask("a", amounts(100))
     # Its parent's guarantee goes further than its own.
     assert held(ledger) == {"a": 200, "org": 300}
-    ledger.ask("a", amounts(-150))
+    ledger.ask_no_more("a", amounts(150))
     ledger.charge("p", Charge(queue="a", amounts=amounts(150)))
     assert held(ledger) == {"a": 50, "org": 150}
     assert ledger.held_back(COMPUTE) == 150
@@ -68,26 +70,60 @@ def test_what_is_not_lent_is_held_back_idle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waits", "asks", "less"),
+    ("waits", "portions", "name", "asked", "less"),
     [
-        ("a", ("a", 150), 150),  # within its own guarantee
-        ("a", ("b", 150), 100),  # 50 would be taken from what is held back for its brother
-        ("c", ("c", 100), 100),
-        ("c", ("c", 120), 100),  # 20 are borrowed
-        ("b", ("b", 120), 120),  # within its parent's
+        ("a", (150, 50, 100), "a", 150, 150),  # within its own guarantee
+        ("a", (150, 50, 100), "b", 150, 100),  # 50 would be taken from what is held back for its brother
+        ("c", (100,), "c", 100, 100),
+        ("c", (100, 20), "c", 120, 100),  # 20 are borrowed
+        ("c", (120,), "c", 120, 0),  # it does not fit in the guarantee
+        ("b", (120,), "b", 120, 120),  # within its parent's
     ],
 )
-def test_an_admission_lessens_what_is_held_back_for_itself(waits: str, asks: tuple[str, int], less: int) -> None:
+def test_an_admission_lessens_what_is_held_back_for_itself(
+    waits: str, portions: tuple[int, ...], name: str, asked: int, less: int
+) -> None:
     """What is told before an admission is what happens by it."""
     ledger = Ledger(plant(SPECS))
-    ledger.ask(waits, amounts(300 if waits == "a" else asks[1]))
-    name, asked = asks
+    for portion in portions:
+        ledger.ask(waits, amounts(portion))
     before = ledger.held_back(COMPUTE)
     assert ledger.effect(COMPUTE, name, amounts(asked)).lessened == less
     if waits == name:
-        ledger.ask(name, amounts(-asked))
+        for portion in portions if sum(portions) == asked else (asked,):
+            ledger.ask_no_more(name, amounts(portion))
         ledger.charge("p", Charge(queue=name, amounts=amounts(asked)))
         assert before - ledger.held_back(COMPUTE) == less
+
+
+def test_what_does_not_fit_in_a_guarantee_as_a_whole_does_not_demand_it() -> None:
+    """Of 2,000 guaranteed 500 are in use: nothing is held back for a gang of 2,000, until those 500 are given back."""
+    ledger = Ledger(plant({"p": queue(guarantee=4000, limit=4000), "a": queue("p", guarantee=2000), "b": queue("p")}))
+    ledger.charge("running", Charge(queue="a", amounts=amounts(500)))
+    ledger.ask("a", amounts(2000))
+    # Its parent's guarantee has room for it.
+    assert held(ledger) == {"p": 2000}
+    ledger.ask("a", amounts(300))
+    assert held(ledger) == {"a": 300, "p": 2300}
+    ledger.release("running")
+    assert held(ledger) == {"a": 2000, "p": 2300}
+    ledger.ask_no_more("a", amounts(2000))
+    assert held(ledger) == {"a": 300, "p": 300}
+
+
+@given(st.lists(st.integers(1, 40)), st.integers(0, 80), st.integers(0, 40))
+def test_of_what_is_asked_those_count_that_are_no_larger(sizes: list[int], most: int, without: int) -> None:
+    """Their sum, up to the same number; by whichever way it is counted, and after others came and went."""
+    portions = Portions()
+    for size in (*sizes, 17, 41):
+        portions.add(size, times=1)
+    for size in (17, 41):
+        portions.add(size, times=-1)
+    assert portions.fitting(most) == min(most, sum(size for size in sizes if size <= most))
+    rest = list(sizes)
+    if without in rest:
+        rest.remove(without)
+    assert portions.fitting(most, but=without) == min(most, sum(size for size in rest if size <= most))
 
 
 def test_a_ceiling_is_kept_at_the_queue_and_above() -> None:
@@ -138,20 +174,22 @@ class Small(msgspec.Struct, frozen=True, kw_only=True):
 
     tree: Tree
     used: dict[str, int]
-    asked: dict[str, int]
+    asked: dict[str, tuple[int, ...]]
     free: int
 
     def after(self, leaf: str, amount: int) -> Small:
         """The same with a pod let in."""
-        used = self.used | {leaf: self.used[leaf] + amount}
-        return replace(self, used=used, asked=self.asked | {leaf: self.asked[leaf] - amount}, free=self.free - amount)
+        used, asked = self.used | {leaf: self.used[leaf] + amount}, list(self.asked[leaf])
+        asked.remove(amount)
+        return replace(self, used=used, asked=self.asked | {leaf: tuple(asked)}, free=self.free - amount)
 
     def ledger(self) -> Ledger:
         """As it counts this."""
         ledger = Ledger(self.tree)
         for leaf, used in self.used.items():
             ledger.charge(leaf, Charge(queue=leaf, amounts=amounts(used)))
-            ledger.ask(leaf, amounts(self.asked[leaf]))
+            for portion in self.asked[leaf]:
+                ledger.ask(leaf, amounts(portion))
         return ledger
 
     def lacking(self) -> int:
@@ -177,7 +215,7 @@ def _small(draw: st.DrawFn) -> Small:
     leaves = [name for name in specs if tree.leaf(name)]
     used = draw(st.fixed_dictionaries({name: st.integers(0, 3) for name in leaves}))
     # Everything that could be given is tried: one more makes that three times as much.
-    asked = draw(st.fixed_dictionaries({name: st.integers(0, 2) for name in leaves}))
+    asked = draw(st.fixed_dictionaries({name: st.sampled_from(((), (1,), (2,), (1, 1))) for name in leaves}))
     return Small(tree=tree, used=used, asked=asked, free=draw(st.integers(0, 7)))
 
 
@@ -193,8 +231,8 @@ def test_exactly_those_are_refused_who_would_take_what_serves_a_guarantee(small:
     """Tried out: whether all that is guaranteed and demanded could still be served, under the ceilings of all above."""
     ledger, lacked = small.ledger(), small.lacking()
     for leaf, asked in small.asked.items():
-        for amount in range(1, min(asked, small.free) + 1):
-            if ledger.over(leaf, amounts(amount)):
+        for amount in set(asked):
+            if amount > small.free or ledger.over(leaf, amounts(amount)):
                 continue
             lacks = small.after(leaf, amount).lacking()
             if _is_just(ledger, leaf, amount, free=small.free):
@@ -276,7 +314,7 @@ class Counting(RuleBasedStateMachine):
         """One of those that wait does so no more."""
         if self.asked:
             queue, amount = self.asked.pop(data.draw(st.integers(0, len(self.asked) - 1)))
-            self.ledger.ask(queue, [-part for part in amount])
+            self.ledger.ask_no_more(queue, amount)
 
     @invariant()
     def counted_anew_it_is_the_same(self) -> None:
@@ -300,7 +338,7 @@ class Counting(RuleBasedStateMachine):
         queue, amount = self.asked[-1]
         told = [self.ledger.effect(dimension, queue, amount).lessened for dimension in (COMPUTE, MEMORY)]
         before = [self.ledger.held_back(dimension) for dimension in (COMPUTE, MEMORY)]
-        self.ledger.ask(queue, [-part for part in amount])
+        self.ledger.ask_no_more(queue, amount)
         self.ledger.charge("new", Charge(queue=queue, amounts=amount))
         assert told == [was - self.ledger.held_back(d) for d, was in enumerate(before)]
         self.ledger.release("new")

@@ -95,7 +95,7 @@ class Rounds:
     def _let_in(self, waiter: Waiter, *, now: float) -> None:
         self._lines[waiter.queue].remove(waiter)
         self._inside.append(waiter.uid)
-        self._books.ledger.ask(waiter.queue, [-amount for amount in waiter.amounts])
+        self._books.ledger.ask_no_more(waiter.queue, waiter.amounts)
         self._books.admit(waiter, Charge(queue=waiter.queue, amounts=waiter.amounts), now=now)
 
 

@@ -225,7 +225,7 @@ WHY: dict[str, tuple[Sequence[Pod], str]] = {
         "it asks 60 of compute never to be taken back, and queue a has given 60 of its guarantee of 100 so",
     ),
     "a held queue": ([waits("w", "held", 10)], "queue held is held: it lets nobody in"),
-    "a limit": ([waits("w", "b", 400)], "it asks 400 of compute, more than queue org may ever give it"),
+    "a limit": ([waits("w", "b", 400)], "it asks 400 of compute, more than the 300 that queue org may have"),
     "no such queue": ([waits("w", "gone", 10)], "there is no queue gone"),
     "an inner queue": ([waits("w", "org", 10)], "queue org has queues below it, and pods wait only in those"),
     "a gang that is not whole": ([gang("w", 0), gang("v", 1)], "group g starts with 3 pods, and 2 are there"),

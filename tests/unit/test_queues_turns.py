@@ -360,7 +360,7 @@ def test_an_impatient_head_yields_to_guarantees_alone(guaranteed: int | None, le
         ("gone", 10, "there is no queue gone"),
         ("o", 10, "has queues below it"),
         ("closed", 10, "does not take pods of namespace team"),
-        ("a", 60, "it asks 60 of compute, more than queue o may ever give it"),
+        ("a", 60, "it asks 60 of compute, more than the 50 that queue o may have"),
         ("c", 900, "no node could take it"),
         ("meek", 60, "of the 200 that queue share may have those below it keep too much though they don't use it"),
     ],

@@ -69,7 +69,7 @@ class Cards:
     """The cards of a picture, as queues count them."""
 
     def __init__(self, *, picture: Picture, dimensions: Dimensions, rules: Rules = NO_RULES) -> None:
-        self._picture = picture
+        self.picture = picture
         self._grid = picture.grid
         # A cluster's own rules on nodes.
         self.ruled = Ruled(picture=picture, rules=rules)
@@ -125,12 +125,12 @@ class Cards:
     def granted(self, pod: Pod) -> tuple[int, ...] | None:
         """What a pod has come to, by its grant; None if it has none."""
         # What the picture holds for it was read from the grant: to read it once more takes 50 us a pod.
-        held = self._picture.holdings.of(pod.metadata.uid) if pod.spec.node_name else None
+        held = self.picture.holdings.of(pod.metadata.uid) if pod.spec.node_name else None
         if not held:
             return None
         amounts = [0] * (2 + 2 * len(self._models))
         for (node, uuid), claim in held.items():
-            known = self._picture.nodes.get(node)
+            known = self.picture.nodes.get(node)
             gpu = known.inventory.gpu(uuid) if known else None
             memory = _memory(claim, card=gpu.memory if gpu else 0)
             places = [0, *(2 + 2 * n for n, m in enumerate(self._models) if gpu and m.admits(*gpu.model_names))]
@@ -158,7 +158,7 @@ class Cards:
 
     def _allowed(self, request: PodRequest) -> Bools:
         allowed = allowed_places(request, grid=self._grid)
-        named = named_places(request.uuids, self._picture.nodes.values(), grid=self._grid)
+        named = named_places(request.uuids, self.picture.nodes.values(), grid=self._grid)
         return allowed if named is None else allowed & named
 
     def _nodes(self, demand: Demand, takers: Callable[[Piece], Bools]) -> npt.NDArray[np.bool_]:

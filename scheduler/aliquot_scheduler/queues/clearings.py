@@ -21,7 +21,7 @@ import msgspec
 
 from aliquot_core.claims import Claim, overdrawn
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.line import Candidate, Waiter
+from aliquot_scheduler.queues.line import Candidate, Waiter, summed
 
 GpuKey = tuple[str, str]
 
@@ -121,8 +121,7 @@ class Clearings:
                 msgspec.structs.replace(place, waiter=waiter)
                 for place, waiter in zip(clearing.places, members, strict=True)
             )
-            amounts = tuple(map(sum, zip(*(one.amounts for one in members), strict=True)))
-            candidate = Candidate(members=tuple(members), amounts=amounts)
+            candidate = Candidate(members=tuple(members), amounts=summed(members))
             self._standing[clearing.uid] = msgspec.structs.replace(clearing, candidate=candidate, places=places)
 
     def unasked(self, clearing: Clearing, *, bound: Mapping[str, Waiter]) -> list[Waiter]:

@@ -6,7 +6,7 @@ it would be the head of it for ever, and what is held back for it would never be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -19,7 +19,8 @@ from aliquot_scheduler.fit.ground import HostAsk, host_ask
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.entry import why_barred
 from aliquot_scheduler.queues.ledger import Charge, Ledger
-from aliquot_scheduler.queues.line import Shape, Waiter
+from aliquot_scheduler.queues.line import Shape, Waiter, summed
+from aliquot_scheduler.queues.together import Together
 from aliquot_scheduler.queues.tree import DEFAULT_QUEUE, Tree, Vector
 
 
@@ -56,7 +57,10 @@ class Enrolment:
         self._numbers: dict[Shape, int] = {}
         # Nobody asks or uses anything there: what is kept all the same, and whom it keeps out.
         self._idle = Ledger(tree)
-        self._kept: dict[tuple[str, Vector], str] = {}
+        self._kept: dict[tuple[str, Vector, str], str] = {}
+        self._together = Together(picture=cards.picture, cards=cards)
+        # Changes whenever a gang that could not start may do so, or the other way round.
+        self.looks = 0
         self._hardware = cards.hardware()
         # As of which change of nodes, and by what is asked of them, the nodes that could take it.
         self._lasting = cards.ground.lasting
@@ -64,10 +68,12 @@ class Enrolment:
 
     def outdated(self) -> bool:
         """Whether hardware or nodes' labels have changed so that any shape comes to something else now."""
-        asks = self._asks_that_changed()
+        lasting, asks = self._lasting, self._asks_that_changed()
         hardware = self._cards.hardware()
-        if hardware == self._hardware and not asks:
+        if hardware == self._hardware and lasting == self._lasting:
             return False
+        self._together.forget()
+        self.looks += 1
         same = hardware == self._hardware
         self._hardware = hardware
         before = {shape: known for shape, known in self._known.items() if not same or shape.host in asks}
@@ -130,31 +136,50 @@ class Enrolment:
         home = name if was_in else self._home(waiter.pod)
         if barred := why_barred(name, tree=self._tree, namespace=namespace, home=home):
             return barred
-        if broken := ledger.never(name, waiter.amounts, firm=waiter.shape.firm):
-            account, dimension = broken
-            what = self._tree.dimensions.names[dimension]
-            return (
-                f"it asks {waiter.amounts[dimension]} of {what}, more than queue {account.node.name} may ever give it"
-            )
-        if kept := self._kept_from(name, waiter.amounts):
-            return kept
+        if why := self._beyond(name, waiter.amounts, "it asks", firm=waiter.shape.firm, ledger=ledger):
+            return why
         return "" if self._tree.nodes[name].spec.autoscale else self._of_shape(waiter.shape).never
 
-    def _kept_from(self, queue: str, amounts: Vector) -> str:
+    def why_gang_never(self, members: Sequence[Waiter], *, ledger: Ledger) -> str:
+        """Why what a gang needs to start can't be let in, whatever others do; empty if it could."""
+        queue, firm = members[0].queue, any(member.shape.firm for member in members)
+        asks = f"its group starts with {len(members)} pods, which ask"
+        if why := self._beyond(queue, summed(members), asks, firm=firm, ledger=ledger):
+            return why
+        return "" if self._tree.nodes[queue].spec.autoscale else self._together.why_never(members)
+
+    def _beyond(self, queue: str, amounts: Vector, asks: str, *, firm: bool, ledger: Ledger) -> str:
+        """Why so much at once is more than the queue may ever give."""
+        names = self._tree.dimensions.names
+        if broken := ledger.never(queue, amounts, firm=False):
+            account, dim = broken
+            most = account.node.ceiling[dim]
+            return (
+                f"{asks} {amounts[dim]} of {names[dim]}, more than the {most} that queue {account.node.name} may have"
+            )
+        if broken := ledger.never(queue, amounts, firm=firm):
+            account, dim = broken
+            due = account.node.guarantee[dim]
+            return (
+                f"{asks} {amounts[dim]} of {names[dim]} never to be taken back, and queue {queue} is guaranteed {due}"
+            )
+        return self._kept_from(queue, amounts, asks)
+
+    def _kept_from(self, queue: str, amounts: Vector, asks: str) -> str:
         """Why it would wait for ever even if it were alone: under a limit above it, others keep what they don't use."""
-        asked = queue, amounts
+        asked = queue, amounts, asks
         if asked not in self._kept:
             self._idle.ask(queue, amounts)
             dimensions = [dim for dim in range(self._tree.dimensions.cards) if amounts[dim]]
             injured = ((dim, self._idle.effect(dim, queue, amounts).injured) for dim in dimensions)
-            self._kept[asked] = next((self._is_kept(dim, amounts, by=name) for dim, name in injured if name), "")
-            self._idle.ask(queue, [-amount for amount in amounts])
+            self._kept[asked] = next((self._is_kept(dim, amounts, asks, by=name) for dim, name in injured if name), "")
+            self._idle.ask_no_more(queue, amounts)
         return self._kept[asked]
 
-    def _is_kept(self, dimension: int, amounts: Vector, *, by: str) -> str:
+    def _is_kept(self, dimension: int, amounts: Vector, asks: str, *, by: str) -> str:
         node, what = self._tree.nodes[by], self._tree.dimensions.names[dimension]
         return (
-            f"it asks {amounts[dimension]} of {what}, and of the {node.ceiling[dimension]} that queue {by} may have "
+            f"{asks} {amounts[dimension]} of {what}, and of the {node.ceiling[dimension]} that queue {by} may have "
             "those below it keep too much though they don't use it (lendingLimit)"
         )
 

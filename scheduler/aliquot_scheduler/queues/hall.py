@@ -1,26 +1,38 @@
 """Where pods wait: in their queue's line, at rest after a turn that led to nothing, or nowhere, with the reason.
 
 Only who stands in a line asks: a queue's guarantee is held back for those, and not for who rests or can never be let
-in. A gang asks once so many of it are there that it could start: else one pod of a group that never comes would keep
-from others what nobody can use. A pod is in one of the three places at most.
+in. A gang asks once so many of it are there that it could start, and could start at all: else one pod of a group that
+never comes, or that is too large for its queue, would keep from others what nobody can use. It asks at once for what it
+needs to start, and for each of the others apart. A pod is in one of the three places at most.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from aliquot_scheduler.queues.books import Books
-from aliquot_scheduler.queues.line import Line, Waiter, still_needed
+from aliquot_scheduler.queues.line import GangKey, Line, Waiter, still_needed, summed
+from aliquot_scheduler.queues.tree import Vector
+
+# Who asks: a pod by its UID, or a gang of one user's in one queue.
+Asker = str | tuple[str, str, GangKey]
+# Why these can't be let in together, whatever others do; empty if they could.
+WhyNever = Callable[[Sequence[Waiter]], str]
 
 
 class Hall:
     """All who wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, why_never: WhyNever) -> None:
+        """`why_never` is asked of what a gang needs to start."""
+        self._why_never = why_never
         self.lines: dict[str, Line] = {}
         self._in_line: dict[str, str] = {}
-        self._asking: set[str] = set()
+        # What each pod, or each gang, asks at once.
+        self._asking: dict[Asker, list[Vector]] = {}
+        # Gangs that can't start, whatever others do, and why.
+        self._never: dict[Asker, str] = {}
         self._nowhere: dict[str, tuple[Waiter, str]] = {}
         self._resting: dict[str, tuple[Waiter, float]] = {}
         self._alarms: list[tuple[float, str]] = []
@@ -65,11 +77,9 @@ class Hall:
         queue = self._in_line.pop(uid, None)
         waiter = self.lines[queue].remove(uid) if queue is not None else None
         if waiter and queue is not None:
-            self._ask([waiter], wanted=False, books=books)
+            self._tell(waiter, books=books)
             if not len(self.lines[queue]):
                 del self.lines[queue]
-            elif waiter.group:
-                self._tell(waiter, books=books)
         return waiter
 
     def gang_changed(self, waiter: Waiter, *, books: Books) -> None:
@@ -78,20 +88,41 @@ class Hall:
             line.changed(waiter)
             self._tell(waiter, books=books)
 
-    def _tell(self, waiter: Waiter, *, books: Books) -> None:
-        """Let one ask, or its gang as a whole if it could start."""
-        mates = self.lines[waiter.queue].mates(waiter) if waiter.group else [waiter]
-        enough = not mates or len(mates) >= still_needed(mates[0], let_in=books.let_in)
-        # A held queue lets nobody in, so nothing is held back for it.
-        stopped = books.ledger.tree.nodes[waiter.queue].stop
-        self._ask(mates, wanted=enough and not stopped, books=books)
+    def look_anew(self, *, books: Books) -> None:
+        """Other hardware: a gang that could not start may do so now, or the other way round."""
+        gangs = {_asker(waiter): waiter for line in self.lines.values() for waiter in line if waiter.group}
+        for waiter in gangs.values():
+            self._tell(waiter, books=books)
 
-    def _ask(self, waiters: Iterable[Waiter], *, wanted: bool, books: Books) -> None:
-        for waiter in waiters:
-            if wanted == (waiter.uid in self._asking):
-                continue
-            books.ledger.ask(waiter.queue, waiter.amounts if wanted else [-amount for amount in waiter.amounts])
-            (self._asking.add if wanted else self._asking.discard)(waiter.uid)
+    def _tell(self, waiter: Waiter, *, books: Books) -> None:
+        """Let one ask, or its gang if it could start; of who is gone by now only its gang does."""
+        who, mates = _asker(waiter), self._mates(waiter)
+        self._never.pop(who, None)
+        asked, asks = self._asking.pop(who, []), self._asks(who, mates, books=books)
+        if asks:
+            self._asking[who] = asks
+        if asks != asked:
+            for amounts in asked:
+                books.ledger.ask_no_more(waiter.queue, amounts)
+            for amounts in asks:
+                books.ledger.ask(waiter.queue, amounts)
+
+    def _mates(self, waiter: Waiter) -> Sequence[Waiter]:
+        if waiter.group:
+            return self.lines[waiter.queue].mates(waiter)
+        return (waiter,) if waiter.uid in self._in_line else ()
+
+    def _asks(self, who: Asker, mates: Sequence[Waiter], *, books: Books) -> list[Vector]:
+        # A held queue lets nobody in, so nothing is held back for it.
+        if not mates or books.ledger.tree.nodes[mates[0].queue].stop:
+            return []
+        needed = still_needed(mates[0], let_in=books.let_in)
+        if len(mates) < needed:
+            return []
+        if mates[0].group and (why := self._why_never(mates[:needed])):
+            self._never[who] = why
+            return []
+        return [summed(mates[:needed]), *(one.amounts for one in mates[needed:])]
 
     def rested(self, now: float) -> list[Waiter]:
         """Those whose rest is over; they are to join anew."""
@@ -117,9 +148,15 @@ class Hall:
         return uid in self._in_line
 
     def why_nowhere(self, uid: str) -> str:
-        """Why a pod can't wait in any line; empty if that is not so."""
-        found = self._nowhere.get(uid)
-        return found[1] if found else ""
+        """Why a pod can't be let in, by itself or with its gang, whatever others do; empty if that is not so."""
+        if found := self._nowhere.get(uid):
+            return found[1]
+        queue = self._in_line.get(uid)
+        return self._never.get(_asker(self.lines[queue].of(uid)), "") if queue is not None and self._never else ""
+
+    def is_never(self, waiter: Waiter) -> bool:
+        """Whether its gang can't start, whatever others do."""
+        return _asker(waiter) in self._never
 
     def clear(self) -> list[Waiter]:
         """Send everybody away, to be put down in other books; until when somebody rests is still known."""
@@ -127,5 +164,10 @@ class Hall:
         self.lines.clear()
         self._in_line.clear()
         self._asking.clear()
+        self._never.clear()
         self._nowhere.clear()
         return everybody
+
+
+def _asker(waiter: Waiter) -> Asker:
+    return (waiter.queue, waiter.user, waiter.gang) if waiter.gang else waiter.uid

@@ -7,9 +7,10 @@ guarantee is held back only for those who ask for it.
 **Demanded** of a queue, in each dimension of GPUs: what is asked there and below, and what is kept there even when
 idle, as far as the ceilings there and below still let it be used.
 
-**Missing** of a queue: what is missing of its guarantee as far as that is demanded, and no less than what is held back
-of its children. **Held back** is as much of that as its ceiling still lets it use: what others have taken under the
-ceiling, only they can give back.
+**Missing** of a queue: what is missing of its guarantee as far as that is demanded by those who would fit in it as a
+whole (`portions.py`), and no less than what is held back of its children. **Held back** is as much of that as its
+ceiling still lets it use: what others have taken under the ceiling, only they can give back. Where something is kept
+idle, at the queue or below it, a guarantee is looked at as if all that is asked could be let in piece by piece.
 
 **An admission is just** in a dimension if at every queue on its way up, and for all queues together, the room that is
 left beyond what is missing does not sink below zero by it, or does not sink at all: then it takes what nobody is
@@ -22,11 +23,12 @@ What must always hold: nobody's charge takes a queue, or one above it, over its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from aliquot_scheduler.queues.portions import Portions
 from aliquot_scheduler.queues.tree import COMPUTE, ROOT, Node, Tree, Vector
 
 
@@ -50,10 +52,12 @@ class Effect(NamedTuple):
 class Account:
     """The numbers of one queue."""
 
-    __slots__ = ("asked", "demanded", "firm", "held", "held_below", "missing", "node", "used", "wanted")
+    __slots__ = ("asked", "demanded", "firm", "held", "held_below", "missing", "node", "portions", "used", "wanted")
 
-    def __init__(self, node: Node, *, width: int) -> None:
+    def __init__(self, node: Node, *, width: int, whole: Container[int]) -> None:
+        """`whole` is in which dimensions its guarantee serves only what fits in it as a whole."""
         self.node = node
+        self.portions = tuple(Portions() if dim in whole else None for dim in range(width))
         self.used = [0] * width
         self.firm = [0] * width
         self.asked = [0] * width
@@ -73,7 +77,8 @@ class Ledger:
         self.tree = tree
         self.width = len(tree.dimensions)
         self._cards = tree.dimensions.cards
-        self.accounts = {name: Account(node, width=self.width) for name, node in tree.nodes.items()}
+        whole = _whole(tree)
+        self.accounts = {name: Account(node, width=self.width, whole=whole[name]) for name, node in tree.nodes.items()}
         self._charges: dict[str, Charge] = {}
         self._guaranteed: dict[str, tuple[int, ...]] = {}
         # From below: what is held back of a queue counts what is held back of those below it.
@@ -94,14 +99,12 @@ class Ledger:
             self._move(charge, -1)
 
     def ask(self, queue: str, amounts: Sequence[int]) -> None:
-        """A pod that could be admitted waits in the queue; negative amounts when it does not any more."""
-        path = self._path(queue)
-        for dimension, amount in enumerate(amounts):
-            if amount:
-                path[0].wanted[dimension] += amount
-                for account in path:
-                    account.asked[dimension] += amount
-                    self._hold(account, dimension)
+        """So much that could be let in, all at once, waits in the queue."""
+        self._ask(queue, amounts, sign=+1)
+
+    def ask_no_more(self, queue: str, amounts: Sequence[int]) -> None:
+        """It does not any more."""
+        self._ask(queue, amounts, sign=-1)
 
     # --- questions ---------------------------------------------------------------------------------------------------
     def of(self, holder: str) -> Charge | None:
@@ -140,11 +143,12 @@ class Ledger:
         """What it would do to what is held back, if a pod that asks so much there were admitted: followed upwards."""
         amount, injured, path = amounts[dimension], "", self._path(queue)
         less_wanted, change = min(amount, path[0].wanted[dimension]), 0
+        but = amount if less_wanted == amount else 0
         for account in path:
             if account.node.name == ROOT:
                 break
             wanted = account.wanted[dimension] - less_wanted
-            after = _holding(account, dimension, more=amount, wanted=wanted, below=change)
+            after = _holding(account, dimension, more=amount, wanted=wanted, below=change, but=but)
             if after.missing > after.room and account.missing[dimension] - after.missing < amount:
                 injured = account.node.name
             less_wanted = account.demanded[dimension] - after.demanded
@@ -179,6 +183,17 @@ class Ledger:
     def _path(self, queue: str) -> list[Account]:
         return [self.accounts[name] for name in self.tree.path(queue)]
 
+    def _ask(self, queue: str, amounts: Sequence[int], *, sign: int) -> None:
+        path = self._path(queue)
+        for dimension, amount in enumerate(amounts):
+            if amount:
+                path[0].wanted[dimension] += sign * amount
+                for account in path:
+                    account.asked[dimension] += sign * amount
+                    if (portions := account.portions[dimension]) is not None:
+                        portions.add(amount, times=sign)
+                    self._hold(account, dimension)
+
     def _move(self, charge: Charge, sign: int) -> None:
         for account in self._path(charge.queue):
             for dimension, amount in enumerate(charge.amounts):
@@ -207,12 +222,26 @@ class _Holding(NamedTuple):
     held: int
 
 
-def _holding(account: Account, dimension: int, *, more: int = 0, wanted: int | None = None, below: int = 0) -> _Holding:
-    """One queue's numbers; or what they would be with so much more in use, and so much more held back below."""
-    node, used = account.node, account.used[dimension] + more
+def _holding(
+    account: Account, dimension: int, *, more: int = 0, wanted: int | None = None, below: int = 0, but: int = 0
+) -> _Holding:
+    """One queue's numbers; or what they would be with so much more in use and held back below, and one less asking."""
+    node, used, portions = account.node, account.used[dimension] + more, account.portions[dimension]
     room = max(0, node.ceiling[dimension] - used)
     wanted = account.wanted[dimension] if wanted is None else wanted
     demanded = min(max(wanted, node.kept[dimension] - used), room)
-    missing = max(min(node.guarantee[dimension] - used, demanded), account.held_below[dimension] + below, 0)
+    lacks = min(node.guarantee[dimension] - used, demanded)
+    if portions is not None and lacks > 0:
+        lacks = min(lacks, portions.fitting(node.guarantee[dimension] - used, but=but))
+    missing = max(lacks, account.held_below[dimension] + below, 0)
     # By position: names would double what it takes, and it is asked 1,000 times for each card that is given back.
     return _Holding(room, demanded, missing, min(missing, room))
+
+
+def _whole(tree: Tree) -> dict[str, set[int]]:
+    """In which dimensions each queue is guaranteed something, and nothing is kept idle there or below."""
+    found = {name: {dim for dim, due in enumerate(node.guarantee) if due} for name, node in tree.nodes.items()}
+    for node in tree.nodes.values():
+        for name in node.path:
+            found[name] -= {dim for dim, kept in enumerate(node.kept) if kept}
+    return found

@@ -8,7 +8,7 @@ before, it has its minimum; the first of its pods gives it its place.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -182,6 +182,10 @@ class Line:
         self.changed(waiter)
         return waiter
 
+    def of(self, uid: str) -> Waiter:
+        """Who stands here."""
+        return self._waiters[uid]
+
     def mates(self, waiter: Waiter) -> list[Waiter]:
         """Those who wait here in a gang with it, in their order; it need not be among them."""
         row = self._rows.get(waiter.user, {}).get(_row(waiter), [])
@@ -220,7 +224,12 @@ class Line:
         if len(row) < needed:
             return None
         members = tuple(self._waiters[uid] for _, uid in row[:needed])
-        return Candidate(members=members, amounts=tuple(map(sum, zip(*(one.amounts for one in members), strict=True))))
+        return Candidate(members=members, amounts=summed(members))
+
+
+def summed(waiters: Iterable[Waiter]) -> Vector:
+    """What they ask together; there is at least one."""
+    return tuple(map(sum, zip(*(one.amounts for one in waiters), strict=True)))
 
 
 def still_needed(waiter: Waiter, *, let_in: Mapping[GangKey, Collection[str]]) -> int:

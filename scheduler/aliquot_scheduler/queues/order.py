@@ -9,7 +9,8 @@ of a user's pods the one with the higher priority, then the older one.
 Shares only grow while turns are given out, so an order that was right a moment ago is put right as it is used: of each
 queue's children the first is looked at, and if its standing is not the same any more it goes back to its new place. An
 admission changes the standing of one child at each level, so it costs a step for each level and not one for each queue:
-what is above a thousand siblings may change without any of them being moved.
+what is above a thousand siblings may change without any of them being moved. Who would fit in a guarantee only now, by
+what others have taken of it, is seen in its turn.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ stands in a line (`hall.py` says when).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
@@ -53,7 +53,7 @@ class Register:
         self._homes: dict[str, str] = {}
         self._found: dict[str, Pod] = {}
         self.now = 0.0
-        self.hall = Hall()
+        self.hall = Hall(why_never=self._why_gang_never)
         self.inside = Inside(names=names)
         # How often a turn of theirs has led to nothing, or could not be told; since when those wait who do.
         self.lost: dict[str, int] = {}
@@ -68,6 +68,8 @@ class Register:
         self.enrolment = self._enrolling(tree)
         self.forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
         self.books = Books(tree=tree, forgetting=self.forgetting)
+        # As of which look at the hardware gangs were judged.
+        self._looks = 0
 
     def __contains__(self, uid: str) -> bool:
         """Whether anything is known of a pod."""
@@ -138,6 +140,9 @@ class Register:
         self.now = now
         if self.enrolment.outdated() or self.cards.registered > _MANY_SHAPES + 4 * len(self.hall):
             self._replant()
+        elif self._looks != self.enrolment.looks:
+            self.hall.look_anew(books=self.books)
+        self._looks = self.enrolment.looks
         self.judge_found()
         self.refuges.tell_time(now)
         for waiter in self.hall.rested(now):
@@ -279,6 +284,9 @@ class Register:
             self.clear(Clearing(candidate=alone, places=(place,), victims=(), until=self.now + _COMES))
             return
         self.hall.join(waiter, why_never=why, books=self.books)
+
+    def _why_gang_never(self, members: Sequence[Waiter]) -> str:
+        return self.enrolment.why_gang_never(members, ledger=self.books.ledger)
 
     def _is_next(self, pod: Pod) -> bool:
         """Whether ours is the last gate: a turn is for pods that can use it."""

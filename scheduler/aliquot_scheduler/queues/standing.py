@@ -85,7 +85,7 @@ class Standing:
             user_label=settings.user_label,
             plain=not plan.specs,
         )
-        self._hall = Hall()
+        self._hall = Hall(why_never=partial(self._enrolment.why_gang_never, ledger=self.books.ledger))
         self._waiting: dict[str, list[Waiter]] = {}
         self._running: dict[str, int] = {}
         self._members: dict[str, list[Pod]] = {}
@@ -166,7 +166,8 @@ class Standing:
 
     def why_never(self, waiter: Waiter) -> str:
         """Why a pod can't be let in, whatever others do; empty if it could."""
-        return self._enrolment.why_never(waiter, ledger=self.books.ledger)
+        why = self._enrolment.why_never(waiter, ledger=self.books.ledger)
+        return why or self._hall.why_nowhere(waiter.uid)
 
     def may_fit(self, waiter: Waiter) -> bool:
         """Whether some card may have room for a pod; never wrongly no."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import MOST_IN_VAIN
@@ -51,7 +50,6 @@ class Sweep:
         # Whether somebody was let in for whom nodes were kept: those who were passed over for that come anew.
         self.again = False
         self._headed: set[str] = set()
-        self._nevers: dict[tuple[str, Any], bool] = {}
         self._may, self._few = cards.fitting(), cards.few_fitting()
         self._impatient = memory.impatient(now=now)
         # Who is looked at though nothing is free for them: nodes may be kept.
@@ -100,7 +98,7 @@ class Sweep:
         # It asks meanwhile, or its own guarantee would not be held back for it.
         ledger.ask(waiter.queue, waiter.amounts)
         promises = self._promised(candidate) if self._rules.refusal(candidate) is None else []
-        ledger.ask(waiter.queue, [-amount for amount in waiter.amounts])
+        ledger.ask_no_more(waiter.queue, waiter.amounts)
         if not promises:
             return None
         self._rules.let_in()
@@ -112,7 +110,7 @@ class Sweep:
         self._rules.let_in()
         ledger.ask(candidate.first.queue, candidate.amounts)
         promises = self._placing.place_at(clearing) if self._rules.refusal(candidate) is None else []
-        ledger.ask(candidate.first.queue, [-amount for amount in candidate.amounts])
+        ledger.ask_no_more(candidate.first.queue, candidate.amounts)
         return promises
 
     def room_changed(self) -> None:
@@ -195,20 +193,7 @@ class Sweep:
 
     def _is_never(self, candidate: Candidate) -> bool:
         """A gang that can't be let in whatever others do stands in line, but is no head of it."""
-        if len(candidate.members) == 1:
-            return False
-        asked = candidate.first.queue, candidate.shape
-        if asked not in self._nevers:
-            never = self._never(candidate)
-            self._nevers[asked] = never is not None
-            if never:
-                self._memory.said(candidate.first.queue, candidate.first.mark, never)
-        return self._nevers[asked]
-
-    def _never(self, candidate: Candidate) -> Refusal | None:
-        ledger, queue = self._books.ledger, candidate.first.queue
-        never = ledger.never(queue, candidate.amounts, firm=candidate.firm)
-        return never and Refusal(cause=Cause.QUOTA, queue=never[0].node.name, dimension=never[1])
+        return candidate.first.group is not None and self._hall.is_never(candidate.first)
 
     def _grows(self, queue: str) -> bool:
         """Whether its pods are shown to a cluster autoscaler."""

@@ -1,0 +1,116 @@
+"""Whether pods that are let in together could lie as their group wants to, if every node were empty; or why not.
+
+Told from sums: who passes here may still find no place once the pieces are laid on cards, and waits as others do. Who
+does not pass never will, until there is other hardware: such a gang asks for no guarantee and is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from aliquot_core.membership import Topology
+from aliquot_core.quantities import WHOLE
+from aliquot_core.request import Kind
+from aliquot_scheduler.fit.links import islands
+from aliquot_scheduler.picture.grid import Bools
+from aliquot_scheduler.picture.picture import KnownNode, Picture
+from aliquot_scheduler.queues.cards import Cards
+from aliquot_scheduler.queues.line import Waiter
+
+# Compute and memory.
+_Room = tuple[int, int]
+
+
+class Together:
+    """Asks a picture and its cards; what was found stays so until `forget`."""
+
+    def __init__(self, *, picture: Picture, cards: Cards) -> None:
+        self._picture = picture
+        self._cards = cards
+        self._found: dict[tuple[Topology, tuple[int, ...]], str] = {}
+
+    def forget(self) -> None:
+        """There is other hardware."""
+        self._found.clear()
+
+    def why_never(self, members: Sequence[Waiter]) -> str:
+        """Why these can't lie so; empty if they could."""
+        group = members[0].group
+        asked = group.topology if group else Topology.ANY, tuple(member.number for member in members)
+        if asked not in self._found:
+            self._found[asked] = self._why_never(asked[0], members)
+        return self._found[asked]
+
+    def _why_never(self, topology: Topology, members: Sequence[Waiter]) -> str:
+        able = list(self._able(members).values())
+        match topology:
+            case Topology.SPREAD:
+                return self._too_few(members)
+            case Topology.NODE:
+                there, where = self._nodes(np.logical_and.reduce(able)), "on one node"
+            case Topology.NVLINK:
+                there, where = self._islands(np.logical_and.reduce(able)), "on GPUs of one node that NVLinks join"
+            case _:
+                nodes = self._nodes(np.logical_or.reduce(able))
+                there, where = [(sum(one for one, _ in nodes), sum(one for _, one in nodes))], "on all nodes together"
+        return _told(members, there, where=where)
+
+    def _able(self, members: Iterable[Waiter]) -> dict[int, Bools]:
+        """The nodes that could take each, by shape."""
+        shapes = {member.number: member for member in members}
+        ground = self._cards.ground
+        return {number: self._cards.able(one.demand) & ground.could(one.shape.host) for number, one in shapes.items()}
+
+    def _nodes(self, rows: Bools) -> list[_Room]:
+        grid = self._picture.grid
+        compute = WHOLE.value * grid.open.sum(axis=1)
+        memory = grid.usable.sum(axis=1, where=grid.open, dtype=np.int64)
+        return list(zip(compute[rows].tolist(), memory[rows].tolist(), strict=True))
+
+    def _islands(self, rows: Bools) -> list[_Room]:
+        return [
+            self._on(known, island)
+            for known in self._picture.nodes.values()
+            if rows[known.row]
+            for island in islands(known.inventory.gpus)
+        ]
+
+    def _on(self, known: KnownNode, gpus: Sequence[str]) -> _Room:
+        grid, row = self._picture.grid, known.row
+        columns = [known.columns[gpu] for gpu in gpus if grid.open[row, known.columns[gpu]]]
+        return WHOLE.value * len(columns), int(grid.usable[row, columns].sum())
+
+    def _too_few(self, members: Sequence[Waiter]) -> str:
+        """The most choosy first: the third needs three nodes, whoever takes which."""
+        able = self._able(members)
+        counts = sorted(int(able[member.number].sum()) for member in members)
+        short = next((count for place, count in enumerate(counts, 1) if count < place), None)
+        return (
+            ""
+            if short is None
+            else f"its group starts with {len(members)} pods on a node each, and {short} could take them"
+        )
+
+
+def _told(members: Sequence[Waiter], there: Sequence[_Room], *, where: str) -> str:
+    """What they ask together that no place has; empty if one has enough of both."""
+    asked = tuple(map(sum, zip(*map(_least, members), strict=True)))
+    if any(compute >= asked[0] and memory >= asked[1] for compute, memory in there):
+        return ""
+    most = tuple(max((room[dim] for room in there), default=0) for dim in (0, 1))
+    pairs = zip(asked, most, ("compute", "MiB of memory"), strict=True)
+    short = [f"{ask} of {what}, of which at most {has} are there" for ask, has, what in pairs if has < ask]
+    said = " and ".join(short) or f"{asked[0]} of compute and {asked[1]} MiB of memory, and none has both"
+    return f"its group starts with {len(members)} pods, which ask {where} {said}"
+
+
+def _least(member: Waiter) -> _Room:
+    """What it needs at least: init containers run before the others, perhaps on the same cards."""
+    pieces = member.demand.pieces
+    if pieces is not None:
+        return sum(piece.compute for piece in pieces), sum(piece.memory for piece in pieces)
+    shares = [share for one in member.demand.request.containers if one.kind is not Kind.INIT for share in one.shares]
+    memory = sum(share.memory.value for share in shares if share.memory)
+    return sum(share.compute.value for share in shares), memory
