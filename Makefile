@@ -5,6 +5,8 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+# Two environments in one folder: what runs, and all that checks and tests besides. The first is there in half the time.
+RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -16,7 +18,7 @@ SOURCES := core kube proto agent deviceplugin scheduler standalone cli tests ben
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(READY) ## Show Aliquot on this machine, with simulated GPUs
+run: $(if $(wildcard $(READY)),$(READY),$(RUNS)) ## Show Aliquot on this machine, with simulated GPUs
 	@$(BIN)/aliquot up --demo
 
 test: $(READY) ## Run every test that can run on this machine
@@ -63,10 +65,20 @@ clean: ## Remove the environment and all caches of the checkout
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): requirements/dev.lock pyproject.toml
+# The locks are complete, so nothing is worked out; what is imported is compiled then, which is little of it all.
+PIP := $(BIN)/pip --quiet --disable-pip-version-check install --no-deps --no-compile
+define ENVIRONMENT
 	@test -n "$(PYTHON)" || { echo "Aliquot needs Python 3.11 or later: none found on PATH (or set PYTHON=...)" >&2; exit 1; }
 	@echo "making the environment in $(VENV) with $(PYTHON) (once, about a minute)"
-	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/pip --quiet --disable-pip-version-check install --require-hashes -r requirements/dev.lock
-	@$(BIN)/pip --quiet --disable-pip-version-check install --no-build-isolation --no-deps -e .
+	@$(if $(wildcard $(RUNS)),:,$(PYTHON) -m venv --clear $(VENV))
+	@$(PIP) --only-binary :all: --require-hashes -r $<
+	@$(PIP) --no-build-isolation -e .
 	@touch $@
+endef
+
+$(RUNS): requirements/up.lock pyproject.toml
+	$(ENVIRONMENT)
+
+# On top of the first, for an `aliquot up` may run from it.
+$(READY): requirements/dev.lock pyproject.toml
+	$(ENVIRONMENT)
