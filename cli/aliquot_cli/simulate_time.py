@@ -11,14 +11,15 @@ import msgspec
 import yaml
 
 from aliquot_cli.finite import FiniteRange
+from aliquot_cli.handing_out import hand_out
 from aliquot_cli.plots import svg
+from aliquot_cli.simulate_rules import Heard, failures_text, warn_of_labels
 from aliquot_cli.tables import table
-from aliquot_cli.trace_files import INTERRUPTED, read_trace, told_to_stop, write_picture
+from aliquot_cli.trace_files import read_trace, told_to_stop, write_picture
 from aliquot_core.problems import Problems
 from aliquot_scheduler.queues.contradictions import problems_of
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec, read_queue
-from aliquot_scheduler.rules.judging import Rules
 from aliquot_scheduler.simulating.reading import TraceError, read_nodes
 from aliquot_scheduler.simulating.timed.altering import bootstrapped, compressed, given_to_teams
 from aliquot_scheduler.simulating.timed.contest import TimedPolicy, TimedRun
@@ -62,6 +63,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     queues: str | None
     slowdown: float
     hold: float | None
+
+
+TIME_NAMES = Asked.__struct_fields__
 
 
 _OPTIONS = (
@@ -118,14 +122,17 @@ def simulate_in_time(
     seed: int,
     policies: Sequence[str],
     asked: Asked,
-    rules: Rules,
+    heard: Heard,
     plot: str | None,
     form: str,
 ) -> None:
     """Run each policy, print what came of it, and leave with the exit code that says if it is partial."""
+    rules = heard.rules
     timetable = _timetable(nodes=nodes, pods=pods, seed=seed, asked=asked)
     specs = _specs(asked.queues, timetable)
     settings = QueueSettings() if asked.hold is None else QueueSettings(hold=asked.hold)
+    if TimedPolicy.ALIQUOT in policies:
+        warn_of_labels(rules, timetable.machines, nodes=nodes)
     reports: list[TimedReport] = []
     with told_to_stop() as stopped:
         for policy in policies:
@@ -135,6 +142,7 @@ def simulate_in_time(
                 specs=specs,
                 settings=settings,
                 rules=rules,
+                mix=heard.mix,
                 slowdown=asked.slowdown / 100.0,
                 seed=seed,
             )
@@ -142,13 +150,14 @@ def simulate_in_time(
             reports.append(run.report())
             if stopped():
                 break
-    click.echo(msgspec.json.format(msgspec.json.encode(reports)).decode() if form == "json" else _text(reports))
+    told = msgspec.json.format(msgspec.json.encode(reports)).decode() if form == "json" else _text(reports, heard=heard)
+    hand_out(told)
     if plot:
         write_picture(plot, _picture(reports))
     if stopped():
         last = reports[-1]
         click.echo(f"aliquot: interrupted: {last.policy} ended {last.ended} of {last.jobs} pods: partial", err=True)
-        sys.exit(INTERRUPTED)
+        sys.exit(stopped.code)
 
 
 def _play(run: TimedRun, *, label: str, total: int, stopped: Callable[[], bool]) -> None:
@@ -225,15 +234,17 @@ def _picture(reports: Sequence[TimedReport]) -> str:
     return svg(curves, title="GPUs given away", across="hours", up="GPUs, % of all")
 
 
-def _text(reports: Sequence[TimedReport]) -> str:
+def _text(reports: Sequence[TimedReport], *, heard: Heard) -> str:
     first = reports[0]
     left = f", {first.left_out} left out (no end, or no node could take them)" if first.left_out else ""
+    told = f", rules {', '.join(heard.rules.names)}" if heard.rules else ""
+    told += ", mix of the settings" if heard.mix else ""
     violations = ", ".join(f"{one.policy} {one.quota_violations}" for one in reports)
     return "\n\n".join(
         [
-            f"{first.jobs} pods with GPUs{left}; seed {first.seed}",
+            f"{first.jobs} pods with GPUs{left}; seed {first.seed}{told}",
             table([_HEADING, *map(_row, reports)]),
-            f"quota violations: {violations}{_never(reports)}\n{_LEGEND}",
+            f"quota violations: {violations}{_never(reports)}{failures_text(heard.rules.failures)}\n{_LEGEND}",
         ]
     )
 

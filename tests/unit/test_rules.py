@@ -217,6 +217,15 @@ def test_a_rule_that_fails_now_and_then_is_kept() -> None:
     assert asked.names == ["moody"]
 
 
+def test_a_rule_that_is_asked_of_no_node_has_not_mended() -> None:
+    """On a full cluster it would else never be set aside, and be told of for ever."""
+    asked = rules(bad=BAD["raises"])
+    for _ in range(3):
+        assert asked.judge(PodFacts(), []) == {}
+        judge(asked)
+    assert (asked.names, asked.failures) == ([], {"bad": 3})
+
+
 def test_the_alarm_leaves_nothing_behind() -> None:
     """Whoever had the signal has it again, and nothing rings later."""
     before, timer = signal.getsignal(signal.SIGALRM), signal.setitimer(signal.ITIMER_REAL, 40.0)

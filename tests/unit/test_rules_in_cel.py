@@ -22,6 +22,7 @@ from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.rules import expressions, installed
 from aliquot_scheduler.rules.expressions import Expression, ExpressionRule, RuleSettings
 from aliquot_scheduler.rules.installed import rules_in_force
+from aliquot_scheduler.rules.judging import Rules
 from aliquot_scheduler.rules.limit import RuleError
 from aliquot_scheduler.rules.rule import NodeFacts, Opinion, PodFacts, Rule
 from support.centre import NAMES, WALL, asks, gpus, make_lease, make_node, picture_with
@@ -122,6 +123,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"name": "x", "cost": "'a'"}, "expected a number, not 'a'"),
     ({"name": "x", "cost": "true"}, "expected a number, not True"),
     ({"name": "x", "cost": "1 / (pod.gpus - 1)"}, "something is divided by nothing"),
+    (
+        {"name": "x", "cost": "2.5"},
+        "rule x, cost: a pod and a node without labels cost 2.5; let it be from 0 to 2 GPUs",
+    ),
+    ({"name": "x", "cost": "-1"}, "rule x, cost: a pod and a node without labels cost -1; let it be from 0 to 2 GPUs"),
     ({"name": "x"}, "rule x has neither refuse nor cost"),
     ({"name": "X!", "cost": "1"}, "matching regex"),
     ({"name": "x", "cots": "1"}, "unknown field `cots`"),
@@ -198,7 +204,11 @@ def test_an_expression_without_end_is_refused_at_start(monkeypatch: pytest.Monke
 def test_an_expression_that_fails_or_does_not_end_on_some_node_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """It is silent for that pod, told, and set aside after three times; the others are heard."""
     text = "node.name == 'n2' && (node.labels['gone'] == '' || " + ENDLESS + ")"
-    settings = resolved({"name": "bad", "refuse": text}, {"name": "good", "cost": "1"}, {"name": "dear", "cost": "3"})
+    settings = resolved(
+        {"name": "bad", "refuse": text},
+        {"name": "good", "cost": "1"},
+        {"name": "dear", "cost": "node.name == 'n2' ? 3 : 0"},
+    )
     rules = rules_in_force(settings)
     nodes = [NodeFacts(name="n1"), NodeFacts(name="n2")]
     with caplog.at_level(logging.ERROR):
@@ -206,7 +216,8 @@ def test_an_expression_that_fails_or_does_not_end_on_some_node_harms_nobody(capl
             judged = rules.judge(PodFacts(), nodes)
             assert {name: (one.refused, one.cost) for name, one in judged.items()} == {"n1": ("", 1.0), "n2": ("", 1.0)}
     assert rules.names == ["good"]
-    assert sum(record.getMessage() == "a rule has failed" for record in caplog.records) == 6
+    said = [record.getMessage() for record in caplog.records]
+    assert [sum(one.startswith(f"rule {name} has failed: ") for one in said) for name in ("bad", "dear")] == [3, 3]
 
 
 def test_what_reads_nothing_of_pods_is_asked_once_for_a_node() -> None:
@@ -270,3 +281,44 @@ def test_simulate_says_a_wrong_expression_before_it_reads_anything(files: list[s
     done = CliRunner().invoke(main, [*files, "--config", str(tmp_path / "aliquot.toml")])
     assert done.exit_code == 4
     assert "rule x, cost: can't be understood" in done.stderr
+
+
+def test_simulate_says_which_rule_fails_and_why(files: list[str], tmp_path: Path) -> None:
+    """Once, and again when it is asked no more; below the result it is counted, and pods lie where they would."""
+    bad = "node.name != 'n' && node.labels['gone'] == ''"
+    (tmp_path / "aliquot.toml").write_text(f'[[rules.expressions]]\nname = "bad"\nrefuse = "{bad}"\n')
+    first = "aliquot: rule bad has failed: CelError('no such key: gone'); such a pod is placed without it"
+    last = "aliquot: rule bad has failed three times in a row, and is asked no more"
+    for more in ((), ("--time", "--policy", "aliquot")):
+        done = CliRunner().invoke(main, [*files, "--config", str(tmp_path / "aliquot.toml"), *more])
+        assert done.exit_code == 0, done.output
+        assert [line for line in done.stderr.splitlines() if line.startswith("aliquot: ")] == [first, last]
+        assert "rules that failed: bad 3 times" in done.stdout
+    ruled = told(*files, "--config", str(tmp_path / "aliquot.toml"))
+    assert (ruled["placed"], ruled["rules"], ruled["rule_failures"]) == (6, [], {"bad": 3})
+
+
+@pytest.mark.parametrize("times", [(), ("--time",)], ids=["", "time"])
+def test_rules_about_labels_are_warned_of_where_the_list_has_none(
+    files: list[str], tmp_path: Path, times: tuple[str, ...]
+) -> None:
+    """Every node is then one without; a rule that looks at other things, or a list that has labels, is no matter."""
+    asked = [*files, "--config", str(tmp_path / "aliquot.toml"), *times]
+    warning = f"{tmp_path / 'nodes'} has no labels of nodes (column labels), which rules may look at: fast-only"
+    assert warning not in CliRunner().invoke(main, asked).stderr
+    (tmp_path / "nodes").write_text(NODES.replace("disktype=ssd", "").replace("disktype=hdd", ""))
+    assert warning in CliRunner().invoke(main, asked).stderr
+    assert "labels" not in CliRunner().invoke(main, [*asked, "--policy", "fifo" if times else "bestfit"]).stderr
+    (tmp_path / "aliquot.toml").write_text("[[rules.expressions]]\nname = 'x'\ncost = 'double(pod.gpus) * 0.1'\n")
+    assert "labels" not in CliRunner().invoke(main, asked).stderr
+
+
+def test_who_wrote_a_function_is_taken_to_look_at_labels() -> None:
+    """It need not say what it reads; an expression that takes a node as a whole may look at any of it."""
+    written: dict[str, Rule] = {
+        "labels": ExpressionRule(Expression(name="x", refuse="size(node.labels) > 0")),
+        "name": ExpressionRule(Expression(name="x", refuse="node.name == pod.labels[?'a'].orValue('')")),
+        "whole": ExpressionRule(Expression(name="x", refuse="node == pod")),
+        "python": lambda *_: None,
+    }
+    assert Rules(written).readers_of_labels == ["labels", "python", "whole"]

@@ -5,14 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click import Context
 from click.testing import CliRunner, Result
 
 from aliquot_cli.main import main
+from aliquot_cli.simulate_modes import _MEANT
 from aliquot_scheduler.simulating import runs
 from aliquot_scheduler.simulating.replay import Replay
 
@@ -85,10 +89,8 @@ def test_a_file_that_is_no_list_is_refused(files: list[str], tmp_path: Path, con
     assert "bad.csv" in done.stderr
 
 
-def test_ctrl_c_prints_what_there_is_and_says_that_it_is_partial(
-    files: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The run ends between two pods."""
+def signalled(monkeypatch: pytest.MonkeyPatch, *numbers: signal.Signals) -> None:
+    """Let these signals come at the fifth pod."""
     begin = runs.begin
 
     def begin_and_interrupt(*arguments: Any, **named: Any) -> Replay:
@@ -97,17 +99,139 @@ def test_ctrl_c_prints_what_there_is_and_says_that_it_is_partial(
 
         def interrupted() -> Iterator[int]:
             for done in steps():
-                if done == 5:
-                    signal.raise_signal(signal.SIGINT)
+                for number in numbers if done == 5 else ():
+                    signal.raise_signal(number)
                 yield done
 
         monkeypatch.setattr(replay, "steps", interrupted)
         return replay
 
-    monkeypatch.setattr("aliquot_cli.simulate.begin", begin_and_interrupt)
-    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr("aliquot_cli.simulate_places.begin", begin_and_interrupt)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_who_is_told_to_stop_prints_what_there_is_and_says_that_it_is_partial(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+) -> None:
+    """By Ctrl-C, or by whoever ends processes: the run ends between two pods."""
+    signalled(monkeypatch, number)
+    before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
     done = run(*files, "-o", "json")
-    assert done.exit_code == 130
+    assert done.exit_code == code
     assert (json.loads(done.stdout)["pods"], json.loads(done.stdout)["partial"]) == (5, True)
     assert "interrupted after 5 of" in done.stderr
+    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_who_presses_ctrl_c_twice_does_not_wait(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends there and then, as any other command."""
+    signalled(monkeypatch, signal.SIGINT, signal.SIGINT)
+    before = signal.getsignal(signal.SIGINT)
+    done = run(*files, "-o", "json")
+    assert (done.exit_code, done.stdout) == (130, "")
     assert signal.getsignal(signal.SIGINT) is before
+
+
+# --- what means nothing is refused -----------------------------------------------------------------------------------
+
+STRAYS: list[tuple[str, str]] = [
+    ("--time --order x", "--order says nothing with --time; it is for runs without --time or with --record"),
+    ("--time --noderank x", "--noderank says nothing with --time; it is for runs without --time"),
+    ("--time --mix learnt", "--mix says nothing with --time"),
+    ("--time --print-mix", "--print-mix says nothing with --time; it is for runs with --print-mix"),
+    ("--compress 0.4", "--compress says nothing without --time; it is for runs with --time"),
+    ("--gpus-only", "--gpus-only says nothing without --time"),
+    ("--hold 0", "--hold says nothing without --time"),
+    ("--after 0", "--after says nothing without --time"),
+    ("--bootstrap 1", "--bootstrap says nothing without --time"),
+    ("--teams 8", "--teams says nothing without --time"),
+    ("--users 12", "--users says nothing without --time"),
+    ("--queues x", "--queues says nothing without --time"),
+    ("--slowdown 0", "--slowdown says nothing without --time"),
+    ("--kubeconfig x", "--kubeconfig says nothing without --time; it is for runs with --record"),
+    ("--print-mix --plot x.svg", "--plot says nothing with --print-mix; it is for runs without --time or with --time"),
+    ("--print-mix --policy fgd", "--policy says nothing with --print-mix"),
+    ("--record --time", "--time says nothing with --record"),
+    ("--record -o json", "-o says nothing with --record"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), STRAYS, ids=[options for options, _ in STRAYS])
+def test_an_option_that_would_change_nothing_is_refused(files: list[str], options: str, said: str) -> None:
+    """Who gave it believes that it was heeded; nothing is replayed."""
+    done = run(*files, *options.split())
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_every_option_has_a_run_that_it_is_for() -> None:
+    """A new one that is forgotten in the table would be ignored wherever it means nothing."""
+    command = main.get_command(Context(main), "simulate")
+    assert command is not None
+    assert {parameter.name for parameter in command.params} == set(_MEANT)
+
+
+@pytest.mark.parametrize("name", ["x.png", "x.PDF", "curves.tar.gz"])
+def test_a_picture_that_would_not_be_one_is_refused(files: list[str], tmp_path: Path, name: str) -> None:
+    """Curves are SVG, whatever the file is called."""
+    done = run(*files, "--plot", str(tmp_path / name))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"curves are drawn as SVG, not as {name.rpartition('.')[2]}; name it " in done.stderr
+    assert run(*files, "--plot", str(tmp_path / "X.SVG")).exit_code == 0
+
+
+def test_a_full_disk_is_told_without_a_traceback(files: list[str]) -> None:
+    """In one sentence, and the process ends as one whose request could not be met."""
+    command = [str(Path(sys.executable).with_name("aliquot")), *files, "-o", "json"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=150)
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1] == (
+        "aliquot: standard output: the result can't be written: No space left on device; send it to another place"
+    )
+    assert "Traceback" not in done.stderr
+
+
+# --- the mix of the settings -----------------------------------------------------------------------------------------
+
+
+def test_a_printed_mix_comes_back_from_the_settings(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a file and from the variable: what is placed by it is what is placed by the list's own."""
+    own = json.loads(run(*files, "-o", "json").stdout)
+    assert own["mix"] == "given"
+    file = tmp_path / "aliquot.toml"
+    file.write_text(run(*files, "--print-mix").stdout)
+    from_file = json.loads(run(*files, "--config", str(file), "-o", "json").stdout)
+    monkeypatch.setenv("ALIQUOT_PLACEMENT_MIX", run(*files, "--print-mix", "-o", "json").stdout.strip())
+    for told in (from_file, json.loads(run(*files, "-o", "json").stdout)):
+        assert told["mix"] == "settings"
+        assert told["allocated_pct_at"] == own["allocated_pct_at"]
+    assert run("config").exit_code == 0
+
+
+def test_a_mix_of_the_settings_is_used_unless_another_is_asked_for(files: list[str], tmp_path: Path) -> None:
+    """By whoever runs it; and one that is not there is refused."""
+    file = tmp_path / "aliquot.toml"
+    file.write_text("[[placement.mix]]\nshare = 1\ngpus = 1\ncompute = 70\n")
+    learnt = run(*files, "--config", str(file), "--mix", "learnt", "-o", "json")
+    assert json.loads(learnt.stdout)["mix"] == "learnt"
+    assert "(mix settings, " in run(*files, "--config", str(file)).stdout
+    done = run(*files, "--mix", "settings")
+    assert (done.exit_code, "the settings have no [[placement.mix]]" in done.stderr) == (2, True)
+
+
+def test_pods_are_placed_by_the_mix_of_the_settings(tmp_path: Path) -> None:
+    """Who may go anywhere leaves the cards to those who can't, as settings expect them; wrongly told, eight fail."""
+    (tmp_path / "nodes").write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,64000,65536,4,T4\nn1,64000,65536,4,A10\n")
+    heading = "cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
+    (tmp_path / "pods").write_text(heading + "1000,1,1,500,\n" * 8 + "1000,1,1,500,T4\n" * 8)
+    (tmp_path / "order").write_text("seed42\n" + "".join(f"{number}\n" for number in range(16)))
+    files = ["simulate", *(f"--{what}={tmp_path / what}" for what in ("nodes", "pods", "order")), "-o", "json"]
+    failed = {}
+    for model in ("T4", "A10"):
+        mix = "[[placement.mix]]\nshare = 1\ncores = 1\ngpus = 1\ncompute = 50\nmodels = '{}'\n"
+        (tmp_path / model).write_text(mix.format(model))
+        failed[model] = json.loads(run(*files, "--config", str(tmp_path / model)).stdout)["failed"]
+    assert failed == {"T4": 0, "A10": 8}

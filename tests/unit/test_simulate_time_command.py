@@ -81,6 +81,21 @@ def test_options_change_what_is_asked(files: list[str]) -> None:
     assert told("--after", "0", "--bootstrap", "1", "--compress", "0.5") == {"makespan": 3600.0, "jobs": 2}
 
 
+def test_a_mix_of_the_settings_is_what_our_own_policy_goes_by(files: list[str], tmp_path: Path) -> None:
+    """Who may go anywhere leaves the cards to those of whom settings tell; and it is said whose mix it was."""
+    (tmp_path / "nodes.csv").write_text(NODES + "n1,64000,262144,1,A10\n")
+    rows = "".join(f"2000,1024,1,1000,{model},{at},{at},{at + 100},a\n" for at, model in enumerate(["", "T4"]))
+    (tmp_path / "pods.csv").write_text(HEADING + rows)
+    waits = {}
+    for model in ("T4", "A10"):
+        mix = f"[[placement.mix]]\nshare = 1\ncores = 2\ngpus = 1\ncompute = 100\nmodels = '{model}'\n"
+        (tmp_path / model).write_text(mix)
+        done = run(*files, "--policy", "aliquot", "--config", str(tmp_path / model), "-o", "json")
+        waits[model] = json.loads(done.stdout)[0]["wait"]["percentiles"]["100"]
+    assert waits == {"T4": 0.0, "A10": 99.0}
+    assert "; seed 42, mix of the settings\n" in run(*files, "--config", str(tmp_path / "T4")).stdout
+
+
 def test_queues_of_a_file_are_kept_to(files: list[str], tmp_path: Path) -> None:
     """A limit of half a GPU lets one half in at a time."""
     queues = tmp_path / "queues.yaml"
@@ -133,18 +148,22 @@ def test_mistakes_are_said(files: list[str], tmp_path: Path) -> None:
     assert "line 1: column creation_time, scheduled_time, deletion_time is missing" in done.stderr
 
 
-def test_ctrl_c_gives_what_there_is_and_says_so(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit code 130, as shells have it; policies that were not begun are not in the report."""
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_who_is_told_to_stop_gives_what_there_is_and_says_so(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+) -> None:
+    """With the exit code that shells have for it; policies that were not begun are not in the report."""
     steps = TimedRun.steps
 
     def interrupted(self: TimedRun) -> Iterator[int]:
         for arrived in steps(self):
-            signal.raise_signal(signal.SIGINT)
             yield arrived
+            signal.raise_signal(number)
+            break
 
     monkeypatch.setattr(TimedRun, "steps", interrupted)
     done = run(*files, "-o", "json")
-    assert done.exit_code == 130
+    assert done.exit_code == code
     (told,) = json.loads(done.stdout)
     assert (told["policy"], told["partial"]) == ("whole-gpu-fifo", True)
     assert "interrupted: whole-gpu-fifo ended 0 of 2 pods: partial" in done.stderr

@@ -17,7 +17,17 @@ from aliquot_core.cel.compiling import CelError, Program, compile_cel
 from aliquot_core.cel.values import is_number
 from aliquot_core.settings import UnusableValueError, of_kind
 from aliquot_scheduler.rules.limit import RuleError, alarm
-from aliquot_scheduler.rules.rule import ALL_WORDS, WORDS, NodeFacts, Opinion, PodFacts, Rule, Word
+from aliquot_scheduler.rules.rule import (
+    ALL_WORDS,
+    MOST_COST,
+    WORDS,
+    NodeFacts,
+    Opinion,
+    PodFacts,
+    Rule,
+    Word,
+    is_cost,
+)
 
 # Much for one node, little for who waits at a start.
 _TRIAL_SECONDS = 1.0
@@ -51,6 +61,7 @@ class ExpressionRule:
         read = {path for one in programs for path in one.reads}
         self._of_node_alone = all(path[0] == "node" for path in read)
         self.reads = _words_of(read)
+        self.reads_node_labels = any(path in {("node",), ("node", "labels")} for path in (one[:2] for one in read))
         self._kept: dict[str, tuple[NodeFacts, Opinion | None]] = {}
 
     def __call__(self, pod: PodFacts, node: NodeFacts) -> Opinion | None:
@@ -149,7 +160,10 @@ def _try(written: Expression) -> None:
         with alarm(_TRIAL_SECONDS):
             # Each by itself, since a refusal leaves the cost unasked.
             for alone in (msgspec.structs.replace(written, cost=""), msgspec.structs.replace(written, refuse="")):
-                ExpressionRule(alone)(pod, node)
+                opinion = ExpressionRule(alone)(pod, node)
+                if opinion is not None and not is_cost(opinion.cost):
+                    told = f"rule {written.name}, cost: a pod and a node without labels cost {opinion.cost:g}"
+                    raise UnusableValueError(told, remedy=f"let it be from 0 to {MOST_COST:g} GPUs")
     except CelError as error:
         told = f"rule {written.name} has no value for a pod and a node without labels: {error}"
         raise UnusableValueError(told, remedy=_REMEDY) from None

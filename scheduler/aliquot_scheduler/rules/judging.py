@@ -7,7 +7,7 @@ is told, and is set aside after the third time in a row: each time it holds up e
 from __future__ import annotations
 
 import logging
-import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
@@ -15,7 +15,7 @@ import msgspec
 
 from aliquot_scheduler.rules.expressions import ExpressionRule
 from aliquot_scheduler.rules.limit import RuleError
-from aliquot_scheduler.rules.rule import ALL_WORDS, MOST_COST, NodeFacts, Opinion, PodFacts, Rule, Word
+from aliquot_scheduler.rules.rule import ALL_WORDS, MOST_COST, NodeFacts, Opinion, PodFacts, Rule, Word, is_cost
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +23,20 @@ _FAILURES = 3
 
 # Breaks off what is done inside when it takes too long, by a `RuleError`.
 Limit = Callable[[], AbstractContextManager[None]]
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that has failed on a pod, and whether it is asked no more for that."""
+
+    rule: str
+    why: str
+    set_aside: bool
+
+
+def log_failure(failure: Failure) -> None:
+    """As processes tell of it; the sentence is whole by itself where a command has no log with fields."""
+    facts = {"rule": failure.rule, "error": failure.why, "set_aside": failure.set_aside}
+    log.error("rule %s has failed: %s", failure.rule, failure.why, extra=facts)
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,11 +53,20 @@ _NOTHING = Judgement()
 class Rules:
     """The rules that are installed, by their names."""
 
-    def __init__(self, rules: Mapping[str, Rule], *, limit: Limit = nullcontext) -> None:
-        """`limit` is put round what one rule says of all nodes."""
+    def __init__(
+        self,
+        rules: Mapping[str, Rule],
+        *,
+        limit: Limit = nullcontext,
+        failed: Callable[[Failure], None] = log_failure,
+    ) -> None:
+        """`limit` is put round what one rule says of all nodes, `failed` is told of each that fails."""
         self._rules = dict(rules)
         self._limit = limit
-        self._failures = dict.fromkeys(rules, 0)
+        self._tell = failed
+        self._in_a_row = dict.fromkeys(rules, 0)
+        # How often each has failed so far, of those that have.
+        self.failures: Counter[str] = Counter()
         # The words of a pod by which these may tell pods apart that ask for the same.
         self.reads: frozenset[Word] = frozenset().union(*map(_reads, rules.values()))
 
@@ -55,11 +78,17 @@ class Rules:
         """Those that are asked."""
         return sorted(self._rules)
 
+    @property
+    def readers_of_labels(self) -> list[str]:
+        """Those that may look at labels of nodes; who wrote a function need not say."""
+        return [name for name in self.names if _may_read_labels(self._rules[name])]
+
     def judge(self, pod: PodFacts, nodes: Iterable[NodeFacts]) -> dict[str, Judgement]:
         """By node what is said against it; of whom nothing is said there is nothing."""
         nodes = list(nodes)
         judged: dict[str, Judgement] = {}
-        for name in self.names:
+        # Who is asked of no node has not shown that it works.
+        for name in self.names if nodes else ():
             # Few opinions for many nodes: writing each one's sentence anew was half of the time.
             told: dict[tuple[Judgement, Opinion], Judgement] = {}
             for node, opinion in self._asked(name, pod, nodes).items():
@@ -79,15 +108,16 @@ class Rules:
         except Exception as error:  # noqa: BLE001 - it is somebody else's code; it is told, counted and set aside
             self._failed(name, error)
             return {}
-        self._failures[name] = 0
+        self._in_a_row[name] = 0
         return said
 
     def _failed(self, name: str, error: Exception) -> None:
-        self._failures[name] += 1
-        given_up = self._failures[name] >= _FAILURES
+        self._in_a_row[name] += 1
+        self.failures[name] += 1
+        given_up = self._in_a_row[name] >= _FAILURES
         if given_up:
             del self._rules[name]
-        log.error("a rule has failed", extra={"rule": name, "error": repr(error)[:500], "set_aside": given_up})
+        self._tell(Failure(rule=name, why=repr(error)[:500], set_aside=given_up))
 
 
 def _reads(rule: Rule) -> frozenset[Word]:
@@ -95,8 +125,12 @@ def _reads(rule: Rule) -> frozenset[Word]:
     return rule.reads if isinstance(rule, ExpressionRule) else ALL_WORDS
 
 
+def _may_read_labels(rule: Rule) -> bool:
+    return rule.reads_node_labels if isinstance(rule, ExpressionRule) else True
+
+
 def _checked(opinion: object) -> Opinion:
-    if not isinstance(opinion, Opinion) or not math.isfinite(opinion.cost) or not 0.0 <= opinion.cost <= MOST_COST:
+    if not isinstance(opinion, Opinion) or not is_cost(opinion.cost):
         what = f"it said {opinion!r:.100}"
         raise RuleError(what, where="rule", remedy=f"return None, or an Opinion with a cost from 0 to {MOST_COST:g}")
     return opinion

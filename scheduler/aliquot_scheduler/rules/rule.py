@@ -45,6 +45,11 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+def is_cost(number: float) -> bool:
+    """Whether a rule may put so much on a node; what is no number is none."""
+    return 0.0 <= number <= MOST_COST
+
+
 # What people write on a pod: a field of its facts, and a key in it or all of it.
 Word = tuple[str, str]
 WORDS = ("namespace", "labels", "annotations")

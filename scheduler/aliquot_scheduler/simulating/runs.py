@@ -15,6 +15,7 @@ from aliquot_scheduler.simulating.replay import Outcome, Replay, Ties
 from aliquot_scheduler.simulating.ruled import Ruled
 from aliquot_scheduler.simulating.valued import Valued, mix_of
 from aliquot_scheduler.simulating.workload import Longs, Workload
+from aliquot_scheduler.worth.mix import Mix
 
 
 class PolicyName(StrEnum):
@@ -34,6 +35,8 @@ class MixSource(StrEnum):
     GIVEN = "given"
     # What has arrived so far.
     LEARNT = "learnt"
+    # Whoever begins a run.
+    SETTINGS = "settings"
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,8 +54,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     # Whether it was broken off: curves then end early.
     partial: bool
-    # Of a cluster's own, that were heard.
+    # Of a cluster's own, that were heard; and how often one failed, and was silent.
     rules: list[str] = []
+    rule_failures: dict[str, int] = {}
 
 
 def begin(
@@ -63,22 +67,27 @@ def begin(
     seed: int,
     line: Longs | None,
     rules: Rules = NO_RULES,
+    settings: Mix | None = None,
 ) -> Replay:
-    """Make a run ready; without a line of equals, ties are drawn from the seed. Rules are for our own policy."""
+    """Make a run ready; without a line of equals, ties are drawn from the seed. Rules are for our own policy.
+
+    `settings` is the mix of `MixSource.SETTINGS`.
+    """
     ties, draws = np.random.default_rng(seed).spawn(2)
     fleet = Fleet(workload.machines)
-    chosen = _policy(workload, fleet, policy=policy, mix=mix, random=draws)
+    known = mix_of(workload, fleet) if mix is MixSource.GIVEN else settings if mix is MixSource.SETTINGS else None
+    chosen = _policy(workload, fleet, policy=policy, mix=known, random=draws)
     if rules and policy is PolicyName.ALIQUOT:
         chosen = Ruled(chosen, machines=workload.machines, rules=rules)
     return Replay(workload, fleet=fleet, policy=chosen, ties=Ties(line=line, random=ties))
 
 
 def _policy(
-    workload: Workload, fleet: Fleet, *, policy: PolicyName, mix: MixSource, random: np.random.Generator
+    workload: Workload, fleet: Fleet, *, policy: PolicyName, mix: Mix | None, random: np.random.Generator
 ) -> Policy:
     match policy:
         case PolicyName.ALIQUOT:
-            return Valued(fleet, mix=mix_of(workload, fleet) if mix is MixSource.GIVEN else None)
+            return Valued(fleet, mix=mix)
         case PolicyName.BESTFIT:
             return BestFit(fleet)
         case PolicyName.GPUPACKING:
@@ -116,6 +125,7 @@ def report(
         seconds=round(seconds, 3),
         partial=arrived < len(workload.arrivals),
         rules=rules.names if policy is PolicyName.ALIQUOT else [],
+        rule_failures=dict(rules.failures) if policy is PolicyName.ALIQUOT else {},
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -60,12 +60,31 @@ class PlacementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 def as_settings(mix: Mix) -> str:
     """The mix as a settings file says it, the commonest first."""
-    entries = []
-    for shape, share in zip(mix.shapes, mix.shares, strict=True):
-        lines = ["[[placement.mix]]", f"share = {share:.6g}", f"cores = {shape.cores:g}"]
-        if shape.gpus:
-            lines += [f"gpus = {shape.gpus}", f"compute = {shape.compute}", f"memory = {shape.memory}"]
-        if models := [*shape.models.allowed, *(f"!{pattern}" for pattern in shape.models.forbidden)]:
-            lines.append(f"models = {msgspec.json.encode(','.join(models)).decode()}")
-        entries.append("\n".join(lines))
+    entries = (
+        "\n".join(["[[placement.mix]]", *(f"{name} = {_json(value)}" for name, value in entry.items())])
+        for entry in _entries(mix)
+    )
     return "\n\n".join(entries)
+
+
+def as_variable(mix: Mix) -> str:
+    """The same as the variable `ALIQUOT_PLACEMENT_MIX` says it."""
+    return _json(_entries(mix))
+
+
+def _entries(mix: Mix) -> list[dict[str, Any]]:
+    return [_entry(shape, share) for shape, share in zip(mix.shapes, mix.shares, strict=True)]
+
+
+def _entry(shape: Shape, share: float) -> dict[str, Any]:
+    entry: dict[str, Any] = {"share": float(f"{share:.6g}"), "cores": shape.cores}
+    if shape.gpus:
+        entry |= {"gpus": shape.gpus, "compute": shape.compute, "memory": shape.memory}
+    if models := [*shape.models.allowed, *(f"!{pattern}" for pattern in shape.models.forbidden)]:
+        entry["models"] = ",".join(models)
+    return entry
+
+
+def _json(value: Any) -> str:
+    """Numbers and texts are written alike in JSON and in TOML."""
+    return msgspec.json.encode(value).decode()

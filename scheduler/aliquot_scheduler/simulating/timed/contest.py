@@ -16,6 +16,7 @@ from aliquot_scheduler.simulating.timed.job import Timetable, in_whole_gpus
 from aliquot_scheduler.simulating.timed.meter import Meter
 from aliquot_scheduler.simulating.timed.queued import Queued
 from aliquot_scheduler.simulating.timed.told import TimedReport, told
+from aliquot_scheduler.worth.mix import Mix
 
 # Milli of a GPU that a percent is.
 _PERCENT = 10
@@ -43,9 +44,10 @@ class TimedRun:
         rules: Rules = NO_RULES,
         slowdown: float = 0.0,
         grace: float = 0.0,
+        mix: Mix | None = None,
         seed: int = 0,
     ) -> None:
-        """Queues, rules and grace are for our own policy; where there are no queues all are served by age."""
+        """Queues, rules, grace and a mix (else it is learnt) are for our own policy; without queues age decides."""
         self._timetable = timetable
         self._policy = policy
         self._seed = seed
@@ -56,7 +58,13 @@ class TimedRun:
         limits: dict[str, int] = {}
         if policy is TimedPolicy.ALIQUOT:
             chosen = Queued(
-                timetable, ground=ground, specs=specs, settings=settings or QueueSettings(), rules=rules, grace=grace
+                timetable,
+                ground=ground,
+                specs=specs,
+                settings=settings or QueueSettings(),
+                rules=rules,
+                grace=grace,
+                mix=mix,
             )
             limits = {
                 name: _PERCENT * one.compute.limit for name, one in specs.items() if one.compute.limit is not None

@@ -33,6 +33,7 @@ from aliquot_scheduler.simulating.timed.job import Job, Timetable
 from aliquot_scheduler.simulating.timed.kubernetes import bound, lease_of, leaving, node_name, node_of, pod_of
 from aliquot_scheduler.simulating.timed.openings import Openings
 from aliquot_scheduler.simulating.timed.reclaiming import Reclaiming
+from aliquot_scheduler.worth.mix import Mix
 
 # Heads lose patience, and others may pass again, without any event: so often turns are looked at at least.
 _LOOK = 300.0
@@ -50,13 +51,14 @@ class Queued:
         settings: QueueSettings,
         rules: Rules = NO_RULES,
         grace: float = 0.0,
+        mix: Mix | None = None,
     ) -> None:
-        """`grace` is for how many seconds pods go on that were asked to go."""
+        """`grace` is for how many seconds pods go on that were asked to go; without a mix it is learnt."""
         self._names = names = Names()
         self._needs = timetable.needs
         self._ground = ground
         self._picture = Picture(names=names)
-        self._appraiser = Appraiser(picture=self._picture, names=names)
+        self._appraiser = Appraiser(picture=self._picture, names=names, given=mix)
         # No turn is ever lost, so what would be drawn for a back-off never is.
         self._queues = Queues(names=names, random=lambda: 0.5, picture=self._picture, settings=settings, rules=rules)
         self._desk = Desk(
