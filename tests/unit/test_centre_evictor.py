@@ -7,15 +7,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
+from aliquot_core.inventory import Health
+from aliquot_core.objects import OwnerReference
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError, DisruptionBlockedError, ForbiddenError, NotFoundError, UnreachableError
 from aliquot_kube.transport import Question, Response
 from aliquot_scheduler.centre.evictor import Evictor
 from aliquot_scheduler.centre.pod_events import PodEvents
 from aliquot_scheduler.queues.spec import QueueSpec
-from support.centre import NAMES, WALL, make_node
+from support.centre import NAMES, WALL, gpus, make_node
 from support.clocks import VirtualClock
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
@@ -260,3 +263,41 @@ async def test_a_leader_that_dies_asks_nobody_twice(after: int, *, gone: bool) -
     await scene.look(5)
     assert sorted(scene.api.tried) == ["b2", "b3"]
     assert all(scene.stage.pods[uid].spec.node_name for uid in ("r0", "r1"))
+
+
+# --- who is moved ----------------------------------------------------------------------------------------------------
+
+
+def _on_a_degraded_card() -> Scene:
+    """One of the four lies there, would be made anew, and has another card to go to."""
+    scene = Scene(nodes=(5,), moves_per_hour=60)
+    stage = scene.stage
+    owner = OwnerReference(kind="Job", name="job", uid="job", controller=True)
+    meta = msgspec.structs.replace(stage.pods["b0"].metadata, owner_references=[owner])
+    stage.see(msgspec.structs.replace(stage.pods["b0"], metadata=meta))
+    ((_, bad),) = stage.picture.holdings.of("b0")
+    cards = gpus("n0", 5)
+    worn = [msgspec.structs.replace(card, health=Health.DEGRADED) if card.uuid == bad else card for card in cards]
+    stage.picture.node_seen(make_node("n0", worn))
+    return scene
+
+
+async def test_whoever_is_moved_is_asked_once_and_its_room_is_kept() -> None:
+    """When the budget has grown to one, and not before."""
+    scene = _on_a_degraded_card()
+    await scene.look(50)
+    assert scene.api.tried == []
+    await scene.look(60)
+    assert scene.api.tried == ["b0"]
+    assert (scene.evictor.evicted, scene.evictor.moved, scene.evictor.kept) == (0, 1, 0)
+    assert len(scene.stage.queues.register.refuges) == 1
+
+
+async def test_no_room_is_kept_for_one_that_a_budget_keeps() -> None:
+    """It stays where it is, and is left alone for a while."""
+    scene = _on_a_degraded_card()
+    scene.api.refusing["b0"] = [DisruptionBlockedError("no", status=429)]
+    await scene.look(100)
+    assert scene.api.tried == ["b0"]
+    assert (scene.evictor.moved, scene.evictor.kept) == (0, 1)
+    assert len(scene.stage.queues.register.refuges) == 0
