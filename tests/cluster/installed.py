@@ -179,7 +179,7 @@ class Installed:
 
     def wait_ready(self, node: str) -> None:
         """Wait until pods may be bound to the node."""
-        wait_until(f"{node} to offer slices", partial(self.offers, node), timeout=90, explain=self.explain)
+        wait_until(f"{node} to offer slices", partial(self.offers, node), timeout=150, explain=self.explain)
 
     def offers(self, node: str) -> bool:
         """Whether the kubelet has our resources, and the heart-beat says `ready`."""
