@@ -268,6 +268,15 @@ def test_what_needs_a_cluster_says_so(refused: Kubectl) -> None:
     assert "needs a cluster" in refused("create", "deployment", "web", "--image=none:1")
 
 
+def test_nobody_is_led_into_a_pod(kubectl: Kubectl, refused: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where kubectl asks in its older way it shows our words; what it can't explain it says so of."""
+    for asked in ("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "KUBECTL_PORT_FORWARD_WEBSOCKETS"):
+        monkeypatch.setenv(asked, "false")
+    kubectl("apply", "-f", "-", given=POD)
+    assert "exec needs a cluster" in refused("exec", "web", "--", "true")
+    assert "not found in OpenAPI schema" in refused("explain", "pod")
+
+
 def test_quotas_are_shown_with_what_is_used(kubectl: Kubectl, space: Space) -> None:
     """`get` and `describe` tell how much of a quota is taken."""
     hard = {"requests.aliquot.dev/compute": "100"}

@@ -164,6 +164,13 @@ def method_not_allowed() -> ApiError:
     return ApiError(what, code=405, reason="MethodNotAllowed", details={})
 
 
+def no_way_in(what: str) -> ApiError:
+    """Nobody is led into a pod."""
+    instead = "a pod here is a process of this machine, in its network and files; see `aliquot logs`, ps, curl"
+    why = f"{what} needs a cluster: {instead}"
+    return ApiError(why, code=405, reason="MethodNotAllowed", details={})
+
+
 def not_acceptable(why: str) -> ApiError:
     """The client wants only formats that we do not speak."""
     return ApiError(why, code=406, reason="NotAcceptable")

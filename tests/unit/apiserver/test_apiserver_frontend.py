@@ -116,6 +116,18 @@ def test_a_guard_refuses() -> None:
     ]
 
 
+@pytest.mark.parametrize("way", ["exec", "attach", "portforward", "proxy", "proxy/some/page"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_nobody_is_led_into_a_pod(way: str, method: str) -> None:
+    """Whoever asks for it is told why, and what to do instead; what is no such way is still no page."""
+    server = make_frontend()
+    answered(server, "POST", PODS, pod("one"))
+    told = answered(server, method, f"{PODS}/one/{way}")
+    assert told["code"] == 405
+    assert told["message"].startswith(f"{way.partition('/')[0]} needs a cluster")
+    assert answered(server, method, f"{PODS}/one/other")["code"] == 404
+
+
 def test_a_server_is_furnished_once() -> None:
     """A server over a store that is furnished already leaves it as it is."""
     store = Store()
