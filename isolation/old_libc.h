@@ -10,6 +10,7 @@ OLD(dlopen, 2.2.5);
 OLD(dlsym, 2.2.5);
 OLD(dlerror, 2.2.5);
 OLD(pthread_create, 2.2.5);
+OLD(pthread_once, 2.2.5);
 OLD(pthread_detach, 2.2.5);
 OLD(pthread_sigmask, 2.2.5);
 OLD(pthread_mutex_trylock, 2.2.5);

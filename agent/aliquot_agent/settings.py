@@ -57,6 +57,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Where single GPUs differ: lines such as "*L40S*=interposer" (model), "0=observe" (index), "GPU-4a1b*=observe"
     # (uuid); the first that names a GPU counts.
     isolation_of: Annotated[tuple[str, ...], of_kind(check_lines)] = ()
+    # Its `libnvidia-ml.so.1`, by which tools in a container see its slice, lies beside it.
     interposer: FilePath = "/opt/aliquot/lib/libcuda.so.1"
     # Limits and accounts of containers, which mount them from here.
     isolation_folder: FilePath = "/var/lib/aliquot/isolation"

@@ -86,6 +86,7 @@ class SliceSpecs:
                 library=str(self._isolation.library),
                 limits=str(own / LIMITS),
                 account=str(own / ACCOUNT),
+                nvml=str(self._isolation.nvml or ""),
             ),
         )
 

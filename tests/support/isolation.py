@@ -77,7 +77,7 @@ def build(*, cache: Path, sanitize: bool = False) -> Built:
     """Compile interposer, fake driver and tenant once for these sources."""
     if not shutil.which("gcc") or not shutil.which("make"):
         skip_or_fail("native", "gcc or make is not installed")
-    sources = sorted([*SOURCES.glob("*"), *TESTED.rglob("*.[ch]")])
+    sources = sorted([*SOURCES.rglob("*"), *TESTED.rglob("*.[ch]")])
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources if path.is_file())).hexdigest()[:16]
     folder = cache / f"isolation-{digest}{'-sanitized' if sanitize else ''}"
     flags = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all") if sanitize else ("-O2",)
@@ -223,6 +223,14 @@ class Container:
         with self.limits_path.open("r+b") as file:
             file.seek(live_offset(gpu))
             file.write(encode_live(limits))
+
+    def nvml(self, *, driver: Path) -> Path:
+        """The folder of the NVML that is put in front of that one, for this container."""
+        out = self.folder / "nvml"
+        places, make = self.folder / "places.c", ["make", "-s", "-C", str(SOURCES), "nvml"]
+        told = [f"OUT={out}", f"NVML={driver}", f"PLACES={places}", f"CFLAGS=-g {' '.join(self.world.built.flags)}"]
+        subprocess.run([*make, *told], check=True, timeout=120)
+        return out
 
     def run(self, *, interposed: bool = True, environment: dict[str, str] | None = None) -> Tenant:
         """Start a process in it."""

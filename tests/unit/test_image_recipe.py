@@ -6,6 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
+from aliquot_agent.isolation.slice_files import NVML_LIBRARY
 from aliquot_agent.settings import AgentSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +27,8 @@ def test_the_image_brings_the_interposer_where_the_agent_looks_for_it() -> None:
     default = AgentSettings().interposer
     built = re.search(r"^FROM gcc:\S+ AS (\w+)\nCOPY isolation \S+\nRUN make -C \S+ OUT=(\S+)$", recipe, re.MULTILINE)
     assert built is not None
-    assert f"COPY --from={built[1]} {built[2]}/libcuda.so.1 {default}\n" in recipe
+    for library in (Path(default).name, NVML_LIBRARY):
+        assert f"COPY --from={built[1]} {built[2]}/{library} {Path(default).with_name(library)}\n" in recipe
     assert "!isolation" in (DAEMONSET / "Dockerfile.dockerignore").read_text().splitlines()
 
 

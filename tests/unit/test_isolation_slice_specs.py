@@ -22,18 +22,22 @@ from aliquot_deviceplugin.cdi.store import SpecStore
 from aliquot_deviceplugin.slice_specs import SliceSpecs
 
 UUID = "GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a001"
-CUDA = "/usr/lib/libcuda.so.580.65.06"
+CUDA, NVML = "/usr/lib/libcuda.so.580.65.06", "/usr/lib/libnvidia-ml.so.580.65.06"
 POD = Pod(metadata=ObjectMeta(name="train", namespace="lab", uid="uid-1"))
 
 
 class OneLibrary:
-    """A driver that is one file."""
+    """A driver that is one file, or a few."""
 
     source = "a test"
 
+    def __init__(self, *more: str) -> None:
+        self._files = CUDA, *more
+
     def edits_for(self, gpu: DriverGpu) -> ContainerEdits:
         """The same for each GPU."""
-        return ContainerEdits(mounts=(Mount(host_path=CUDA, container_path=CUDA),), env=(f"SEEN={gpu.uuid}",))
+        mounts = tuple(Mount(host_path=path, container_path=path) for path in self._files)
+        return ContainerEdits(mounts=mounts, env=(f"SEEN={gpu.uuid}",))
 
 
 def with_mps(tmp_path: Path, *, compute: int, limit: int) -> ContainerEdits:
@@ -60,7 +64,7 @@ def with_mps(tmp_path: Path, *, compute: int, limit: int) -> ContainerEdits:
     return device.container_edits
 
 
-def written(tmp_path: Path, *, isolation: str) -> tuple[SliceSpecs, dict[str, str]]:
+def written(tmp_path: Path, *, isolation: str, more: tuple[str, ...] = ()) -> tuple[SliceSpecs, dict[str, str]]:
     """The places in the container, with where they come from, after one container's start."""
     names = Names()
     (tmp_path / "cdi").mkdir()
@@ -68,7 +72,7 @@ def written(tmp_path: Path, *, isolation: str) -> tuple[SliceSpecs, dict[str, st
     files = SliceFiles(folder=tmp_path / "isolation", library=tmp_path / "library", context_mib=300)
     files.prepare()
     store = SpecStore(names=names, folder=RealFolder(tmp_path / "cdi"))
-    specs = SliceSpecs(names=names, store=store, driver_files=OneLibrary(), isolation=files)
+    specs = SliceSpecs(names=names, store=store, driver_files=OneLibrary(*more), isolation=files)
     part = Slice(gpu=UUID, compute=Percent(30), limit=Percent(30), memory=MiB(1000))
     spec = Spec(
         cdi_name=f"{names.cdi_kind}=token-1",
@@ -118,6 +122,25 @@ def test_an_interposed_container_has_the_library_in_the_drivers_place(tmp_path: 
     }
     (limits,) = decode_limits((folder / "token-1" / "limits").read_bytes())
     assert limits.memory == 1000 << 20
+
+
+def test_its_tools_see_the_slice_where_the_driver_has_nvml(tmp_path: Path) -> None:
+    """Ours lies over each name of the driver's, which is beside; where we have none, or only watch, theirs stays."""
+    (tmp_path / "libnvidia-ml.so.1").write_bytes(b"front")
+    _, mounts = written(tmp_path, isolation="interposer", more=(NVML,))
+    ours = tmp_path / "isolation" / "libnvidia-ml.so.1"
+    assert ours.read_bytes() == b"front"
+    assert {inside: host for inside, host in mounts.items() if "nvidia-ml" in inside} == {
+        NVML: str(ours),
+        "/run/aliquot/isolation/driver/libnvidia-ml.so": NVML,
+    }
+    for mode, front in (("observe", True), ("interposer", False)):
+        other = tmp_path / mode
+        other.mkdir()
+        if front:
+            (other / "libnvidia-ml.so.1").write_bytes(b"front")
+        _, mounts = written(other, isolation=mode, more=(NVML,))
+        assert {inside: host for inside, host in mounts.items() if "nvidia-ml" in inside} == {NVML: NVML}
 
 
 @pytest.mark.parametrize("isolation", ["observe", "mig", ""])

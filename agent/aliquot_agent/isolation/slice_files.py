@@ -14,7 +14,7 @@ from aliquot_agent.isolation.limits_file import ACCOUNT_BYTES, WHOLE, GpuLimits,
 from aliquot_core.errors import ClusterError
 from aliquot_core.grant import ContainerGrant
 
-LIBRARY = "libcuda.so.1"
+LIBRARY, NVML_LIBRARY = "libcuda.so.1", "libnvidia-ml.so.1"
 LIMITS, ACCOUNT = "limits", "account"
 # The agent's own note, which no container sees.
 OWNER = "owner"
@@ -42,12 +42,20 @@ class SliceFiles:
         """The interposer where containers mount it from."""
         return self._folder / LIBRARY
 
+    @property
+    def nvml(self) -> Path | None:
+        """What tells the container's tools of its slice; None where the image has none."""
+        path = self._folder / NVML_LIBRARY
+        return path if path.is_file() else None
+
     def prepare(self) -> str:
         """Put the interposer where containers can mount it from; say why that can't be, if so."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             # Containers that run keep the file that they have mapped; those that start get the new one.
             _replace(self.library, self._source.read_bytes(), mode=_LIBRARY_MODE)
+            if (nvml := self._source.with_name(NVML_LIBRARY)).is_file():
+                _replace(self._folder / NVML_LIBRARY, nvml.read_bytes(), mode=_LIBRARY_MODE)
         except OSError as error:
             return f"the interposer can't be mounted into containers: {error}"
         return ""

@@ -1,0 +1,31 @@
+#include <string.h>
+
+#include "limits.h"
+#include "table.h"
+
+#define MOST_DEVICES 64
+
+/* Of each device of the driver: the GPU's number plus two, or one for a GPU that was not granted; 0: not asked yet. */
+static _Atomic int known[MOST_DEVICES];
+
+static int find(CUdevice device) {
+    CUuuid uuid;
+    CUresult told = REAL(cuDeviceGetUuid_v2)(&uuid, device);
+    if (told != CUDA_SUCCESS) told = REAL(cuDeviceGetUuid)(&uuid, device);
+    if (told != CUDA_SUCCESS) return -1;
+    for (uint32_t gpu = 0; gpu < limits->gpus; gpu++)
+        if (memcmp(limits->gpu[gpu].uuid, uuid.bytes, sizeof uuid.bytes) == 0) return (int)gpu;
+    return -1;
+}
+
+int gpu_of_device(int device) {
+    if (device < 0 || device >= MOST_DEVICES) return -1;
+    int seen = known[device];
+    if (seen == 0) known[device] = seen = find(device) + 2;
+    return seen - 2;
+}
+
+int gpu_of_context(void) {
+    CUdevice device;
+    return REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS ? gpu_of_device(device) : -1;
+}
