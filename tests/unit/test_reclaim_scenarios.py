@@ -9,7 +9,7 @@ import pytest
 
 from aliquot_core.objects import Node
 from aliquot_scheduler.queues.spec import ModelQuota, Preemption, Quota
-from support.centre import gpus, make_node
+from support.centre import gpus, make_node, sick
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 
@@ -398,6 +398,19 @@ def test_the_harmful_is_spared_if_another_is_enough() -> None:
     stage.submit("small", 20, queue="blue")
     stage.run()
     stage.submit("red0", 60, queue="red")
+    assert stage.victims() == ["large"]
+
+
+def test_who_runs_on_a_card_that_fell_sick_is_spared_if_another_is_enough() -> None:
+    """A limit is freed by one alone: the card of the other gives nothing any more, but holds who is on it."""
+    specs = {"org": queue(limit=200), "red": queue("org", guarantee=100), "blue": queue("org")}
+    stage = ReclaimStage(specs, nodes=(3,))
+    stage.submit("small", 50, queue="blue", notes={"gpu-uuid": "GPU-n0-0"})
+    stage.submit("large", 150, queue="blue")
+    stage.run()
+    cards = gpus("n0", 3)
+    stage.picture.node_seen(make_node("n0", [sick(cards[0]), *cards[1:]]))
+    stage.submit("red0", 100, queue="red", notes={"gpu-uuid": "GPU-n0-1"})
     assert stage.victims() == ["large"]
 
 

@@ -103,8 +103,8 @@ class Scene:
             known = self.picture.nodes.get(key[0])
             if known is None or key[1] not in known.columns:
                 continue
-            gpu = known.inventory.gpus[known.columns[key[1]]]
-            left = self.left(key, usable=gpu.usable.value)
+            # A card that fell sick gives nothing any more, but who runs there may stay.
+            left = self.left(key, usable=known.inventory.gpus[known.columns[key[1]]].memory)
             if left.closed or (claim.closes and left.holders):
                 return False
             if left.compute < claim.compute.value or left.memory < claim.memory.value:
