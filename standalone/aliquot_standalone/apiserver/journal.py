@@ -16,53 +16,32 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from aliquot_core.errors import NotAdmittedError, UserError
+from aliquot_core.errors import NotAdmittedError
 
 from .failures import ApiError, internal_because
-from .store import Revision, Store
+from .journal_lines import UnknownJournalError, change_line, first_line, payload_of, restore, version_at_head, whole
+from .store import Store
 
 if TYPE_CHECKING:
     from .store import Change
 
 _log = logging.getLogger(__name__)
-_FORM = 1
 # Beyond what one second of writes can lose.
 _LEAP = 1_000_000
 # Below, a file is not worth rewriting.
 _SMALL = 8 * 1024 * 1024
-_CHECKSUM = 9
-_encode = msgspec.json.encode
 Write = Callable[[int, memoryview], int]
 
 
 class StateInUseError(NotAdmittedError):
     """Another process uses this folder."""
-
-
-class UnknownJournalError(UserError):
-    """The file was written by something else."""
-
-
-class _Head(msgspec.Struct, frozen=True, kw_only=True):
-    form: int
-    version: int
-
-
-class _Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    v: int
-    t: str
-    k: str
-    f: dict[str, str] = {}
-    # Absent: deleted.
-    o: msgspec.Raw = msgspec.Raw()
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,10 +52,6 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     # How many bytes at the end were no whole record, and where they are kept.
     cut: int = 0
     kept_in: str = ""
-
-
-_decode_head = msgspec.json.Decoder(_Head).decode
-_decode_record = msgspec.json.Decoder(_Record).decode
 
 
 class Journal:
@@ -105,19 +80,13 @@ class Journal:
         # Whoever died in the middle of it left half a file.
         self._fresh.unlink(missing_ok=True)
         if self._end == 0:
-            self._append(_line(_encode(_Head(form=_FORM, version=store.version))))
+            self._append(first_line(store.version))
         store.begin(version=store.version + _LEAP if recovery.records else store.version, journal=self.note)
         return recovery
 
     def note(self, table: str, change: Change) -> None:
         """Put a change on the disk; raises, with nothing changed, where it does not fit."""
-        revision = change.revision
-        head = _encode({"v": change.version, "t": table, "k": revision.key})
-        if change.type == "DELETED":
-            payload = head
-        else:
-            payload = b'%s,"f":%s,"o":%s}' % (head[:-1], _encode(dict(revision.fields)), revision.raw)
-        self._append(_line(payload))
+        self._append(change_line(table, change))
 
     def sync(self) -> None:
         """Have the disk really hold what was written; may block for as long as the disk takes."""
@@ -133,7 +102,7 @@ class Journal:
         try:
             fresh = os.open(self._fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
             try:
-                size = self._write_all(fresh, _whole(store))
+                size = self._write_all(fresh, whole(store))
                 os.fsync(fresh)
                 self._fresh.replace(self._path)
                 _sync_folder(self._folder)
@@ -195,18 +164,18 @@ class Journal:
             return Recovery()
         records = 0
         with self._path.open("rb") as file:
-            head = _payload(file.readline())
+            head = payload_of(file.readline())
             if head is None:
                 raise UnknownJournalError(
                     "this is no journal of ours", where=str(self._path), remedy="move it away, or name another folder"
                 )
-            store.restore_version(_read_head(head, path=self._path).version)
+            store.restore_version(version_at_head(head, where=str(self._path)))
             self._end = file.tell()
             for line in file:
-                payload = _payload(line)
+                payload = payload_of(line)
                 if payload is None:
                     break
-                _restore(store, payload)
+                restore(store, payload)
                 self._end += len(line)
                 records += 1
         return self._cut(Recovery(objects=store.count(), records=records))
@@ -250,54 +219,6 @@ def _locked(path: Path) -> int:
     os.ftruncate(lock, 0)
     os.write(lock, f"{os.getpid()}\n".encode())
     return lock
-
-
-def _line(payload: bytes) -> bytes:
-    return b"%08x %s\n" % (zlib.crc32(payload), payload)
-
-
-def _payload(line: bytes) -> bytes | None:
-    payload = line[_CHECKSUM:-1]
-    return payload if line == _line(payload) else None
-
-
-def _read_head(payload: bytes, *, path: Path) -> _Head:
-    try:
-        head = _decode_head(payload)
-    except msgspec.MsgspecError as error:
-        raise UnknownJournalError(f"its head can't be read: {error}", where=str(path), remedy="move it away") from error
-    if head.form != _FORM:
-        remedy = "use the version of Aliquot that wrote it, or move it away"
-        raise UnknownJournalError(f"its form is {head.form}, not {_FORM}", where=str(path), remedy=remedy)
-    return head
-
-
-def _restore(store: Store, payload: bytes) -> None:
-    record = _decode_record(payload)
-    raw = bytes(record.o)
-    if not raw:
-        store.forget(record.t, record.k, version=record.v)
-        return
-    labels: dict[str, Any] = _decode_labels(raw).metadata.labels
-    store.restore(record.t, Revision(key=record.k, version=record.v, raw=raw, labels=labels, fields=record.f))
-
-
-class _Labels(msgspec.Struct):
-    labels: dict[str, str] = {}
-
-
-class _Labelled(msgspec.Struct):
-    metadata: _Labels
-
-
-_decode_labels = msgspec.json.Decoder(_Labelled).decode
-
-
-def _whole(store: Store) -> Iterator[bytes]:
-    yield _line(_encode(_Head(form=_FORM, version=store.version)))
-    for table, revision in store.everything():
-        head = _encode({"v": revision.version, "t": table, "k": revision.key, "f": dict(revision.fields)})
-        yield _line(b'%s,"o":%s}' % (head[:-1], revision.raw))
 
 
 def _refused(error: OSError) -> ApiError:

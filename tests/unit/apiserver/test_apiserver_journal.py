@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aliquot_standalone.apiserver.failures import ApiError
-from aliquot_standalone.apiserver.journal import Journal, Recovery, StateInUseError, UnknownJournalError, Write
+from aliquot_standalone.apiserver.journal import Journal, Recovery, StateInUseError, Write
+from aliquot_standalone.apiserver.journal_lines import UnknownJournalError
 from aliquot_standalone.apiserver.store import Store
 
 State = dict[tuple[str, str], tuple[int, bytes]]
