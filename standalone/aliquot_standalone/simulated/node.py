@@ -72,7 +72,6 @@ class SimulatedNode:
         self.name = name
         self._apart = apart
         self._names = names
-        self._sim = SimNames(names)
         self._clock = clock
         self._doors = doors
         self._node: Node | None = None
@@ -81,10 +80,19 @@ class SimulatedNode:
         self._counted: tuple[Inventory, Totals] | None = None
         self._changed = Signal()
         self._listening = Signal()
+        self._own = _own(len(models))
         self._driver = SimulatedDriver(node=name, models=models, clock=clock)
-        self._gpus = GpuWatch(
+        self._gpus = self._watch(policy)
+        client = KubeClient(transport=transport)
+        self._publisher = self._publishing(client, random=random)
+        self._signs = self._signing(client, transport=transport, random=random)
+        self._household = self._housing(reporter)
+
+    # --- what it is made of ------------------------------------------------------------------------------------------
+    def _watch(self, policy: Policy) -> GpuWatch:
+        return GpuWatch(
             driver=self._driver,
-            clock=clock,
+            clock=self._clock,
             changed=self._changed,
             obstacle=str,
             policy=policy,
@@ -92,38 +100,38 @@ class SimulatedNode:
             memory=HealthFile(""),
             beat=lambda: None,
         )
-        client = KubeClient(transport=transport)
-        self._publisher = NodePublisher(
-            node=name,
-            names=names,
+
+    def _publishing(self, client: KubeClient, *, random: Random) -> NodePublisher:
+        return NodePublisher(
+            node=self.name,
+            names=self._names,
             client=client,
-            clock=clock,
+            clock=self._clock,
             random=random,
             seen=lambda: self._node,
             inventory=lambda: self._gpus.inventory,
             changed=self._changed,
         )
-        self._signs = SignsOfLife(
-            node=name,
-            names=names,
-            clock=clock,
+
+    def _signing(self, client: KubeClient, *, transport: Transport, random: Random) -> SignsOfLife:
+        return SignsOfLife(
+            node=self.name,
+            names=self._names,
+            clock=self._clock,
             random=random,
-            holder=f"{name}-simulated",
+            holder=f"{self.name}-simulated",
             interval=_HEARTBEAT,
             client=client,
             beat_transport=transport,
             kubelet=self._kubelet,
             changed=self._listening,
         )
-        self._own = {
-            "cpu": str(_CORES * len(models)),
-            "memory": f"{_GIBIBYTES * len(models)}Gi",
-            "pods": str(_MOST_PODS),
-        }
-        self._household = Household(
-            clock=clock,
-            gate=Gate(node=name, names=names, inventory=lambda: self._gpus.inventory),
-            names=self._sim,
+
+    def _housing(self, reporter: Reporter) -> Household:
+        return Household(
+            clock=self._clock,
+            gate=Gate(node=self.name, names=self._names, inventory=lambda: self._gpus.inventory),
+            names=SimNames(self._names),
             driver=self._driver,
             gpus=lambda: {gpu.uuid: gpu.index for gpu in self._gpus.inventory.gpus},
             allocatable=lambda: self._written.get("allocatable", {}),
@@ -233,3 +241,8 @@ class SimulatedNode:
             allocatable={name: healthy for name, (_, healthy) in counts.items()},
             removed=frozenset(),
         )
+
+
+def _own(gpus: int) -> dict[str, str]:
+    """What the node has besides."""
+    return {"cpu": str(_CORES * gpus), "memory": f"{_GIBIBYTES * gpus}Gi", "pods": str(_MOST_PODS)}
