@@ -20,6 +20,7 @@ from aliquot_agent.isolation.mps_folder import MpsFolder
 from aliquot_agent.isolation.offering import Offer as IsolationOffer
 from aliquot_agent.isolation.offering import only_observed
 from aliquot_agent.isolation.over_use import OverUse
+from aliquot_agent.isolation.trespassers import NodeProcesses, Trespassers
 from aliquot_agent.pods.node_mirrors import NodeMirrors
 from aliquot_agent.pods.residents import Residents
 from aliquot_agent.pods.spec_collecting import Collectable, collect_specs
@@ -131,6 +132,15 @@ class NodeAgent:
                 throttle=settings.over_use_throttle,
                 evict=settings.over_use_evict,
             ),
+        )
+        self.trespassers = Trespassers(
+            names=names,
+            clock=clock,
+            events=self.events,
+            pods=lambda: self.pods.by_uid,
+            processes=NodeProcesses(),
+            stop=settings.ungranted == "stop",
+            spared={names.namespace, *settings.ungranted_spared},
         )
         self._sick_notes = SickNotes(
             clock=clock,

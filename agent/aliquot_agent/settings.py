@@ -71,6 +71,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     over_use_warn: Seconds = 30.0
     over_use_throttle: Seconds = 60.0
     over_use_evict: Seconds = 120.0
+    # Processes of pods that use a GPU without a grant: told of (Event, metric), or ended too (SIGTERM, then SIGKILL).
+    ungranted: Literal["report", "stop"] = "report"
+    # Namespaces whose pods are let be: those of the driver, of monitoring, and the like. Aliquot's own is too.
+    ungranted_spared: tuple[str, ...] = ("kube-system", "gpu-operator", "nvidia-gpu-operator")
     # The door to the endpoint.
     door: SocketPath = "/run/aliquot/endpoint/door.sock"
     pod_resources: SocketPath = "/var/lib/kubelet/pod-resources/kubelet.sock"

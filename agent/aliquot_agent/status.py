@@ -85,6 +85,7 @@ class Status:
             self._heard_at = sampled.at
             self._heard(sampled.accounts.slices)
             self._node.over_use.hear(sampled.accounts.slices)
+            self._node.trespassers.hear(sampled.accounts.trespassers)
 
     async def metrics(self) -> Answer:
         """Everything, for Prometheus."""

@@ -38,6 +38,7 @@ EVERYTHING: dict[str, Any] = {
         "isolation": "interposer",
         "isolationOf": ["*T4*=observe", "0=interposer"],
         "contextMib": 300,
+        "ungranted": "stop",
         "settings": {"health": {"xids": ["31=degraded", "other=ignored"]}},
     },
     "centre": {
@@ -186,6 +187,14 @@ def test_daemons_of_mps_are_kept_apart_from_the_agent(
         folder = Sources(environment=environment(told)).resolve("mps", MpsSettings).value.folder
         (mounted,) = (each["hostPath"]["path"] for each in spec["template"]["spec"]["volumes"] if each["name"] == "mps")
         assert mounted == folder == AgentSettings().mps_folder
+
+
+@pytest.mark.parametrize(("value", "added"), [("report", None), ("stop", ["KILL"])])
+def test_the_agent_may_end_processes_only_where_it_is_to(value: str, added: list[str] | None) -> None:
+    """It is root without any capability, unless it is told to stop who uses a GPU without a grant."""
+    (told,) = (each for name, each in containers(template({"node": {"ungranted": value}})) if name == "aliquot-agent")
+    assert told["securityContext"]["capabilities"] == {"drop": ["ALL"]} | ({"add": added} if added else {})
+    assert Sources(environment=environment(told)).resolve("agent", AgentSettings).value.ungranted == value
 
 
 def test_images_are_pulled_as_said() -> None:

@@ -50,6 +50,8 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
 
     slices: tuple[SliceUse, ...] = ()
     strangers: Mapping[tuple[str, Owner], int] = {}
+    # Of these, those of pods: pid, pod (its UID) and GPU.
+    trespassers: tuple[tuple[int, str, str], ...] = ()
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,11 +76,14 @@ def accounts(
     used: dict[_Account, list[GpuProcess]] = {}
     unclear: set[tuple[str, str]] = set()  # (gpu, pod): a process of one of its containers, but of which?
     strangers: dict[tuple[str, Owner], int] = {}
+    trespassers: list[tuple[int, str, str]] = []
     for usage in usages:
         for process in usage.processes:
             home = _home(process.pid, usage.uuid, dwellings=dwellings, tenants=tenants, standing=standing)
             if isinstance(home, Owner):
                 strangers[usage.uuid, home] = strangers.get((usage.uuid, home), 0) + 1
+                if home is Owner.POD:
+                    trespassers.append((process.pid, dwellings[process.pid][0].pod, usage.uuid))
             elif home is not None and home[1]:
                 used.setdefault((usage.uuid, *home), []).append(process)
             elif home is not None:
@@ -89,7 +94,7 @@ def accounts(
         one if (one.gpu, uid) in unclear else _with_use(one, used.get((one.gpu, uid, one.container)), whole=whole)
         for uid, one in _slices(tenants)
     )
-    return Accounts(slices=slices, strangers=strangers)
+    return Accounts(slices=slices, strangers=strangers, trespassers=tuple(trespassers))
 
 
 def _home(
