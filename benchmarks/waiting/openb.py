@@ -41,6 +41,8 @@ CELLS = tuple((nodes, k) for nodes in (4, 8) for k in (1.0, 0.6, 0.4, 0.3, 0.25)
 TEAMS, USERS, OWNERS_SEED = 8, 12, 0
 # A team may hold three quarters of the GPUs, so that there is a quota to be violated.
 MOST_OF_ALL = 0.75
+# What Kubernetes gives pods that have to go, in seconds.
+GRACE = 30.0
 # Below this a cell's baseline does not wait: its ratio says nothing.
 LEAST_WAIT = 60.0
 BASELINE = TimedPolicy.WHOLE_GPU_FIFO
@@ -57,6 +59,8 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     slowdown: float = 0.0
     settings: QueueSettings = QueueSettings(hold=0.0)
     gpus_only: bool = True
+    # Whether each team is guaranteed an equal part of all, so that it takes back what it lent.
+    owned: bool = False
     cells: tuple[tuple[int, float], ...] = CELLS
 
 
@@ -69,6 +73,8 @@ VARIANTS = {
     "slower-20": Variant(slowdown=0.20, cells=_FEW),
     "hold": Variant(settings=QueueSettings(), cells=_FEW),
     "cpu-pods": Variant(gpus_only=False, cells=_FEW),
+    "owned": Variant(owned=True, cells=_FEW),
+    "moves": Variant(settings=QueueSettings(hold=0.0, moves_per_hour=60), cells=_FEW),
 }
 
 
@@ -141,9 +147,12 @@ def timetable(*, nodes: int, k: float, seed: int | None, gpus_only: bool) -> Tim
 def _run(variant: Variant, cell: tuple[int, float], *, seed: int, policy: TimedPolicy) -> TimedReport:
     nodes, k = cell
     asked = timetable(nodes=nodes, k=k, seed=seed, gpus_only=variant.gpus_only)
-    quota = Quota(limit=int(MOST_OF_ALL * 800 * nodes))
+    guarantee = 800 * nodes // TEAMS if variant.owned else None
+    quota = Quota(limit=int(MOST_OF_ALL * 800 * nodes), guarantee=guarantee)
     specs = {team: QueueSpec(namespaces=("*",), compute=quota) for team in asked.teams}
-    run = TimedRun(asked, policy=policy, specs=specs, settings=variant.settings, slowdown=variant.slowdown, seed=seed)
+    run = TimedRun(
+        asked, policy=policy, specs=specs, settings=variant.settings, slowdown=variant.slowdown, grace=GRACE, seed=seed
+    )
     for _ in run.steps():
         pass
     return run.report()
@@ -240,6 +249,10 @@ def _table(cells: Mapping[tuple[int, float], Pairs]) -> bool:
         print(f"{what}: {mean:+.1f} % ({_interval(np.mean(drawn[what], axis=0))}), wanted {wanted:+.0f} %", end="; ")
     runs = [one for pairs in cells.values() for one in pairs.ours]
     jain = [np.mean([one.jain_served or 1.0 for one in some]) for some in (runs, _bases(cells))]
+    print(
+        f"sent away {sum(one.evictions for one in runs)}, lost {sum(one.lost_hours for one in runs):.0f} GPU hours; ",
+        end="",
+    )
     print(f"violations {sum(one.quota_violations for one in runs)}; Jain {jain[0]:.3f}, baseline's {jain[1]:.3f}")
     return missed
 

@@ -63,6 +63,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     queues: str | None
     slowdown: float
     hold: float | None
+    grace: float
+    moves: int
 
 
 TIME_NAMES = Asked.__struct_fields__
@@ -105,6 +107,19 @@ _OPTIONS = (
     click.option(
         "--hold", type=FiniteRange(min=0), help="Seconds, as the setting queues.hold of the centre (its default)."
     ),
+    click.option(
+        "--grace",
+        type=FiniteRange(min=0),
+        default=30.0,
+        show_default=True,
+        help="Seconds for which pods go on that have to go for others.",
+    ),
+    click.option(
+        "--moves",
+        type=click.IntRange(min=0, max=10_000),
+        default=0,
+        help="So many pods may be moved within an hour, as the setting queues.moves_per_hour of the centre.",
+    ),
 )
 
 
@@ -130,7 +145,8 @@ def simulate_in_time(
     rules = heard.rules
     timetable = _timetable(nodes=nodes, pods=pods, seed=seed, asked=asked)
     specs = _specs(asked.queues, timetable)
-    settings = QueueSettings() if asked.hold is None else QueueSettings(hold=asked.hold)
+    hold = QueueSettings().hold if asked.hold is None else asked.hold
+    settings = QueueSettings(hold=hold, moves_per_hour=asked.moves)
     if TimedPolicy.ALIQUOT in policies:
         warn_of_labels(rules, timetable.machines, nodes=nodes)
     reports: list[TimedReport] = []
@@ -144,6 +160,7 @@ def simulate_in_time(
                 rules=rules,
                 mix=heard.mix,
                 slowdown=asked.slowdown / 100.0,
+                grace=asked.grace,
                 seed=seed,
             )
             _play(run, label=policy, total=len(timetable.jobs), stopped=stopped)
@@ -239,14 +256,24 @@ def _text(reports: Sequence[TimedReport], *, heard: Heard) -> str:
     left = f", {first.left_out} left out (no end, or no node could take them)" if first.left_out else ""
     told = f", rules {', '.join(heard.rules.names)}" if heard.rules else ""
     told += ", mix of the settings" if heard.mix else ""
+    never = f"{_never(reports)}{failures_text(heard.rules.failures)}"
     violations = ", ".join(f"{one.policy} {one.quota_violations}" for one in reports)
     return "\n\n".join(
         [
             f"{first.jobs} pods with GPUs{left}; seed {first.seed}{told}",
             table([_HEADING, *map(_row, reports)]),
-            f"quota violations: {violations}{_never(reports)}{failures_text(heard.rules.failures)}\n{_LEGEND}",
+            f"quota violations: {violations}{_sent_away(reports)}{never}\n{_LEGEND}",
         ]
     )
+
+
+def _sent_away(reports: Sequence[TimedReport]) -> str:
+    found = [
+        f"{one.policy} {one.evictions}, nobody more than {one.most_evicted} times, {one.lost_hours:.1f} GPU hours lost"
+        for one in reports
+        if one.evictions
+    ]
+    return f"\nsent away for others or moved: {'; '.join(found)}" if found else ""
 
 
 def _never(reports: Sequence[TimedReport]) -> str:

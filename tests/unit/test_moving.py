@@ -14,7 +14,7 @@ from aliquot_core.inventory import Gpu, Health
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.reclaim.consolidation import Allowance
 from aliquot_scheduler.reclaim.residents import Budget
-from support.centre import gpus, make_node
+from support.centre import gpus, make_node, sick
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 
@@ -121,9 +121,11 @@ def test_nobody_is_moved_who_may_not_be_or_has_no_place(why: str) -> None:
 
 
 def test_nobody_is_moved_for_one_that_its_quota_keeps_out() -> None:
-    """It would not be let in, whatever card is free."""
-    stage = Board({"blue": queue(), "red": queue(limit=50)}, nodes=(2,))
-    stage.scattered()
+    """It would not be let in, whatever card is free: its queue has used up what it may."""
+    stage = Board({"blue": queue(), "red": queue(limit=120)}, nodes=(2,))
+    stage.scattered(compute=35)
+    stage.submit("first", 30, queue="red")
+    stage.run()
     stage.submit("whole", 100, queue="red")
     stage.run()
     assert stage.consolidate(after=LONG) == []
@@ -161,6 +163,20 @@ def test_whoever_lies_on_a_degraded_card_is_moved_off_it_and_nobody_onto_it() ->
     assert stage.lies("again") == stage.lies("half1")
     # Nothing is left there, and nothing is free elsewhere.
     assert stage.consolidate(after=3_600.0) == []
+
+
+def test_nobody_is_moved_onto_a_degraded_card() -> None:
+    """Though there alone is room; once it is healthy again one is."""
+    stage = Board(nodes=(2, 1))
+    (card,) = gpus("n1", 1)
+    stage.picture.node_seen(make_node("n1", [sick(card)]))
+    stage.scattered(compute=60)
+    stage.picture.node_seen(make_node("n1", [msgspec.structs.replace(card, health=Health.DEGRADED)]))
+    stage.submit("whole", 100, queue="red", notes={"gpu-uuid": "!GPU-n1-0"})
+    assert stage.run() == []
+    assert stage.consolidate(after=LONG) == []
+    stage.picture.node_seen(make_node("n1", [card]))
+    assert len(stage.consolidate(after=LONG)) == 1
 
 
 def test_a_refuge_is_closed_when_nobody_comes_and_when_its_pod_has_ended_by_itself() -> None:

@@ -106,6 +106,32 @@ def test_queues_of_a_file_are_kept_to(files: list[str], tmp_path: Path) -> None:
     assert json.loads(done.stdout)[0]["makespan"] == 7200.0
 
 
+def test_borrowers_that_had_to_go_are_told(files: list[str], tmp_path: Path) -> None:
+    """An owner comes ten minutes after a borrower took all: after the grace that is given it has its GPU."""
+    pods = HEADING + "2000,1024,1,1000,,0,0,3600,b\n" + "2000,1024,1,1000,,600,600,1200,a\n"
+    (tmp_path / "pods.csv").write_text(pods)
+    queues = tmp_path / "queues.yaml"
+    queues.write_text(QUEUE.format(name="a", spec="{compute: {guarantee: 100}}") + QUEUE.format(name="b", spec="{}"))
+    asked = [*files, "--policy", "aliquot", "--queues", str(queues), "--grace", "20"]
+    (told,) = json.loads(run(*asked, "-o", "json").stdout)
+    assert (told["evictions"], told["most_evicted"], told["makespan"]) == (1, 1, 600 + 20 + 600 + 3600)
+    assert (
+        "sent away for others or moved: aliquot 1, nobody more than 1 times, 0.2 GPU hours lost" in run(*asked).stdout
+    )
+
+
+def test_pods_are_moved_where_that_is_allowed(files: list[str], tmp_path: Path) -> None:
+    """Two halves lie apart once others have ended; one is moved beside the other for whom a whole GPU is wanted."""
+    (tmp_path / "nodes.csv").write_text(NODES.replace(",1,T4", ",2,T4"))
+    half, whole = "2000,1024,1,500,,{0},{0},{1},a\n", "2000,1024,1,1000,,{0},{0},{1},a\n"
+    rows = [half.format(at, end) for at, end in ((0, 900_000), (1, 1_000), (2, 900_000), (3, 1_000))]
+    (tmp_path / "pods.csv").write_text(HEADING + "".join([*rows, whole.format(2_000, 3_000)]))
+    (never,) = json.loads(run(*files, "--policy", "aliquot", "-o", "json").stdout)
+    (moved,) = json.loads(run(*files, "--policy", "aliquot", "--moves", "10", "-o", "json").stdout)
+    assert (never["evictions"], moved["evictions"], moved["ended"]) == (0, 1, 5)
+    assert moved["wait"]["mean"] < never["wait"]["mean"] / 10
+
+
 def test_who_can_never_start_is_told(files: list[str], tmp_path: Path) -> None:
     """Both halves ask for more than their queues may give; the run has ended all the same."""
     queues = tmp_path / "queues.yaml"

@@ -94,6 +94,8 @@ def pod_of(job: Job, need: Need, *, uid: str, now: float, names: Names) -> Pod:
                 "name": f"pod-{job.number:08}",
                 "namespace": job.user,
                 "uid": uid,
+                # Whoever makes it anew when it had to go.
+                "ownerReferences": [{"kind": "Job", "uid": f"job-{job.number}", "controller": True}],
                 "labels": {names.queue: job.team},
                 "annotations": notes,
                 "creationTimestamp": second_time(wall_of(now)),

@@ -79,7 +79,9 @@ class Queued:
         # Without a hold nobody ever loses patience.
         self._patient = settings.hold > 0.0
         self._where: dict[str, int] = {}
-        self._reclaiming = Reclaiming(queues=self._queues, picture=self._picture)
+        self._reclaiming = Reclaiming(
+            queues=self._queues, picture=self._picture, moves_per_hour=settings.moves_per_hour
+        )
         self._grace = grace
         # A pod that was sent away is made anew, as another one: which it is, by the number of its job.
         self._uids: dict[int, str] = {}
