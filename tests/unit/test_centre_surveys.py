@@ -13,12 +13,13 @@ from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB, Percent
 from aliquot_core.request import parse_request
 from aliquot_scheduler.deciding.appraiser import Appraiser
-from aliquot_scheduler.fit.appraisal import Appraisal
+from aliquot_scheduler.fit.appraisal import Appraisal, room_of
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.fit.survey import Survey
 from aliquot_scheduler.fit.surveys import Surveys
 from aliquot_scheduler.picture.changes import RowChanges
+from aliquot_scheduler.worth.scarcity import scarcity
 from support.centre import (
     NAMES,
     WALL,
@@ -156,12 +157,12 @@ def test_other_prices_are_other_answers() -> None:
     asked = demand_of(parse_request(pod, names=NAMES))
     first, surveys = town.appraiser.look(pod), Surveys(grid=town.picture.grid)
     dearer = msgspec.structs.replace(first.scarcity, large=first.scarcity.large + np.arange(9.0)[:, np.newaxis])
-    for scarcity in (first.scarcity, dearer):
+    for prices in (first.scarcity, dearer):
         look = Appraisal(
             cells=town.picture.grid,
             free=np.full(town.picture.grid.rows, 8.0),
             tables=first.tables,
-            scarcity=scarcity,
+            scarcity=prices,
             cores=1.0,
             changes=first.changes,
         )
@@ -313,3 +314,33 @@ def test_changes_are_counted_row_by_row() -> None:
     changes.all_anew(7)
     assert changes.since(changes.now - 1).tolist() == [True] * 7
     assert not changes.since(changes.now).any()
+
+
+def test_rows_that_nobody_uses_change_nothing() -> None:
+    """Room is kept for twice as many nodes, and the last one may be cordoned: prices and answers are those of all."""
+    many = [make_node(f"n{number}", gpus(f"n{number}", 2), cordoned=number > 67) for number in range(70)]
+    picture = picture_with(*many)
+    appraiser = Appraiser(picture=picture, names=NAMES)
+    for node in many:
+        appraiser.node_seen(node)
+    assert (picture.grid.rows, picture.grid.in_use) == (128, slice(0, 68))
+    pod = asks("u", 30, 20_000)
+    look = appraiser.look(pod)
+    found = Finder(picture=picture, names=NAMES, look=appraiser.look).survey(
+        pod, demand_of(parse_request(pod, names=NAMES))
+    )
+    assert (found.fits.size, int(found.fits.sum())) == (128, 68)
+    assert not found.fits[[known.row for name, known in picture.nodes.items() if name in ("n68", "n69")]].any()
+    known = scarcity(room_of(picture.grid, cores=appraiser._free_cores()), look.tables)
+    assert np.array_equal(look.scarcity.crowding, known.crowding)
+    assert np.array_equal(look.scarcity.large, known.large)
+
+
+def test_a_cluster_without_nodes_has_no_row_in_use() -> None:
+    """And nothing fits there."""
+    picture = picture_with()
+    pod = asks("u", 30, 20_000)
+    demand = demand_of(parse_request(pod, names=NAMES))
+    found = Finder(picture=picture, names=NAMES, look=Appraiser(picture=picture, names=NAMES).look).survey(pod, demand)
+    assert picture.grid.in_use == slice(0, 0)
+    assert not found.fits.any()

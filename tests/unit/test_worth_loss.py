@@ -96,6 +96,17 @@ def test_the_short_way_gives_what_the_long_way_gives(some: list[Node]) -> None:
     assert (short.gpu[able] == long.gpu[able]).all()
 
 
+@given(nodes, st.sampled_from([5, 46, 100]), st.integers(1, 2))
+@settings(max_examples=20, deadline=None)
+def test_many_nodes_are_valued_as_few_are(some: list[Node], compute: int, count: int) -> None:
+    """To the last bit: whoever is asked again by himself must not seem better for that."""
+    few, many = room(*some), room(*some * 300)
+    one, all_of_them = (lost(each, compute=compute, memory=compute, count=count, like=few) for each in (few, many))
+    fits = ((few.free >= compute).sum(axis=0) >= count).tolist()
+    assert np.array_equal(all_of_them.nodes[fits * 300], np.tile(one.nodes[fits], 300))
+    assert count > 1 or np.array_equal(all_of_them.gpu[fits * 300], np.tile(one.gpu[fits], 300))
+
+
 def test_rests_that_add_up_are_used_up() -> None:
     """46 goes beside 54, not where 10 would be left that nobody asks for."""
     node = (64.0, 1, [(100, 100), (56, 56), (46, 46), (0, 0)])

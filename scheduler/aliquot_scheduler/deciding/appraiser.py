@@ -212,7 +212,8 @@ class Appraiser:
 
     def _scarcity_now(self, known: Tables, free: Reals) -> Scarcity:
         if self._scarcity is None or self._scarcity[1] is not known or self.book.requests >= self._scarcity[0]:
-            room = room_of(self._picture.grid, cores=free)
+            rows = self._picture.grid.in_use
+            room = room_of(self._picture.grid.part(rows), cores=free[rows])
             self._scarcity = self.book.requests + RENEWED, known, scarcity(room, known)
         return self._scarcity[2]
 

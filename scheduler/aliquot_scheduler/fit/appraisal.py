@@ -73,7 +73,7 @@ class Appraisal:
         self.scarcity = scarcity
         self.cores = cores
 
-    def among(self, rows: Rows) -> Appraisal:
+    def among(self, rows: Rows | slice) -> Appraisal:
         """The same of these rows alone."""
         return Appraisal(
             cells=self._cells.part(rows),

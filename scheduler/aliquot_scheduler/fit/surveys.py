@@ -74,8 +74,9 @@ class Surveys:
         kept, basis = self._kept.pop(asked, None), self._basis(appraisal)
         changed = self._changed(kept, appraisal) if kept and kept.basis.holds(basis) else None
         if kept is None or changed is None or changed.size * _FEW > self._grid.rows:
-            found = survey(demand, grid=self._grid, trial=trial, appraisal=appraisal)
-            kept = _Kept(fits=found.fits, cost=found.cost, basis=basis)
+            size = self._grid.rows
+            kept = _Kept(fits=np.zeros(size, dtype=np.bool_), cost=np.zeros(size), basis=basis)
+            self._ask(self._grid.in_use, kept, demand, trial=trial, appraisal=appraisal)
         elif changed.size:
             self._ask(changed, kept, demand, trial=trial, appraisal=appraisal)
         kept.grid_then = self._grid.changes.now
@@ -83,11 +84,14 @@ class Surveys:
         self._keep(asked, kept)
         return kept
 
-    def _ask(self, rows: Rows, kept: _Kept, demand: Demand, *, trial: Trial, appraisal: Appraisal | None) -> None:
+    def _ask(
+        self, rows: Rows | slice, kept: _Kept, demand: Demand, *, trial: Trial, appraisal: Appraisal | None
+    ) -> None:
         found = survey(
             demand,
             grid=self._grid.part(rows),
-            trial=lambda number: trial(int(rows[number])),
+            # A slice begins with the first row.
+            trial=lambda number: trial(number if isinstance(rows, slice) else int(rows[number])),
             appraisal=appraisal.among(rows) if appraisal else None,
         )
         kept.fits[rows], kept.cost[rows] = found.fits, found.cost

@@ -59,8 +59,8 @@ class Cells:
         """How many rows there are, used or not."""
         return len(self.bindable)
 
-    def part(self, rows: Rows) -> Cells:
-        """A copy of some rows, in this order."""
+    def part(self, rows: Rows | slice) -> Cells:
+        """A copy of some rows, in this order; of a slice no copy, but the rows themselves."""
         part = Cells()
         part.kinds, part.bindable = self.kinds, self.bindable[rows]
         for name in _ARRAYS:
@@ -87,6 +87,12 @@ class Grid(Cells):
         self.closed = _bools(_ROWS, _COLUMNS)
         self.degraded = _bools(_ROWS, _COLUMNS)
         self.bindable = np.zeros(_ROWS, dtype=np.bool_)
+
+    @property
+    def in_use(self) -> slice:
+        """Rows up to the last to whose node pods may be bound: half of all may be spare."""
+        bindable = np.flatnonzero(self.bindable)
+        return slice(0, int(bindable[-1]) + 1 if bindable.size else 0)
 
     def take_row(self, *, gpus: int) -> int:
         """A row for a new node with so many GPUs."""

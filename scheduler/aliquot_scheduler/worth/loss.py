@@ -39,6 +39,8 @@ TIGHTNESS = 0.001
 _MOST_CORES = 128.0
 _MOST_GPUS = 8.0
 _FULL = WHOLE.value
+# Of so many nodes it is quicker to work a table out for the pod first.
+_MANY = 256
 
 # Where many GPUs or one are in the table of slots, and percent free on both axes.
 State = tuple[Ints, Ints] | tuple[int, int]
@@ -104,11 +106,15 @@ def loss(room: Room, *, cores: float, parts: Sequence[Part], tables: Tables, sca
 
 def _on_gpus(room: Room, part: Part, *, level: Ints, tables: Tables, scarcity: Scarcity) -> tuple[Reals, Ints]:
     """What each GPU alone loses, infinite where the part does not fit; and what would be free of it afterwards."""
-    place, rest = _after(room, part)
     # The kind of each GPU, or of each node where all its GPUs are of one: half the steps, and the usual case.
     kinds = room.kinds if room.mixed else room.node_kinds
     line = (kinds * tables.rests.shape[1] + level) * STEPS
-    lost = gpu_loss(before=(room.place, room.free), after=(place, rest), line=line, tables=tables)
+    if part.even and room.nodes > _MANY:
+        rest = room.free - part.compute
+        lost = _by_steps(room, compute=part.compute, line=line, tables=tables)
+    else:
+        place, rest = _after(room, part)
+        lost = gpu_loss(before=(room.place, room.free), after=(place, rest), line=line, tables=tables)
     lost += CROWDING * scarcity.crowding.take(kinds) * (part.size / _FULL)
     if part.penalty is not None:
         lost += part.penalty
@@ -124,6 +130,18 @@ def gpu_loss(*, before: State, after: State, line: Ints | int, tables: Tables) -
     lost: Reals = tables.slots.take(before[0], mode="clip") - tables.slots_after.take(after[0], mode="clip")
     grown = tables.rests.take(line + after[1], mode="clip") - tables.rests.take(line + before[1], mode="clip")
     return lost + RESTS * grown
+
+
+def _by_steps(room: Room, *, compute: int, line: Ints, tables: Tables) -> Reals:
+    """The same of many GPUs: what each state loses is worked out first, so that each GPU is looked up but once."""
+    slots, after, rests = tables.slots.ravel(), tables.slots_after.ravel(), tables.rests.ravel()
+    step = compute * (STEPS + 1)
+    by_place, by_rest = np.zeros(slots.size), np.zeros(rests.size)
+    by_place[step:] = slots[step:] - after[: slots.size - step]
+    by_rest[compute:] = RESTS * (rests[: rests.size - compute] - rests[compute:])
+    lost: Reals = by_place.take(room.place, mode="clip")
+    lost += by_rest.take(line + room.free, mode="clip")
+    return lost
 
 
 def _after(room: Room, part: Part) -> tuple[Ints, Ints]:
