@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from aliquot_agent.isolation.beyond import Owner
-from aliquot_agent.isolation.limits_file import ACCOUNT_BYTES, ACCOUNT_MAGIC, GpuLimits, decode_limits
+from aliquot_agent.isolation.limits_file import (
+    ACCOUNT_BYTES,
+    ACCOUNT_MAGIC,
+    GpuLimits,
+    decode_account,
+    decode_limits,
+    read_account,
+)
 from aliquot_agent.isolation.pacemaker import BEAT_S, Pacemaker
 from aliquot_agent.isolation.slice_files import SliceFiles
 from aliquot_core.grant import ContainerGrant, Slice
@@ -120,3 +133,95 @@ async def test_who_is_throttled_gets_its_guarantee_and_no_more(tmp_path: Path) -
     pacemaker.beat()
     assert [limits(own).rate for own in owners] == [200_000, 10_000]
     assert [limits(own).limit for own in owners] == [1_000_000, 1_000_000]
+
+
+async def test_files_that_stay_open_are_those_of_the_containers_present_life(tmp_path: Path) -> None:
+    """A restart makes them anew under the same name: the next beat is about the new ones, and lets go of the old."""
+    files, clock = node(tmp_path), VirtualClock()
+    await clock.advance(10)
+    pacemaker = Pacemaker(files=files, clock=clock)
+    own = started(files, "a", compute=20, limit=60)
+    launches(own, at=clock.monotonic())
+    pacemaker.beat()
+    assert limits(own).rate == 600_000
+    for _ in range(2):
+        await clock.advance(BEAT_S)
+        started(files, "a", compute=20, limit=40)
+        launches(own, at=clock.monotonic())
+        pacemaker.beat()
+        assert (limits(own).beat, limits(own).limit) == (round(clock.monotonic() * 1e9), 400_000)
+        assert open_in(tmp_path) == 2
+    files.collect(tokens=())
+    pacemaker.beat()
+    assert open_in(tmp_path) == 0
+
+
+async def test_an_account_that_is_cut_short_while_it_is_open_stops_nobody(tmp_path: Path) -> None:
+    """The tenant may do that: it is not paced, others are; and it is again once the account is whole."""
+    files, clock = node(tmp_path), VirtualClock()
+    await clock.advance(10)
+    pacemaker = Pacemaker(files=files, clock=clock)
+    cut, other = started(files, "a", compute=20, limit=100), started(files, "b", compute=20, limit=100, gpu=1)
+    for own in (cut, other):
+        launches(own, at=clock.monotonic())
+    pacemaker.beat()
+    paced = limits(cut).beat
+    for size in (0, 5, 1030, 8200, ACCOUNT_BYTES - 1):
+        os.truncate(cut / "account", size)
+        await clock.advance(BEAT_S)
+        pacemaker.beat()
+        assert (limits(cut).beat, limits(other).beat) == (paced, round(clock.monotonic() * 1e9))
+    launches(cut, at=clock.monotonic())
+    pacemaker.beat()
+    assert limits(cut).beat > paced
+
+
+async def test_more_containers_than_are_kept_open_are_all_paced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest is opened at each beat: a node with very many runs out of time before it runs out of descriptors."""
+    monkeypatch.setattr("aliquot_agent.isolation.pacemaker._MOST_OPEN", 3)
+    files, clock = node(tmp_path), VirtualClock()
+    await clock.advance(10)
+    owners = [started(files, f"c{number}", compute=1, limit=1) for number in range(8)]
+    for own in owners:
+        launches(own, at=clock.monotonic())
+    pacemaker = Pacemaker(files=files, clock=clock)
+    for _ in range(3):
+        await clock.advance(BEAT_S)
+        pacemaker.beat()
+        assert {limits(own).beat for own in owners} == {round(clock.monotonic() * 1e9)}
+        assert open_in(tmp_path) == 2 * 3
+
+
+def account_of(slots: int, *, lent: int, gpus: int) -> bytes:
+    """An account with so many processes and borrowed blocks."""
+    data = bytearray(ACCOUNT_BYTES)
+    struct.pack_into("<8sII", data, 0, ACCOUNT_MAGIC, 1, slots)
+    for slot in range(slots):
+        struct.pack_into(f"<QII{gpus}Q", data, 8192 + slot * 192, 1, 100 + slot, 1, *range(gpus))
+    struct.pack_into("<Q", data, 8192 + 1024 * 192, lent)
+    for block in range(lent):
+        struct.pack_into("<3Q4I", data, 8192 + 1024 * 192 + 8 + 256 * 40 + block * 40, 7, 0, 0, 0, 0, block % gpus, 0)
+    return bytes(data)
+
+
+@given(st.integers(0, 40), st.integers(0, 9), st.integers(1, 16), st.integers(0, ACCOUNT_BYTES))
+def test_an_account_is_read_in_parts_as_it_is_in_whole(slots: int, lent: int, gpus: int, cut: int) -> None:
+    """And one that ends anywhere while it is read is less of it, or none, and never an error."""
+    data = account_of(slots, lent=lent, gpus=gpus)
+    whole = decode_account(data, gpus=gpus)
+    assert whole is not None
+    assert (len(whole.processes), sum(whole.borrowed)) == (slots, 7 * lent)
+    part = read_account(lambda at, size: data[:cut][at : at + size], gpus=gpus)
+    assert part is None or (part.processes.items() <= whole.processes.items() and part.meters == whole.meters)
+    assert (part is None) is (cut < 1024 + 64 * gpus)
+
+
+def open_in(folder: Path) -> int:
+    """How many files below it this process has open, be they there or not."""
+    found = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # that of this very look is gone
+            found += str(descriptor.readlink()).startswith(str(folder))
+    return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -122,27 +122,42 @@ def live_offset(index: int) -> int:
 
 
 def decode_account(data: bytes, *, gpus: int) -> Account | None:
-    """Read a container's account; None while no process has opened it, or if it is not one."""
-    if len(data) != ACCOUNT_BYTES or not data.startswith(ACCOUNT_MAGIC):
+    """Read a container's whole account."""
+    if len(data) != ACCOUNT_BYTES:
         return None
-    meters = [_METER.unpack_from(data, _METERS_AT + index * _METER.size) for index in range(gpus)]
-    (count,) = struct.unpack_from("<I", data, _SLOT_COUNT_AT)
-    slots = [_SLOT.unpack_from(data, _SLOTS_AT + index * _SLOT.size) for index in range(min(count, _MOST_SLOTS))]
+    return read_account(lambda at, size: data[at : at + size], gpus=gpus)
+
+
+def read_account(read: Callable[[int, int], bytes], *, gpus: int) -> Account | None:
+    """Read what is in use of an account, by offset and size; None while no process has opened it, or if it is not one.
+
+    The tenant may write whatever he likes, and cut the file short while it is read.
+    """
+    head = read(0, _METERS_AT + gpus * _METER.size)
+    if len(head) != _METERS_AT + gpus * _METER.size or not head.startswith(ACCOUNT_MAGIC):
+        return None
+    (count,) = struct.unpack_from("<I", head, _SLOT_COUNT_AT)
+    slots = read(_SLOTS_AT, min(count, _MOST_SLOTS) * _SLOT.size)
+    (lent,) = struct.unpack("<Q", read(_LENDING_AT, 8).ljust(8, b"\0"))
+    borrowed = read(_BORROWED_AT, min(lent, _MOST_BORROWED) * _BORROWED.size) if lent else b""
     return Account(
         meters=tuple(
             Meter(free_at=free_at, in_flight=in_flight, charged=charged, wanted=wanted, held=held)
-            for free_at, in_flight, charged, wanted, held in meters
+            for free_at, in_flight, charged, wanted, held in _METER.iter_unpack(head[_METERS_AT:])
         ),
-        processes={pid: tuple(used[:gpus]) for born, pid, _, *used in slots if born},
-        borrowed=_borrowed(data, gpus=gpus),
+        processes={pid: tuple(used[:gpus]) for born, pid, _, *used in _whole(_SLOT, slots) if born},
+        borrowed=_borrowed(borrowed, gpus=gpus),
     )
 
 
+def _whole(form: struct.Struct, data: bytes) -> Iterator[tuple[int, ...]]:
+    """Each entry that is there as a whole."""
+    return form.iter_unpack(data[: len(data) - len(data) % form.size])
+
+
 def _borrowed(data: bytes, *, gpus: int) -> tuple[int, ...]:
-    (count,) = struct.unpack_from("<Q", data, _LENDING_AT)
     found = [0] * gpus
-    for index in range(min(count, _MOST_BORROWED)):
-        size, _, _, _, _, gpu, _ = _BORROWED.unpack_from(data, _BORROWED_AT + index * _BORROWED.size)
+    for size, _, _, _, _, gpu, _ in _whole(_BORROWED, data):
         if gpu < gpus:
             found[gpu] += size
     return tuple(found)

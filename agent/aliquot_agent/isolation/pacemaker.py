@@ -8,23 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
 from aliquot_agent.isolation.beyond import Excess, Measured, Owner, Whose, accounted, since_restart
-from aliquot_agent.isolation.limits_file import (
-    WHOLE,
-    GpuLimits,
-    Meter,
-    decode_account,
-    decode_limits,
-    encode_live,
-    live_offset,
-)
+from aliquot_agent.isolation.limits_file import WHOLE, GpuLimits, Meter
+from aliquot_agent.isolation.open_slices import OpenSlices
 from aliquot_agent.isolation.pacing import Pace, Seen, Share, next_beat
-from aliquot_agent.isolation.slice_files import ACCOUNT, LIMITS, SliceFiles, owner_of
+from aliquot_agent.isolation.slice_files import SliceFiles, owner_of
 from aliquot_core.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -33,6 +25,8 @@ BEAT_S = 0.1
 # A sample is accounted for within so many beats after it was taken.
 _REMEMBERED = 30
 _LEAST = 0.01
+# Two descriptors for each: a process has some thousand, and needs others.
+_MOST_OPEN = 200
 _SECOND = 1_000_000_000
 
 
@@ -40,12 +34,10 @@ class _Slice(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU of one container."""
 
     limits: GpuLimits
-    path: Path
+    files: OpenSlices
     index: int
     meter: Meter
     accounted: int
-    # Another one for each life of the container: its files are made anew.
-    file: int
 
 
 class _Book:
@@ -74,6 +66,8 @@ class Pacemaker:
         self._clock = clock
         self._paces: dict[str, dict[str, Pace]] = {}
         self._since = 0
+        # By container's folder.
+        self._open: dict[str, OpenSlices] = {}
         # By container's folder and GPU.
         self._books: dict[tuple[str, str], _Book] = {}
 
@@ -88,10 +82,10 @@ class Pacemaker:
         now = round(self._clock.monotonic() * _SECOND)
         by_gpu: defaultdict[str, dict[str, _Slice]] = defaultdict(dict)
         books: dict[tuple[str, str], _Book] = {}
-        for own in self._files.containers():
+        for name, own in self._opened():
             for one in _slices(own):
-                book = books[own.name, one.limits.uuid] = self._book(own.name, one)
-                by_gpu[one.limits.uuid][own.name] = _with_excess(one, book)
+                book = books[name, one.limits.uuid] = self._book(name, one)
+                by_gpu[one.limits.uuid][name] = _with_excess(one, book)
         self._books = books
         throttled = self._throttled()
         self._paces = {
@@ -99,6 +93,26 @@ class Pacemaker:
             for gpu, slices in by_gpu.items()
         }
         self._since = now
+        for name in [*self._open][_MOST_OPEN:]:
+            self._open.pop(name).close()
+
+    def _opened(self) -> Iterator[tuple[str, OpenSlices]]:
+        """The files of each container that has them; those that are being replaced come with the next beat."""
+        before, self._open = self._open, {}
+        for name in self._files.tokens():
+            own = before.pop(name, None)
+            try:
+                if own is None or not own.is_current():
+                    if own is not None:
+                        own.close()
+                    own = OpenSlices(self._files.folder_of(name))
+            except OSError as error:
+                log.debug("no account", extra={"container": name, "error": str(error)})
+                continue
+            yield name, own
+            self._open[name] = own
+        for own in before.values():
+            own.close()
 
     def measured(self, told: Measured) -> None:
         """Take in what the driver says that containers hold."""
@@ -114,9 +128,9 @@ class Pacemaker:
     def _book(self, name: str, one: _Slice) -> _Book:
         """The slice's, begun with what stands in its limits: an agent before us may have found it."""
         book = self._books.get((name, one.limits.uuid))
-        if book is None or book.file != one.file:
+        if book is None or book.file != one.files.file:
             excess = since_restart(one.limits.unaccounted)
-            book = _Book(owner=owner_of(one.path.parent), excess=excess, file=one.file)
+            book = _Book(owner=owner_of(one.files.own), excess=excess, file=one.files.file)
         book.said.append(one.accounted)
         return book
 
@@ -134,21 +148,14 @@ class Pacemaker:
         return paces
 
 
-def _slices(own: Path) -> list[_Slice]:
-    """Files that are being replaced or removed are looked at with the next beat."""
-    try:
-        limits = decode_limits((own / LIMITS).read_bytes())
-        account = decode_account((own / ACCOUNT).read_bytes(), gpus=len(limits))
-        file = (own / LIMITS).stat().st_ino
-    except OSError as error:
-        log.debug("no account", extra={"container": own.name, "error": str(error)})
-        return []
+def _slices(own: OpenSlices) -> list[_Slice]:
+    """What a container says of each of its GPUs; nothing where its account is none."""
+    account = own.account()
     if account is None:
         return []
-    pairs = zip(limits, account.meters, strict=True)
     return [
-        _Slice(limits=one, path=own / LIMITS, index=at, meter=meter, accounted=accounted(account, gpu=at), file=file)
-        for at, (one, meter) in enumerate(pairs)
+        _Slice(limits=limits, files=own, index=at, meter=account.meters[at], accounted=accounted(account, gpu=at))
+        for at, limits in enumerate(own.limits)
     ]
 
 
@@ -174,8 +181,6 @@ def _write(one: _Slice, pace: Pace, *, now: int) -> None:
         one.limits, rate=round(pace.rate * WHOLE), weight=round(pace.weight * WHOLE), beat=now
     )
     try:
-        with one.path.open("r+b", buffering=0) as file:
-            file.seek(live_offset(one.index))
-            file.write(encode_live(fresh))
+        one.files.write(fresh, gpu=one.index)
     except OSError as error:
-        log.debug("no limits", extra={"container": one.path.parent.name, "error": str(error)})
+        log.debug("no limits", extra={"container": one.files.own.name, "error": str(error)})

@@ -16,6 +16,7 @@ from aliquot_core.grant import ContainerGrant
 
 LIBRARY, NVML_LIBRARY = "libcuda.so.1", "libnvidia-ml.so.1"
 LIMITS, ACCOUNT = "limits", "account"
+_LIBRARIES = {LIBRARY, NVML_LIBRARY}
 # The agent's own note, which no container sees.
 OWNER = "owner"
 MIB = 1024 * 1024
@@ -81,6 +82,7 @@ class SliceFiles:
         try:
             own.mkdir(parents=True, exist_ok=True)
             _replace(own / OWNER, msgspec.json.encode(owner), mode=_LIMITS_MODE)
+            # The account last: by it whoever has these files open knows that they are others.
             _replace(own / LIMITS, encode_limits(gpus, driver=driver), mode=_LIMITS_MODE)
             _replace(own / ACCOUNT, bytes(ACCOUNT_BYTES), mode=_ACCOUNT_MODE)
         except OSError as error:
@@ -91,10 +93,16 @@ class SliceFiles:
         """Where a container's files lie."""
         return self._folder / token
 
+    def tokens(self) -> list[str]:
+        """What may be a container's folder, by name: a look at each would be most of what a beat costs."""
+        try:
+            return sorted(name for name in os.listdir(self._folder) if name not in _LIBRARIES)  # noqa: PTH208 - the same
+        except OSError:
+            return []
+
     def containers(self) -> Iterator[Path]:
         """The folder of each container."""
-        if self._folder.is_dir():
-            yield from (path for path in sorted(self._folder.iterdir()) if (path / LIMITS).is_file())
+        yield from (self._folder / name for name in self.tokens() if (self._folder / name / LIMITS).is_file())
 
     def collect(self, *, tokens: Collection[str]) -> None:
         """Remove what belongs to none of these containers."""

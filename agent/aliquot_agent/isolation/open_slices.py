@@ -1,0 +1,65 @@
+"""A container's limits and account, kept open from beat to beat.
+
+They are read and written by calls and never mapped: the account is the tenant's to write, and to cut short, and who has
+a file mapped that is cut short is killed when he looks at it. What is read is the head, and of the tables only what is
+in use: reading all of an account took four fifths of a beat (benchmarks/isolation/beat.py).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from aliquot_agent.isolation.limits_file import (
+    ACCOUNT_BYTES,
+    Account,
+    GpuLimits,
+    decode_limits,
+    encode_live,
+    live_offset,
+    read_account,
+)
+from aliquot_agent.isolation.slice_files import ACCOUNT, LIMITS
+
+_MOST_LIMITS = 1 << 16
+
+
+class OpenSlices:
+    """The slices of one container; raises OSError where its files are not there."""
+
+    def __init__(self, own: Path) -> None:
+        self.own = own
+        self._path = str(own / ACCOUNT)
+        self._limits = os.open(own / LIMITS, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._account = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            os.close(self._limits)
+            raise
+        # Another one for each life of the container: its files are made anew. While it is open no number is used again.
+        self.file = os.fstat(self._account).st_ino
+        # By GPU, as they stand in the file: nobody but us writes there.
+        self.limits = list(decode_limits(os.pread(self._limits, _MOST_LIMITS, 0)))
+
+    def is_current(self) -> bool:
+        """Whether these are the files that lie there now: the account is the one that is replaced last."""
+        try:
+            return os.stat(self._path).st_ino == self.file  # noqa: PTH116 - a tenth of a beat
+        except OSError:
+            return False
+
+    def account(self) -> Account | None:
+        """What stands in the account; None while no process has opened it, or if it is not one."""
+        if os.fstat(self._account).st_size != ACCOUNT_BYTES:
+            return None
+        return read_account(lambda at, size: os.pread(self._account, size, at), gpus=len(self.limits))
+
+    def write(self, limits: GpuLimits, *, gpu: int) -> None:
+        """Put what may change in its place; raises OSError."""
+        os.pwrite(self._limits, encode_live(limits), live_offset(gpu))
+        self.limits[gpu] = limits
+
+    def close(self) -> None:
+        """Let go of the files."""
+        os.close(self._limits)
+        os.close(self._account)
