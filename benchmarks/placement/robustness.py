@@ -1,6 +1,6 @@
 """Where a policy that knows too much would fail: a mix that turns half-way, and a cluster of ten nodes.
 
-    python benchmarks/placement/robustness.py
+    python benchmarks/placement/robustness.py [--seeds 42,43,...] [--runs "bestfit;fgd"]
 
 Both are made of openb: the arrivals of `default` up to 50 % of the GPUs, then those of `gpuspec33` and of `gpushare60`;
 and every 121st node with arrivals drawn from the list. GPUs given away at x = 100, in percent.
@@ -8,6 +8,7 @@ and every 121st node with arrivals drawn from the list. GPUs given away at x = 1
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 from pathlib import Path
@@ -30,22 +31,22 @@ RUNS = (
 EVERY = 121
 ALL = 1_000_000
 TURNS = ("gpuspec33", "gpushare60")
-SEEDS = (42, 43, 44)
+SEEDS = tuple(range(42, 52))
 DRAWS = range(10)
 
 
 def main() -> int:
     """What is given, where a mix is, is that of both lists together."""
-    print(f"| policy | turns to {TURNS[0]} | turns to {TURNS[1]} | ten nodes (sd) |\n|---|--:|--:|--:|")
-    for name, policy, mix in RUNS:
-        turned = [
-            _mean([_run(_turned(to, seed), policy, mix, seed) for seed in SEEDS]) for to in ("gpuspec33", "gpushare60")
-        ]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
+    parser.add_argument("--runs", default=";".join(name for name, _, _ in RUNS), help="separated by semicolons")
+    chosen = parser.parse_args()
+    seeds, names = [int(seed) for seed in chosen.seeds.split(",")], chosen.runs.split(";")
+    print(f"| policy | turns to {TURNS[0]} (sd) | turns to {TURNS[1]} (sd) | ten nodes (sd) |\n|---|--:|--:|--:|")
+    for name, policy, mix in (one for one in RUNS if one[0] in names):
+        turned = [_told([_run(_turned(to, seed), policy, mix, seed) for seed in seeds]) for to in TURNS]
         small = [_run(_small(seed), policy, mix, seed) for seed in DRAWS]
-        print(
-            f"| {name} | {turned[0]:.2f} | {turned[1]:.2f} | {_mean(small):.2f} ({statistics.pstdev(small):.2f}) |",
-            flush=True,
-        )
+        print(f"| {name} | {' | '.join([*turned, _told(small)])} |", flush=True)
     return 0
 
 
@@ -79,8 +80,8 @@ def _small(seed: int) -> Workload:
     return Workload(machines=machines, needs=whole.needs, pods=whole.pods, arrivals=order)
 
 
-def _mean(values: list[float]) -> float:
-    return statistics.fmean(values)
+def _told(values: list[float]) -> str:
+    return f"{statistics.fmean(values):.2f} ({statistics.pstdev(values):.2f})"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ of that or twice as much (each one pod in three, drawn once for each line of the
 fixed number of MiB, which is more or less of a card according to where it lies. Whole GPUs close their cards.
 
 Of all cards, in percent: given away is what pods asked for; stranded compute is what is free on cards beyond their free
-memory, stranded memory the other way round. At x percent of compute asked for. A run takes 2 to 30 s.
+memory, stranded memory the other way round. At x percent of compute asked for. A run takes 2 to 30 s, all of them some
+ten minutes.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
 def main() -> int:
     """A line for each policy."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--seeds", default="42,43,44")
+    parser.add_argument("--seeds", default="42,43,44,45,46,47,48,49,50,51")
     parser.add_argument("--runs", default=";".join(RUNS), help="separated by semicolons")
     chosen = parser.parse_args()
     seeds = [int(seed) for seed in chosen.seeds.split(",")]

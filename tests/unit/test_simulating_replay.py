@@ -55,6 +55,13 @@ def test_a_whole_gpu_is_one_with_the_memory_that_is_asked_for(policy: PolicyName
     assert replay.outcome().where.tolist() == [1, 0, FAILED]
 
 
+def test_a_share_of_memory_is_what_the_agent_gives() -> None:
+    """Whole MiB of it and no begun one, so that what is left is not less than compute's part."""
+    fleet = Fleet([Machine(name="n", cores=1_000, memory=1_024, gpus=1, model="T4", card=16_383)])
+    share = Need(cores=0, memory=0, gpus=1, milli=460)
+    assert fleet.card_need(share, ALL).tolist() == [[16_383 * 46 // 100]]
+
+
 @pytest.mark.parametrize(
     ("variant", "policy", "paper"),
     [

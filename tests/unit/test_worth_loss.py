@@ -15,6 +15,7 @@ from aliquot_scheduler.worth.mix import Mix, Shape
 from aliquot_scheduler.worth.page import decode_page, encode_page
 from aliquot_scheduler.worth.room import Room
 from aliquot_scheduler.worth.scarcity import scarcity
+from aliquot_scheduler.worth.slots import sizes_of, slot_values
 from aliquot_scheduler.worth.stranding import Stranding, stranding
 from aliquot_scheduler.worth.tables import tables
 
@@ -117,6 +118,16 @@ def test_memory_counts_as_compute_does() -> None:
     """The rest that has room on one axis alone is no room."""
     node = (64.0, 1, [(46, 90), (46, 46), (0, 0), (0, 0)])
     assert lost(room(node), compute=46, memory=46).gpu[0] == 1
+
+
+def test_a_card_is_filled_on_both_axes_at_once() -> None:
+    """A pod that asks for more memory than compute goes where memory is left over; else its own rest would be."""
+    node = (64.0, 1, [(100, 100), (80, 100), (100, 80), (0, 0)])
+    assert lost(room(node), compute=20, memory=40).gpu[0] == 1
+    uneven = slot_values(sizes_of(SEEN)) - TABLES.slots
+    assert uneven[30, 30] == uneven[100, 100] == 0.0
+    assert uneven[100, 0] == pytest.approx(uneven[0, 100]) == pytest.approx(0.1)
+    assert uneven[60, 20] == pytest.approx(uneven[50, 90]) == pytest.approx(0.04)
 
 
 def test_a_scarce_model_is_left_to_those_who_need_it() -> None:

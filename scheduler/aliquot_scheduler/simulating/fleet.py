@@ -46,7 +46,8 @@ class Fleet:
         card = self.card[:, some]
         if need.milli == MILLI:
             return np.maximum(card, need.card)
-        return np.full_like(card, need.card) if need.card else -(-card * need.milli // MILLI)
+        # As the agent and the centre count: of a share that is no whole MiB they give less.
+        return np.full_like(card, need.card) if need.card else card * need.milli // MILLI
 
     def takes(self, need: Need, some: Some) -> Bools:
         """Which GPUs of these machines have room for one part of it, whatever else the machine lacks."""

@@ -6,6 +6,7 @@ least of it is lost. The loss is counted in GPUs, and has these parts:
 | part | weight | a pod should not |
 |---|--:|---|
 | slots | 1 | leave a rest on a GPU that nobody asks for (`slots.py`) |
+| evenness | 0.1 | leave compute without memory beside it, or memory without compute (`tables.py`) |
 | stranding | 0.1 | take cores without which GPUs stay empty (`stranding.py`) |
 | crowding | 0.1 | take a model that others can't do without (`scarcity.py`) |
 | large | 0.03 | break up a node that pods with several GPUs need (`scarcity.py`) |

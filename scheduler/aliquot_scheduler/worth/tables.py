@@ -9,7 +9,7 @@ import numpy as np
 
 from aliquot_core.quantities import WHOLE
 from aliquot_scheduler.worth.mix import Mix, Shape
-from aliquot_scheduler.worth.room import Bools, Ints, Reals
+from aliquot_scheduler.worth.room import STEPS, Bools, Ints, Reals
 from aliquot_scheduler.worth.slots import sizes_of, slot_values
 from aliquot_scheduler.worth.stranding import Stranding, stranding
 
@@ -18,6 +18,10 @@ Kind = tuple[str, ...]
 _LEAST = 1e-9
 # In GPUs: less than any other part of the loss differs by.
 _TIGHT_GPU = 0.0001
+# What a GPU is worth less that has all of one axis free and nothing of the other. Without it, memory that can't be used
+# for want of compute came to 8.2 % of all cards where best fit left 8.0; 0.05 to 0.4 do alike, and where memory is
+# asked for as compute is nothing changes.
+_UNEVEN = 0.1
 
 
 class Large(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +39,8 @@ class Large(msgspec.Struct, frozen=True, kw_only=True):
 class Tables(msgspec.Struct, frozen=True, kw_only=True):
     """What the parts of the loss are looked up in."""
 
-    # By percent of compute and of memory free: what one GPU is worth; and as it is left, of equals the fuller more.
+    # By percent of compute and of memory free: what one GPU is worth, less where it is free on one axis beyond the
+    # other; and as it is left, of equals the fuller more.
     slots: Reals
     slots_after: Reals
     stranding: Stranding
@@ -63,7 +68,7 @@ def tables(mix: Mix, *, kinds: Sequence[Kind], gpus: int, cores: float) -> Table
     demand = np.array([share * one.gpus * one.size / WHOLE.value for one, share in asking])
     levels = np.unique([one.cores for one, _ in asking])
     mean = float(demand.sum())
-    slots = slot_values(sizes_of(mix))
+    slots = slot_values(sizes_of(mix)) - _UNEVEN / WHOLE.value * np.abs(np.subtract(*np.indices((STEPS, STEPS))))
     sharing = sum(share for one, share in zip(mix.shapes, mix.shares, strict=True) if one.gpus)
     return Tables(
         slots=slots,
