@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from aliquot_core.claims import Claim
 from aliquot_core.names import Names
-from aliquot_core.objects import OwnerReference, PodCondition
+from aliquot_core.objects import OwnerReference, Pod, PodCondition
 from aliquot_core.quantities import MiB, Percent
+from aliquot_scheduler.page.drawing import Drawing
 from aliquot_scheduler.page.looking import Looking, Seen
 from aliquot_scheduler.page.model import GpuShown, Owner, Stage, State
 from aliquot_scheduler.page.owners import owner_of
@@ -94,6 +95,37 @@ def test_who_waits_is_shown_with_the_reason(stage: PageStage, looking: Looking) 
     stage.change("coming", lambda pod: replace(pod, status=replace(pod.status, conditions=[said])))
     again = {one.pod: one for one in looked(looking, stage.seen()).waiting}
     assert again["team/pod-coming"].why == "no CPU"
+
+
+def told_of(stage: PageStage, uid: str) -> str:
+    """What the page says of a pod, to somebody who looks for the first time."""
+    state = looked(Looking(names=NAMES), stage.seen())
+    view = Drawing(names=NAMES).view(("pods", "team", f"pod-{uid}"), state, pods=stage.by_key, samples=())
+    assert view is not None
+    return view.body()
+
+
+def test_who_waits_is_told_its_place_and_how_long_others_waited(stage: PageStage) -> None:
+    """By its own page: among those of its user, and of those of its queue that were placed; nobody else is."""
+    stage.submit("next", 250, 1_000, queue="red")
+    stage.round(after=1.0)
+    assert "1 of 2 of user team; 2 wait in queue red" in told_of(stage, "waits")
+    assert "2 of 2 of user team; 2 wait in queue red" in told_of(stage, "next")
+    assert "Usual wait" not in told_of(stage, "next")
+    assert "Place" not in told_of(stage, "coming").replace("Placing", "")
+    placed = PodCondition(type="PodScheduled", status="True", last_transition_time="2026-11-21T10:00:42Z")
+    stage.change("runs", lambda pod: with_condition(pod, placed, created="2026-11-21T10:00:00Z"))
+    assert "half of the last 1 pods of this queue waited less than 42 s" in told_of(stage, "waits")
+    assert "Usual wait" not in told_of(stage, "coming")
+
+
+def with_condition(pod: Pod, condition: PodCondition, *, created: str) -> Pod:
+    """The pod with one condition, made at that time."""
+    return replace(
+        pod,
+        metadata=replace(pod.metadata, creation_timestamp=created),
+        status=replace(pod.status, conditions=[condition]),
+    )
 
 
 def test_queues_are_shown_with_what_they_are_due(stage: PageStage, looking: Looking) -> None:

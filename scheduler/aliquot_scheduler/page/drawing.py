@@ -44,8 +44,7 @@ class Drawing:
             case ("gpus", node, uuid):
                 return gpu_view(node, uuid, state)
             case ("pods", namespace, name):
-                pod = pods.get(f"{namespace}/{name}")
-                return pod_view(namespace, name, state, pod=pod, names=self._names)
+                return pod_view(namespace, name, state, pods=pods, names=self._names)
             case ("applications", namespace, kind, name):
                 return application_view(Owner(namespace=namespace, kind=kind, name=name), state)
             case _:

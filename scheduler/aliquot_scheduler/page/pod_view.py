@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.page.amounts import NONE, gib, percent
 from aliquot_scheduler.page.html import Html, join, link, tag
 from aliquot_scheduler.page.lists import since
-from aliquot_scheduler.page.model import PodShown, Stage, State
+from aliquot_scheduler.page.model import PodShown, Stage, State, WaitingShown
 from aliquot_scheduler.page.views import Region, View, keyed, row, table
+from aliquot_scheduler.queues.waits import usual_wait
 
 # An annotation may be of 256 KiB, and a reader has only so much patience.
 LONGEST = 2000
 
 
-def pod_view(namespace: str, name: str, state: State, *, pod: Pod | None, names: Names) -> View:
-    """Draw it; `pod` is its object, if there is one."""
-    title = f"Pod {namespace}/{name}"
+def pod_view(namespace: str, name: str, state: State, *, pods: Mapping[str, Pod], names: Names) -> View:
+    """Draw it; `pods` are all objects by namespace and name, in a mapping that may change meanwhile."""
+    title, pod = f"Pod {namespace}/{name}", pods.get(f"{namespace}/{name}")
     shown = next((one for one in state.pods if (one.namespace, one.name) == (namespace, name)), None)
     if shown is None or pod is None:
         why = tag("p", "There is no such pod, or it asks for no slices.")
@@ -33,7 +36,7 @@ def pod_view(namespace: str, name: str, state: State, *, pod: Pod | None, names:
         if key.startswith(f"{names.domain}/")
     }
     pieces = (
-        Region(name="pod", children=_facts(shown, state)),
+        Region(name="pod", children=_facts(shown, state, pods=pods)),
         *_slices(shown, state),
         *table(
             "Conditions",
@@ -45,7 +48,7 @@ def pod_view(namespace: str, name: str, state: State, *, pod: Pod | None, names:
     return View(title=title, section="applications", pieces=pieces)
 
 
-def _facts(pod: PodShown, state: State) -> dict[str, Html]:
+def _facts(pod: PodShown, state: State, *, pods: Mapping[str, Pod]) -> dict[str, Html]:
     owner = pod.owner
     waits = next((one for one in state.waiting if one.pod == pod.key), None)
     told: list[tuple[str, object]] = [
@@ -58,8 +61,27 @@ def _facts(pod: PodShown, state: State) -> dict[str, Html]:
     ]
     if waits:
         told += [("User", waits.user), ("Why it waits", f"{waits.reason}: {waits.why}")]
+        told += [("Place", where) for where in _place(pod, waits, state)]
+        told += [("Usual wait", usual) for usual in _usual(waits.queue, state, pods=pods)]
     facts = [join(tag("dt", name), tag("dd", value)) for name, value in told]
     return {"facts": keyed("dl", "facts", *facts, class_="facts")}
+
+
+def _place(pod: PodShown, waits: WaitingShown, state: State) -> Iterator[str]:
+    """Among those of its user, whose order is sure; users take turns by what they have, which each turn changes."""
+    if pod.stage is not Stage.WAITING:
+        return
+    stages = {one.key: one.stage for one in state.pods}
+    line = [one for one in state.waiting if one.queue == waits.queue and stages.get(one.pod) is Stage.WAITING]
+    own = [one.pod for one in line if one.user == waits.user]
+    yield f"{own.index(pod.key) + 1} of {len(own)} of user {waits.user}; {len(line)} wait in queue {waits.queue}"
+
+
+def _usual(queue: str, state: State, *, pods: Mapping[str, Pod]) -> Iterator[str]:
+    """When its turn may come: nobody knows, but how long others waited is known."""
+    members = (pods.get(one.key) for one in state.pods if one.queue == queue)
+    if usual := usual_wait(pod for pod in members if pod is not None):
+        yield f"half of the last {usual.pods} pods of this queue waited less than {usual.seconds:.0f} s"
 
 
 def _slices(pod: PodShown, state: State) -> list[Html | Region]:
