@@ -81,6 +81,8 @@ class Ledger:
         self.accounts = {name: Account(node, width=self.width, whole=whole[name]) for name, node in tree.nodes.items()}
         self._charges: dict[str, Charge] = {}
         self._guaranteed: dict[str, tuple[int, ...]] = {}
+        # A queue's accounts up to the root: an event asks for each of 200 a few times.
+        self._paths: dict[str, list[Account]] = {}
         # From below: what is held back of a queue counts what is held back of those below it.
         for account in sorted(self.accounts.values(), key=lambda account: -len(account.node.path)):
             for dimension in range(self._cards):
@@ -181,7 +183,9 @@ class Ledger:
         return next((dim for dim in node.promised if firm[dim] + amounts[dim] > node.guarantee[dim]), None)
 
     def _path(self, queue: str) -> list[Account]:
-        return [self.accounts[name] for name in self.tree.path(queue)]
+        if queue not in self._paths:
+            self._paths[queue] = [self.accounts[name] for name in self.tree.path(queue)]
+        return self._paths[queue]
 
     def _ask(self, queue: str, amounts: Sequence[int], *, sign: int) -> None:
         path = self._path(queue)

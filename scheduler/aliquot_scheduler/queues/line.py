@@ -129,9 +129,14 @@ class Heads(list[Candidate]):
     """One user's candidates in their order, and what is asked of all of them at once: thousands are seldom able."""
 
     @cached_property
+    def in_order(self) -> list[int]:
+        """The numbers of their shapes, one for each."""
+        return [one.number for one in self]
+
+    @cached_property
     def numbers(self) -> frozenset[int]:
         """Of their shapes."""
-        return frozenset(one.number for one in self)
+        return frozenset(self.in_order)
 
     @cached_property
     def uids(self) -> frozenset[str]:

@@ -113,15 +113,20 @@ class _Level:
     def __init__(self) -> None:
         self._heap: list[tuple[Standing, str]] = []
         self._names: set[str] = set()
+        # Nobody asked yet who of these comes first: below a queue whose turn does not come nobody ever does.
+        self._new: list[str] = []
 
-    def enter(self, name: str, standing: Standing) -> None:
+    def enter(self, name: str) -> None:
         """A child has a candidate now."""
         if name not in self._names:
             self._names.add(name)
-            heapq.heappush(self._heap, (standing, name))
+            self._new.append(name)
 
     def first(self, shares: Shares) -> str | None:
         """Who has the smallest share; who has more than when it was put here goes back to its place."""
+        for name in self._new:
+            heapq.heappush(self._heap, (shares.standing(name), name))
+        self._new.clear()
         while self._heap:
             standing, name = self._heap[0]
             if (now := shares.standing(name)) == standing:
@@ -145,7 +150,7 @@ class _Levels:
     def enter(self, queue: str) -> None:
         """A queue has a candidate now."""
         for name, parent in pairwise(self._tree.path(queue)):
-            self._below.setdefault(parent, _Level()).enter(name, self._shares.standing(name))
+            self._below.setdefault(parent, _Level()).enter(name)
 
     def take_first(self) -> str | None:
         """The queue whose turn it is; it is out until it enters again."""
@@ -173,12 +178,17 @@ class Order:
     ) -> None:
         self._ledger = ledger
         self._candidates = candidates
-        self._entered: dict[str, Candidate] = {}
+        # Who stands for each queue; None where nobody looked yet, since none of it could lie within a guarantee.
+        self._entered: dict[str, Candidate | None] = {}
         # Whose candidates lie within guarantees that are held back for them; and the others.
         self._within = _Levels(tree=ledger.tree, shares=shares)
         self._beyond = _Levels(tree=ledger.tree, shares=shares)
         for queue in sorted(candidates):
-            self._enter(queue, candidates[queue]())
+            if any(ledger.held_for(dim, queue) for dim in ledger.guaranteed(queue)):
+                self._enter(queue, candidates[queue]())
+            else:
+                self._entered[queue] = None
+                self._beyond.enter(queue)
 
     def __iter__(self) -> Iterator[Candidate]:
         """The next candidate; whoever takes it has let it in, or passed it over for good, before asking again."""
@@ -192,8 +202,8 @@ class Order:
                 return
             candidate, first = self._entered.pop(queue), self._candidates[queue]()
             # Most are dropped here once the room is gone that somebody left.
-            if first is candidate and self._levels(candidate) is levels:
-                yield candidate
+            if first is not None and (candidate is None or first is candidate) and self._levels(first) is levels:
+                yield first
                 first = self._candidates[queue]()
             self._enter(queue, first)
 

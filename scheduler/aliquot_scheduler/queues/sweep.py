@@ -8,8 +8,9 @@ where it ended, whatever has changed: it asks for none of those again for whom i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import MOST_IN_VAIN
@@ -23,6 +24,8 @@ from aliquot_scheduler.queues.order import Order, within_guarantee
 from aliquot_scheduler.queues.rules import Cause, Refusal, Rules, no_room
 from aliquot_scheduler.queues.sweep_memory import Mark, SweepMemory
 
+# Of so few it is as quick to look at each as to ask whether any may be able.
+_SHORT = 64
 _NO_ROOM = frozenset({Cause.CARDS, Cause.NODES})
 
 
@@ -56,6 +59,7 @@ class Sweep:
         self._watched = self._impatient | memory.owed(now=now)
         # Whether any guarantee is demanded and not met.
         self._somebody_misses = any(map(books.ledger.held_back, range(books.ledger.tree.dimensions.cards)))
+        self._somebody_grows = any(map(self._grows, hall.lines))
         self._reached: dict[tuple[str, str], tuple[Heads, int]] = {}
         self._passed: defaultdict[str, set[Mark]] = defaultdict(set)
 
@@ -71,9 +75,11 @@ class Sweep:
             for queue, line in self._hall.lines.items()
             if not nodes[queue].stop and not self._is_hopeless(queue, line)
         }
-        complete = False
+        complete = self._is_over(candidates)
         try:
-            for candidate in Order(ledger=self._books.ledger, shares=self._shares, candidates=candidates):
+            for candidate in (
+                () if complete else Order(ledger=self._books.ledger, shares=self._shares, candidates=candidates)
+            ):
                 refusal = self._rules.refusal(candidate)
                 promises = self._promised(candidate) if refusal is None else []
                 if promises or (refusal is None and self._grows(candidate.first.queue)):
@@ -83,6 +89,8 @@ class Sweep:
                     self.room_changed()
                     if self.again:
                         return
+                    if self._is_over(candidates):
+                        break
                 else:
                     self._pass_over(candidate, refusal)
                 if self._placing.in_vain >= MOST_IN_VAIN:
@@ -128,6 +136,18 @@ class Sweep:
             self._head_of(queue, heads[0])
         return True
 
+    def _is_over(self, queues: Iterable[str]) -> bool:
+        """Whether no card has room for anybody any more, and nobody is shown without: most rounds end so at once."""
+        if self._few is None or self._few or self._watched or self._somebody_grows:
+            return False
+        for queue in queues:
+            if queue not in self._headed and (line := self._hall.lines.get(queue)):
+                heads = chain.from_iterable(
+                    line.heads(user, let_in=self._books.let_in) for user in self._users(queue, line)
+                )
+                self._note_head(queue, heads)
+        return True
+
     def _next(self, queue: str) -> Candidate | None:
         """The first of a line that was not passed over; who finds no card is so at once, if it has patience."""
         line = self._hall.lines.get(queue)
@@ -151,21 +171,32 @@ class Sweep:
 
     def _first_able(self, queue: str, user: str, heads: Heads, number: int) -> int:
         """The place of the next candidate that may come in; thousands may not, so little is done for each."""
-        if self._none_able(queue, heads):
-            if queue not in self._headed and number < len(heads):
-                self._head_of(queue, heads[number])
-            return len(heads)
-        asked, passed, watched = self._grows(queue), self._passed[queue], self._watched
-        may, refused = self._may, self._memory.refused
-        while number < len(heads):
-            candidate = heads[number]
-            able = asked or candidate.uid in watched or (may[candidate.number] and candidate.shape not in refused)
-            if able and (user, candidate.shape) not in passed and not self._is_never(candidate):
-                break
-            if queue not in self._headed and not self._is_never(candidate):
-                self._head_of(queue, candidate)
-            number += 1
+        if number >= len(heads):
+            return number
+        start, number = number, len(heads)
+        if len(heads) <= _SHORT or not self._none_able(queue, heads):
+            asked, passed, watched = self._grows(queue), self._passed[queue], self._watched
+            for place in self._places(heads, start, everybody=bool(asked or watched)):
+                candidate = heads[place]
+                able = asked or candidate.uid in watched or self._may_fit(candidate)
+                if able and (user, candidate.shape) not in passed and not self._is_never(candidate):
+                    number = place
+                    break
+        if queue not in self._headed:
+            self._note_head(queue, (heads[place] for place in range(start, number)))
         return number
+
+    def _note_head(self, queue: str, skipped: Iterable[Candidate]) -> None:
+        """Of those who are passed over the first is the head of its line."""
+        if head := next((one for one in skipped if not self._is_never(one)), None):
+            self._head_of(queue, head)
+
+    def _places(self, heads: Heads, start: int, *, everybody: bool) -> Iterable[int]:
+        """From there on, whose place it is that a card may have room for, unless all are to be looked at."""
+        if everybody:
+            return range(start, len(heads))
+        may, numbers = self._may, heads.in_order
+        return (place for place in range(start, len(heads)) if may[numbers[place]])
 
     def _none_able(self, queue: str, heads: Heads) -> bool:
         """Whether that is plain without looking at each of them: no card has room for any."""

@@ -63,7 +63,7 @@ class Usage(Generic[Who]):
         if record is None:
             return self._nothing.average
         kept = self._forgetting.kept(now - record.at)
-        return tuple(kept * old + (1.0 - kept) * held for old, held in zip(record.average, record.holds, strict=True))
+        return tuple([kept * old + (1.0 - kept) * held for old, held in zip(record.average, record.holds, strict=True)])
 
     def restore(self, who: Who, average: Sequence[float], *, now: float) -> None:
         """What was put down of them before a restart."""
