@@ -27,11 +27,24 @@ from support.server_apart import LEASES
 CENTRE = "centre"
 
 
+class AheadClock(SystemClock):
+    """The machine's time, and as much later as a test says: as if nothing had been heard for so long."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds since some instant."""
+        return super().monotonic() + self.ahead
+
+
 class Reigning:
     """A cluster that a test makes, and the leader under test."""
 
     def __init__(self, settings: CentreSettings) -> None:
         self._clock = SystemClock()
+        self.clock = AheadClock()
+        self.leads = True
         chance = random.Random(7)  # noqa: S311 - the point is that it repeats
         # By object: what the leader asked of it other than to read it.
         self.writes: dict[str, list[str]] = {}
@@ -41,12 +54,12 @@ class Reigning:
         self._client = KubeClient(transport=DirectTransport(frontend=self._frontend, clock=self._clock))
         self.reign = Reign(
             transport=DirectTransport(frontend=self._frontend, clock=self._clock, user=CENTRE),
-            clock=self._clock,
+            clock=self.clock,
             random=lambda: 0.5,
             names=NAMES,
             settings=settings,
             queues=QueueSettings(),
-            leads=lambda: True,
+            leads=lambda: self.leads,
             settled=lambda: None,
         )
 

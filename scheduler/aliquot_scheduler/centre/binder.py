@@ -115,8 +115,11 @@ class Binder:
             ended, why = await self._write(begun, namespace=namespace, name=name)
         finally:
             self._desk.bind_ended(uid, ended, now=self._clock.monotonic())
-        gpus = ", ".join(sorted(begun.plan.claims))
-        log.info("bound" if not why else "not bound", extra={"pod": begun.pod.key, "node": node, "gpus": gpus})
+        where = {"pod": begun.pod.key, "node": node, "gpus": ", ".join(sorted(begun.plan.claims))}
+        if why:
+            log.warning("not bound", extra=where | {"reason": why})
+        else:
+            log.info("bound", extra=where)
         return why
 
     async def _until_told(self, uid: str) -> None:
