@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import grpc
@@ -20,7 +20,8 @@ from aliquot_proto import deviceplugin_v1beta1_pb2 as api
 from aliquot_proto import podresources_v1_pb2 as podresources_api
 from aliquot_proto import podresources_v1_pb2_grpc as podresources_rpc
 from aliquot_standalone.kubelet import checkpoint
-from aliquot_standalone.kubelet.lifecycle import Life, Starting
+from aliquot_standalone.kubelet.containers import Launch, LocalProcesses
+from aliquot_standalone.kubelet.lifecycle import Life, Process, Starting
 from aliquot_standalone.kubelet.memory import Memories
 from aliquot_standalone.kubelet.settings import Folders
 from support.kubelets import QUICK, RESOURCE, plugin_on, running, short_folders
@@ -88,6 +89,25 @@ async def test_a_pod_gets_devices_cdi_environment_and_runs(folders: Folders, boa
     assert plugin.asked("allocate") == [["d0", "d1"]]
     assert plugin.asked("pre_start") == [["d0", "d1"]]
     assert folders.log_file(made, "main", 0).read_text() == "slice=d0,d1\n"
+
+
+async def test_limits_go_to_the_cgroup_of_their_own_container(
+    folders: Folders, board: PodBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each start is given what its container may have of CPU and memory."""
+    given: dict[str, Mapping[str, str]] = {}
+    start = LocalProcesses.start
+
+    def noted(self: LocalProcesses, launch: Launch) -> Process:
+        given[launch.id.split(".")[-2]] = launch.bounds
+        return start(self, launch)
+
+    monkeypatch.setattr(LocalProcesses, "start", noted)
+    containers = [container("main", "true", limits={"cpu": "500m"}), container("free", "true")]
+    async with running(folders, board):
+        board.put(pod("one", containers=containers, restartPolicy="Never"))
+        await board.until_phase("one", "Succeeded")
+    assert given == {"main": {"cpu.max": "50000 100000"}, "free": {}}
 
 
 async def test_init_containers_run_before_and_hand_their_devices_on(folders: Folders, board: PodBoard) -> None:

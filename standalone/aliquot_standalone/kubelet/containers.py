@@ -52,6 +52,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     log_file: Path
     exit_file: Path
+    # What is written to which file of its cgroup, where it has one.
+    bounds: Mapping[str, str] = {}
 
 
 class Ended(NamedTuple):
@@ -94,7 +96,7 @@ class LocalProcesses:
         if shutil.which(launch.argv[0], path=path) is None and not (launch.folder / launch.argv[0]).is_file():
             raise ProcessError(f"there is no program {launch.argv[0]!r}", where=launch.id)
         try:
-            group = str(self._groups.make(launch.id)) if self._groups else ""
+            group = str(self._groups.make(launch.id, bounds=launch.bounds)) if self._groups else ""
             argv = ["/bin/sh", "-c", _LEADER, "sh", str(launch.exit_file), group, str(launch.folder), *launch.argv]
             launch.log_file.parent.mkdir(parents=True, exist_ok=True)
             launch.folder.mkdir(parents=True, exist_ok=True)

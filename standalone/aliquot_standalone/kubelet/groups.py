@@ -7,7 +7,11 @@ runs the command. `cgroup.kill` ends all of a group at once, whatever it forks m
 written down, since the next `aliquot up` may be in another group itself. The agent too knows processes by it: their
 pod's UID is in the name.
 
-What must always hold: nothing depends on groups but that strays without a mark are found; none is removed but empty.
+Limits of CPU and memory are written to a container's group where those controllers are handed down to it: by cgroup v2
+a group that has processes hands none to others, so this needs a group above that is empty, or the root.
+
+What must always hold: nothing depends on groups but that strays without a mark are found, and limits where they can be
+held; none is removed but empty.
 """
 
 from __future__ import annotations
@@ -16,11 +20,14 @@ import contextlib
 import logging
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+
+from aliquot_standalone.kubelet.bounds import CONTROLLERS
 
 log = logging.getLogger(__name__)
 
-_PROCS, _KILL = "cgroup.procs", "cgroup.kill"
+_PROCS, _KILL, _HANDED = "cgroup.procs", "cgroup.kill", "cgroup.subtree_control"
 _TRY_WITHIN = 10.0
 
 
@@ -30,11 +37,16 @@ class Groups:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def make(self, container: str) -> Path:
-        """The group of a start that is to come; its leader joins by writing 0 to `cgroup.procs`."""
+    def make(self, container: str, *, bounds: Mapping[str, str]) -> Path:
+        """The group of a start that is to come, with its limits; its leader joins by writing 0 to `cgroup.procs`."""
         group = self._of(container)
-        # Somebody tidies up what is empty, and the folder may have been.
-        group.mkdir(parents=True, exist_ok=True)
+        if not self.folder.exists():
+            # Somebody tidies up what is empty.
+            self.folder.mkdir(parents=True, exist_ok=True)
+            _hand_down(self.folder)
+        group.mkdir(exist_ok=True)
+        for name, value in bounds.items():
+            _bind(group / name, value, container=container)
         return group
 
     def members(self, container: str) -> list[int]:
@@ -81,6 +93,7 @@ def groups_at(record: Path, *, name: str) -> Groups | None:
     folder = own / f"aliquot-{name}"
     try:
         folder.mkdir(exist_ok=True)
+        _hand_down(folder)
         if _can_be_joined(folder):
             record.parent.mkdir(parents=True, exist_ok=True)
             record.write_text(str(folder))
@@ -115,6 +128,29 @@ def recorded_groups(record: Path) -> Groups | None:
         return None
     # After a reboot there is none, and the file lies.
     return Groups(folder) if folder.is_absolute() and (folder / _KILL).exists() else None
+
+
+def _hand_down(folder: Path) -> None:
+    """Have limits held below, as far as the groups above allow it."""
+    for group in (folder.parent, folder):
+        for controller in CONTROLLERS:
+            with contextlib.suppress(OSError):  # it is not there, or the group has processes of its own
+                _write(group / _HANDED, f"+{controller}")
+
+
+def _bind(file: Path, value: str, *, container: str) -> None:
+    """Limits that can't be held keep nothing from running: a node of one machine is no cluster's."""
+    try:
+        _write(file, value)
+    except OSError as error:
+        about = {"container": container, "limit": file.name, "why": str(error)}
+        log.info("a limit is not held: its controller is not handed down to this group", extra=about)
+
+
+def _write(file: Path, text: str) -> None:
+    """To a file that the kernel has made: none is made by us."""
+    with file.open("r+") as there:
+        there.write(text)
 
 
 def _can_be_joined(folder: Path) -> bool:

@@ -8,6 +8,7 @@ from aliquot_core.objects import Container, Pod
 from aliquot_proto import deviceplugin_v1beta1_pb2 as api
 from aliquot_standalone.kubelet import cdi, launch
 from aliquot_standalone.kubelet.admission import Admission
+from aliquot_standalone.kubelet.bounds import bounds_of
 from aliquot_standalone.kubelet.containers import Launch, Runtime
 from aliquot_standalone.kubelet.devices import DeviceTable
 from aliquot_standalone.kubelet.errors import AdmissionError, CdiError, PluginError, ProcessError, StartError
@@ -98,4 +99,5 @@ class Starter:
             folder=self._folders.root / folder,
             log_file=self._folders.log_file(pod, container.name, start),
             exit_file=self._memories.exit_file(uid, container.name, start),
+            bounds=bounds_of(container),
         )
