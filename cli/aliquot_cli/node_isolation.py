@@ -47,7 +47,8 @@ def offer_isolation(
 ) -> Offered:
     """In which modes a GPU can hold a slice; `obstacle` is what is in the interposer's way."""
     mode = wanted(gpu, lines=settings.isolation_of, otherwise=settings.isolation)
-    if mode == MPS and not is_simulated(settings):
+    # It needs none of the driver's files: they may be simulated, the GPUs not.
+    if mode == MPS and settings.gpus == NVML:
         return offered(gpu, mode=mode, obstacle=partial(lacks_mps, was_kept=mps is not None and mps.was_kept()))
     return offered(gpu, mode=mode, obstacle=obstacle)
 

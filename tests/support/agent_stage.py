@@ -116,7 +116,9 @@ class Stage:
         annotations = {NAMES.of(name.replace("_", "-")): text for name, text in notes.items()}
         await self.client.patch(NODES, name=NODE, patch=merge_patch({"metadata": {"annotations": annotations}}))
 
-    async def bound_to(self, gpu: int, *, name: str = "worker", command: Sequence[str] = ("sleep", "60")) -> Pod:
+    async def bound_to(
+        self, gpu: int, *, name: str = "worker", command: Sequence[str] = ("sleep", "60"), isolation: str = ""
+    ) -> Pod:
         """A pod that is bound here with a slice of this GPU."""
         limits = {NAMES.compute: "30", NAMES.memory: "1000"}
         container = {"name": "main", "image": "none", "command": command, "resources": {"limits": limits}}
@@ -128,7 +130,8 @@ class Stage:
         }
         pod = await self.node.create(body)
         part = Slice(gpu=self.nvml.gpus[gpu].uuid, compute=Percent(30), limit=Percent(30), memory=MiB(1000))
-        grant = Grant(node=NODE, pod=pod.metadata.uid, containers={"main": ContainerGrant(slices=(part,))})
+        held = ContainerGrant(slices=(part,), isolation=isolation)
+        grant = Grant(node=NODE, pod=pod.metadata.uid, containers={"main": held})
         await self.node.bind(pod, {NAMES.grant: encode_grant(grant)})
         return pod
 
