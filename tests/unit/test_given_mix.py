@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from aliquot_cli.simulate import simulate
 from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import WHOLE
+from aliquot_core.settings import Sources
 from aliquot_scheduler.deciding.appraiser import Appraiser
-from aliquot_scheduler.worth.given import PlacementSettings, as_settings
+from aliquot_scheduler.worth.given import PlacementSettings, as_settings, as_variable
 from aliquot_scheduler.worth.mix import Mix, Shape
 from support.centre import NAMES, asks, gpus, make_node, picture_with
 
@@ -44,10 +45,12 @@ SHAPES = st.one_of(
 
 @given(st.dictionaries(SHAPES, st.integers(1, 100), min_size=1, max_size=8))
 def test_a_mix_survives_the_way_through_a_file(counts: dict[Shape, int]) -> None:
-    """What is printed as settings is read as the same requests, as common as they were."""
+    """What is printed as settings is read as the same requests, as common as they were; so it is from the variable."""
     mix = Mix.of(counts)
     found = read(as_settings(mix)).given
     assert found is not None
+    variable = {"ALIQUOT_PLACEMENT_MIX": as_variable(mix)}
+    assert Sources(environment=variable).resolve("placement", PlacementSettings).value.given == found
     assert set(found.shapes) == set(mix.shapes)
     wanted = dict(zip(mix.shapes, mix.shares, strict=True))
     for shape, share in zip(found.shapes, found.shares, strict=True):
