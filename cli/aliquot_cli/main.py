@@ -36,6 +36,10 @@ COMMANDS = {
         "aliquot_cli.simulate:simulate",
         "Replay a recorded workload: what can be given away, and how long pods wait.",
     ),
+    "snapshot": (
+        "aliquot_cli.snapshot:snapshot",
+        "Write down a cluster without its secrets, or replay what is decided of it.",
+    ),
     "completion": ("aliquot_cli.completion:completion", "Let your shell complete commands and names."),
     "config": ("aliquot_cli.config:config", "Print every setting, its value and where it came from."),
 }

@@ -77,19 +77,21 @@ def standing_of(
 
 async def read_plan(client: KubeClient, *, names: Names) -> tuple[Plan, dict[str, QueueStatus]]:
     """All queues with their status; where they are not installed there are none."""
-    queues, namespaces = await asyncio.gather(_queues(client, names=names), _namespaces(client))
+    queues, namespaces = await asyncio.gather(read_queues(client, names=names), read_namespaces(client))
     found = ((queue.metadata.name, read_status(queue.status)) for queue in queues)
     return plan_of(queues, namespaces, names=names), {name: status for name, status in found if status}
 
 
-async def _queues(client: KubeClient, *, names: Names) -> list[Queue]:
+async def read_queues(client: KubeClient, *, names: Names) -> list[Queue]:
+    """All of them; none where they are not installed."""
     try:
         return await client.list(queues_of(names))
     except NotFoundError:
         return []
 
 
-async def _namespaces(client: KubeClient) -> list[Namespace]:
+async def read_namespaces(client: KubeClient) -> list[Namespace]:
+    """All of them, as far as they may be read."""
     try:
         return await client.list(NAMESPACES)
     except ForbiddenError:

@@ -21,6 +21,7 @@ LEADER_LEASE = "scheduler"
 PACE_LEASE = "pace"
 # The ConfigMap of our namespace in which the leader keeps what it has learnt of requests.
 MIX = "aliquot-mix"
+MIX_KEY = "page.json"
 
 # Kubernetes' limit for names of objects, nodes among them.
 LONGEST_NAME = 253

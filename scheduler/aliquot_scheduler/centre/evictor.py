@@ -24,7 +24,7 @@ from aliquot_scheduler.queues.notices import Notice
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.reclaim.consolidation import Consolidation
 from aliquot_scheduler.reclaim.reclaim import Reclaim
-from aliquot_scheduler.reclaim.residents import Budget
+from aliquot_scheduler.reclaim.residents import Budget, budgets_of
 
 log = logging.getLogger(__name__)
 
@@ -91,14 +91,7 @@ class Evictor:
             found = await self._client.list(DISRUPTION_BUDGETS)
         except NotFoundError:
             return []
-        bound = self._turns.register.inside.bound.values()
-        return [
-            Budget(
-                pods=frozenset(one.uid for one in bound if budget.covers(one.pod)),
-                allowed=max(0, budget.status.disruptions_allowed),
-            )
-            for budget in found
-        ]
+        return budgets_of(found, bound=self._turns.register.inside.bound.values())
 
     # --- asking ------------------------------------------------------------------------------------------------------
     async def _ask_all(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from aliquot_core.clock import Clock
-from aliquot_core.names import MIX, Names
+from aliquot_core.names import MIX, MIX_KEY, Names
 from aliquot_core.objects import ConfigMap, ObjectMeta
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError, NotFoundError
@@ -25,7 +25,6 @@ _EVERY = 60.0
 # An API server that fails for this alone must not keep the centre from its work.
 _TRIES = 5
 _BETWEEN = 1.0
-_KEY = "page.json"
 
 
 class MixKeeper:
@@ -77,11 +76,11 @@ class MixKeeper:
                 if remaining:
                     await self._clock.sleep(_BETWEEN)
             else:
-                return found.data.get(_KEY)
+                return found.data.get(MIX_KEY)
         return None
 
     async def _write(self, text: str) -> None:
-        data = {_KEY: text}
+        data = {MIX_KEY: text}
         try:
             await self._client.patch(
                 CONFIG_MAPS, name=MIX, namespace=self._where.namespace, patch=merge_patch({"data": data})

@@ -67,7 +67,9 @@ class Consolidation:
         self._reclaim = reclaim
         self._per_hour = per_hour
         self._allowance = Allowance(per_hour=per_hour)
+        # Who is not looked at again until then (UIDs), and shapes for which nobody can be moved, whoever wants them.
         self._vain: dict[str, float] = {}
+        self._vain_shapes: dict[int, float] = {}
 
     def anybody(self, *, now: float) -> bool:
         """Whether there may be somebody to move."""
@@ -77,6 +79,7 @@ class Consolidation:
         if len(register.clearings) or len(register.refuges):
             return False
         self._vain = {uid: until for uid, until in self._vain.items() if until > now}
+        self._vain_shapes = {number: until for number, until in self._vain_shapes.items() if until > now}
         return bool(self._picture.grid.degraded.any()) or any(True for _ in self._queues_that_wait())
 
     def decide(self, *, now: float, wall: float, budgets: Sequence[Budget] = ()) -> list[Clearing]:
@@ -102,7 +105,10 @@ class Consolidation:
             if rules.refusal(candidate) is not None:
                 continue
             plan = mover.plan(candidate, most=self._allowance.at(now))
-            if plan is None or plan.lost > self._waited(candidate, now=now):
+            if plan is None:
+                self._vain_shapes[candidate.number] = now + _COOLDOWN
+                continue
+            if plan.lost > self._waited(candidate, now=now):
                 continue
             self._allowance.used(len(plan.moves))
             who = [move.who for move in plan.moves]
@@ -143,7 +149,8 @@ class Consolidation:
 
     def _may_ask(self, candidate: Candidate) -> bool:
         alone = len(candidate.members) == 1 and candidate.first.group is None
-        return alone and candidate.uid not in self._vain and is_foreseen(candidate.first)
+        is_new = candidate.uid not in self._vain and candidate.number not in self._vain_shapes
+        return alone and is_new and is_foreseen(candidate.first)
 
     def _waited(self, candidate: Candidate, *, now: float) -> float:
         """As much as was waited for, in percent-seconds."""

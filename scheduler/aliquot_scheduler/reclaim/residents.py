@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from aliquot_core.claims import Claim
+from aliquot_core.disruptions import PodDisruptionBudget
 from aliquot_core.instants import seconds_of
 from aliquot_core.objects import Pod
 from aliquot_scheduler.queues.line import GangKey, Waiter
@@ -38,6 +39,17 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
     pods: frozenset[str]
     allowed: int
+
+
+def budgets_of(found: Iterable[PodDisruptionBudget], *, bound: Collection[Waiter]) -> list[Budget]:
+    """What disruption budgets allow, of those who run."""
+    return [
+        Budget(
+            pods=frozenset(one.uid for one in bound if budget.covers(one.pod)),
+            allowed=max(0, budget.status.disruptions_allowed),
+        )
+        for budget in found
+    ]
 
 
 class Resident(msgspec.Struct, frozen=True, kw_only=True):

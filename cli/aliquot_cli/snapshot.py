@@ -1,0 +1,114 @@
+"""`aliquot snapshot`: a cluster at this instant in a file, without secrets; and what a leader would decide of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from aliquot_cli.cluster import connected
+from aliquot_cli.options import Call, make_call, server_options
+from aliquot_cli.reading import in_force, read_everything, read_namespaces, read_queues
+from aliquot_core.errors import ClusterError
+from aliquot_core.names import MIX, MIX_KEY
+from aliquot_kube.client import KubeClient
+from aliquot_kube.errors import ForbiddenError, NotFoundError
+from aliquot_kube.resources import CONFIG_MAPS, DISRUPTION_BUDGETS
+from aliquot_scheduler.simulating.deciding import Decisions, Replayed
+from aliquot_scheduler.simulating.snapshot import Snapshot, SnapshotError, packed, unpacked
+
+
+class HiddenClusterError(ClusterError):
+    """A cluster that this account may not see whole."""
+
+
+@click.command()
+@click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--replay", is_flag=True, help="Read the file, ask no cluster, and print what would be decided.")
+@server_options
+@click.option("-o", "form", type=click.Choice(["text", "json"]), default="text", help="How to print what is decided.")
+def snapshot(*, path: Path, replay: bool, form: str, **server: Any) -> None:
+    """Write a cluster down as it is at this instant, as far as decisions depend on it; or replay such a file.
+
+    Images, commands, environments and messages are left out, and all annotations but Aliquot's own. Names and labels
+    are in it.
+
+    \b
+    Example:
+      aliquot snapshot cluster.json.gz
+      aliquot snapshot --replay cluster.json.gz
+    """
+    if replay:
+        told = Replayed(_read_file(path)).decide()
+        click.echo(msgspec.json.format(msgspec.json.encode(told)).decode() if form == "json" else _text(told))
+        return
+    if path.exists():
+        raise SnapshotError("it is there already", where=str(path), remedy="name a file that is not")
+    found = asyncio.run(_taken(make_call(**server)))
+    try:
+        path.write_bytes(packed(found))
+    except OSError as error:
+        failed = f"can't be written: {error.strerror or error}"
+        raise SnapshotError(failed, where=str(path), remedy="choose another place") from None
+    click.echo(f"{len(found.nodes)} nodes, {len(found.pods)} pods, {len(found.queues)} queues: {path}")
+
+
+def _read_file(file: Path) -> Snapshot:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        failed = f"can't be read: {error.strerror or error}"
+        raise SnapshotError(failed, where=str(file), remedy="name a file that `aliquot snapshot` wrote") from None
+    return unpacked(data, where=str(file))
+
+
+async def _taken(call: Call) -> Snapshot:
+    async with connected("snapshot", place=call.place) as connection:
+        return await read_snapshot(connection.client, call=call, wall=time.time())
+
+
+async def read_snapshot(client: KubeClient, *, call: Call, wall: float) -> Snapshot:
+    """Everything that a leader reads, and the settings of the one that leads."""
+    names = call.names
+    everything = await read_everything(client, names=names)
+    if everything is None:
+        told = "this account may not list all nodes, pods and heart-beats"
+        raise HiddenClusterError(told, where="cluster", remedy="ask an operator")
+    queues, namespaces = await asyncio.gather(read_queues(client, names=names), read_namespaces(client))
+    try:
+        budgets = await client.list(DISRUPTION_BUDGETS)
+    except (NotFoundError, ForbiddenError):
+        budgets = []
+    return Snapshot(
+        wall=wall,
+        names=names,
+        settings=in_force(everything.leases, call=call),
+        nodes=everything.nodes,
+        leases=everything.leases,
+        pods=everything.pods,
+        queues=queues,
+        namespaces=namespaces,
+        budgets=budgets,
+        mix=await _mix(client, namespace=names.namespace),
+    )
+
+
+async def _mix(client: KubeClient, *, namespace: str) -> str:
+    try:
+        return (await client.get(CONFIG_MAPS, name=MIX, namespace=namespace)).data.get(MIX_KEY, "")
+    except (NotFoundError, ForbiddenError):
+        return ""
+
+
+def _text(told: Decisions) -> str:
+    lines = [
+        f"{one.pod} is let in by queue {one.queue or '-'}: {', '.join(one.gpus) or 'shown'}" for one in told.let_in
+    ]
+    for one in told.room:
+        who = ", ".join(one.victims) or "nobody more"
+        lines.append(f"room is made for {', '.join(one.pods)} on {', '.join(one.gpus)}: {who} has to go")
+    return "\n".join([*lines, f"{told.waiting} wait"])

@@ -1,0 +1,148 @@
+"""A cluster at one instant, as far as decisions depend on it, in a file that may be handed on.
+
+Only what is named here is taken: what a pod asks for and where it lies, no image, command, environment or message; of
+annotations only Aliquot's own. Names and labels stay, since queues, budgets and places are told by them.
+
+What must always hold: nothing of a pod's containers gets into the file but their names and what they ask for.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from aliquot_core.disruptions import PodDisruptionBudget
+from aliquot_core.errors import UserError
+from aliquot_core.names import Names
+from aliquot_core.objects import (
+    Container,
+    Lease,
+    Namespace,
+    Node,
+    ObjectMeta,
+    Pod,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+    Queue,
+)
+from aliquot_scheduler.in_force import InForce
+
+VERSION = 1
+# 5,000 pods are 5 MiB unpacked.
+_LARGEST = 512 * 1024 * 1024
+
+
+class SnapshotError(UserError):
+    """A file that is no snapshot."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it; `mix` is what the leader has learnt of requests, as it writes it."""
+
+    version: int = VERSION
+    wall: float
+    names: Names
+    settings: InForce
+    nodes: Sequence[Node] = ()
+    leases: Sequence[Lease] = ()
+    pods: Sequence[Pod] = ()
+    queues: Sequence[Queue] = ()
+    namespaces: Sequence[Namespace] = ()
+    budgets: Sequence[PodDisruptionBudget] = ()
+    mix: str = ""
+
+
+def without_secrets(snapshot: Snapshot) -> Snapshot:
+    """The same, with nothing in it that decisions do not depend on."""
+    names = snapshot.names
+    return msgspec.structs.replace(
+        snapshot,
+        nodes=[_kept(one, names=names) for one in snapshot.nodes],
+        leases=[_kept(one, names=names) for one in snapshot.leases],
+        pods=[_pod(one, names=names) for one in snapshot.pods],
+        queues=[_kept(one, names=names) for one in snapshot.queues],
+        namespaces=[_kept(one, names=names) for one in snapshot.namespaces],
+        budgets=[_kept(one, names=names) for one in snapshot.budgets],
+    )
+
+
+def packed(snapshot: Snapshot) -> bytes:
+    """As it lies in a file: JSON, compressed, without secrets; the same snapshot makes the same bytes."""
+    return gzip.compress(msgspec.json.encode(without_secrets(snapshot)), mtime=0)
+
+
+def unpacked(data: bytes, *, where: str) -> Snapshot:
+    """What lies in a file."""
+    try:
+        opened = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        text = opened.decompress(data, _LARGEST)
+        if not opened.eof:
+            raise SnapshotError("it is cut off, or too large", where=where, remedy="take one anew")
+        found = msgspec.json.decode(text, type=Snapshot)
+    except (zlib.error, msgspec.DecodeError, RecursionError) as error:
+        raise SnapshotError(f"it is no snapshot: {error}", where=where, remedy="take one anew") from None
+    if found.version != VERSION:
+        told = f"it is of version {found.version}, and {VERSION} is what is understood"
+        raise SnapshotError(told, where=where, remedy="replay it with the version that took it")
+    return found
+
+
+_Kind = TypeVar("_Kind", Node, Lease, Queue, Namespace, PodDisruptionBudget)
+
+
+def _kept(one: _Kind, *, names: Names) -> _Kind:
+    return msgspec.structs.replace(one, metadata=_meta(one.metadata, names=names))
+
+
+def _meta(meta: ObjectMeta, *, names: Names) -> ObjectMeta:
+    ours = {key: text for key, text in meta.annotations.items() if key.partition("/")[0] == names.domain}
+    return ObjectMeta(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        creation_timestamp=meta.creation_timestamp,
+        deletion_timestamp=meta.deletion_timestamp,
+        labels=meta.labels,
+        annotations=ours,
+        owner_references=meta.owner_references,
+    )
+
+
+def _pod(pod: Pod, *, names: Names) -> Pod:
+    spec, status = pod.spec, pod.status
+    return Pod(
+        metadata=_meta(pod.metadata, names=names),
+        spec=PodSpec(
+            node_name=spec.node_name,
+            scheduler_name=spec.scheduler_name,
+            containers=[_container(one) for one in spec.containers],
+            init_containers=[_container(one) for one in spec.init_containers],
+            node_selector=spec.node_selector,
+            affinity=spec.affinity,
+            tolerations=spec.tolerations,
+            overhead=spec.overhead,
+            topology_spread_constraints=spec.topology_spread_constraints,
+            scheduling_gates=spec.scheduling_gates,
+            priority=spec.priority,
+            restart_policy=spec.restart_policy,
+            termination_grace_period_seconds=spec.termination_grace_period_seconds,
+        ),
+        status=PodStatus(
+            phase=status.phase,
+            nominated_node_name=status.nominated_node_name,
+            conditions=[_condition(one) for one in status.conditions],
+        ),
+    )
+
+
+def _container(one: Container) -> Container:
+    return Container(name=one.name, resources=one.resources, restart_policy=one.restart_policy)
+
+
+def _condition(one: PodCondition) -> PodCondition:
+    return PodCondition(type=one.type, status=one.status, last_transition_time=one.last_transition_time)

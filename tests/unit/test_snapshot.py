@@ -1,0 +1,183 @@
+"""A cluster written down: what is in the file, what is not, and that it replays to what the leader decides."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from aliquot_cli.cluster import Place
+from aliquot_cli.main import main
+from aliquot_cli.options import Call
+from aliquot_cli.snapshot import read_snapshot
+from aliquot_cli.sources import gather
+from aliquot_core.objects import Container, EnvVar, PodCondition, Queue
+from aliquot_kube.clock import SystemClock
+from aliquot_scheduler.centre.reign import Reign
+from aliquot_scheduler.centre.settings import CentreSettings
+from aliquot_scheduler.in_force import InForce
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.simulating.deciding import LetIn, Replayed, makes_room
+from aliquot_scheduler.simulating.snapshot import Snapshot, SnapshotError, packed, unpacked
+from aliquot_standalone.apiserver.direct import DirectTransport
+from support.centre import WALL, asks
+from support.large_cluster import NAMES, NAMESPACE, pod_manifest
+from support.reigning import Reigning, until
+from support.server_apart import PODS
+
+GATES = [{"name": NAMES.gate}]
+QUEUES = f"/apis/{NAMES.domain}/v1alpha1/queues"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+MANIFEST = Path(__file__).parents[2] / "daemonset" / "manifests" / "05-queue.yaml"
+DEFINITION = next(one for one in yaml.safe_load_all(MANIFEST.read_text()) if one["kind"] == "CustomResourceDefinition")
+CALL = Call(place=cast("Place", None), sources=gather(), names=NAMES)
+
+
+def _queue(name: str, **compute: int) -> dict[str, Any]:
+    spec = {"namespaces": ["*"], "compute": compute}
+    return {"apiVersion": f"{NAMES.domain}/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+
+def _submit(on: Reigning, name: str, queue: str, *, compute: int, memory: int = 10_000) -> None:
+    manifest = pod_manifest(name, compute=compute, memory=memory, schedulingGates=GATES)
+    manifest["metadata"]["labels"] = {NAMES.queue: queue}
+    on.create(PODS, manifest)
+
+
+async def _filled(on: Reigning) -> None:
+    """Borrowers lie on all cards of the first node but one, and then a leader is gone."""
+    for node in ("node-a", "node-b"):
+        on.join(node, cards=4)
+    on.create(DEFINITIONS, DEFINITION)
+    on.create(QUEUES, _queue("red", guarantee=300))
+    on.create(QUEUES, _queue("blue"))
+    reign = asyncio.ensure_future(on.reign.run())
+    names = [f"blue-{number}" for number in range(7)]
+    for name in names:
+        _submit(on, name, "blue", compute=100 if name != "blue-6" else 50)
+    await until(lambda: all(len(on.writes.get(f"{NAMESPACE}/{name}", ())) >= 2 for name in names))
+    for name in names:
+        await on.place(name)
+    await until(lambda: len(on.reign.turns.register.inside.bound) == len(names))
+    reign.cancel()
+    await asyncio.gather(reign, return_exceptions=True)
+
+
+def _next_leader(on: Reigning) -> Reign:
+    clock = SystemClock()
+    return Reign(
+        transport=DirectTransport(frontend=on._frontend, clock=clock, user="centre"),
+        clock=clock,
+        random=lambda: 0.5,
+        names=NAMES,
+        settings=CentreSettings(),
+        queues=QueueSettings(),
+        leads=lambda: True,
+        settled=lambda: None,
+    )
+
+
+async def test_a_file_replays_to_what_the_next_leader_decides() -> None:
+    """Who is let in and on which cards, for whom room is made, on which cards, and who goes for it."""
+    on = Reigning(CentreSettings())
+    await _filled(on)
+    for number in range(3):
+        _submit(on, f"red-{number}", "red", compute=100)
+    taken = await read_snapshot(on._client, call=CALL, wall=SystemClock().wall())
+    told = Replayed(unpacked(packed(taken), where="memory")).decide()
+
+    leader = _next_leader(on)
+    reign = asyncio.ensure_future(leader.run())
+    turns = leader.turns
+    try:
+        await until(lambda: len(turns.register.clearings) == len(told.room) and len(turns.under_way()) > 0)
+        live = {
+            one.pod.key: LetIn(
+                pod=one.pod.key,
+                queue=one.queue,
+                gpus=sorted(f"{node}/{gpu}" for node, gpu in leader.picture.holdings.of(one.uid)),
+            )
+            for one in turns.under_way()
+        }
+        room = [makes_room(one) for one in turns.register.clearings]
+    finally:
+        reign.cancel()
+        await asyncio.gather(reign, return_exceptions=True)
+    assert {one.pod: one for one in told.let_in} == live
+    assert sorted(told.room, key=str) == sorted(room, key=str)
+    assert len(told.room) >= 2
+    assert len(told.let_in) >= 1
+    assert sum(len(one.victims) for one in told.room) >= 2
+
+
+def test_nothing_secret_is_in_a_file() -> None:
+    """Of containers their names and what they ask; of annotations our own."""
+    pod = asks("u1", 50, 1_000, annotations={NAMES.of("placement"): "pack", "vault/token": "hush-annotation"})
+    told = Container(
+        name="main",
+        image="hush-image",
+        command=["hush-command"],
+        args=["hush-args"],
+        working_dir="/hush-folder",
+        env=[EnvVar(name="TOKEN", value="hush-env")],
+        resources=pod.spec.containers[0].resources,
+    )
+    spec = msgspec.structs.replace(pod.spec, containers=[told], init_containers=[told])
+    condition = PodCondition(type="Ready", status="False", message="hush-message")
+    status = msgspec.structs.replace(pod.status, message="hush-status", conditions=[condition])
+    whole = Snapshot(
+        wall=WALL,
+        names=NAMES,
+        settings=InForce(),
+        pods=[msgspec.structs.replace(pod, spec=spec, status=status)],
+        queues=[_read_queue({"metadata": {"name": "q", "annotations": {"last-applied": "hush-applied"}}})],
+    )
+    text = gzip.decompress(packed(whole)).decode()
+    assert "hush" not in text
+    (kept,) = unpacked(packed(whole), where="memory").pods
+    assert kept.metadata.annotations == {NAMES.of("placement"): "pack"}
+    assert kept.spec.containers[0].resources == pod.spec.containers[0].resources
+    assert packed(whole) == packed(unpacked(packed(whole), where="memory"))
+
+
+def _read_queue(body: dict[str, Any]) -> Queue:
+    return msgspec.convert(body, Queue)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "cut off"),
+        (b"no gzip", "it is no snapshot"),
+        (gzip.compress(b"{}"), "it is no snapshot"),
+        (gzip.compress(b"[" * 100_000), "it is no snapshot"),
+        (packed(Snapshot(wall=WALL, names=NAMES, settings=InForce()))[:-20], "cut off"),
+        (packed(Snapshot(version=99, wall=WALL, names=NAMES, settings=InForce())), "it is of version 99"),
+    ],
+)
+def test_what_is_no_snapshot_is_refused(data: bytes, told: str, tmp_path: Path) -> None:
+    """With exit code 3 and what is wrong."""
+    with pytest.raises(SnapshotError, match=told):
+        unpacked(data, where="memory")
+    (tmp_path / "cluster.gz").write_bytes(data)
+    done = CliRunner().invoke(main, ["snapshot", "--replay", str(tmp_path / "cluster.gz")])
+    assert (done.exit_code, told in done.stderr) == (3, True)
+
+
+def test_a_replay_is_printed(tmp_path: Path) -> None:
+    """For people and for scripts, without a cluster."""
+    pod = asks("u1", 50, 1_000, spec={"schedulingGates": GATES})
+    empty = Snapshot(wall=WALL, names=NAMES, settings=InForce(), pods=[pod])
+    (tmp_path / "cluster.gz").write_bytes(packed(empty))
+    asked = ["snapshot", "--replay", str(tmp_path / "cluster.gz")]
+    assert CliRunner().invoke(main, asked).stdout == "1 wait\n"
+    told = msgspec.json.decode(CliRunner().invoke(main, [*asked, "-o", "json"]).stdout)
+    assert told == {"let_in": [], "room": [], "waiting": 1}
+    taken = CliRunner().invoke(main, ["snapshot", str(tmp_path / "cluster.gz")])
+    assert (taken.exit_code, "it is there already" in taken.stderr) == (3, True)
