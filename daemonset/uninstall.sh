@@ -34,7 +34,7 @@ lift() {
 
 serving() {
     kubectl --namespace "$namespace" get pods --output name --selector \
-        'app.kubernetes.io/name in (aliquot-agent, aliquot-endpoint)'
+        'app.kubernetes.io/name in (aliquot-agent, aliquot-endpoint, aliquot-mps)'
 }
 
 # All nodes at once, and with the agent's own rights: nobody else may remove what it wrote.

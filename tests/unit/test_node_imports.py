@@ -22,7 +22,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("command", ["agent", "endpoint", "config"])
+@pytest.mark.parametrize("command", ["agent", "endpoint", "mps", "config"])
 def test_a_command_of_the_node_starts_without_what_the_centre_needs(command: str) -> None:
     """Settings of all parts are known to every command, so an import there is one everywhere."""
     probe = [sys.executable, "-c", PROBE, command, ",".join(CENTRE_ONLY)]
