@@ -1,15 +1,16 @@
-"""`aliquot queue` and `aliquot explain` before the real centre: what people are told is what happens."""
+"""`aliquot queue`, `explain`, `run` and `stop` before the real centre: what people are told is what happens."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from aliquot_core.grant import decode_grant
 from cluster.guarded import asking
 from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness, Options
@@ -44,11 +45,10 @@ def namespace(name: str, home: str) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {NAMES.queue: home}}}
 
 
-def asked(centre: PlayedCentre, *arguments: str, token: str = "", code: int = 0) -> str:
-    """What the command prints."""
-    done = subprocess.run(
-        centre.command(*arguments, token=token), capture_output=True, text=True, timeout=120, check=False
-    )
+def asked(centre: PlayedCentre, *arguments: str, token: str = "", code: int = 0, program: Sequence[str] = ()) -> str:
+    """What the command prints; a program that it is to run comes last."""
+    argv = [*centre.command(*arguments, token=token), *(["--", *program] if program else [])]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == code, done.stderr
     return done.stdout or done.stderr
 
@@ -98,6 +98,29 @@ def test_people_are_told_what_happens(cluster: ClusterHarness, centre: PlayedCen
         text = asked(centre, "explain", "-n", "blue-1", "b3")
         assert "just before it: blue-1/b2" in text
         assert "org / blue" in asked(centre, "queue", "blue")
+
+
+def test_a_program_runs_from_an_image(centre: PlayedCentre) -> None:
+    """Its pod waits for its turn, gets its slice, and has nothing of this machine but what was named."""
+    program = ["/bin/train", "--price", "$5"]
+    image = "registry.example/train:2"
+    with centre.applied([*TREE, namespace("red-1", "red")]):
+        options = ["-n", "red-1", "--compute", "70", "--memory", "2000", "--name", "train", "-e", "SEED=7"]
+        assert asked(centre, "run", *options, "--detach", "--image", image, program=program) == "train\n"
+        centre.settled({"red-1": 70})
+        (made,) = centre.pods("red-1")
+        (container,) = made["spec"]["containers"]
+        assert (container["image"], container["command"]) == (image, [*program[:2], "$$5"])
+        assert (container["env"], "workingDir" in container) == ([{"name": "SEED", "value": "7"}], False)
+        assert made["spec"]["restartPolicy"] == "Never"
+        (slice_,) = (part for _, part in decode_grant(made["metadata"]["annotations"][NAMES.grant]).slices())
+        assert (slice_.compute.value, slice_.memory.value) == (70, 2000)
+        (row,) = told(centre, "ps", "-n", "red-1")
+        assert (row["name"], row["queue"], row["compute"], row["memory"]) == ("train", "red", 70, 2000)
+        assert "needs an image" in asked(centre, "run", "-n", "red-1", code=NOT_FOUND, program=program)
+        no_such = asked(centre, "run", "-n", "nowhere", "--image", image, code=NOT_FOUND, program=program)
+        assert 'namespaces "nowhere" not found' in no_such
+        assert [pod["metadata"]["name"] for pod in centre.pods("red-1")] == ["train"]
 
 
 def test_scripts_can_use_it(centre: PlayedCentre) -> None:
