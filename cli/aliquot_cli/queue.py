@@ -13,15 +13,18 @@ import msgspec
 
 from aliquot_cli.cluster import connected
 from aliquot_cli.names_of import complete_queues
-from aliquot_cli.options import Call, make_call, server_options
+from aliquot_cli.options import Call, make_call, namespace_option, server_options
 from aliquot_cli.queue_text import answer_text, rows_text
 from aliquot_cli.reading import read_everything, read_plan, standing_of
 from aliquot_core.errors import UserError
 from aliquot_core.names import Names
-from aliquot_kube.errors import ForbiddenError
+from aliquot_kube.client import KubeClient
+from aliquot_kube.errors import ForbiddenError, NotFoundError
+from aliquot_scheduler.centre.view_writer import views_of
 from aliquot_scheduler.queues.entry import Plan
-from aliquot_scheduler.queues.telling import QueueAnswer, QueueRow, answer, rows
+from aliquot_scheduler.queues.telling import QueueAnswer, QueueRow, answer, rows, shown
 from aliquot_scheduler.queues.tree import ROOT
+from aliquot_scheduler.queues.views import read_view
 
 
 class NoQueueError(UserError):
@@ -31,12 +34,14 @@ class NoQueueError(UserError):
 @click.command()
 @click.argument("name", required=False, shell_complete=complete_queues)
 @server_options
+@namespace_option
 @click.option("-o", "form", type=click.Choice(["text", "wide", "json", "name"]), default="text", help="How to print.")
-def queue(*, name: str | None, form: str, **server: Any) -> None:
+def queue(*, name: str | None, namespace: str, form: str, **server: Any) -> None:
     """Show how the queues stand: guaranteed, used, borrowed, due, waiting.
 
-    With NAME, all of that queue: who is before whom in it, and why each pod waits. Exits 3 if there is no such
-    queue, or none that you may see; 4 if the API server can't be asked.
+    With NAME, all of that queue: who is before whom in it, and why each pod waits. Whoever may not read queues is
+    told of those that a namespace is shown (-n). Exits 3 if there is no such queue, or none that you may see; 4 if
+    the API server can't be asked.
 
     \b
     Examples:
@@ -45,21 +50,17 @@ def queue(*, name: str | None, form: str, **server: Any) -> None:
       aliquot queue team-a -o json
     """
     call = make_call(**server)
-    click.echo(_printed(asyncio.run(_told(name, call=call)), form=form, names=call.names))
+    click.echo(_printed(asyncio.run(_told(name, namespace=namespace, call=call)), form=form, names=call.names))
 
 
-async def _told(name: str | None, *, call: Call) -> list[QueueRow] | QueueAnswer:
+async def _told(name: str | None, *, namespace: str, call: Call) -> list[QueueRow] | QueueAnswer:
     names = call.names
     async with connected("queue", place=call.place) as connection:
         client = connection.client
         try:
             plan, statuses = await read_plan(client, names=names)
         except ForbiddenError as error:
-            remedy = (
-                "ask an operator for the ClusterRole aliquot-queue-viewer; "
-                "those of your namespace are shown by `kubectl get queueviews` to whoever may view it"
-            )
-            raise NoQueueError(f"you may not see queues ({error.what})", where="queues", remedy=remedy) from None
+            return await _shown(name, client, namespace=namespace or connection.namespace, names=names, why=error)
         everything = await read_everything(client, names=names)
     standing = None
     if everything is not None:
@@ -70,6 +71,28 @@ async def _told(name: str | None, *, call: Call) -> list[QueueRow] | QueueAnswer
         return rows(plan, statuses=statuses, standing=standing)
     _check(name, plan)
     return answer(name, plan, statuses=statuses, standing=standing)
+
+
+async def _shown(
+    name: str | None, client: KubeClient, *, namespace: str, names: Names, why: ForbiddenError
+) -> list[QueueRow] | QueueAnswer:
+    """What a namespace is shown, for whoever may look there and not at queues."""
+    try:
+        found = await client.list(views_of(names), namespace=namespace)
+    except (ForbiddenError, NotFoundError):
+        remedy = (
+            "ask an operator for the ClusterRole aliquot-queue-viewer; or name a namespace that you may view (-n): "
+            "you are told of its queues"
+        )
+        raise NoQueueError(f"you may not see queues ({why.what})", where="queues", remedy=remedy) from None
+    views = {one.metadata.name: view for one in found if (view := read_view(one.status))}
+    answers = {one: shown(one, view, namespace=namespace) for one, view in sorted(views.items())}
+    if name is None:
+        return [one.row for one in answers.values()]
+    if name not in answers:
+        what = f"namespace {namespace} is shown no such queue, and you may not see others ({why.what})"
+        raise NoQueueError(what, where=f"queue {name}", remedy="`aliquot queue` lists those that it is shown")
+    return answers[name]
 
 
 def _check(name: str, plan: Plan) -> None:

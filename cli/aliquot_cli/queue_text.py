@@ -12,7 +12,9 @@ _UNKNOWN = "-"
 
 
 def rows_text(rows: Sequence[QueueRow], *, wide: bool) -> str:
-    """The tree of queues."""
+    """The tree of queues; or those that a namespace is shown, with its own part."""
+    if rows and rows[0].own:
+        return _shown_text(rows, rows[0].own.namespace)
     heading = ["QUEUE", *_headings("", wide=wide), "RUNNING", "WAITING", "STOP"]
     if wide:
         heading[1 + len(_headings("", wide=wide)) : -3] = [*_headings("MEM ", wide=wide), "PRIORITY"]
@@ -22,6 +24,19 @@ def rows_text(rows: Sequence[QueueRow], *, wide: bool) -> str:
 
 
 _LEADER = "As the leader wrote it last: you may not read all pods and nodes, by which it could be worked out now."
+
+
+def _shown_text(rows: Sequence[QueueRow], namespace: str) -> str:
+    heading = ["QUEUE", "GUARANTEE", "LIMIT", "USED", "FAIR SHARE", "ASKED", "WAITING"]
+    own = ["OWN", "OWN MEM", "OWN RUNNING", "OWN WAITING"]
+    lines = [[*heading, *own, "STOP"]]
+    for row in rows:
+        part, mine = row.compute, row.own
+        cells = (part.guarantee, part.limit, part.used, part.fair_share, part.asked)
+        its = [_percent(mine.compute), _mebibytes(mine.memory), str(mine.running), str(mine.waiting)] if mine else []
+        lines.append([row.name, *map(_percent, cells), _count(row.waiting), *its, row.stop or _UNKNOWN])
+    said = f"As namespace {namespace} is shown it: OWN is its part. Queues themselves you may not read."
+    return f"{table(lines)}\n\n{said}"
 
 
 def _headings(prefix: str, *, wide: bool) -> list[str]:
@@ -34,7 +49,7 @@ def _row(row: QueueRow, *, wide: bool) -> list[str]:
     name = "  " * row.depth + row.name
     middle = [*_cells(row.compute, _percent, wide=wide)]
     if wide:
-        middle += [*_cells(row.memory, _mebibytes, wide=wide), str(row.priority)]
+        middle += [*_cells(row.memory, _mebibytes, wide=wide), _count(row.priority)]
     return [name, *middle, _count(row.running), _count(row.waiting), row.stop or _UNKNOWN]
 
 
@@ -42,7 +57,7 @@ def _cells(part: Part, unit: Callable[[int | None], str], *, wide: bool) -> Iter
     yield from (unit(part.guarantee), unit(part.limit))
     yield from (unit(part.used), unit(part.borrowed), unit(part.fair_share), unit(part.asked))
     if wide:
-        yield str(part.weight)
+        yield _count(part.weight)
         yield "all" if part.lending_limit is None else unit(part.lending_limit)
         yield "any" if part.borrowing_limit is None else unit(part.borrowing_limit)
 
@@ -62,7 +77,8 @@ def _count(number: int | None) -> str:
 def answer_text(told: QueueAnswer, *, wide: bool, now: float) -> str:
     """All of one queue."""
     parts = [" / ".join(told.path), rows_text([_flat(told.row)], wide=wide)]
-    parts.append(_whose(told))
+    if not told.row.own:
+        parts.append(_whose(told))
     if len(told.siblings) > 1:
         lines = [(one.name, str(one.priority), _part_of(one.beyond), _part_of(one.of_all)) for one in told.siblings]
         heading = ("BESIDE IT, FIRST FIRST", "PRIORITY", "BEYOND GUARANTEES", "OF ALL")

@@ -62,6 +62,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     users: int
     queues: str | None
     slowdown: float
+    patience: float | None
     hold: float | None
     grace: float
     moves: int
@@ -105,6 +106,11 @@ _OPTIONS = (
         help="Percent by which work takes longer for each other pod on the same GPU.",
     ),
     click.option(
+        "--patience",
+        type=FiniteRange(min=0),
+        help="Seconds, as the setting queues.patience of the centre (its default).",
+    ),
+    click.option(
         "--hold", type=FiniteRange(min=0), help="Seconds, as the setting queues.hold of the centre (its default)."
     ),
     click.option(
@@ -145,8 +151,8 @@ def simulate_in_time(
     rules = heard.rules
     timetable = _timetable(nodes=nodes, pods=pods, seed=seed, asked=asked)
     specs = _specs(asked.queues, timetable)
-    hold = QueueSettings().hold if asked.hold is None else asked.hold
-    settings = QueueSettings(hold=hold, moves_per_hour=asked.moves)
+    times = {name: value for name in ("patience", "hold") if (value := getattr(asked, name)) is not None}
+    settings = QueueSettings(moves_per_hour=asked.moves, **times)
     if TimedPolicy.ALIQUOT in policies:
         warn_of_labels(rules, timetable.machines, nodes=nodes)
     reports: list[TimedReport] = []

@@ -204,7 +204,8 @@ def test_rights_in_a_namespace_show_where_it_stands(cluster: ClusterHarness, cen
     subjects = [{"kind": "ServiceAccount", "name": "default", "namespace": "red-3"}]
     with ExitStack() as scene:
         scene.enter_context(centre.applied([*TREE, namespace("red-3", "red"), namespace("blue-3", "blue")]))
-        tenant = with_token(cluster, cluster.service_account_token("red-3", "default"))
+        token = cluster.service_account_token("red-3", "default")
+        tenant = with_token(cluster, token)
         scene.callback(tenant.close)
         assert not sees(tenant, "red-3")
         cluster.apply({**binding, "subjects": subjects})
@@ -215,6 +216,12 @@ def test_rights_in_a_namespace_show_where_it_stands(cluster: ClusterHarness, cen
         red = views(tenant, "red-3")["red"]
         assert (red["path"], red["guarantee"]["compute"], red["used"]["compute"]) == (["org", "red"], 100, 70)
         assert set(views(tenant, "red-3")) == {"red"}
+        (row,) = told(centre, "queue", "-n", "red-3", token=token)
+        assert (row["toldBy"], row["parent"], row["compute"]["used"], row["own"]["waiting"]) == ("view", "org", 70, 1)
+        assert told(centre, "queue", "red", "-n", "red-3", token=token)["path"] == ["org", "red"]
+        assert "As namespace red-3 is shown it" in asked(centre, "queue", "-n", "red-3", token=token)
+        asked(centre, "queue", "blue", "-n", "red-3", token=token, code=NOT_FOUND)
+        asked(centre, "queue", "-n", "blue-3", token=token, code=NOT_FOUND)
         assert not sees(tenant, "blue-3")
         refused(lambda: tenant.items(QUEUES), by="forbidden")
         path = VIEWS.format(NAMES.domain, "red-3") + "/red"

@@ -11,13 +11,15 @@ import msgspec
 import pytest
 import yaml
 
+from aliquot_cli.queue_text import answer_text
 from aliquot_core.objects import Namespace, ObjectMeta
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import AlreadyExistsError, NotFoundError
 from aliquot_kube.transport import Question, Response
 from aliquot_scheduler.centre.view_writer import ViewWriter
 from aliquot_scheduler.queues.status import QueueStatus
-from aliquot_scheduler.queues.views import View, views
+from aliquot_scheduler.queues.telling import shown
+from aliquot_scheduler.queues.views import View, read_view, views
 from support.centre import NAMES
 from support.clocks import VirtualClock
 from support.queue_stage import Stage, queue
@@ -213,6 +215,36 @@ async def test_views_are_written_at_their_pace() -> None:
         scene.label(f"n{number}", "red")
     await scene.lives(seconds=10)
     assert 20 <= scene.kept.asked.count("POST") <= 26
+
+
+def test_what_a_namespace_is_shown_reads_as_a_row_with_its_own_part() -> None:
+    """So does whoever may look there and not at queues; what another version wrote is left out."""
+    stage = Stage(TREE)
+    stage.submit("r0", 70, queue="red", user="u")
+    stage.run()
+    for uid, user in (("r1", "u"), ("r2", "v")):
+        stage.submit(uid, 300, queue="red", user=user)
+    books, waiting = stage.queues.books, stage.queues.waiting()
+    statuses = stage.queues.statuses(now=0.0, at="")
+    found = views(books, waiting=waiting, statuses=statuses, homes={}, at="now")
+    raw = msgspec.to_builtins(found["u", "red"])
+    view = read_view(raw)
+    assert view == found["u", "red"]
+    assert read_view({**raw, "own": 7}) is None
+    assert read_view({}) is None
+    assert view is not None
+    told = shown("red", view, namespace="u")
+    row, own = told.row, told.row.own
+    assert (row.name, row.parent, row.told_by, list(told.path)) == ("red", "org", "view", ["org", "red"])
+    assert (row.compute.used, row.compute.limit, row.compute.guarantee, row.waiting) == (70, None, 100, 2)
+    assert own is not None
+    assert (own.compute, own.running, own.waiting) == (70, 1, 1)
+    text = answer_text(told, wide=False, now=0.0)
+    assert text.splitlines()[0] == "org / red"
+    heads, cells = (line.split("  ") for line in text.splitlines()[2:4])
+    by = dict(zip(filter(None, map(str.strip, heads)), filter(None, map(str.strip, cells)), strict=True))
+    assert (by["USED"], by["OWN"], by["OWN WAITING"], by["WAITING"]) == ("70 %", "70 %", "1", "2")
+    assert "As namespace u is shown it" in text
 
 
 def test_the_definition_says_what_the_centre_writes() -> None:

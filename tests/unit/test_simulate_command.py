@@ -143,6 +143,7 @@ STRAYS: list[tuple[str, str]] = [
     ("--compress 0.4", "--compress says nothing without --time; it is for runs with --time"),
     ("--gpus-only", "--gpus-only says nothing without --time"),
     ("--hold 0", "--hold says nothing without --time"),
+    ("--patience 0", "--patience says nothing without --time"),
     ("--after 0", "--after says nothing without --time"),
     ("--bootstrap 1", "--bootstrap says nothing without --time"),
     ("--teams 8", "--teams says nothing without --time"),

@@ -33,7 +33,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
-@pytest.mark.parametrize("option", ["--compress", "--slowdown", "--hold"])
+@pytest.mark.parametrize("option", ["--compress", "--slowdown", "--hold", "--patience"])
 @pytest.mark.parametrize("number", ["nan", "inf", "-1"])
 def test_what_can_t_be_reckoned_with_is_refused(files: list[str], option: str, number: str) -> None:
     """Before anything runs: endless times are never over, and what is no number gives figures that mean nothing."""
@@ -79,6 +79,20 @@ def test_options_change_what_is_asked(files: list[str]) -> None:
 
     assert told("--slowdown", "50") == {"makespan": 5400.0, "jobs": 2}
     assert told("--after", "0", "--bootstrap", "1", "--compress", "0.5") == {"makespan": 3600.0, "jobs": 2}
+
+
+def test_patience_is_after_how_long_a_pair_is_not_passed_any_more(files: list[str], tmp_path: Path) -> None:
+    """Where small ones come without end, two GPUs are never free at once by chance."""
+    (tmp_path / "nodes.csv").write_text(NODES.replace(",1,T4", ",2,T4"))
+    small = "".join(f"2000,1024,1,1000,,{at},{at},{at + 250},a\n" for at in range(0, 6000, 100))
+    (tmp_path / "pods.csv").write_text(HEADING + small + "2000,1024,2,1000,,50,50,60,b\n")
+
+    def longest(patience: str) -> float:
+        done = run(*files, "--policy", "aliquot", "--patience", patience, "-o", "json")
+        found: float = json.loads(done.stdout)[0]["wait"]["percentiles"]["100"]
+        return found
+
+    assert longest("300") < 4_000 < longest("100000")
 
 
 def test_a_mix_of_the_settings_is_what_our_own_policy_goes_by(files: list[str], tmp_path: Path) -> None:

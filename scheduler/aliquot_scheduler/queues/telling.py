@@ -1,7 +1,8 @@
 """What people are told of queues: rows for a table, and all of one queue with who is before whom.
 
 With rights to read pods and nodes everything is worked out (`told_by`: "computed"); with rights to read queues alone
-the numbers are those that the leader has written into their status ("status"), and lines can't be told.
+the numbers are those that the leader has written into their status ("status"), and lines can't be told. With rights in
+a namespace alone they are those of its views ("view"): queues that it is at home in or has pods in, and its own part.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.standing import SiblingStanding, Standing, UserStanding, amounts_of
 from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.tree import ROOT, UNLIMITED, Node
+from aliquot_scheduler.queues.views import View
 
 
 class _Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -29,13 +31,23 @@ class Part(_Told, frozen=True, kw_only=True):
 
     guarantee: int | None
     limit: int | None
-    weight: int
+    weight: int | None
     lending_limit: int | None
     borrowing_limit: int | None
     used: int | None = None
     borrowed: int | None = None
     fair_share: int | None = None
     asked: int | None = None
+
+
+class OwnPart(_Told, frozen=True, kw_only=True):
+    """What a namespace has of a queue."""
+
+    namespace: str
+    compute: int
+    memory: int
+    running: int
+    waiting: int
 
 
 class QueueRow(_Told, frozen=True, kw_only=True):
@@ -49,9 +61,11 @@ class QueueRow(_Told, frozen=True, kw_only=True):
     memory: Part
     running: int | None
     waiting: int | None
-    priority: int
+    priority: int | None
     stop: str
     told_by: str
+    # Where it is told by the view of a namespace.
+    own: OwnPart | None = None
 
 
 class WaitingPod(_Told, frozen=True, kw_only=True):
@@ -114,6 +128,46 @@ def answer(name: str, plan: Plan, *, statuses: Mapping[str, QueueStatus], standi
         users=standing.users(name),
         pods=waiting_pods(name, standing),
         settings=standing.settings,
+    )
+
+
+def shown(name: str, view: View, *, namespace: str) -> QueueAnswer:
+    """A queue as a namespace is shown it."""
+    parent = view.path[-2] if len(view.path) > 1 else ROOT
+    own = OwnPart(
+        namespace=namespace,
+        compute=view.own.used.compute,
+        memory=view.own.used.memory,
+        running=view.own.running,
+        waiting=view.own.waiting,
+    )
+    row = QueueRow(
+        name=name,
+        parent=parent,
+        depth=0,
+        leaf=True,
+        compute=_shown(view, "compute"),
+        memory=_shown(view, "memory"),
+        running=None,
+        waiting=view.waiting,
+        priority=None,
+        stop=view.stop,
+        told_by="view",
+        own=own,
+    )
+    return QueueAnswer(row=row, path=view.path, namespaces=(), home_of=())
+
+
+def _shown(view: View, thing: str) -> Part:
+    return Part(
+        guarantee=getattr(view.guarantee, thing),
+        limit=getattr(view.limit, thing),
+        weight=None,
+        lending_limit=None,
+        borrowing_limit=None,
+        used=getattr(view.used, thing),
+        fair_share=getattr(view.fair_share, thing),
+        asked=getattr(view.asked, thing),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -55,6 +56,15 @@ class View(_Written, frozen=True, kw_only=True):
     own: Own = Own()
     # When this was worked out, as Kubernetes writes instants.
     at: str = ""
+
+
+def read_view(raw: Mapping[str, Any]) -> View | None:
+    """A view as it was written; None if nobody has written one, or not this version of us."""
+    try:
+        return msgspec.convert(raw, View) if raw else None
+    except msgspec.ValidationError:
+        # Another version leads, and writes it in another way.
+        return None
 
 
 def views(
