@@ -28,6 +28,7 @@ POLICY = "ValidatingAdmissionPolicy"
 RIGHTS: list[Json] = [
     {"apiGroups": [""], "resources": ["pods/binding", "bindings"], "verbs": ["create"]},
     {"apiGroups": [""], "resources": ["pods", "pods/status", "configmaps"], "verbs": ["get", "patch"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "delete"]},
 ]
 
 

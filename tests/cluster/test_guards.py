@@ -244,6 +244,9 @@ WAYS: dict[str, Callable[[Api, Json, str, dict[str, Any]], object]] = {
         path, {**made, "metadata": {**made["metadata"], "annotations": note}}
     ),
     "pods/status": lambda api, _, path, note: api.patch(f"{path}/status", annotated(note)),
+    "pods/status, all of it": lambda api, made, path, note: api.put(
+        f"{path}/status", {**made, "metadata": {**made["metadata"], "annotations": note}}
+    ),
     "pods/binding": lambda api, made, path, note: api.post(f"{path}/binding", binding(made, "node1", note)),
     "bindings": lambda api, made, path, note: api.post(
         f"{path.rpartition('/pods/')[0]}/bindings", binding(made, "node1", note)
@@ -260,12 +263,14 @@ def renamed(made: Json, annotations: dict[str, Any]) -> Json:
 def test_nobody_forges_a_grant_whatever_it_says(
     cluster: ClusterHarness, guarded: Guarded, namespace: str, way: str
 ) -> None:
-    """More than was granted, less than nothing, another node's, an empty one, another queue's: nor an administrator."""
+    """Nor a turn; more than was granted, less than nothing, another node's or queue's: nor does an administrator."""
     made = guarded.cluster.create_pod(asking("waiting", namespace, {"compute": "30"}))
     path = cluster.api.path_of(made)
-    for note in [*({NAMES.grant: text} for text in FORGED.values()), {NAMES.charged: "another"}]:
+    for note in [*({NAMES.grant: text} for text in FORGED.values()), {NAMES.charged: "another"}, {NAMES.turn: "9"}]:
         refused(lambda note=note: WAYS[way](cluster.api, made, path, note), by="aliquot-guard-grants")  # type: ignore[misc]
-    assert not {NAMES.grant, NAMES.charged} & cluster.api.get(path)["metadata"].get("annotations", {}).keys()
+    assert (
+        not {NAMES.grant, NAMES.charged, NAMES.turn} & cluster.api.get(path)["metadata"].get("annotations", {}).keys()
+    )
 
 
 @pytest.mark.parametrize("way", ["merge patch", "strategic patch", "replace", "pods/status"])
@@ -281,6 +286,34 @@ def test_nobody_takes_a_grant_away_or_changes_it(
     for note in ({NAMES.grant: text} for text in (None, *FORGED.values())):
         given = {key: value for key, value in note.items() if value is not None} if way == "replace" else note
         refused(lambda given=given: WAYS[way](cluster.api, bound, path, given), by="aliquot-guard-grants")  # type: ignore[misc]
+
+
+def test_only_the_scheduler_counts_turns(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
+    """Nobody else changes the number; whoever uninstalls takes it away."""
+    path = cluster.api.path_of(cluster.create_pod(asking("a", namespace, {"compute": "30"})))
+    guarded.scheduler.patch(path, annotated({NAMES.turn: "2"}))
+    for by in (path, f"{path}/status"):
+        refused(lambda by=by: cluster.api.patch(by, annotated({NAMES.turn: "3"})), by="aliquot-guard-grants")  # type: ignore[misc]
+    assert "annotations" not in cluster.api.patch(path, annotated({NAMES.turn: None}))["metadata"]
+
+
+SAID = {"labels": {NAMES.queue: "team"}, "annotations": {NAMES.preemptible: "false"}}
+
+
+@pytest.mark.parametrize("kind", SAID)
+def test_what_a_pod_says_to_us_does_not_change_through_its_status(
+    cluster: ClusterHarness, guarded: Guarded, namespace: str, kind: str
+) -> None:
+    """There no webhook reads it: nothing of ours is added, changed or taken away; what is others' is theirs."""
+    ours = {"labels": NAMES.of("note"), "annotations": NAMES.gpus}[kind]
+    made = cluster.create_pod(asking("a", namespace, {"compute": "30"}, **{kind: {ours: "1"}}))
+    path = cluster.api.path_of(made)
+    for change in (SAID[kind], {ours: "2"}, {ours: None}, None):
+        patch = {"metadata": {kind: change}}
+        refused(lambda patch=patch: cluster.api.patch(f"{path}/status", patch), by="aliquot-guard-status")  # type: ignore[misc]
+    found = cluster.api.patch(f"{path}/status", {"metadata": {kind: {"example.org/a": "b"}}})["metadata"][kind]
+    assert {ours: "1", "example.org/a": "b"}.items() <= found.items()
+    assert guarded.webhook.running
 
 
 def test_only_the_scheduler_lifts_the_gate(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
@@ -308,7 +341,48 @@ def test_only_the_scheduler_writes_what_was_learnt_of_requests(cluster: ClusterH
     refused(lambda: cluster.api.patch(path, {"data": None}), by=by)
     cluster.apply(body | {"metadata": where | {"labels": {"team": "a"}}})
     assert cluster.api.get(path)["data"] == learnt["data"]
-    cluster.api.create(body | learnt | {"metadata": where | {"name": "other"}})
+    other = cluster.api.create(body | learnt | {"metadata": where | {"name": "other"}})
+    tidier = may_delete(cluster, "configmaps")
+    refused(lambda: tidier.delete(path), by=by)
+    tidier.delete(cluster.api.path_of(other))
+    cluster.api.delete(path)  # who may delete the policy may delete what it guards
+
+
+def may_delete(cluster: ClusterHarness, resource: str) -> Api:
+    """Somebody who may delete these of our namespace, and no policies."""
+    user, version = f"tidier-of-{resource}", "rbac.authorization.k8s.io/v1"
+    where = {"name": user, "namespace": NAMES.namespace}
+    rules = [{"apiGroups": ["", "coordination.k8s.io"], "resources": [resource], "verbs": ["delete"]}]
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user}
+    cluster.apply({"apiVersion": version, "kind": "Role", "metadata": where, "rules": rules})
+    cluster.apply(
+        {"apiVersion": version, "kind": "RoleBinding", "metadata": where, "roleRef": role, "subjects": [subject]}
+    )
+    allowed = cluster.api_as(user)
+
+    def may() -> bool:
+        review = {"resourceAttributes": {"namespace": NAMES.namespace, "verb": "delete", "resource": resource}}
+        asked = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": review}
+        found = allowed.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", asked)
+        return bool(found["status"]["allowed"])
+
+    cluster.wait_for("the right to delete", may)
+    return allowed
+
+
+def test_nobody_else_writes_or_deletes_our_leases(cluster: ClusterHarness, guarded: Guarded) -> None:
+    """Heart-beats and who leads: nor an administrator; those of other namespaces are their owners'."""
+    body: Json = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    ours = body | {"metadata": {"name": "node-n", "namespace": NAMES.namespace}}
+    path, by = cluster.api.path_of(ours), "aliquot-guard-leases"
+    refused(lambda: cluster.api.create(ours), by=by)
+    guarded.scheduler.create(ours)
+    refused(lambda: cluster.api.patch(path, annotated({NAMES.state: "away"})), by=by)
+    refused(lambda: cluster.api.delete(path), by=by)
+    guarded.scheduler.delete(path)
+    other = cluster.api.create(body | {"metadata": {"name": "node-n", "namespace": "default"}})
+    cluster.api.delete(cluster.api.path_of(other))
 
 
 def told(kind: str) -> Json:
@@ -352,6 +426,11 @@ def mounts(path: str) -> Json:
     return {"volumes": [{"name": "v", "hostPath": {"path": path}}]}
 
 
+def mounting(at: str) -> Json:
+    """A container that has a volume there."""
+    return {**shell("true"), "volumeMounts": [{"name": "v", "mountPath": at}]}
+
+
 def sees(value: str, **limits: str) -> Json:
     """A container that sets NVIDIA's variable."""
     named = {NAMES.of(short): amount for short, amount in limits.items()}
@@ -365,6 +444,21 @@ ROUND: dict[str, Json] = {
             *("/", "/dev", "/dev/", "//dev/./nvidia0", "/dev/nvidia0", "/dev/nvidia-caps/x", "/run", "/var", "/etc"),
             *("/var/run/cdi", "/run/cdi", "/run/cdi/x", "/etc/cdi", "/var/run", "/var/lib", "/var/lib/kubelet"),
             *("/var/lib/kubelet/device-plugins", "/run/nvidia/driver", "/run/aliquot", "/var/lib/aliquot/isolation"),
+            *(
+                "/dev/char",
+                "/dev/char/195:0",
+                "/run/containerd",
+                "/run/containerd/containerd.sock",
+                "/run/k3s/containerd",
+            ),
+            *(
+                "/var/run/docker.sock",
+                "/run/docker.sock",
+                "/run/crio/crio.sock",
+                "/proc",
+                "/proc/1/root",
+                "/sys/fs/cgroup",
+            ),
         )
     },
     "is privileged": {"containers": [privileged()]},
@@ -382,12 +476,23 @@ ROUND: dict[str, Json] = {
     "sees all beside a container with a slice": {
         "containers": [sees("all"), {**sees("all", compute="30"), "name": "slice"}]
     },
+    **{
+        f"mounts something at {at}": {"containers": [mounting(at)], "volumes": [{"name": "v", "emptyDir": {}}]}
+        for at in ("/var/run/nvidia-container-devices/all", "/run//nvidia-container-devices/0")
+    },
     "names a device": {"metadata": {"annotations": {"cdi.k8s.io/gpu": "nvidia.com/gpu=all"}}},
 }
 HARMLESS: dict[str, Json] = {
     **{
         f"mounts {path}": mounts(path)
-        for path in ("/data", "/device", "/dev/shm", "/var/log", "/var/lib/kubelets", "/run/cdix", "/var/run/user")
+        for path in (
+            *("/data", "/device", "/dev/shm", "/var/log", "/var/lib/kubelets", "/run/cdix", "/var/run/user"),
+            *("/dev/charm", "/run/containerds", "/process", "/system", "/run/docker"),
+        )
+    },
+    "mounts something elsewhere": {
+        "containers": [mounting("/opt/nvidia-container-devices-of-mine")],
+        "volumes": [{"name": "v", "emptyDir": {}}],
     },
     "mounts nothing of its node": {"volumes": [{"name": "v", "emptyDir": {}}]},
     "is not privileged": {"containers": [{**shell("true"), "securityContext": {"privileged": False}}]},

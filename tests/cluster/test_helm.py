@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from aliquot_core.names import MIX
 from cluster.charts import CHART, helm, template
 from cluster.harness import binaries
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness, Options
 from cluster.harness.errors import ApiError
-from cluster.installed import NAMES, SYSTEM, manifests
+from cluster.installed import NAMES, SCHEDULER, SYSTEM, manifests
 from cluster.installed_centre import CENTRE, DEPLOYMENTS, KUBE_SCHEDULER, run_uninstall
 from cluster.traces import traces
 from support.require import skip_or_fail
@@ -26,6 +27,7 @@ RELEASE = "aliquot"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SECRET = f"/api/v1/namespaces/{SYSTEM}/secrets/aliquot-tls"
 WEBHOOK = f"{ADMISSION}/mutatingwebhookconfigurations/aliquot"
+MIX_PATH = f"/api/v1/namespaces/{SYSTEM}/configmaps/{MIX}"
 QUEUE = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.{NAMES.domain}"
 WAYS_ROUND = f"{ADMISSION}/validatingadmissionpolicybindings/aliquot-ways-round-deny"
 
@@ -94,8 +96,40 @@ def test_helm_changes_and_takes_away_what_is_its_own(cluster: ClusterHarness) ->
     assert cluster.api.get(SECRET)["data"]["ca.crt"] == authority
     assert authorities(cluster) == [authority] * len(webhooks)
     assert cluster.api.get(QUEUE)["metadata"]["uid"] == definition
+    learn(cluster)
     release(cluster, "uninstall")
     cluster.wait_for("nothing to be left", partial(is_left, cluster, [f"namespaces {SYSTEM}"]))
+
+
+def learn(cluster: ClusterHarness) -> None:
+    """What a leader writes by and by."""
+    centre = cluster.api_as(SCHEDULER)
+    cluster.wait_for("rights and policies", lambda: centre.patch(MIX_PATH, {"data": {"page.json": "{}"}}))
+
+
+@pytest.mark.timeout(400)
+def test_a_namespace_that_is_deleted_takes_what_is_guarded_along(cluster: ClusterHarness) -> None:
+    """Leases and what was learnt, which nobody may delete while it stands; the script tidies up what is left."""
+    install(cluster)
+    learn(cluster)
+    where = {"name": "scheduler", "namespace": SYSTEM}
+    lease: Json = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": where}
+    cluster.api_as(SCHEDULER).create(lease)
+    cluster.wait_for("the policies to be in force", partial(is_guarded, cluster, cluster.api.path_of(lease)))
+    cluster.api.delete(f"/api/v1/namespaces/{SYSTEM}")
+    cluster.wait_for("the namespace to be gone", lambda: cluster.api.find(f"/api/v1/namespaces/{SYSTEM}") is None)
+    done = run_uninstall(cluster)
+    assert done.returncode == 0, done.stderr
+    cluster.wait_for("nothing to be left", partial(is_left, cluster, []))
+
+
+def is_guarded(cluster: ClusterHarness, path: str) -> bool:
+    """Whether somebody would be kept from deleting it."""
+    try:
+        cluster.api.request("DELETE", path, query={"dryRun": "All"})
+    except ApiError as error:
+        return "aliquot-guard-leases" in str(error)
+    return False
 
 
 @pytest.mark.timeout(400)
