@@ -79,10 +79,10 @@ async def test_a_gpu_is_shared_alone_and_free_in_turn(stand_in: StandIn, fake_nv
         await brought(stand_in, first, Use.SHARED)
         await brought(stand_in, second, Use.EXCLUSIVE)
         assert (modes.closed(first), modes.closed(second)) == (True, False)
-        assert await asyncio.to_thread(stand_in.say, first, "stand-in: come 11 1000 30 0=4000M") == "served by 9001"
-        assert await asyncio.to_thread(stand_in.say, first, "stand-in: come 12 2000 20 0=500M") == "served by 9001", (
-            "another user"
-        )
+        served = await asyncio.to_thread(stand_in.say, first, "stand-in: come 11 1000 30 0=4000M")
+        assert served.startswith("served by")
+        # Another user's too, by the same server.
+        assert await asyncio.to_thread(stand_in.say, first, "stand-in: come 12 2000 20 0=500M") == served
         assert stand_in.pid(second) is None
         await brought(stand_in, first, Use.EXCLUSIVE)
         assert (modes.closed(first), stand_in.pid(first)) == (False, None)
@@ -118,7 +118,8 @@ async def test_a_daemon_outlives_its_keeper_and_is_found_again(stand_in: StandIn
     async with running(keeper_of(stand_in)):
         await brought(stand_in, gpu, Use.SHARED)
     before = stand_in.pid(gpu)
-    await asyncio.to_thread(stand_in.say, gpu, "stand-in: come 11 0 50 0=100M")
+    served = await asyncio.to_thread(stand_in.say, gpu, "stand-in: come 11 0 50 0=100M")
+    told = Told(use=Use.SHARED, clients=1, most_clients=2, servers=(int(served.split()[-1]),))
     os.close(held)
     assert "does not run" in hindrance(stand_in.folder.seat(gpu), use=Use.SHARED)
     assert stand_in.folder.was_kept()
@@ -126,7 +127,7 @@ async def test_a_daemon_outlives_its_keeper_and_is_found_again(stand_in: StandIn
     with pytest.raises(AnotherKeeperError):
         stand_in.folder.hold()
     async with running(keeper_of(stand_in)):
-        await until(lambda: stand_in.folder.seat(gpu).told == _shared(clients=1), "its client is counted")
+        await until(lambda: stand_in.folder.seat(gpu).told == told, "its client is counted")
     assert stand_in.pid(gpu) == before
     os.close(held)
 
@@ -140,16 +141,18 @@ async def test_a_daemon_that_dies_or_hangs_is_replaced(stand_in: StandIn, fake_n
     folder, before = stand_in.folder.pipe(gpu), stand_in.pid(gpu)
     assert before is not None
     mounted = folder.stat().st_ino
-    # A daemon that hangs is one that can't be spoken to: its process is there, its socket is not.
-    if how == "hung":
-        (folder / "control").rename(folder / "lost")
-    else:
-        os.kill(before, signal.SIGKILL)
+    served = await asyncio.to_thread(stand_in.say, gpu, "stand-in: come 11 0 50 0=100M")
+    server = Path("/proc") / served.split()[-1]
+    assert (server / "comm").read_text().startswith("nvidia-cuda-mps")
+    (folder / "lost").touch()
+    os.kill(before, signal.SIGSTOP if how == "hung" else signal.SIGKILL)
     async with running(keeper_of(stand_in)):
         await until(lambda: stand_in.pid(gpu) not in (None, before), "another daemon runs")
         await until(lambda: not hindrance(stand_in.folder.seat(gpu), use=Use.SHARED), "containers may start")
     assert folder.stat().st_ino == mounted
     assert not (folder / "lost").exists()
+    # A server that was left would have kept the GPU from the next one.
+    await until(lambda: _has_ended(server), "its server has ended")
     os.close(held)
 
 
@@ -198,5 +201,9 @@ async def test_a_program_that_is_not_there_is_said(stand_in: StandIn, fake_nvml:
     os.close(held)
 
 
-def _shared(*, clients: int) -> Told:
-    return Told(use=Use.SHARED, clients=clients, most_clients=2)
+def _has_ended(process: Path) -> bool:
+    """Whether it is gone, or only waited for."""
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True

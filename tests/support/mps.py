@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from pathlib import Path
 from aliquot_agent.isolation.mps_control import MpsControl
 from aliquot_agent.isolation.mps_folder import MpsFolder
 from aliquot_core.clock import Clock
+from aliquot_kube.clock import SystemClock
 
 STAND_IN = Path(__file__).with_name("mps_stand_in.py")
 PROGRAM = "nvidia-cuda-mps-control"
@@ -43,6 +42,7 @@ class StandIn:
             log_folder=self.folder.log(gpu),
             multi_user=multi_user,
             clock=clock,
+            patience=10.0,
         )
 
     def say(self, gpu: str, line: str) -> str:
@@ -71,8 +71,6 @@ class StandIn:
             return None
 
     def close(self) -> None:
-        """End every daemon that is left."""
+        """End every daemon and server that is left."""
         for gpu in self.folder.gpus():
-            if pid := self.pid(gpu):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            self.control(gpu, clock=SystemClock()).kill()

@@ -10,6 +10,7 @@ Words that begin with `stand-in:` are the tests': clients that come (pid, uid, p
 
 import os
 import re
+import signal
 import socket
 import sys
 import threading
@@ -17,7 +18,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 OPTIONS = {"-d", "-f", "-multiuser-server"}
-FIRST_SERVER = 9000
 # What the path of each GPU's compute mode begins with; filled in where this is installed.
 MODES = ""
 
@@ -35,7 +35,6 @@ class Daemon:
     def __init__(self, *, many: bool) -> None:
         self.many = many
         self.lock = threading.Lock()
-        self.number = FIRST_SERVER
         self.uid: int | None = None
         self.server = 0
         self.faulty = False
@@ -81,10 +80,18 @@ class Daemon:
             self.queued.append((int(pid), int(uid), f"{percent} {memory}"))
             return "queued"
         if not self.server:
-            self.number += 1
-            self.server, self.uid = self.number, int(uid)
+            self.server, self.uid = self.start_server(), int(uid)
         self.clients[int(pid)] = f"{percent} {memory}"
         return f"served by {self.server}"
+
+    def start_server(self) -> int:
+        """A process of its own, which a daemon that is killed leaves behind."""
+        pid = os.fork()
+        if pid == 0:
+            os.closerange(3, 1024)
+        while pid == 0:
+            signal.pause()
+        return pid
 
     def go(self, pid: str) -> str:
         """A client ends; the last one takes the fault with it."""
@@ -118,6 +125,8 @@ class Daemon:
                     lines.write("\0" if answer is None else answer + "\n\0")
                     lines.flush()
                 if answer is None:
+                    if self.server:
+                        os.kill(self.server, signal.SIGKILL)
                     os._exit(0)
 
 

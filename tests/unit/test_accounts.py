@@ -51,6 +51,7 @@ def settle(
     homes: dict[int, str],
     *tenants: tuple[str, Tenant],
     standing: dict[str, list[str]] | None = None,
+    servers: tuple[int, ...] = (),
 ) -> Accounts:
     """Account for them; homes are written as `pod/container`, `pod/` and empty for the node itself."""
     dwellings = {
@@ -58,12 +59,29 @@ def settle(
         for pid, home in homes.items()
     }
     left = {uid: Standing(pod=uid, claims=dict.fromkeys(gpus, Claim())) for uid, gpus in (standing or {}).items()}
-    return accounts(usages=usages, dwellings=dwellings, tenants=dict(tenants), standing=left)
+    return accounts(usages=usages, dwellings=dwellings, tenants=dict(tenants), standing=left, servers=servers)
 
 
 def used(found: Accounts) -> dict[tuple[str, str], tuple[int | None, int | None]]:
     """MiB and percent by container and GPU."""
     return {(one.container, one.gpu): (one.used_mib, one.used_percent) for one in found.slices}
+
+
+def test_what_a_server_of_mps_may_have_done_for_its_clients_is_not_known() -> None:
+    """It is nobody's and no stranger; use of its GPU is what is told of a container's own processes, never nothing."""
+    found = settle(
+        [usage(A, (1, 30, 5), (2, 40, 0), (9, 25, 60)), usage(B, (3, 7, 0))],
+        {1: "u1/main", 2: "u2/main", 3: "u3/main", 9: "aliquot-mps/mps"},
+        *(tenant("u1", main=[A]), tenant("u2", main=[A]), tenant("u3", main=[B]), tenant("u4", main=[A])),
+        servers=(9,),
+    )
+    assert [(one.uid, one.used_mib, one.used_percent) for one in found.slices] == [
+        ("u1", 30, 5),
+        ("u2", 40, None),
+        ("u3", 7, 0),
+        ("u4", None, None),
+    ]
+    assert (found.strangers, found.trespassers) == ({}, ())
 
 
 def test_processes_of_one_container_add_up_by_gpu() -> None:

@@ -156,6 +156,7 @@ def test_a_mode_that_can_not_be_had_is_not_offered_and_said(
         (gpu(), True, ""),
         (gpu(), False, "no process keeps MPS daemons"),
         (msgspec.structs.replace(gpu(), compute_capability="6.1"), True, "6.1 is below 7.0"),
+        (msgspec.structs.replace(gpu(), compute_capability="7.0"), True, ""),
         (msgspec.structs.replace(gpu(), compute_capability="10.0"), True, ""),
         (msgspec.structs.replace(gpu(), mig_enabled=True), True, "MIG is enabled"),
     ],

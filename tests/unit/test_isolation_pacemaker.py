@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aliquot_agent.isolation.beyond import Owner
@@ -166,7 +166,7 @@ async def test_an_account_that_is_cut_short_while_it_is_open_stops_nobody(tmp_pa
         launches(own, at=clock.monotonic())
     pacemaker.beat()
     paced = limits(cut).beat
-    for size in (0, 5, 1030, 8200, ACCOUNT_BYTES - 1):
+    for size in (ACCOUNT_BYTES - 1, 8200, 1030, 5, 0):
         os.truncate(cut / "account", size)
         await clock.advance(BEAT_S)
         pacemaker.beat()
@@ -206,7 +206,13 @@ def account_of(slots: int, *, lent: int, gpus: int) -> bytes:
     return bytes(data)
 
 
-@given(st.integers(0, 40), st.integers(0, 9), st.integers(1, 16), st.integers(0, ACCOUNT_BYTES))
+# Where what is in use of it ends: head and slots, and borrowed blocks.
+cuts = st.integers(0, 8192 + 41 * 192) | st.integers(8192 + 1024 * 192, 8192 + 1024 * 192 + 8 + 256 * 40 + 10 * 40)
+
+
+@example(slots=3, lent=0, gpus=2, cut=8192 + 192 + 100)
+@example(slots=0, lent=3, gpus=2, cut=8192 + 1024 * 192 + 8 + 256 * 40 + 50)
+@given(st.integers(0, 40), st.integers(0, 9), st.integers(1, 16), cuts)
 def test_an_account_is_read_in_parts_as_it_is_in_whole(slots: int, lent: int, gpus: int, cut: int) -> None:
     """And one that ends anywhere while it is read is less of it, or none, and never an error."""
     data = account_of(slots, lent=lent, gpus=gpus)

@@ -107,7 +107,7 @@ class Node:
         return [one["note"] for one in made]
 
 
-async def test_where_it_is_only_told_of_nothing_is_signalled() -> None:
+async def test_where_it_is_only_told_of_nothing_is_signalled(caplog: pytest.LogCaptureFixture) -> None:
     """One Event when it has lasted, however long it lasts."""
     node = Node(stop=False, processes=FakeProcesses(), pods={"u1": pod("u1")})
     async with node.running():
@@ -116,6 +116,7 @@ async def test_where_it_is_only_told_of_nothing_is_signalled() -> None:
         await node.see((7, "u1", A), times=20)
     assert node.processes.signals == []
     assert node.notes == ["process 7 uses GPU GPU-a without a grant"]
+    assert [one.message for one in caplog.records] == ["a GPU is used without a grant"]
 
 
 async def test_it_is_asked_to_end_and_then_ended() -> None:
@@ -126,7 +127,7 @@ async def test_it_is_asked_to_end_and_then_ended() -> None:
         assert node.processes.signals == [(7, 100, signal.SIGTERM)]
         await node.see((7, "u1", A), times=2)
         assert {number for *_, number in node.processes.signals} == {signal.SIGTERM}
-        await node.see((7, "u1", A), times=2)
+        await node.see((7, "u1", A))
         assert node.processes.signals[-1] == (7, 100, signal.SIGKILL)
     assert [note.rpartition("; ")[2] for note in node.notes] == ["it is asked to end", "it did not end and was killed"]
 
@@ -197,7 +198,8 @@ def test_a_real_process_is_signalled_if_it_is_the_one_that_was_meant() -> None:
     born = processes.born(child.pid)
     assert born > 0
     processes.signal(child.pid, born=born + 1, number=signal.SIGKILL)
-    assert child.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(0.5)
     processes.signal(child.pid, born=born, number=signal.SIGKILL)
     assert child.wait(60) == -signal.SIGKILL
     assert processes.born(child.pid) == 0

@@ -36,6 +36,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     # Processes that use the daemon now, and how many it takes.
     clients: int = 0
     most_clients: int = 0
+    # The processes of MPS itself, by the node's own ids.
+    servers: tuple[int, ...] = ()
 
 
 class Seat(msgspec.Struct, frozen=True, kw_only=True):

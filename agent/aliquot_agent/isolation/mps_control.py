@@ -30,6 +30,7 @@ _FAULT = "FAULT"
 _COMM = "nvidia-cuda-mps"
 _PID_FILE = "nvidia-cuda-mps-control.pid"
 _OUTPUT = "start.out"
+_NEVER_ENDED = -1
 _LONGEST_QUOTED = 300
 
 
@@ -40,7 +41,7 @@ class MpsError(ClusterError):
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a daemon says of itself."""
 
-    servers: int
+    servers: tuple[int, ...]
     faulty: int
     clients: int
 
@@ -48,7 +49,19 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 class MpsControl:
     """One GPU's daemon."""
 
-    def __init__(self, *, program: str, gpu: str, pipe: Path, log_folder: Path, multi_user: bool, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        program: str,
+        gpu: str,
+        pipe: Path,
+        log_folder: Path,
+        multi_user: bool,
+        clock: Clock,
+        patience: float = PATIENCE,
+    ) -> None:
+        """`patience` is how many seconds the program is waited for."""
+        self._patience = patience
         self._program = program
         self._gpu = gpu
         self._pipe = pipe
@@ -88,7 +101,7 @@ class MpsControl:
             code, status = await self._run([], text=f"get_server_status {server}")
             faulty += code == 0 and status == _FAULT
             clients += len(await self._numbers(f"get_client_list {server}") or ())
-        return Answer(servers=len(servers), faulty=faulty, clients=clients)
+        return Answer(servers=tuple(servers), faulty=faulty, clients=clients)
 
     async def quit(self) -> None:
         """End the daemon and its servers."""
@@ -105,12 +118,22 @@ class MpsControl:
         return self._pid() is not None
 
     def kill(self) -> None:
-        """End a daemon that does not answer; its servers end with it."""
-        pid = self._pid()
-        if pid is not None:
-            log.warning("an MPS daemon does not answer and is ended", extra={"gpu": self._gpu, "pid": pid})
+        """End what is left of a daemon that is dead or silent: itself, and servers, which would hold the GPU."""
+        for pid in self._left():
+            log.warning("what is left of an MPS daemon is ended", extra={"gpu": self._gpu, "pid": pid})
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+    def _left(self) -> list[int]:
+        """Processes of MPS that were started for this GPU, by what they were told."""
+        told = f"CUDA_MPS_PIPE_DIRECTORY={self._pipe}".encode()
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it has ended
+                if (folder / "comm").read_text().startswith(_COMM):
+                    variables = (folder / "environ").read_bytes().split(b"\0")
+                    found += [int(folder.name)] if told in variables else []
+        return found
 
     def _pid(self) -> int | None:
         """By its own note; an older one's number may be anybody's by now."""
@@ -152,8 +175,9 @@ class MpsControl:
             ) from error
         talking = asyncio.ensure_future(process.communicate(f"{text}\n".encode() if text else None))
         try:
-            if not await settled(talking, clock=self._clock, seconds=PATIENCE):
-                raise MpsError(f"{self._program} does not come back from {text or 'its start'!r}", where=self._gpu)
+            if not await settled(talking, clock=self._clock, seconds=self._patience):
+                # As one that does not answer: a daemon that takes commands and hangs is not let be.
+                return _NEVER_ENDED, "it does not come back"
             said, _ = talking.result()
         finally:
             talking.cancel()

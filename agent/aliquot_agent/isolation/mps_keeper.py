@@ -68,7 +68,7 @@ class Control(Protocol):
         ...
 
     def kill(self) -> None:
-        """End it if it does not answer."""
+        """End what is left of it."""
         ...
 
 
@@ -144,7 +144,9 @@ class MpsKeeper:
         answer = None if control.is_gone() else await self._answer(control)
         if answer is None:
             return Seen(closed=closed, daemon=Daemon.SILENT if control.lives() else Daemon.GONE)
-        return Seen(closed=closed, daemon=Daemon.ANSWERS, faulty=answer.faulty, clients=answer.clients)
+        return Seen(
+            closed=closed, daemon=Daemon.ANSWERS, faulty=answer.faulty, clients=answer.clients, servers=answer.servers
+        )
 
     async def _answer(self, control: Control) -> Answer | None:
         """What it says of itself; None once it is dead, or was silent for too long."""
@@ -159,6 +161,7 @@ class MpsKeeper:
             case Step.CLOSE | Step.OPEN:
                 await asyncio.to_thread(self._modes.close, gpu, closed=step is Step.CLOSE)
             case Step.START:
+                control.kill()
                 self._folder.clear(gpu)
                 await control.start()
             case Step.QUIT:

@@ -33,6 +33,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     # Servers that can take no client until the last one they have is gone.
     faulty: int = 0
     clients: int = 0
+    servers: tuple[int, ...] = ()
 
 
 class Step(StrEnum):
@@ -67,4 +68,5 @@ def told(wanted: Use, seen: Seen, *, most_clients: int) -> Told:
         problem="a program's fault has stopped its MPS server until all who used it have ended" if fault else "",
         clients=seen.clients,
         most_clients=most_clients if wanted is Use.SHARED else 0,
+        servers=seen.servers,
     )

@@ -65,6 +65,7 @@ class Accounting:
             dwellings=self._register.dwellings(pids),
             tenants=tenants,
             standing={uid: known.standing[uid] for uid in held.keys() & known.standing.keys() - tenants.keys()},
+            servers={pid for seat in known.seats.values() if seat.told for pid in seat.told.servers},
         )
         return Sampled(
             at=sample.at, usages=usages, accounts=found, claims=totals(held.values()), drifts=self._drifts(known)

@@ -2,12 +2,13 @@
 
 The driver tells of processes, `dwellings` of containers, the grants of slices. What must always hold: a process is put
 to one account or to none; a figure that rests on something unknown is left out, never guessed. So a slice of which no
-process is seen uses nothing only if every process on its GPU is accounted for.
+process is seen uses nothing only if every process on its GPU is accounted for. MPS's servers are nobody's: a driver may
+tell of them what their clients do, so on their GPUs only what is told of a container's own processes counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -71,14 +72,19 @@ def accounts(
     dwellings: Mapping[int, tuple[Dwelling, ...]],
     tenants: Mapping[str, Tenant],
     standing: Mapping[str, Standing],
+    servers: Collection[int] = (),
 ) -> Accounts:
-    """Put every process to an account; tenants and pods of whom only processes are left, by UID."""
+    """Put every process to an account; tenants and pods of whom only processes are left, by UID.
+
+    `servers` are the processes of MPS.
+    """
     used: dict[_Account, list[GpuProcess]] = {}
     unclear: set[tuple[str, str]] = set()  # (gpu, pod): a process of one of its containers, but of which?
     strangers: dict[tuple[str, Owner], int] = {}
     trespassers: list[tuple[int, str, str]] = []
+    served = {usage.uuid for usage in usages if any(process.pid in servers for process in usage.processes)}
     for usage in usages:
-        for process in usage.processes:
+        for process in (one for one in usage.processes if one.pid not in servers):
             home = _home(process.pid, usage.uuid, dwellings=dwellings, tenants=tenants, standing=standing)
             if isinstance(home, Owner):
                 strangers[usage.uuid, home] = strangers.get((usage.uuid, home), 0) + 1
@@ -89,9 +95,11 @@ def accounts(
             elif home is not None:
                 unclear.add((usage.uuid, home[0]))
     known = {usage.uuid for usage in usages}
-    whole = {gpu for gpu in known if (gpu, Owner.UNKNOWN) not in strangers}
+    whole = {gpu for gpu in known - served if (gpu, Owner.UNKNOWN) not in strangers}
     slices = tuple(
-        one if (one.gpu, uid) in unclear else _with_use(one, used.get((one.gpu, uid, one.container)), whole=whole)
+        one
+        if (one.gpu, uid) in unclear
+        else _with_use(one, used.get((one.gpu, uid, one.container)), whole=whole, served=served)
         for uid, one in _slices(tenants)
     )
     return Accounts(slices=slices, strangers=strangers, trespassers=tuple(trespassers))
@@ -155,12 +163,14 @@ def _slices(tenants: Mapping[str, Tenant]) -> Iterator[tuple[str, SliceUse]]:
                 )
 
 
-def _with_use(one: SliceUse, processes: list[GpuProcess] | None, *, whole: set[str]) -> SliceUse:
+def _with_use(one: SliceUse, processes: list[GpuProcess] | None, *, whole: set[str], served: set[str]) -> SliceUse:
     if processes is None:
         return msgspec.structs.replace(one, used_percent=0, used_mib=0) if one.gpu in whole else one
+    percent = _sum(process.sm_percent for process in processes)
     return msgspec.structs.replace(
         one,
-        used_percent=_sum(process.sm_percent for process in processes),
+        # None of a client's own may be the server's, who is told to have used it.
+        used_percent=percent if percent or one.gpu not in served else None,
         used_mib=_sum(process.memory_mib for process in processes),
     )
 
