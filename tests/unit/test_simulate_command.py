@@ -101,6 +101,8 @@ def signalled(monkeypatch: pytest.MonkeyPatch, *numbers: signal.Signals) -> None
         def interrupted() -> Iterator[int]:
             for done in steps():
                 for number in numbers if done == 5 else ():
+                    # Else it would end whoever runs the tests.
+                    assert signal.getsignal(number) is not signal.SIG_DFL
                     signal.raise_signal(number)
                 yield done
 
