@@ -141,6 +141,19 @@ async def test_new_rows_come_in_their_order_and_old_ones_go(tab: Tab, stage: Pag
         assert len(followed) == 5
 
 
+async def test_a_table_without_rows_is_not_shown(tab: Tab, stage: PageStage) -> None:
+    """Nor its headings, while it is followed; with its first row it is there again."""
+    async with page_served(stage) as served:
+        await live(tab, f"{served.url}/page/waiting")
+        shown = "document.querySelector('#waiting').checkVisibility()"
+        await tab.until_true(shown)
+        stage.gone("late")
+        await tab.until_true(f"document.body.innerText.includes('Nobody waits.') && !{shown}")
+        stage.submit("new", 100, 1000, queue="grey")
+        await tab.until_true(shown)
+        assert "team/pod-new" in await text(tab, "#waiting")
+
+
 async def test_nothing_that_a_user_wrote_becomes_markup(tab: Tab, stage: PageStage) -> None:
     """A name, an owner, an annotation and a condition full of markup are shown as they were written; no script runs."""
     pod = stage.pods["late"]

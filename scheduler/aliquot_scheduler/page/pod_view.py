@@ -56,7 +56,8 @@ def _facts(pod: PodShown, state: State, *, pods: Mapping[str, Pod]) -> dict[str,
         ("Queue", pod.queue or NONE),
         ("Node", link(pod.node, "nodes", pod.node) if pod.node else NONE),
         ("Application", link(f"{owner.kind} {owner.name}", "applications", owner.namespace, owner.kind, owner.name)),
-        ("Asks", f"{pod.compute} % compute, {gib(pod.memory)}"),
+        # A whole GPU counts with all its memory, whatever of it was asked.
+        ("Asks" if waits else "Counts in its queue", f"{pod.compute} % compute, {gib(pod.memory)}"),
         ("Created", since(pod.created)),
     ]
     if waits:
