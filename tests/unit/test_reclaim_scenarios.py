@@ -456,3 +456,63 @@ def test_without_queues_nobody_goes() -> None:
     stage.run()
     stage.submit("high", 100, priority=1_000)
     assert stage.victims() == []
+
+
+# --- what nodes have beside cards ------------------------------------------------------------------------------------
+
+
+def _with_cpus(stage: ReclaimStage, cpus: int, *, cards: int = 4) -> None:
+    """The node says what it has."""
+    node = make_node("n0", gpus("n0", cards))
+    said = msgspec.structs.replace(node.status, allocatable={"cpu": str(cpus), "memory": "64Gi", "pods": "20"})
+    stage.picture.node_seen(msgspec.structs.replace(node, status=said))
+
+
+def test_cpus_are_kept_with_the_cards_for_whom_room_is_made() -> None:
+    """A small pod that a card has room for waits: it would take the CPU that victims give back one by one."""
+    stage = ReclaimStage(OWNER | {"green": queue(guarantee=60)}, nodes=(5,))
+    _with_cpus(stage, 16, cards=5)
+    filled(stage, "green", 1, 50)
+    filled(stage, "blue", 4, requests={"cpu": "4"})
+    for number in range(2):
+        stage.submit(f"red{number}", 100, queue="red", requests={"cpu": "4"}, group="pair", notes={"group-size": "2"})
+    stage.decide()
+    first, second = stage.evict()
+    stage.gone(first)
+    stage.submit("green9", 10, queue="green", requests={"cpu": "1"})
+    assert stage.run(after=1.0) == []
+    stage.gone(second)
+    assert sorted(stage.run(after=1.0)) == ["red0", "red1"]
+    # What was kept is held now, and nothing of it twice.
+    assert stage.picture.hosts.free[0].tolist()[0] == 0
+    stage.end("red0")
+    assert stage.run(after=1.0) == ["green9"]
+
+
+def test_what_is_kept_of_cpus_is_counted_once_in_the_same_look() -> None:
+    """Two owners one after the other take one victim's CPUs each."""
+    stage = ReclaimStage(OWNER)
+    _with_cpus(stage, 16)
+    filled(stage, "blue", 4, requests={"cpu": "4"})
+    for number in range(2):
+        stage.submit(f"red{number}", 100, queue="red", requests={"cpu": "4"})
+    assert len(stage.victims()) == 2
+    for uid in stage.evict():
+        stage.gone(uid)
+    assert sorted(stage.run(after=1.0)) == ["red0", "red1"]
+
+
+def test_cpus_that_were_kept_are_free_again_when_it_is_called_off() -> None:
+    """Whoever it was made for is gone."""
+    stage = ReclaimStage(OWNER | {"green": queue()})
+    _with_cpus(stage, 16)
+    filled(stage, "blue", 4, requests={"cpu": "4"})
+    stage.submit("red0", 100, queue="red", requests={"cpu": "4"})
+    stage.decide()
+    (victim,) = stage.evict()
+    assert stage.picture.hosts.free[0].tolist()[0] == -4_000
+    stage.gone("red0")
+    stage.run(after=1.0)
+    assert stage.picture.hosts.free[0].tolist()[0] == 0
+    stage.gone(victim)
+    assert stage.picture.hosts.free[0].tolist()[0] == 4_000

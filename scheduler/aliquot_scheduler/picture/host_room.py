@@ -1,10 +1,11 @@
 """CPU, memory and places for pods that nodes have left: of all pods that lie there, whether or not they use GPUs.
 
 A pod takes from its node from the moment at which room is promised to it until it has ended or is gone. What a node
-does not say of itself is not counted: kube-scheduler then knows better.
+does not say of itself is not counted: kube-scheduler then knows better. For whom room is made, it is kept here too;
+those who are to go hold it still, so less than nothing may be free.
 
-What must always hold: what is free of a known node is what it has, less the sum over those who hold of it; a node that
-comes back finds its pods counted.
+What must always hold: what is free of a known node is what it has, less the sum over those who hold of it or for whom
+it is kept; a node that comes back finds its pods counted.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class HostRoom:
         self._rows: dict[str, int] = {}
         self._told: dict[str, Mapping[str, str]] = {}
         self._held: dict[str, tuple[str, HostAmounts]] = {}
+        self._kept: dict[str, tuple[str, HostAmounts]] = {}
         self._by_node: dict[str, HostAmounts] = {}
 
     def node_seen(self, node: Node, *, row: int, rows: int) -> None:
@@ -74,6 +76,22 @@ class HostRoom:
         if (held := self._held.pop(holder, None)) is not None:
             self._add(*held, sign=-1)
             self.version += 1
+
+    def keep(self, whom: str, *, node: str, amounts: tuple[int, int]) -> None:
+        """Keep so much for somebody, and nothing of any other node."""
+        self.keep_nothing(whom)
+        self._kept[whom] = node, (*amounts, 1)
+        self._add(*self._kept[whom], sign=1)
+
+    def keep_nothing(self, whom: str) -> None:
+        """Keep nothing for it any more."""
+        if (kept := self._kept.pop(whom, None)) is not None:
+            self._add(*kept, sign=-1)
+            self.version += 1
+
+    def is_kept(self, whom: str) -> bool:
+        """Whether anything is kept for it."""
+        return whom in self._kept
 
     def _add(self, node: str, amounts: HostAmounts, *, sign: int) -> None:
         cpu, memory, pods = self._by_node.get(node, _NOTHING)

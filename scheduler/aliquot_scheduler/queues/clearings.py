@@ -102,6 +102,7 @@ class Clearings:
         for place in clearing.places:
             self._whose[place.waiter.uid] = clearing.uid
             self._picture.keep(place.waiter.uid, place.room)
+            self._picture.hosts.keep(place.waiter.uid, node=place.node, amounts=place.waiter.shape.host.amounts)
 
     def drop(self, clearing: Clearing) -> None:
         """Keep nothing any more."""
@@ -110,6 +111,7 @@ class Clearings:
         for place in clearing.places:
             del self._whose[place.waiter.uid]
             self._picture.keep(place.waiter.uid, {})
+            self._picture.hosts.keep_nothing(place.waiter.uid)
         self._taken.pop(clearing.uid, None)
         self._not_before.pop(clearing.uid, None)
 

@@ -48,12 +48,15 @@ class Refuges:
         """Keep room for whoever comes in the place of these."""
         for place in places:
             self._open[place.waiter.uid] = Refuge(place=place, until=until, drains=drains)
-            self._picture.keep(_key(place.waiter.uid), place.room)
+            key = _key(place.waiter.uid)
+            self._picture.keep(key, place.room)
+            self._picture.hosts.keep(key, node=place.node, amounts=place.waiter.shape.host.amounts)
 
     def close(self, uid: str) -> None:
         """Nobody is moved there any more."""
         if self._open.pop(uid, None) is not None:
             self._picture.keep(_key(uid), {})
+            self._picture.hosts.keep_nothing(_key(uid))
 
     def drained(self, bound: Mapping[str, Waiter]) -> list[Refuge]:
         """Of those who go for nobody else: whose pod runs, and is not on its way out."""

@@ -31,8 +31,9 @@ class Scene:
         self.gone: set[str] = set()
         # By the UID of whom it is for: once a clearing stands, the picture keeps the same room for the same pod.
         self._coming: defaultdict[GpuKey, dict[str, Claim]] = defaultdict(dict)
-        # CPU, main memory and places for pods that are given back, less what is taken; by node.
+        # CPU, main memory and places for pods that are given back, and what those take who come; by node.
         self._hosts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+        self._guests: defaultdict[str, dict[str, tuple[int, int, int]]] = defaultdict(dict)
         for one in leaving:
             self.goes(one)
 
@@ -50,13 +51,13 @@ class Scene:
         """A pod lies there."""
         for gpu, claim in place.room.items():
             self._coming[gpu][place.waiter.uid] = claim
-        self._add(place.node, place.waiter.shape.host.amounts, sign=-1)
+        self._guests[place.node][place.waiter.uid] = (*place.waiter.shape.host.amounts, 1)
 
     def leaves(self, place: Place) -> None:
         """It does not after all."""
         for gpu in place.room:
             del self._coming[gpu][place.waiter.uid]
-        self._add(place.node, place.waiter.shape.host.amounts, sign=+1)
+        del self._guests[place.node][place.waiter.uid]
 
     # --- questions ---------------------------------------------------------------------------------------------------
     def cards(self, known: KnownNode, demand: Demand, *, only: Sequence[str] = ()) -> list[tuple[int, Gpu]]:
@@ -92,10 +93,8 @@ class Scene:
 
     def host_takes(self, known: KnownNode, waiter: Waiter) -> bool:
         """Whether the node has the CPU, the memory and a place for the pod."""
-        free = self.picture.hosts.free[known.row].tolist()
-        back = self._hosts.get(known.name, (0, 0, 0))
         asked = (*waiter.shape.host.amounts, 1)
-        return all(not amount or there + more >= amount for amount, there, more in zip(asked, free, back, strict=True))
+        return all(not amount or there >= amount for amount, there in zip(asked, self._host_left(known), strict=True))
 
     def has_room_for(self, one: Resident) -> bool:
         """Whether somebody who goes could as well stay, beside all who come."""
@@ -121,11 +120,18 @@ class Scene:
         known = self.picture.nodes.get(node)
         if known is None:
             return True
-        free, back = self.picture.hosts.free[known.row].tolist(), self._hosts.get(node, (0, 0, 0))
-        return all(
-            there + more >= amount
-            for amount, there, more in zip((*one.waiter.shape.host.amounts, 1), free, back, strict=True)
-        )
+        asked = (*one.waiter.shape.host.amounts, 1)
+        return all(there >= amount for amount, there in zip(asked, self._host_left(known), strict=True))
+
+    def _host_left(self, known: KnownNode) -> list[int]:
+        """CPU, memory and places that the node will have left."""
+        hosts = self.picture.hosts
+        back = self._hosts.get(known.name, (0, 0, 0))
+        # Once a clearing stands, the picture keeps it for the same pod.
+        guests = [amounts for uid, amounts in self._guests.get(known.name, {}).items() if not hosts.is_kept(uid)]
+        taken = [sum(column) for column in zip(*guests, strict=True)] or [0, 0, 0]
+        free = hosts.free[known.row].tolist()
+        return [there + more - less for there, more, less in zip(free, back, taken, strict=True)]
 
     def _count(self, one: Resident, *, sign: int) -> None:
         for node in {node for node, _ in one.claims}:
