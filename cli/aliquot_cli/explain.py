@@ -17,14 +17,17 @@ from aliquot_cli.pods_found import no_pod
 from aliquot_cli.reading import in_force, read_everything, read_plan, rules_told
 from aliquot_cli.tables import table
 from aliquot_cli.usage import read_used
+from aliquot_core.counting import agreed, counted
 from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, NotFoundError
 from aliquot_kube.resources import PODS
-from aliquot_scheduler.explaining import Explanation, HeldSlice, QueuePlace, by_its_condition
+from aliquot_scheduler.admission.settings import AdmissionSettings
+from aliquot_scheduler.explaining import Explanation, QueuePlace, by_its_condition
 from aliquot_scheduler.explaining import explain as explain_pod
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.status import QueueStatus
+from aliquot_scheduler.resident import HeldSlice
 
 
 @click.command()
@@ -71,6 +74,7 @@ async def _explained(pod: str, *, namespace: str, call: Call, page: str) -> Expl
         statuses=statuses,
         settings=settings.queues,
         rules=rules_told(settings),
+        scheduler=call.sources.resolve("admission", AdmissionSettings).value.scheduler_name,
     )
     return msgspec.structs.replace(told, advice=advice(wanted, pods=everything.pods, used=used, names=names))
 
@@ -107,10 +111,12 @@ def _row(one: HeldSlice) -> tuple[str, ...]:
 
 def _place(place: QueuePlace) -> str:
     where = f"place {place.place} of all that wait" if place.place else "in no line"
-    lines = [f"queue {place.queue}", f"  user {place.user}, {where}; {place.waiting} pods wait in this queue"]
+    waiting = f"{counted(place.waiting, 'pod')} {agreed(place.waiting, 'waits', 'wait')}"
+    lines = [f"queue {place.queue}", f"  user {place.user}, {where}; {waiting} in this queue"]
     if place.before:
         lines.append(f"  just before it: {', '.join(place.before)}")
     lines += [f"  {line}" for line in place.quota]
     if usual := place.usual_wait:
-        lines.append(f"  half of the last {usual.pods} pods of this queue waited less than {usual.seconds:.0f} s")
+        last = agreed(usual.pods, "the last pod", f"half of the last {usual.pods} pods")
+        lines.append(f"  {last} of this queue waited less than {usual.seconds:.0f} s")
     return "\n".join(lines)

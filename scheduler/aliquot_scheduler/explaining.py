@@ -7,12 +7,12 @@ answers; what only the leader knows (who was promised room a moment ago) is left
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from aliquot_core.counting import agreed, counted, none_of, some_of
 from aliquot_core.errors import AliquotError
-from aliquot_core.grant import decode_grant
 from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Node, Pod
 from aliquot_core.request import PodRequest, parse_request
@@ -27,10 +27,13 @@ from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.standing import Standing
 from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.waits import UsualWait
+from aliquot_scheduler.resident import BEING_DELETED, HeldSlice, agents_word, residence
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
 # So many of those who come just before a pod are named.
 _NAMED = 5
+# The scheduler that the webhook writes into pods, unless `[admission] scheduler_name` says otherwise.
+OUR_SCHEDULER = "aliquot"
 # The reason that the API server writes for pods behind gates.
 _GATED = "SchedulingGated"
 
@@ -41,19 +44,6 @@ class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     fits: bool
     why: str
-
-
-class HeldSlice(msgspec.Struct, frozen=True, kw_only=True):
-    """What a container holds of one GPU, and how many pods share it."""
-
-    container: str
-    gpu: str
-    model: str
-    compute: int
-    limit: int
-    memory: int
-    isolation: str
-    others: int
 
 
 class QueuePlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +87,7 @@ def explain(
     statuses: Mapping[str, QueueStatus] | None = None,
     settings: QueueSettings = QueueSettings(),  # noqa: B008 - frozen
     rules: Rules = NO_RULES,
+    scheduler: str = OUR_SCHEDULER,
 ) -> Explanation:
     """Explain one pod, given all that is on the cluster; without a plan nothing is said of queues."""
     pods = list(pods)
@@ -111,23 +102,29 @@ def explain(
     if pod.ended:
         why = f"it has ended ({pod.status.phase}), and its slices are free"
         return Explanation(pod=pod.key, state="ended", summary=why, asked=asked, node=pod.spec.node_name)
-    if pod.spec.node_name:
-        return _placed(pod, picture=picture, asked=asked, names=names)
+    if node := pod.spec.node_name:
+        there = residence(pod, picture=picture, names=names)
+        return Explanation(
+            pod=pod.key, state=there.state, summary=there.why, asked=asked, node=node, slices=there.slices
+        )
+    if pod.metadata.deletion_timestamp:
+        why = f"{BEING_DELETED}, and gets no turn any more"
+        return Explanation(pod=pod.key, state="ending", summary=why, asked=asked)
     told = _waiting(pod, request, picture=picture, asked=asked, names=names, rules=rules)
-    if plan is None or [gate.name for gate in pod.spec.scheduling_gates] != [names.gate]:
-        # It is let in already, or others hold it and no turn is kept for it.
-        return told
-    standing = Standing(
-        picture=picture,
-        plan=plan,
-        pods=pods,
-        names=names,
-        wall=wall,
-        told=statuses,
-        settings=settings,
-        rules=rules,
-    )
-    return _in_its_queue(told, pod, standing=standing)
+    # Where others hold it no turn is kept for it, and one that is let in has had its own.
+    if plan is not None and [gate.name for gate in pod.spec.scheduling_gates] == [names.gate]:
+        standing = Standing(
+            picture=picture,
+            plan=plan,
+            pods=pods,
+            names=names,
+            wall=wall,
+            told=statuses,
+            settings=settings,
+            rules=rules,
+        )
+        told = _in_its_queue(told, pod, standing=standing)
+    return msgspec.structs.replace(told, summary="; ".join([told.summary, *_asks_us(pod, scheduler)]))
 
 
 def _said_first(why: str, told: Explanation) -> str:
@@ -138,16 +135,19 @@ def _said_first(why: str, told: Explanation) -> str:
 def _behind(told: Explanation, before: int) -> str:
     """Where others come first, room alone is not enough."""
     able = sum(answer.fits for answer in told.nodes)
-    room = f"{able} of {len(told.nodes)} nodes have room" if able else told.summary
-    return f"{room}; {before} pods have their turn before it"
+    room = _have_room(able, len(told.nodes)) if able else told.summary
+    turn = agreed(before, "has its turn", "have their turn")
+    return f"{room}; {counted(before, 'pod')} {turn} before it"
 
 
 def by_its_condition(pod: Pod, *, names: Names) -> Explanation:
     """What is written on the pod itself, for who may read the pod and not the cluster."""
-    if pod.spec.node_name:
-        return Explanation(
-            pod=pod.key, state="placed", summary=f"it is bound to node {pod.spec.node_name}", node=pod.spec.node_name
-        )
+    ending = [BEING_DELETED] if pod.metadata.deletion_timestamp else []
+    if node := pod.spec.node_name:
+        why = "; ".join([f"it is bound to node {node}", *ending, *agents_word(pod, names=names)])
+        return Explanation(pod=pod.key, state="placed", summary=why, node=node)
+    if ending:
+        return Explanation(pod=pod.key, state="ending", summary=f"{BEING_DELETED}, and gets no turn any more")
     said = next((one for one in pod.status.conditions if one.type == names.admitted), None)
     if said is None or said.status == "True":
         return Explanation(
@@ -193,38 +193,6 @@ def _asked(request: PodRequest) -> list[str]:
     return lines
 
 
-def _placed(pod: Pod, *, picture: Picture, asked: Sequence[str], names: Names) -> Explanation:
-    node, text = pod.spec.node_name, pod.metadata.annotations.get(names.grant)
-    if text is None:
-        why = f"somebody bound it to node {node} without a grant: it will not start; delete it"
-        return Explanation(pod=pod.key, state="stuck", summary=why, asked=asked, node=node)
-    try:
-        grant = decode_grant(text)
-    except AliquotError as error:
-        why = f"it is bound to node {node}, but {error}"
-        return Explanation(pod=pod.key, state="stuck", summary=why, asked=asked, node=node)
-    known = picture.nodes.get(node)
-    held = [
-        HeldSlice(
-            container=name,
-            gpu=part.gpu,
-            model=card.model if known and (card := known.inventory.gpu(part.gpu)) else "unknown",
-            compute=part.compute.value,
-            limit=part.limit.value,
-            memory=part.memory.value,
-            isolation=grant.containers[name].isolation,
-            others=len(picture.holdings.on((node, part.gpu)).keys() - {pod.metadata.uid}),
-        )
-        for name, part in grant.slices()
-    ]
-    why = f"it holds its slices on node {node}"
-    if known is None:
-        why += ", which is gone: it is lost unless the node comes back"
-    elif known.out:
-        why += f"; no more pods are bound there: {known.out}"
-    return Explanation(pod=pod.key, state="placed", summary=why, asked=asked, node=node, slices=held)
-
-
 def _waiting(
     pod: Pod, request: PodRequest, *, picture: Picture, asked: Sequence[str], names: Names, rules: Rules
 ) -> Explanation:
@@ -263,15 +231,32 @@ def _why_it_waits(pod: Pod, answers: Sequence[NodeAnswer], *, no_node: str, name
         return f"it waits behind gates that are not Aliquot's: {', '.join(foreign)}"
     able = sum(answer.fits for answer in answers)
     if no_node:
-        return f"none of {len(answers)} nodes takes it: {no_node}"
+        return f"{none_of(len(answers), 'node', one='does not take it', none='takes it')}: {no_node}"
+    if not answers:
+        return "the cluster has no nodes"
     if not able:
         reasons = Counter(answer.why for answer in answers)
-        common = "; ".join(f"{why} ({count})" for why, count in reasons.most_common(3))
-        return f"none of {len(answers)} nodes has room: {common}" if answers else "the cluster has no nodes"
-    room = f"{able} of {len(answers)} nodes have room"
+        common = "; ".join(_of_nodes(why, count, of=len(answers)) for why, count in reasons.most_common(3))
+        return f"{none_of(len(answers), 'node', one='has no room', none='has room')}: {common}"
+    room = _have_room(able, len(answers))
     if gates:
         return f"{room}; its turn comes next, unless that room was promised to others a moment ago"
     return f"{room}, but something else keeps it from them: {_scheduler_s_word(pod)}"
+
+
+def _of_nodes(why: str, count: int, *, of: int) -> str:
+    return why if of == 1 else f"{why} ({count})"
+
+
+def _have_room(able: int, nodes: int) -> str:
+    return f"{some_of(able, nodes, 'node')} room"
+
+
+def _asks_us(pod: Pod, ours: str) -> Iterator[str]:
+    """Of a pod behind gates: lifting them is not all if its scheduler is not ours, as the webhook warned."""
+    name = pod.spec.scheduler_name
+    if pod.spec.scheduling_gates and name not in {"", ours}:
+        yield f"its spec.schedulerName is {name}, which must ask Aliquot's extender, or it never starts"
 
 
 def _scheduler_s_word(pod: Pod) -> str:

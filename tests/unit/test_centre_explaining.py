@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +10,7 @@ import pytest
 
 from aliquot_core.objects import Node, Pod
 from aliquot_scheduler.explaining import Explanation, by_its_condition, explain
-from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node, make_pod
+from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node, make_pod, sick
 
 NODES = (make_node("n1", gpus("n1", 2)), make_node("n2", gpus("n2", 2), cordoned=True))
 GATED = {"schedulingGates": [{"name": NAMES.gate}]}
@@ -39,7 +39,7 @@ def test_a_waiting_pod_is_told_each_node_s_reason() -> None:
     told = explained(asks("u1", 30, 8_000, spec=GATED), *full)
     assert told.state == "waiting"
     assert told.summary == (
-        "none of 2 nodes has room: 0 of 2 GPUs have 30 % free, none has also 8000 MiB (1); the node is cordoned (1)"
+        "none of 2 nodes has room: 0 of 2 GPUs have 30 % free, 2 have 8000 MiB (1); the node is cordoned (1)"
     )
     assert [(answer.node, answer.fits) for answer in told.nodes] == [("n1", False), ("n2", False)]
 
@@ -47,7 +47,7 @@ def test_a_waiting_pod_is_told_each_node_s_reason() -> None:
 @pytest.mark.parametrize(
     ("pod", "state", "words"),
     [
-        (asks("u1", 30, 8_000, spec=GATED), "waiting", "1 of 2 nodes have room; its turn comes next"),
+        (asks("u1", 30, 8_000, spec=GATED), "waiting", "1 of 2 nodes has room; its turn comes next"),
         (asks("u1", 30, 8_000), "waiting", "something else keeps it from them: kube-scheduler has not said what"),
         (asks("u1", 30, 8_000, spec={"schedulingGates": [{"name": "x/y"}]}), "waiting", "not Aliquot's: x/y"),
         (asks("u1", 30, 8_000, node="n1"), "stuck", "without a grant"),
@@ -88,6 +88,108 @@ def test_a_pod_on_a_node_that_is_gone_is_told_so() -> None:
     assert explained(pod).summary.startswith("it holds its slices on node n9, which is gone")
 
 
+def conditions(pod: Pod, *said: Mapping[str, str], phase: str = "Pending", **more: Any) -> Pod:
+    """The pod with these conditions."""
+    status = {"phase": phase, "conditions": list(said), **more}
+    return msgspec.structs.replace(pod, status=msgspec.convert(status, type(pod.status)))
+
+
+def dying(pod: Pod) -> Pod:
+    """The pod while it is being deleted."""
+    meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-11-21T10:00:00Z")
+    return msgspec.structs.replace(pod, metadata=meta)
+
+
+def elsewhere(pod: Pod, **more: Any) -> Pod:
+    """The pod with its binding written over."""
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, **more))
+
+
+MINE = bound(asks("u1", 30, 8_000), node="n1", held={"GPU-n1-1": (30, 8_000)})
+GONE = bound(asks("u1", 30, 8_000), node="n1", held={"GPU-gone": (30, 8_000)})
+REFUSED = {"type": NAMES.of("granted"), "status": "False", "reason": "Waiting", "message": "pid 4711 still uses it"}
+HOLDS = "it holds its slices on node n1"
+SAYS = "; its node's agent says: pid 4711 still uses it (Waiting)"
+OTHER_POD = msgspec.structs.replace(MINE, metadata=msgspec.structs.replace(MINE.metadata, uid="u2"))
+LESS = bound(asks("u1", 40, 8_000), node="n1", held={"GPU-n1-1": (30, 8_000)})
+STARTED: dict[str, Any] = {"containerStatuses": [{"name": "main", "state": {"terminated": {}}}]}
+
+
+@pytest.mark.parametrize(
+    ("pod", "state", "words", "slices"),
+    [
+        (MINE, "placed", HOLDS, 1),
+        (dying(MINE), "placed", f"{HOLDS}; it is being deleted, and keeps them until it is gone", 1),
+        (OTHER_POD, "stuck", "bound to node n1 and holds nothing there: grant: belongs to another pod (uid u1)", 0),
+        (elsewhere(MINE, node_name="n2"), "stuck", "node n2 and holds nothing there: grant: is for node n1", 0),
+        (LESS, "stuck", f"{HOLDS}; grant of container main: compute 30 where 40 was asked", 1),
+        (conditions(LESS, phase="Running"), "placed", f"{HOLDS}; grant of container main: compute 30", 1),
+        (conditions(MINE, REFUSED), "stuck", HOLDS + SAYS, 1),
+        (conditions(MINE, REFUSED, phase="Running"), "placed", HOLDS + SAYS, 1),
+        (conditions(MINE, REFUSED, **STARTED), "placed", HOLDS + SAYS, 1),
+        (conditions(MINE, REFUSED | {"message": ""}), "stuck", f"{HOLDS}; its node's agent says: Waiting", 1),
+        (conditions(MINE, REFUSED | {"status": "True"}), "placed", HOLDS, 1),
+        (GONE, "stuck", f"{HOLDS}; GPU-gone is not among the node's GPUs any more", 1),
+        (conditions(GONE, phase="Running"), "placed", "GPU-gone is not among", 1),
+    ],
+)
+def test_a_bound_pod_is_told_what_speaks_against_its_start(pod: Pod, state: str, words: str, slices: int) -> None:
+    """It holds its slices if its grant is its own, and is stuck if it has not run and something is the matter."""
+    told = explained(pod)
+    assert (told.state, len(told.slices)) == (state, slices)
+    assert words in told.summary
+    if words == HOLDS:
+        assert told.summary == HOLDS
+
+
+def test_a_pod_on_a_gpu_that_fell_sick_is_told_why() -> None:
+    """With what its node says of that GPU; of a node whose GPUs can't be read nothing is made up."""
+    well, ill = gpus("n1", 2)
+    told = explained(MINE, nodes=[make_node("n1", (well, sick(ill)))])
+    assert (told.state, told.summary) == ("stuck", f"{HOLDS}; GPU-n1-1 is sick (XID 79)")
+    assert explained(MINE, nodes=[make_node("n1", (sick(well), ill))]).summary == HOLDS
+    unread = explained(MINE, nodes=[make_node("n1", (), annotations={NAMES.inventory: "{"})])
+    assert "is not among" not in unread.summary
+    assert "its inventory can't be used" in unread.summary
+
+
+def test_a_pod_that_is_being_deleted_has_no_turn() -> None:
+    """Behind its gate only a finalizer keeps it there."""
+    told = explained(dying(asks("u1", 30, 8_000, spec=GATED)))
+    assert (told.state, told.summary, told.nodes) == ("ending", "it is being deleted, and gets no turn any more", ())
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "told"),
+    [("", False), ("aliquot", False), ("volcano", True), ("default-scheduler", True)],
+)
+def test_a_gated_pod_of_another_scheduler_is_told_that_it_must_ask_us(
+    scheduler: str,
+    told: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    """Else lifting its gate starts nothing; ours is called as the settings say."""
+    pod = asks("u1", 30, 8_000, spec={**GATED, "schedulerName": scheduler})
+    words = f"; its spec.schedulerName is {scheduler}, which must ask Aliquot's extender, or it never starts"
+    assert explained(pod).summary.endswith(words) is told
+    leases = [make_lease("n1")]
+    ours = explain(pod, nodes=NODES, leases=leases, pods=[pod], names=NAMES, wall=WALL, scheduler=scheduler or "x")
+    assert "extender" not in ours.summary
+    let_in = elsewhere(pod, scheduling_gates=[])
+    assert "extender" not in explained(let_in).summary
+
+
+def test_one_node_alone_is_told_of_as_one() -> None:
+    """No node is counted where there is one."""
+    one, ill = NODES[:1], [make_node("n1", [sick(card) for card in gpus("n1", 2)])]
+    pod = asks("u1", 30, 8_000, spec=GATED)
+    assert explained(pod, nodes=one).summary.startswith("1 of 1 node has room; its turn comes next")
+    lost = "the only node has no room: none of its GPUs can be given: 2 are sick (XID 79)"
+    assert explained(pod, nodes=ill).summary == lost
+    far = asks("u1", 30, 8_000, spec={**GATED, "nodeSelector": {"zone": "x"}})
+    assert explained(far, nodes=one).summary.startswith("the only node does not take it: 1 node has room on its GPUs")
+    assert explained(pod, nodes=[]).summary == "the cluster has no nodes"
+
+
 def test_who_sees_the_pod_alone_is_told_what_stands_on_it() -> None:
     """The leader's condition while it waits, kube-scheduler's word after that, and its node."""
 
@@ -103,3 +205,7 @@ def test_who_sees_the_pod_alone_is_told_what_stands_on_it() -> None:
     assert said(let_in, scheduler) == "its queue has not held it up: 0/2: 2 Insufficient cpu"
     assert said() == "its queue has not held it up: kube-scheduler has not said what"
     assert said(waits, node="n1") == "it is bound to node n1"
+    deleted = {"deletionTimestamp": "2026-11-21T10:00:00Z"}
+    told = "it is bound to node n1; it is being deleted; its node's agent says: pid 4711 still uses it (Waiting)"
+    assert said(REFUSED, node="n1", **deleted) == told
+    assert said(waits, **deleted) == "it is being deleted, and gets no turn any more"

@@ -112,7 +112,7 @@ def test_a_refused_class_is_named(quality: Quality, least: str, why: str) -> Non
 def test_classes_of_one_pod_are_held_on_the_same_cards() -> None:
     """A GPU that refuses one of the pod's containers takes none; another one of the node takes both."""
     both = make_pod("u", container("held", (30, 1_000)), container("idle", (None, 1_000)))
-    assert refusal(node_of(["mig"]), both) == ("by their isolation 0 of 1 GPUs take what is best-effort", True)
+    assert refusal(node_of(["mig"]), both) == ("by their isolation 0 of 1 GPU takes what is best-effort", True)
     mixed = node_of(["mig"], ["observe", "interposer"])
     plan = Finder(picture=mixed, names=NAMES).plan(both, demand(both), node="n1")
     assert plan is not None
@@ -182,4 +182,4 @@ def test_explain_says_that_a_class_is_refused() -> None:
     cards = [msgspec.structs.replace(gpu, isolation=["mig"]) for gpu in gpus("n1", 1)]
     nodes, leases = [make_node("n1", cards)], [make_lease("n1")]
     told = explain(a_pod(Quality.BURSTABLE), nodes=nodes, leases=leases, pods=[], names=NAMES, wall=WALL)
-    assert "by their isolation 0 of 1 GPUs take what is burstable" in told.summary
+    assert "by their isolation 0 of 1 GPU takes what is burstable" in told.summary

@@ -258,7 +258,7 @@ def test_explain_tells_the_place_and_who_comes_before() -> None:
     assert (told.queue.usual_wait.pods, told.queue.usual_wait.seconds) == (1, 90.0)
     assert told.queue.quota[0] == "queue b: 100 of compute in use, 0 guaranteed, no limit"
     assert told.queue.quota[2] == "queue org: 100 of compute in use, 100 guaranteed, at most 300"
-    assert told.summary == "1 of 1 nodes have room; 1 pods have their turn before it"
+    assert told.summary == "1 of 1 node has room; 1 pod has its turn before it"
     first = explained(waits("w1", "a", 50), ran)
     assert "its turn comes next" in first.summary
 
@@ -269,8 +269,8 @@ def test_who_finds_no_card_is_told_so() -> None:
     (waiting,) = waiting_pods("b", stand(*full, waits("w", "b", 50)))
     assert waiting.why == "no GPU has room for it now"
     behind = explained(waits("v", "b", 50, at=5), waits("w", "b", 50), *full)
-    assert behind.summary.startswith("none of 1 nodes has room: 0 of 4 GPUs have 50 % free")
-    assert behind.summary.endswith("; 1 pods have their turn before it")
+    assert behind.summary.startswith("the only node has no room: 0 of 4 GPUs have 50 % free")
+    assert behind.summary.endswith("; 1 pod has its turn before it")
 
 
 def test_without_queues_nothing_is_said_of_them() -> None:
@@ -290,10 +290,10 @@ def test_without_queues_it_is_still_told_what_else_than_room_it_waits_for() -> N
         return explain(pod, nodes=NODES, leases=leases, pods=pods, names=NAMES, wall=WALL, plan=plan({})).summary
 
     group = waits("w1", "", 10, at=1, labels={NAMES.group: "g"}, annotations={NAMES.group_size: "3"})
-    assert summary(group) == "group g starts with 3 pods, and 1 are there"
-    assert summary(waits("w2", "", 10, at=2)).endswith("have room; 1 pods have their turn before it")
+    assert summary(group) == "group g starts with 3 pods, and 1 is there"
+    assert summary(waits("w2", "", 10, at=2)).endswith("has room; 1 pod has its turn before it")
     never = summary(asks("w4", 10, 900_000, spec=GATED))
-    assert never.startswith("no node could take it, even if it were empty; none of 1 nodes has room: 0 of 4 GPUs")
+    assert never.startswith("no node could take it, even if it were empty; the only node has no room: 0 of 4 GPUs")
     gates = {"schedulingGates": [*GATED["schedulingGates"], {"name": "x/y"}]}
     assert summary(waits("w3", "", 10, at=3, spec=gates)) == "it waits behind gates that are not Aliquot's: x/y"
 

@@ -11,6 +11,7 @@ from collections import Counter
 import msgspec
 import numpy as np
 
+from aliquot_core.counting import agreed, counted
 from aliquot_core.errors import AliquotError
 from aliquot_core.hosts import host_request
 from aliquot_core.names import Names
@@ -80,7 +81,7 @@ class Ground:
             return ""
         others = np.count_nonzero(self.admits(ask) & self._picture.grid.bindable & ~roomy)
         rest = f"; of {others} that would take it none has room on its GPUs" if others else ""
-        whose = "its" if np.count_nonzero(roomy) == 1 else "their"
+        whose = agreed(int(np.count_nonzero(roomy)), "its", "their")
         return f"{_nodes(roomy)} room on {whose} GPUs: {why}{rest}"
 
     def why_never(self, ask: HostAsk, *, able: Bools) -> str:
@@ -159,10 +160,10 @@ def _amount(column: int, *, asked: int, there: int, word: str) -> str:
 
 
 def _nodes(rows: Bools) -> str:
-    count = np.count_nonzero(rows)
-    return "1 node has" if count == 1 else f"{count} nodes have"
+    count = int(np.count_nonzero(rows))
+    return f"{counted(count, 'node')} {agreed(count, 'has', 'have')}"
 
 
 def _are(rows: Bools) -> str:
-    count = np.count_nonzero(rows)
-    return "1 is" if count == 1 else f"{count} are"
+    count = int(np.count_nonzero(rows))
+    return f"{count} {agreed(count, 'is', 'are')}"

@@ -6,17 +6,19 @@ Whether evicting somebody could help is told apart: a card that is too small sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import msgspec
 import numpy as np
 
+from aliquot_core.counting import agreed, counted, none_of, some_of
 from aliquot_core.names import Names
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.demand import Piece, named, pieces_of, refused
 from aliquot_scheduler.fit.survey import allowed_places, needed_memory
 from aliquot_scheduler.picture.grid import Bools, Grid
+from aliquot_scheduler.picture.picture import KnownNode
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +29,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _Counts = tuple[int, ...]
+# Most GPUs can be given: what is said of those that can't is empty, and few sentences are written.
+_Case = tuple[_Counts, str]
 
 
 class Refusals:
@@ -44,14 +48,14 @@ class Refusals:
         )
         self._most = max((len(one.shares) for one in request.containers), default=1)
         self._counts = self._count(self._pieces[0])
-        self._said: dict[_Counts, Refusal] = {}
+        self._said: dict[_Case, Refusal] = {}
 
-    def of(self, rows: Mapping[str, int]) -> dict[str, Refusal]:
+    def of(self, nodes: Iterable[KnownNode]) -> dict[str, Refusal]:
         """Why each of these nodes does not take the pod."""
-        return {name: self._say(self._counts[row]) for name, row in rows.items()}
+        return {known.name: self._say((self._counts[known.row], known.lost)) for known in nodes}
 
     def _count(self, piece: Piece) -> list[_Counts]:
-        """Of each node's GPUs, how many are there, named, suit, are large enough, have compute, and memory too."""
+        """Of each node's GPUs, how many are there, named, suit, are large enough, have memory, compute, and both."""
         grid = self._grid
         meant = allowed_places(self._request, grid=grid, suits=named)
         if self._named is not None:
@@ -62,36 +66,65 @@ class Refusals:
         free = allowed & ~grid.closed & (grid.compute >= piece.compute)
         if piece.whole:
             free &= grid.holders == 0
-        steps = (grid.open, meant, allowed, large, free, free & (grid.memory >= memory))
+        roomy = allowed & (grid.memory >= memory)
+        steps = (grid.open, meant, allowed, large, roomy, free, free & roomy)
         return [tuple(row) for row in np.stack([step.sum(axis=1) for step in steps], axis=1).tolist()]
 
-    def _say(self, counts: _Counts) -> Refusal:
-        if counts not in self._said:
-            self._said[counts] = self._made(counts)
-        return self._said[counts]
+    def _say(self, case: _Case) -> Refusal:
+        if case not in self._said:
+            counts, lost = case
+            self._said[case] = self._made(counts, lost=f"; {lost}" if lost else "")
+        return self._said[case]
 
-    def _made(self, counts: _Counts) -> Refusal:
-        total, meant, allowed, large, free, both = counts
-        if meant < self._most:
-            return Refusal(why=self._not_allowed(total, meant), final=True)
-        if allowed < self._most:
-            why = f"by their isolation {allowed} of {total} GPUs take what is {self._refused_classes()}"
-            return Refusal(why=why, final=True)
+    def _made(self, counts: _Counts, *, lost: str) -> Refusal:
+        total, meant, allowed, large, roomy, free, both = counts
         if large < self._most:
-            return Refusal(why=f"{large} of {total} GPUs are large enough for {self._memory()}", final=True)
+            return Refusal(why=self._never(total, meant, allowed, large, lost=lost), final=True)
         if both >= self._most:
-            return Refusal(why=f"its GPUs have room for one container, not for all {self._how_many()}", final=False)
-        more = self._memory()
-        if not more:
-            return Refusal(why=f"{free} of {total} GPUs have {self._compute()}, {self._most} are needed", final=False)
-        also = both or "none"
-        return Refusal(why=f"{free} of {total} GPUs have {self._compute()}, {also} has also {more}", final=False)
+            why = f"its GPUs have room for one container, not for all {self._how_many()}"
+        else:
+            why = self._too_few(total, roomy, free, both)
+        return Refusal(why=why + lost, final=False)
 
-    def _not_allowed(self, total: int, allowed: int) -> str:
-        said = self._what_says_so()
-        if allowed or not said:
-            return f"{allowed} GPUs can be given, {self._most} are needed"
-        return f"none of {total} GPUs is what the pod allows ({' and '.join(said)})"
+    def _never(self, total: int, meant: int, allowed: int, large: int, *, lost: str) -> str:
+        """What stays so whoever is evicted."""
+        if not total:
+            return f"none of its GPUs can be given: {lost.removeprefix('; ')}" if lost else "it has no GPUs"
+        if meant < self._most:
+            why = self._not_allowed(total, meant)
+        elif allowed < self._most:
+            takes = some_of(allowed, total, "GPU", one="takes", many="take")
+            why = f"by their isolation {takes} what is {self._refused_classes()}"
+        else:
+            are = some_of(large, total, "GPU", one="is", many="are")
+            why = f"{are} large enough for {self._memory()}{self._needed()}"
+        return why + lost
+
+    def _too_few(self, total: int, roomy: int, free: int, both: int) -> str:
+        """Too few have both: what is true of each alone, too."""
+        first, memory = f"{some_of(free, total, 'GPU')} {self._compute(1 in (free, total))}", self._memory()
+        if not memory:
+            return first + self._needed()
+        if both:
+            also = f"{both} {agreed(both, 'has', 'have')} also {memory}"
+        elif free:
+            also = f"but not {memory}" if free == 1 else f"none has also {memory}"
+        else:
+            also = f"{roomy} {agreed(roomy, 'has', 'have')} {memory}" if roomy else f"none has {memory} either"
+        return f"{first}, {also}{self._needed()}"
+
+    def _needed(self) -> str:
+        return f", {self._most} are needed" if self._most > 1 else ""
+
+    def _not_allowed(self, total: int, meant: int) -> str:
+        said = " and ".join(self._what_says_so())
+        if not said:
+            return f"{meant} of {counted(total, 'GPU')} can be given{self._needed()}"
+        if meant:
+            what = some_of(meant, total, "GPU", one="is", many="are")
+            return f"{what} what the pod allows ({said}){self._needed()}"
+        what = "is what the pod allows"
+        return f"{none_of(total, 'GPU', one='is not what the pod allows', none=what)} ({said})"
 
     def _what_says_so(self) -> list[str]:
         request, names = self._request, self._names
@@ -109,15 +142,18 @@ class Refusals:
         kinds = (kind for kind in self._grid.kinds if named(kind, self._request))
         return " or ".join(sorted(frozenset().union(*(refused(kind, self._request) for kind in kinds))))
 
-    def _compute(self) -> str:
-        piece = self._pieces[0]
+    def _compute(self, single: bool) -> str:  # noqa: FBT001 - of one GPU or of several
+        piece, them = self._pieces[0], "it" if single else "them"
         if piece.whole:
-            return "nobody on them"
-        return f"{piece.compute} % free" if piece.compute else f"no one who has them at {WHOLE}"
+            return f"nobody on {them}"
+        return f"{piece.compute} % free" if piece.compute else f"no one who has {them} at {WHOLE}"
 
     def _memory(self) -> str:
         piece = self._pieces[0]
-        return f"{piece.memory} MiB" if piece.memory else f"{piece.portion} % of their memory" if piece.portion else ""
+        if piece.memory:
+            return f"{piece.memory} MiB"
+        # A GPU that nobody is on has all of its memory.
+        return f"{piece.portion} % of a GPU's memory" if piece.portion and not piece.whole else ""
 
     def _how_many(self) -> str:
         return f"{len(self._request.containers)} of the pod together"

@@ -31,7 +31,7 @@ from aliquot_scheduler.picture.grid import Grid, Rows
 from aliquot_scheduler.picture.holdings import GpuKey, Holdings
 from aliquot_scheduler.picture.host_room import HostRoom
 from aliquot_scheduler.picture.marks import Marks
-from aliquot_scheduler.picture.signs import Beat, beat_seen, why_out
+from aliquot_scheduler.picture.signs import Beat, beat_seen, lost_gpus, why_out
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,8 @@ class KnownNode:
         self.inventory = NO_GPUS
         self.columns: dict[str, int] = {}
         self.text: str | None = None
+        # Which of its GPUs can't be given, in words: read of its inventory once, asked for every pod that is refused.
+        self.lost = ""
         # Why no pod may be bound to it; it is not judged yet.
         self.out = "the node is new"
 
@@ -211,6 +213,7 @@ class Picture:
 
     def _take_inventory(self, known: KnownNode, inventory: Inventory) -> None:
         known.inventory = inventory
+        known.lost = lost_gpus(inventory)
         known.columns = {gpu.uuid: column for column, gpu in enumerate(inventory.gpus)}
         self.grid.widen(len(inventory.gpus))
         self.grid.clear(known.row)

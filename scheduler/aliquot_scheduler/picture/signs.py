@@ -6,9 +6,13 @@ start may be old already; its own time then decides, and a node whose clock is w
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
+from aliquot_core.counting import agreed
 from aliquot_core.instants import seconds_of
+from aliquot_core.inventory import Gpu, Health, Inventory
 from aliquot_core.life import State
 from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Node
@@ -48,6 +52,19 @@ def why_out(node: Node, *, beat: Beat | None, problem: str, now: float) -> str:
         return silent
     unready = any(sign.type == "Ready" and sign.status != "True" for sign in node.status.conditions)
     return "the node is not ready" if unready else ""
+
+
+def lost_gpus(inventory: Inventory) -> str:
+    """Which of a node's GPUs can't be given, and why: `2 more are sick (XID 79)`; empty if all can."""
+    kinds = Counter(why for gpu in inventory.gpus if (why := _why_lost(gpu)))
+    more = " more" if kinds.total() < len(inventory.gpus) else ""
+    return ", ".join(f"{count}{more} {agreed(count, 'is', 'are')} {why}" for why, count in kinds.most_common())
+
+
+def _why_lost(gpu: Gpu) -> str:
+    if gpu.health is Health.SICK:
+        return f"sick ({gpu.reason})" if gpu.reason else "sick"
+    return "in MIG mode" if gpu.mig else ""
 
 
 def _silence(beat: Beat | None, *, now: float) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from aliquot_core.counting import agreed, counted
 from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.ledger import Ledger
 from aliquot_scheduler.queues.line import Waiter
@@ -29,8 +30,8 @@ def making_room(clearing: Clearing) -> Notice:
     count, nodes = len(clearing.victims), clearing.nodes
     if not count:
         return Notice(reason="MakingRoom", message=f"it gets the room on {nodes[0]} of one that was moved")
-    who = "1 pod has" if count == 1 else f"{count} pods have"
-    where = nodes[0] if len(nodes) == 1 else f"{nodes[0]} and {len(nodes) - 1} more nodes"
+    who = f"{counted(count, 'pod')} {agreed(count, 'has', 'have')}"
+    where = nodes[0] if len(nodes) == 1 else f"{nodes[0]} and {counted(len(nodes) - 1, 'more node')}"
     return Notice(reason="MakingRoom", message=f"{who} to go for it, and it gets the room on {where}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aliquot_core.counting import agreed, counted
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.rules import Cause, Refusal
 from aliquot_scheduler.queues.standing import Standing
@@ -38,11 +39,12 @@ def _gang(waiter: Waiter, standing: Standing) -> str:
     group = waiter.group
     if group is None:
         return ""
-    here = sum(one.gang == waiter.gang for one in standing.waiting(waiter.queue))
-    there = here + len(standing.books.let_in.get(waiter.gang, ()) if waiter.gang else ())
+    waiting = sum(one.gang == waiter.gang for one in standing.waiting(waiter.queue))
+    there = waiting + len(standing.books.let_in.get(waiter.gang, ()) if waiter.gang else ())
     if there >= group.minimum:
         return ""
-    return f"group {group.name} starts with {group.minimum} pods, and {there} are there"
+    here = f"{there} {agreed(there, 'is', 'are')} there"
+    return f"group {group.name} starts with {counted(group.minimum, 'pod')}, and {here}"
 
 
 def _told(refusal: Refusal, waiter: Waiter, standing: Standing) -> str:
