@@ -30,6 +30,7 @@ from aliquot_kube.lease import LeaseKeeper
 from aliquot_kube.questions import Timeouts, Transport
 from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.landscape import Landscape
+from aliquot_scheduler.admission.metrics import AdmissionMetrics
 from aliquot_scheduler.admission.routes import admission_routes
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.centre.centre import Centre
@@ -244,7 +245,8 @@ def _served(
     registry.register(CentreCollector(reign=lambda: centre.reign, leads=leads))
     pages = StatusPages(registry=registry, alive=list, ready=lambda: _unready(leadership))
     shown = page.routes()
-    routes = [*extender.routes(), *admission_routes(admission), *shown]
+    asked = admission_routes(admission, metrics=AdmissionMetrics(registry), clock=clock)
+    routes = [*extender.routes(), *asked, *shown]
     server = CentreServer(settings=web, tls=tls, routes=routes, pages=pages, clock=clock, plain=shown)
     return forwarder, server
 

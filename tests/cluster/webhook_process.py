@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from aiohttp import web
+from prometheus_client import CollectorRegistry
 
 from aliquot_core.names import Names
 from aliquot_kube.clock import SystemClock
@@ -20,6 +21,7 @@ from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.transport import HttpTransport
 from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.landscape import Landscape
+from aliquot_scheduler.admission.metrics import AdmissionMetrics
 from aliquot_scheduler.admission.routes import admission_routes
 from aliquot_scheduler.admission.settings import AdmissionSettings
 
@@ -42,7 +44,8 @@ def main(port: str, certificate: str, key: str, kubeconfig: str) -> None:
     credentials = Credentials(load=partial(load_configuration, kubeconfig=kubeconfig))
     transport = HttpTransport(credentials=credentials, user_agent="aliquot-webhook")
     landscape = Landscape(transport=transport, clock=SystemClock(), random=random.random, names=Names())
-    app.add_routes(admission_routes(Admission(names=Names(), settings=AdmissionSettings(), plans=landscape)))
+    admission = Admission(names=Names(), settings=AdmissionSettings(), plans=landscape)
+    app.add_routes(admission_routes(admission, metrics=AdmissionMetrics(CollectorRegistry()), clock=SystemClock()))
     app.cleanup_ctx.append(partial(_following, landscape=landscape, transport=transport))
     app.add_routes([web.get("/healthz", _alive)])
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 
 import aiohttp
@@ -13,10 +14,14 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
+from aliquot_kube.clock import SystemClock
+from aliquot_kube.errors import ServerTroubleError
 from aliquot_scheduler.admission.admission import Admission
-from aliquot_scheduler.admission.review import LONGEST_WARNING, MalformedReviewError
-from aliquot_scheduler.admission.routes import LARGEST_BODY, MUTATE, VALIDATE, admission_routes
+from aliquot_scheduler.admission.metrics import AdmissionMetrics, Endpoint, Outcome
+from aliquot_scheduler.admission.review import LONGEST_WARNING, MOST_PROBLEMS, MalformedReviewError
+from aliquot_scheduler.admission.routes import LARGEST_BODY, MUTATE, VALIDATE, VALIDATE_QUEUE, admission_routes
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from support.admitting import NAMES, Json, answered, container, mutated, review, written
 
@@ -74,6 +79,18 @@ def test_one_problem_is_one_sentence() -> None:
     """No list of one."""
     message = answered(admission().mutating(review(written(container(compute="0")))))["status"]["message"]
     assert message.startswith("container main, aliquot.dev/compute: 0 is less than 1;")
+
+
+def test_of_many_problems_the_first_are_told_and_the_rest_counted() -> None:
+    """A pod with thousands of containers may have thousands."""
+    containers = [{**container(compute="0"), "name": f"c{index}"} for index in range(MOST_PROBLEMS + 5)]
+    message = answered(admission().mutating(review(written(*containers))))["status"]["message"]
+    lines = message.splitlines()[1:]
+    assert len(lines) == MOST_PROBLEMS + 1
+    assert lines[MOST_PROBLEMS - 1].startswith(f"- container c{MOST_PROBLEMS - 1}, ")
+    assert lines[-1] == "- and 5 more"
+    exactly = answered(admission().mutating(review(written(*containers[:MOST_PROBLEMS]))))["status"]["message"]
+    assert " more" not in exactly
 
 
 def test_a_good_pod_comes_in_behind_its_gate_only() -> None:
@@ -152,7 +169,10 @@ MALFORMED = {
     "a pod that is a list": with_request(object=[]),
     "a change from nothing": with_request(operation="UPDATE"),
     "containers that are none": with_request(object={"spec": {"containers": [5]}}),
-    "limits that are null": with_request(object={"spec": {"containers": [{"resources": {"limits": None}}]}}),
+    "an amount that is null": with_request(
+        object={"spec": {"containers": [{"resources": {"limits": {"aliquot.dev/compute": None}}}]}}
+    ),
+    "a container that is null": with_request(object={"spec": {"containers": [None]}}),
     "a deep pod": review(ASKS).replace(b'"30"', b"[" * 5_000 + b"]" * 5_000),
 }
 
@@ -163,6 +183,39 @@ def test_what_is_no_review_is_malformed(row: str) -> None:
     for ask in (admission().mutating, validated):
         with pytest.raises(MalformedReviewError):
             ask(MALFORMED[row])
+
+
+NULLS: dict[str, Json] = {
+    "labels": {"metadata": {"name": "train", "labels": None, "annotations": None, "ownerReferences": None}},
+    "gates": {"schedulingGates": None},
+    "no init containers": {"initContainers": None},
+    "affinity": {"affinity": None, "nodeSelector": None, "tolerations": None},
+    "resources": {"containers": [{**container(compute="30", memory="8k"), "resources": None}]},
+    "limits": {
+        "containers": [
+            container(memory="8k"),
+            {**container(), "name": "b", "resources": {"limits": None, "requests": {"aliquot.dev/memory": "8k"}}},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("row", NULLS)
+def test_what_is_null_is_read_as_left_out(row: str) -> None:
+    """Both endpoints say what they say of the same pod without it, old or new; and so of who asks."""
+    changes = NULLS[row]
+    pod = written(container(compute="30", memory="8k"))
+    pod["metadata"] |= {"creationTimestamp": None}
+    nulled = {**pod, **{key: changes[key] for key in changes if key == "metadata"}}
+    nulled["spec"] = {**pod["spec"], **{key: value for key, value in changes.items() if key != "metadata"}}
+    bare = json.loads(json.dumps(nulled), object_hook=lambda found: {k: v for k, v in found.items() if v is not None})
+    for ask in (admission().mutating, validated):
+        for old in (None, nulled):
+            expected = answered(ask(review(bare, old=bare if old else None)))
+            assert answered(ask(review(nulled, old=old))) == expected
+        asked = json.loads(review(nulled))
+        asked["request"]["userInfo"]["groups"] = None
+        assert answered(ask(json.dumps(asked).encode())) == answered(ask(review(bare)))
 
 
 @pytest.mark.parametrize("amount", [b"1e999999", b"-0.0", b"9" * 400, b'"' + b"9" * 1_000_000 + b'"', b"1E-400"])
@@ -227,10 +280,23 @@ def test_whatever_stands_in_a_pod_there_is_an_answer(
 
 
 @pytest.fixture
-async def base() -> AsyncIterator[str]:
+def registry() -> CollectorRegistry:
+    """What Prometheus reads of the server."""
+    return CollectorRegistry()
+
+
+@pytest.fixture
+async def base(registry: CollectorRegistry) -> AsyncIterator[str]:
+    """Where the webhook is served."""
+    async with served(admission(), registry) as address:
+        yield address
+
+
+@asynccontextmanager
+async def served(answering: Admission, registry: CollectorRegistry) -> AsyncIterator[str]:
     """A server on a free port of loopback; its own limit on bodies is far lower than the webhook's."""
     app = web.Application(client_max_size=1024)
-    app.add_routes(admission_routes(admission()))
+    app.add_routes(admission_routes(answering, metrics=AdmissionMetrics(registry), clock=SystemClock()))
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -276,3 +342,57 @@ async def test_the_largest_body_is_read_and_a_larger_one_is_not(base: str, addre
     for body in (largest + b" ", pieces()):
         status, answer = await post(f"{base}{address}", body)
         assert (status, answer) == (413, {"error": f"more than {LARGEST_BODY} bytes"})
+
+
+def as_sent(body: bytes) -> bytes:
+    """A review in the order, and as close, as API servers write it."""
+    asked = json.loads(body)
+    request = {"uid": "1b2-c3", **{key: value for key, value in asked["request"].items() if key != "uid"}}
+    sent = {"kind": asked["kind"], "apiVersion": asked["apiVersion"], "request": request}
+    return json.dumps(sent, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize("address", [*ADDRESSES, VALIDATE_QUEUE])
+async def test_who_writes_too_large_a_pod_is_told_so(base: str, registry: CollectorRegistry, address: str) -> None:
+    """Of an HTTP status the API server would tell the number alone."""
+    status, answer = await post(f"{base}{address}", as_sent(review(ASKS)).ljust(LARGEST_BODY + 1))
+    response = answer["response"]
+    assert (status, response["uid"], response["allowed"]) == (200, "1b2-c3", False)
+    assert f"more than {LARGEST_BODY} bytes; make it smaller" in response["status"]["message"]
+    assert ended(registry, Endpoint(address[1:]), Outcome.REFUSED) == 1.0
+
+
+class Troubled(Admission):
+    """A webhook that the API server does not answer, or that has a defect."""
+
+    async def validating_queue(self, body: bytes) -> bytes:
+        """Nothing is known of queues."""
+        raise ServerTroubleError("asked for queues", status=503) if body == b"503" else ZeroDivisionError
+
+    validating = validating_queue
+
+
+async def test_a_question_without_an_answer_is_counted_as_failed(registry: CollectorRegistry) -> None:
+    """Whoever's fault it is."""
+    async with served(Troubled(names=NAMES, settings=AdmissionSettings()), registry) as base:
+        for address in (VALIDATE, VALIDATE_QUEUE):
+            assert (await post(f"{base}{address}", b"503"))[0] == 503
+            async with aiohttp.ClientSession() as session, session.post(f"{base}{address}", data=b"?") as response:
+                assert response.status == 500
+            assert ended(registry, Endpoint(address[1:]), Outcome.FAILED) == 2.0
+
+
+def ended(registry: CollectorRegistry, endpoint: Endpoint, outcome: Outcome) -> float:
+    """How many questions ended so."""
+    labels: dict[str, str] = {"endpoint": endpoint, "outcome": outcome}
+    return registry.get_sample_value("aliquot_centre_admission_duration_seconds_count", labels) or 0.0
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+async def test_each_question_is_counted_by_how_it_ended(base: str, registry: CollectorRegistry, address: str) -> None:
+    """Once, and only so; what takes long is seen by the same."""
+    endpoint = Endpoint(address[1:])
+    for body in (review(mutated(ASKS)), review(BAD), b"{", b" " * (LARGEST_BODY + 1)):
+        await post(f"{base}{address}", body)
+    counts = {outcome: ended(registry, endpoint, outcome) for outcome in Outcome}
+    assert counts == {Outcome.ALLOWED: 1.0, Outcome.REFUSED: 1.0, Outcome.MALFORMED: 2.0, Outcome.FAILED: 0.0}

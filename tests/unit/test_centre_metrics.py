@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from aliquot_scheduler.centre.metrics import CentreCollector
 from aliquot_scheduler.centre.reign import Reign
-from support.centre import MEMORY
+from support.centre import MEMORY, gpus, make_node
 from support.reigns import known_reign
 
 MIB = 1024 * 1024
@@ -32,7 +32,8 @@ def registered(reign: Reign | None) -> CollectorRegistry:
         ("leader", {}, 1.0),
         ("deciding", {}, 0.0),
         ("nodes", {"state": "in"}, 1.0),
-        ("nodes", {"state": "out"}, 1.0),
+        ("nodes", {"state": "out"}, 0.0),
+        ("nodes", {"state": "cordoned"}, 1.0),
         ("gpus", {}, 4.0),
         ("compute_free_gpus", {}, 0.5 + 0.25 + 0.0 + 1.0),
         ("memory_free_bytes", {}, (0.75 + 1.0) * MEMORY * MIB),
@@ -49,6 +50,15 @@ def test_each_figure_is_what_the_picture_says(reign: Reign, name: str, labels: d
     """A GPU given whole has nothing free, whatever memory was asked; a cordoned node's GPUs don't count."""
     found = registered(reign).get_sample_value(f"aliquot_centre_{name}", labels)
     assert found == pytest.approx(value)
+
+
+def test_a_node_that_nobody_cordoned_is_out(reign: Reign) -> None:
+    """Its agent is silent; a cordoned one is cordoned whatever its agent says."""
+    for name, cordoned in (("n3", False), ("n4", True)):
+        reign.picture.node_seen(make_node(name, gpus(name, 1), cordoned=cordoned))
+    told = registered(reign)
+    states = {one: told.get_sample_value("aliquot_centre_nodes", {"state": one}) for one in ("in", "out", "cordoned")}
+    assert states == {"in": 1.0, "out": 1.0, "cordoned": 2.0}
 
 
 def test_who_does_not_lead_says_only_that() -> None:

@@ -21,6 +21,8 @@ from aliquot_agent.web.call_times import OUTCOMES, Histogram
 from aliquot_agent.web.metrics import FiguresCollector, SlicesCollector
 from aliquot_core.inventory import Health
 from aliquot_kube.reflector import Freshness
+from aliquot_scheduler.admission.metrics import AdmissionMetrics, Endpoint
+from aliquot_scheduler.admission.metrics import Outcome as Answer
 from aliquot_scheduler.centre.metrics import CentreCollector
 from aliquot_scheduler.certificates.issuing import Use, issue, make_authority
 from aliquot_scheduler.certificates.settings import CENTRE
@@ -72,6 +74,10 @@ def of_the_centre(folder: Path) -> Iterable[Metric]:
     for verb in Verb:
         for outcome in Outcome:
             calls.observe(verb, outcome, 0.1)
+    asked = AdmissionMetrics(registry)
+    for endpoint in Endpoint:
+        for answer in Answer:
+            asked.observe(endpoint, answer, 0.1)
     Tls(files=certificates(folder), clock=VirtualClock(), look_every=10.0).observe(registry)
     reign = known_reign()
     heard = Freshness(contact_age=1.5, list_age=9.0, failures=0, synced=True)

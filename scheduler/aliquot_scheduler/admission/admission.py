@@ -22,7 +22,7 @@ from aliquot_scheduler.admission.mutation import mutate
 from aliquot_scheduler.admission.places import judge_place
 from aliquot_scheduler.admission.queue_review import decode_queue_review
 from aliquot_scheduler.admission.queues import judge_queue
-from aliquot_scheduler.admission.review import Review, decode_review, encode_allowed, encode_refused
+from aliquot_scheduler.admission.review import Review, decode_review, encode_allowed, encode_refused, first_of
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.validation import Models, judge, judge_change, judge_entry
 from aliquot_scheduler.admission.verdict import Verdict
@@ -122,5 +122,6 @@ class Admission:
 def _refused(review: Review, problems: Sequence[AliquotError], *, warnings: Sequence[str] = ()) -> bytes:
     said = [str(problem) for problem in problems]
     name = review.pod.metadata.name or f"{review.document.get('metadata', {}).get('generateName', '')}*"
-    log.info("pod refused", extra={"pod": f"{review.namespace}/{name}", "user": review.user, "problems": said})
+    where = f"{review.namespace}/{name}"
+    log.info("pod refused", extra={"pod": where, "user": review.user, "problems": first_of(said)})
     return encode_refused(review.uid, problems=said, warnings=warnings)

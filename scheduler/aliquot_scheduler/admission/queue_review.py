@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from aliquot_core.objects import Queue
-from aliquot_scheduler.admission.review import User, Wire, decoded
+from aliquot_scheduler.admission.review import User, Wire, decoded, without_nulls
 
 
 class _Kind(Wire, frozen=True, kw_only=True):
@@ -51,6 +51,10 @@ _queues = msgspec.json.Decoder(Queue)
 
 def decode_queue_review(body: bytes) -> QueueReview:
     """Read what the API server asks."""
+    return without_nulls(_review_of, body)
+
+
+def _review_of(body: bytes) -> QueueReview:
     request = decoded(_reviews, body, what="body").request
     created, deleted = request.operation == "CREATE", request.operation == "DELETE"
     new = None if deleted else decoded(_queues, request.object, what="object")

@@ -1,13 +1,14 @@
 """AdmissionReview (admission.k8s.io/v1), as bytes in and bytes out.
 
 Whatever can't be read is a MalformedReviewError, never another exception: the caller answers it with 400, and the API
-server then refuses the pod, as it would if nobody answered.
+server then refuses the pod, as it would if nobody answered. A field that is null says as little as one left out.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -21,6 +22,14 @@ KIND = "AdmissionReview"
 UNPROCESSABLE = 422
 # The API server takes 256 characters of a warning without complaint.
 LONGEST_WARNING = 256
+# So many problems are told: a pod with thousands of containers may have as many.
+MOST_PROBLEMS = 20
+# Their keys and values are their authors': a null among them is no field that was left out.
+_FREE = frozenset({"labels", "annotations", "limits", "requests"})
+# How API servers begin.
+_BEGINNING = re.compile(
+    rb'\s*\{"kind":"AdmissionReview","apiVersion":"admission\.k8s\.io/v1","request":\{"uid":"([-\w]{1,64})"'
+)
 
 T = TypeVar("T")
 # One operation of a JSON Patch.
@@ -86,6 +95,10 @@ _documents = msgspec.json.Decoder(dict[str, Any])
 
 def decode_review(body: bytes) -> Review:
     """Read what the API server asks."""
+    return without_nulls(_review_of, body)
+
+
+def _review_of(body: bytes) -> Review:
     request = decoded(_reviews, body, what="body").request
     created = request.operation == "CREATE"
     return Review(
@@ -109,9 +122,38 @@ def encode_allowed(uid: str, *, patch: Sequence[Operation] = (), warnings: Seque
 
 def encode_refused(uid: str, *, problems: Sequence[str], warnings: Sequence[str] = ()) -> bytes:
     """Refuse it, with all that is wrong; several problems take a line each."""
-    message = problems[0] if len(problems) == 1 else "".join(f"\n- {problem}" for problem in problems)
+    told = first_of(problems)
+    message = told[0] if len(told) == 1 else "".join(f"\n- {problem}" for problem in told)
     status = {"status": "Failure", "code": UNPROCESSABLE, "message": message}
     return _answer(uid, {"allowed": False, "status": status}, warnings=warnings)
+
+
+def first_of(problems: Sequence[str]) -> list[str]:
+    """Those that are told, and how many are not."""
+    more = len(problems) - MOST_PROBLEMS
+    return [*problems[:MOST_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
+
+
+class _Said(msgspec.Struct):
+    allowed: bool
+
+
+class _Answered(msgspec.Struct):
+    response: _Said
+
+
+_answers = msgspec.json.Decoder(_Answered)
+
+
+def is_allowed(answer: bytes) -> bool:
+    """What an answer of ours says."""
+    return _answers.decode(answer).response.allowed
+
+
+def uid_of(beginning: bytes) -> str:
+    """The UID of a review of which only the beginning was read; empty if it begins as none of an API server's."""
+    found = _BEGINNING.match(beginning)
+    return found[1].decode() if found else ""
 
 
 def _answer(uid: str, answer: dict[str, Any], *, warnings: Sequence[str]) -> bytes:
@@ -126,3 +168,23 @@ def decoded(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, *, what
         return decoder.decode(body)
     except (ValueError, RecursionError) as error:
         raise MalformedReviewError(f"{what}: {error}") from None
+
+
+def without_nulls(read: Callable[[bytes], T], body: bytes) -> T:
+    """Read a review as it came; or where that can't be, without its nulls."""
+    try:
+        return read(body)
+    except MalformedReviewError as error:
+        try:
+            bare = msgspec.json.encode(_bare(decoded(_documents, body, what="body")))
+        except RecursionError:
+            raise error from None
+        return read(bare)
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_bare(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: one if key in _FREE and one else _bare(one) for key, one in value.items() if one is not None}

@@ -8,49 +8,71 @@ from http import HTTPStatus
 
 from aiohttp import web
 
+from aliquot_core.clock import Clock
 from aliquot_kube.errors import ApiError
 from aliquot_scheduler.admission.admission import Admission
-from aliquot_scheduler.admission.review import MalformedReviewError
+from aliquot_scheduler.admission.metrics import AdmissionMetrics, Endpoint, Outcome
+from aliquot_scheduler.admission.review import MalformedReviewError, encode_refused, is_allowed, uid_of
 from aliquot_scheduler.web.bodies import BodyCutError, BodyTooLargeError, json_answer, problem, read_body
 
 log = logging.getLogger(__name__)
 
-MUTATE = "/mutate"
-VALIDATE = "/validate"
-VALIDATE_QUEUE = "/validate-queue"
+MUTATE = f"/{Endpoint.MUTATE}"
+VALIDATE = f"/{Endpoint.VALIDATE}"
+VALIDATE_QUEUE = f"/{Endpoint.VALIDATE_QUEUE}"
 # The API server takes objects of 1.5 MiB (etcd's limit); a change brings two of them.
 LARGEST_BODY = 3 * 1024 * 1024
 # The configurations that call us say after how long the API server gives up.
 BODY_PATIENCE = 5.0
 
+_Answer = Callable[[bytes], Awaitable[bytes]]
 
-def admission_routes(admission: Admission) -> list[web.RouteDef]:
+
+def admission_routes(admission: Admission, *, metrics: AdmissionMetrics, clock: Clock) -> list[web.RouteDef]:
     """What an application adds to serve the webhook."""
 
     async def mutating(body: bytes) -> bytes:
         return admission.mutating(body)
 
+    def served(endpoint: Endpoint, answer: _Answer) -> web.RouteDef:
+        async def handle(request: web.Request) -> web.Response:
+            begun, outcome = clock.monotonic(), Outcome.FAILED
+            try:
+                response, outcome = await _answered(request, answer)
+                return response
+            finally:
+                metrics.observe(endpoint, outcome, clock.monotonic() - begun)
+
+        return web.post(f"/{endpoint}", handle)
+
     return [
-        web.post(MUTATE, _handler(mutating)),
-        web.post(VALIDATE, _handler(admission.validating)),
-        web.post(VALIDATE_QUEUE, _handler(admission.validating_queue)),
+        served(Endpoint.MUTATE, mutating),
+        served(Endpoint.VALIDATE, admission.validating),
+        served(Endpoint.VALIDATE_QUEUE, admission.validating_queue),
     ]
 
 
-def _handler(answer: Callable[[bytes], Awaitable[bytes]]) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def handle(request: web.Request) -> web.Response:
-        try:
-            body = await read_body(request, largest=LARGEST_BODY, patience=BODY_PATIENCE)
-            return json_answer(await answer(body))
-        except BodyTooLargeError:
-            return problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {LARGEST_BODY} bytes")
-        except BodyCutError as error:
-            return problem(HTTPStatus.REQUEST_TIMEOUT, str(error))
-        except MalformedReviewError as error:
-            log.warning("%s", error, extra={"peer": request.remote, "path": request.path})
-            return problem(HTTPStatus.BAD_REQUEST, str(error))
-        except ApiError as error:
-            log.warning("%s", error, extra={"path": request.path})
-            return problem(HTTPStatus.SERVICE_UNAVAILABLE, f"the tree of queues can't be read: {error}")
+async def _answered(request: web.Request, answer: _Answer) -> tuple[web.Response, Outcome]:
+    try:
+        said = await answer(await read_body(request, largest=LARGEST_BODY, patience=BODY_PATIENCE))
+        return json_answer(said), Outcome.ALLOWED if is_allowed(said) else Outcome.REFUSED
+    except BodyTooLargeError as error:
+        return _too_large(error.beginning)
+    except BodyCutError as error:
+        return problem(HTTPStatus.REQUEST_TIMEOUT, str(error)), Outcome.MALFORMED
+    except MalformedReviewError as error:
+        log.warning("%s", error, extra={"peer": request.remote, "path": request.path})
+        return problem(HTTPStatus.BAD_REQUEST, str(error)), Outcome.MALFORMED
+    except ApiError as error:
+        log.warning("%s", error, extra={"path": request.path})
+        why = f"the tree of queues can't be read: {error}"
+        return problem(HTTPStatus.SERVICE_UNAVAILABLE, why), Outcome.FAILED
 
-    return handle
+
+def _too_large(beginning: bytes) -> tuple[web.Response, Outcome]:
+    """Authors read a review's sentence, and of any other answer its number only."""
+    why = f"more than {LARGEST_BODY} bytes"
+    if uid := uid_of(beginning):
+        said = f"what is to be judged has {why}; make it smaller: fewer containers, less in their environment"
+        return json_answer(encode_refused(uid, problems=[said])), Outcome.REFUSED
+    return problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why), Outcome.MALFORMED

@@ -54,11 +54,14 @@ def _knowledge(reign: Reign) -> Iterable[Metric]:
 
 
 def _nodes(reign: Reign) -> Iterable[Metric]:
+    """A cordon is somebody's will, and nothing to wake anybody for."""
     nodes = reign.picture.nodes.values()
-    out = sum(bool(known.out) for known in nodes)
+    cordoned = sum(known.node.spec.unschedulable for known in nodes)
+    out = sum(bool(known.out) for known in nodes if not known.node.spec.unschedulable)
     family = GaugeMetricFamily("aliquot_centre_nodes", "Nodes, by whether pods may be bound to them.", labels=["state"])
-    family.add_metric(["in"], len(nodes) - out)
+    family.add_metric(["in"], len(nodes) - out - cordoned)
     family.add_metric(["out"], out)
+    family.add_metric(["cordoned"], cordoned)
     yield family
 
 

@@ -11,6 +11,11 @@ from aiohttp import web
 class BodyTooLargeError(Exception):
     """There is more than was allowed."""
 
+    def __init__(self, beginning: bytes) -> None:
+        super().__init__("too large")
+        # As much as was allowed, or a little more.
+        self.beginning = beginning
+
 
 class BodyCutError(Exception):
     """It did not come whole: its sender is gone, too slow, or can't count."""
@@ -27,9 +32,9 @@ async def read_body(request: web.Request, *, largest: int, patience: float) -> b
         async with asyncio.timeout(patience):
             while chunk := await request.content.readany():
                 size += len(chunk)
-                if size > largest:
-                    raise BodyTooLargeError
                 chunks.append(chunk)
+                if size > largest:
+                    raise BodyTooLargeError(b"".join(chunks))
     except TimeoutError:
         raise BodyCutError(f"the body did not come within {patience:g} s") from None
     except (web.RequestPayloadError, ConnectionError) as error:
