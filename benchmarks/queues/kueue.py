@@ -10,13 +10,17 @@ nothing is lost to cards that are cut in another way: their quota knows no nodes
 from __future__ import annotations
 
 import argparse
+import heapq
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.reclaim.reclaim import Reclaim
+from support.centre import WALL
 from support.queue_replay import Job, Replay, mean
 
 NOMINAL = 2_000
@@ -29,6 +33,42 @@ COUNTS = {
 KUEUE = {"small": 215.0, "medium": 76.8, "large": 16.5}
 
 
+class Reclaiming(Replay):
+    """Borrowers go for owners."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._reclaim = Reclaim(queues=self.queues, picture=self.picture)
+        self.sent_away = 0
+
+    def decide(self) -> None:
+        """Rounds of turns, and who goes for others, until neither does anything."""
+        super().decide()
+        while names := self._victims():
+            for name in sorted(names):
+                job, _ = self.running[name]
+                self.end(name)
+                job.ended = job.admitted = None
+                self.submit(job)
+            self.sent_away += len(names)
+            super().decide()
+
+    def _victims(self) -> set[str]:
+        began = time.process_time()
+        clearings = self._reclaim.decide(now=self.now, wall=WALL + self.now)
+        self.spent.append(time.process_time() - began)
+        return {victim.uid.rpartition("-")[0] for clearing in clearings for victim in clearing.victims}
+
+    def end_due(self) -> None:
+        """Whose time is over, counted from when it was let in last."""
+        whole = [job for job, _ in self.running.values() if job.admitted is not None]
+        for job in whole:
+            if job.admitted is not None and job.admitted + job.runs <= self.now:
+                self.end(job.name)
+        while self._ends and self._ends[0][0] <= self.now:
+            heapq.heappop(self._ends)
+
+
 def main() -> None:
     """Run it and print."""
     parser = argparse.ArgumentParser()
@@ -36,9 +76,11 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=6)
     parser.add_argument("--scale", choices=sorted(COUNTS), default="baseline")
     parser.add_argument("--step", type=float, default=0.01)
+    parser.add_argument("--reclaim", action="store_true", help="send borrowers away for owners")
     asked = parser.parse_args()
     specs, jobs = generate(cohorts=asked.cohorts, members=asked.members, counts=COUNTS[asked.scale])
-    replay = Replay(specs, nodes=asked.cohorts * asked.members * NOMINAL // 2_000, cards=20)
+    kind = Reclaiming if asked.reclaim else Replay
+    replay = kind(specs, nodes=asked.cohorts * asked.members * NOMINAL // 2_000, cards=20)
     began = time.perf_counter()
     makespan = replay.run(jobs, step=asked.step)
     took = time.perf_counter() - began
@@ -47,13 +89,15 @@ def main() -> None:
     ideal = work / (NOMINAL * asked.cohorts * asked.members)
     print(f"workloads {len(done)} of {len(jobs)} ended, pods {replay.decided}")
     print(f"makespan {makespan:.1f} s, ideal {ideal:.1f} s, ratio {makespan / ideal:.3f}, use {ideal / makespan:.1%}")
+    if isinstance(replay, Reclaiming):
+        print(f"{replay.sent_away} workloads were sent away, and began anew")
     print(f"took {took:.1f} s of real time, {sum(replay.spent):.1f} s of it deciding")
     print(
         f"{len(done) / sum(replay.spent):.0f} workloads/s and {replay.decided / sum(replay.spent):.0f} pods/s decided"
     )
-    for kind, kueue in KUEUE.items():
-        waits = [job.admitted - job.at for job in done if job.kind == kind and job.admitted is not None]
-        print(f"{kind:7} mean time to admission {mean(waits):6.1f} s (Kueue {kueue} s, its baseline)")
+    for size, kueue in KUEUE.items():
+        waits = [job.admitted - job.at for job in done if job.kind == size and job.admitted is not None]
+        print(f"{size:7} mean time to admission {mean(waits):6.1f} s (Kueue {kueue} s, its baseline)")
 
 
 def generate(*, cohorts: int, members: int, counts: dict[str, int]) -> tuple[dict[str, QueueSpec], list[Job]]:

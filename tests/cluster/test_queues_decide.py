@@ -325,3 +325,78 @@ def test_a_queue_that_grows_shows_its_pods_to_a_cluster_autoscaler(
             centre.settled({"one": 200}, timeout=60)
             for pod in centre.holding("one"):
                 centre.end(pod)
+
+
+def nodes_of(centre: PlayedCentre, namespace: str) -> list[str]:
+    """Where pods that hold slices lie, a word for each."""
+    return sorted(pod["spec"]["nodeName"] for pod in centre.holding(namespace))
+
+
+def whys(centre: PlayedCentre, namespace: str) -> list[str]:
+    """Why pods wait there, as their conditions say."""
+    conditions = [one for pod in centre.pods(namespace) for one in pod["status"].get("conditions", [])]
+    return [str(one["message"]) for one in conditions if one["type"] == NAMES.admitted]
+
+
+@pytest.mark.parametrize(
+    ("topology", "lies", "never"),
+    [
+        ("node", ["gpu2", "gpu2"], "which ask on one node 500 of compute, of which at most 400 are there"),
+        ("spread", ["gpu1", "gpu2"], "on a node each, and 2 could take them"),
+    ],
+)
+def test_a_gang_lies_as_it_asks_to(
+    cluster: ClusterHarness, centre: PlayedCentre, topology: str, lies: list[str], never: str
+) -> None:
+    """On one node, or on a node each, bound by kube-scheduler; one that never could is told why and keeps nothing."""
+    with centre.one_more_node("gpu2", gpus=2), centre.applied([queue("red", compute={"guarantee": 600}), home("red")]):
+        made = {"red": 0}
+        notes = {"group-topology": topology}
+        for gang, count in (("large", 5), ("small", 2)):
+            sized = {**notes, "group-size": str(count)}
+            submit(cluster, Pods(queue="red", count=count, compute=100, gang=gang, notes=sized), made)
+        centre.settled({"red-1": 200})
+        assert nodes_of(centre, "red-1") == lies
+        centre.lined_up({"red-1": 5})
+        cluster.wait_for("why it can't start to be told", lambda: any(never in why for why in whys(centre, "red-1")))
+
+
+def test_a_namespace_deleted_under_load_leaves_its_cards_to_others(
+    cluster: ClusterHarness, centre: PlayedCentre
+) -> None:
+    """What ran there is charged until it is gone, what waited there waits no more, and others come in."""
+    with centre.applied([queue("red"), queue("blue"), home("red"), home("blue")]):
+        made = {"red": 0, "blue": 0}
+        submit(cluster, Pods(queue="red", count=8, compute=100), made)
+        centre.settled({"red-1": 400})
+        submit(cluster, Pods(queue="blue", count=5, compute=100), made)
+        centre.lined_up({"red-1": 4, "blue-1": 5})
+        cluster.api.delete("/api/v1/namespaces/red-1")
+        cluster.wait_for("those that waited to be gone", lambda: len(centre.leaving("red-1")) == 4)
+        assert centre.held("blue-1") == 0
+        centre.let_go("red-1")
+        centre.settled({"blue-1": 400})
+        cluster.wait_for(
+            "nothing to be charged there", lambda: used(centre, "red") == 0 and used(centre, "blue") == 400
+        )
+        cluster.wait_for("it to be gone", lambda: cluster.api.find("/api/v1/namespaces/red-1") is None)
+
+
+def test_a_queue_moved_under_load_is_charged_below_its_new_parent(
+    cluster: ClusterHarness, centre: PlayedCentre
+) -> None:
+    """What runs goes on and counts there; what waited for the limit of the old one comes in, here and there."""
+    tree = [queue("old", compute={"limit": 200}), queue("new", compute={"limit": 300})]
+    tree += [queue("red", parent="old"), queue("blue", parent="old")]
+    with centre.applied([*tree, home("red"), home("blue")]):
+        made = {"red": 0, "blue": 0}
+        submit(cluster, Pods(queue="red", count=4, compute=100), made)
+        centre.settled({"red-1": 200})
+        submit(cluster, Pods(queue="blue", count=2, compute=50), made)
+        centre.lined_up({"red-1": 2, "blue-1": 2})
+        ran = {pod["metadata"]["name"] for pod in centre.holding("red-1")}
+        cluster.api.patch(f"{QUEUES}/red", {"spec": {"parent": "new"}})
+        centre.settled({"red-1": 300, "blue-1": 100})
+        assert ran <= {pod["metadata"]["name"] for pod in centre.holding("red-1")}
+        cluster.wait_for("both to be told of", lambda: used(centre, "old") == 100 and used(centre, "new") == 300)
+        centre.lined_up({"red-1": 1, "blue-1": 0})

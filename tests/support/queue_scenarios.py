@@ -125,4 +125,43 @@ SCENARIOS = (
             Step(end={"blue": 1}, held={"red": 300, "blue": 100}),
         ],
     ),
+    Scenario(
+        name="a gang that can never start keeps nothing from others",
+        queues={"red": {"compute": {"guarantee": 200, "limit": 200}}, "blue": {}},
+        steps=[
+            Step(
+                submit=[Pods(queue="red", count=3, compute=100, gang="job", notes={"group-size": "3"})],
+                held={"red": 0},
+                waiting={"red": 3},
+            ),
+            Step(submit=_each(blue=5), held={"red": 0, "blue": 400}, waiting={"red": 3, "blue": 1}),
+        ],
+    ),
+    Scenario(
+        # The gang needs all of the guarantee, and a part of that is in use: what is free would let it in not at all.
+        name="a guarantee is lent until who waits would fit in it",
+        queues={"red": {"compute": {"guarantee": 200}, "preemption": {"reclaim": "Never"}}, "blue": {}},
+        steps=[
+            Step(submit=[Pods(queue="red", count=1, compute=50)], held={"red": 50}),
+            Step(
+                submit=[Pods(queue="red", count=2, compute=100, gang="job", notes={"group-size": "2"})],
+                # Three cards are free, and would be enough for it beyond its guarantee.
+                held={"red": 250},
+            ),
+            Step(end={"red": 3}, held={"red": 0}),
+            Step(submit=_each(blue=2), held={"blue": 200}),
+            Step(submit=[Pods(queue="red", count=2, compute=60)], held={"red": 120, "blue": 200}),
+            Step(
+                submit=[Pods(queue="red", count=2, compute=100, gang="next", notes={"group-size": "2"})],
+                held={"red": 120, "blue": 200},
+                waiting={"red": 2},
+            ),
+            # Of red's guarantee 80 are missing, and its gang needs 200.
+            Step(submit=[Pods(queue="blue", count=2, compute=40)], held={"red": 120, "blue": 280}),
+            Step(end={"red": 2}, held={"red": 0, "blue": 280}, waiting={"red": 2}),
+            # Now it would fit: nothing more is lent.
+            Step(submit=[Pods(queue="blue", count=1, compute=60)], held={"blue": 280}, waiting={"red": 2, "blue": 1}),
+            Step(end={"blue": 4}, held={"red": 200, "blue": 60}),
+        ],
+    ),
 )
