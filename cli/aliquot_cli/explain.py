@@ -116,7 +116,6 @@ def _place(place: QueuePlace) -> str:
     if place.before:
         lines.append(f"  just before it: {', '.join(place.before)}")
     lines += [f"  {line}" for line in place.quota]
-    if usual := place.usual_wait:
-        last = agreed(usual.pods, "the last pod", f"half of the last {usual.pods} pods")
-        lines.append(f"  {last} of this queue waited less than {usual.seconds:.0f} s")
+    if place.usual_wait:
+        lines.append(f"  {place.usual_wait}")
     return "\n".join(lines)

@@ -139,4 +139,13 @@ def _if_bytes(quoted: str, *, number: Fraction, unit: str) -> str:
     meant = number / 2**20
     if unit != MEBIBYTES or meant > LARGEST:
         return f"write the number of {unit}"
-    return f"write {ceil(meant)} if {quoted} counts bytes"
+    return f"write {ceil(meant)} if {quoted} counts bytes{_if_binary(quoted, number=number)}"
+
+
+def _if_binary(quoted: str, *, number: Fraction) -> str:
+    """`8192M`, by who thinks in MiB, is 8192 of them."""
+    suffix = quoted[-1:]
+    if f"{suffix}i" not in _BINARY_SUFFIXES:
+        return ""
+    meant = number / _SUFFIXES[suffix] * 1024 ** _BINARY_SUFFIXES[f"{suffix}i"] / 2**20
+    return f", or {ceil(meant)} if it means {quoted}i" if meant <= LARGEST else ""

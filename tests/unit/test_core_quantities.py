@@ -70,7 +70,9 @@ REFUSED = [
     ("1e999Gi", "MiB", "has a unit of its own", "write whole MiB in digits"),
     ("8Ei", "MiB", "has a unit of its own", "write whole MiB in digits"),
     ("50Gi", "percent", "has a unit of its own, but the number counts percent", "write whole percent in digits"),
-    ("8G", "MiB", "8G is more than any machine has", "write 7630 if 8G counts bytes"),
+    ("8G", "MiB", "8G is more than any machine has", "write 7630 if 8G counts bytes, or 8192 if it means 8Gi"),
+    ("8192M", "MiB", "is more than any machine has", "write 7813 if 8192M counts bytes, or 8192 if it means 8192Mi"),
+    ("1.5G", "MiB", "is more than any machine has", "write 1431 if 1.5G counts bytes, or 1536 if it means 1.5Gi"),
     ("8589934592", "MiB", "is more than any machine has", "write 8192 if 8589934592 counts bytes"),
     ("1e999", "MiB", "is more than any machine has", "write the number of MiB"),
     ("1E", "percent", "1E is more than any machine has", "write the number of percent"),
@@ -118,6 +120,21 @@ def test_what_cannot_be_meant_is_refused_with_what_to_write(
     assert wrong in error.what
     assert advice in error.remedy
     assert len(str(error)) < 250
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("8192M", "write 7813 if 8192M counts bytes, or 8192 if it means 8192Mi"),
+        ("8589934592", "write 8192 if 8589934592 counts bytes"),
+        ("280T", "write 267028809 if 280T counts bytes"),
+    ],
+)
+def test_what_may_be_mib_is_advised_only_where_a_machine_can_have_it(text: str, remedy: str) -> None:
+    """And only of what has a suffix that has a binary twin."""
+    with pytest.raises(QuantityError) as caught:
+        parse_count(text, where="container main", unit="MiB")
+    assert caught.value.remedy == remedy
 
 
 POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6}

@@ -255,7 +255,9 @@ def test_explain_tells_the_place_and_who_comes_before() -> None:
     assert told.queue is not None
     assert (told.queue.place, told.queue.before, told.queue.waiting) == (2, ["team/pod-w1"], 1)
     assert told.queue.usual_wait is not None
-    assert (told.queue.usual_wait.pods, told.queue.usual_wait.seconds) == (1, 90.0)
+    assert str(told.queue.usual_wait) == "the last pod of this queue waited 90 s"
+    several = msgspec.structs.replace(told.queue.usual_wait, pods=3)
+    assert str(several) == "half of the last 3 pods of this queue waited less than 90 s"
     assert told.queue.quota[0] == "queue b: 100 of compute in use, 0 guaranteed, no limit"
     assert told.queue.quota[2] == "queue org: 100 of compute in use, 100 guaranteed, at most 300"
     assert told.summary == "1 of 1 node has room; 1 pod has its turn before it"

@@ -82,7 +82,7 @@ def _usual(queue: str, state: State, *, pods: Mapping[str, Pod]) -> Iterator[str
     """When its turn may come: nobody knows, but how long others waited is known."""
     members = (pods.get(one.key) for one in state.pods if one.queue == queue)
     if usual := usual_wait(pod for pod in members if pod is not None):
-        yield f"half of the last {usual.pods} pods of this queue waited less than {usual.seconds:.0f} s"
+        yield str(usual)
 
 
 def _slices(pod: PodShown, state: State) -> list[Html | Region]:
