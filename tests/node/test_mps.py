@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -138,7 +139,9 @@ async def test_a_daemon_that_dies_or_hangs_is_replaced(stand_in: StandIn, fake_n
     gpu, held = fake_nvml.gpus[0].uuid, stand_in.folder.hold()
     async with running(keeper_of(stand_in)):
         await brought(stand_in, gpu, Use.SHARED)
-    folder, before = stand_in.folder.pipe(gpu), stand_in.pid(gpu)
+        other = fake_nvml.gpus[1].uuid
+        await brought(stand_in, other, Use.SHARED)
+    folder, before, beside = stand_in.folder.pipe(gpu), stand_in.pid(gpu), stand_in.pid(other)
     assert before is not None
     mounted = folder.stat().st_ino
     served = await asyncio.to_thread(stand_in.say, gpu, "stand-in: come 11 0 50 0=100M")
@@ -153,6 +156,9 @@ async def test_a_daemon_that_dies_or_hangs_is_replaced(stand_in: StandIn, fake_n
     assert not (folder / "lost").exists()
     # A server that was left would have kept the GPU from the next one.
     await until(lambda: _has_ended(server), "its server has ended")
+    # Another GPU's is none of this.
+    assert stand_in.pid(other) == beside
+    assert not _has_ended(Path("/proc") / str(beside))
     os.close(held)
 
 
@@ -169,6 +175,25 @@ async def test_a_keeper_that_is_told_to_leave_ends_daemons_and_opens_gpus(
     assert not NvmlComputeModes().closed(gpu)
     assert stand_in.commands(gpu)[-1].startswith("quit -t")
     os.close(held)
+
+
+async def test_the_process_ends_its_daemons_when_it_is_told_to_stop(stand_in: StandIn, fake_nvml: FakeNvml) -> None:
+    """`aliquot mps` itself: it does what is wanted in its folder, and leaves nothing behind."""
+    gpu = fake_nvml.gpus[0].uuid
+    told = {"ALIQUOT_MPS_FOLDER": str(stand_in.home / "mps"), "ALIQUOT_MPS_PROGRAM": str(stand_in.program)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "aliquot_cli.main", "mps", env=os.environ | fake_nvml.environment() | told
+    )
+    try:
+        await brought(stand_in, gpu, Use.SHARED)
+        process.terminate()
+        assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert stand_in.pid(gpu) is None
+    assert not NvmlComputeModes().closed(gpu)
 
 
 async def test_one_user_at_a_time_without_the_switch(stand_in: StandIn, fake_nvml: FakeNvml) -> None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot_agent.gpus.model import GpuProcess, GpuUsage, ProcessKind
+from aliquot_agent.isolation.gpu_modes import Seat, Use
+from aliquot_agent.isolation.gpu_modes import Told as KeeperTold
 from aliquot_agent.pods.dwellings import Dwelling
 from aliquot_agent.pods.standing import Standing
+from aliquot_agent.starting.decision import Known
+from aliquot_agent.web.accounting import Accounting
 from aliquot_agent.web.accounts import Accounts, Owner, SliceUse, Tenant, accounts
+from aliquot_agent.web.usage_watch import Sample
 from aliquot_core.claims import Claim
 from aliquot_core.grant import ContainerGrant, Grant, Slice
+from aliquot_core.inventory import Inventory
+from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB, Percent
 
@@ -82,6 +91,25 @@ def test_what_a_server_of_mps_may_have_done_for_its_clients_is_not_known() -> No
         ("u4", None, None),
     ]
     assert (found.strangers, found.trespassers) == ({}, ())
+
+
+class Everybody:
+    """A register by which every process lives in one pod."""
+
+    def dwellings(self, pids: Collection[int]) -> dict[int, tuple[Dwelling, ...]]:
+        """Where they live."""
+        return dict.fromkeys(pids, (Dwelling(pod="p", container_id="c"),))
+
+
+def test_the_keeper_s_word_says_which_processes_are_mps_s_own() -> None:
+    """What it tells of a GPU's servers reaches the accounts."""
+    accounting = Accounting(register=Everybody(), grant="grant")
+    seat = Seat(wanted=Use.SHARED, told=KeeperTold(use=Use.SHARED, servers=(9,)))
+    sample = Sample(at=1.0, usages=(usage(A, (9, 25, 60)),))
+    known = Known(node="n1", names=Names(), inventory=Inventory(), pods={}, recorded=())
+    for seats, strangers in (({}, {(A, Owner.POD): 1}), ({A: seat}, {})):
+        told = accounting.account(msgspec.structs.replace(known, seats=seats), sample)
+        assert told.sampled.accounts.strangers == strangers
 
 
 def test_processes_of_one_container_add_up_by_gpu() -> None:
