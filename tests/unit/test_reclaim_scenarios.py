@@ -516,3 +516,17 @@ def test_cpus_that_were_kept_are_free_again_when_it_is_called_off() -> None:
     assert stage.picture.hosts.free[0].tolist()[0] == 0
     stage.gone(victim)
     assert stage.picture.hosts.free[0].tolist()[0] == 4_000
+
+
+def test_for_whom_room_is_made_is_read_anew_when_queues_change() -> None:
+    """In as many dimensions as are counted by now: else it would be charged with too little."""
+    stage = ReclaimStage(OWNER)
+    filled(stage, "blue", 4)
+    stage.submit("red0", 100, queue="red")
+    stage.decide()
+    stage.queues.queues_seen(OWNER | {"green": queue(models={"*A100*": ModelQuota(compute=Quota(limit=400))})})
+    register = stage.queues.register
+    (clearing,) = register.clearings
+    (place,) = clearing.places
+    assert len(clearing.candidate.amounts) == register.books.ledger.width > 2
+    assert clearing.candidate.first == place.waiter == register.hall.resting("red0")
