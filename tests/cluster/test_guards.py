@@ -126,6 +126,17 @@ def test_several_problems_are_told_at_once(guarded: Guarded, namespace: str) -> 
     assert refusal.count("\n- container main, ") == 2
 
 
+def test_a_pod_too_large_to_be_judged_is_refused_in_words(
+    cluster: ClusterHarness, guarded: Guarded, namespace: str
+) -> None:
+    """What this API server sends begins so that the question's name is known before it ends."""
+    large = asking("large", namespace, {"compute": "30"})
+    (container,) = large["spec"]["containers"]
+    large["spec"]["containers"] = [{**container, "name": f"c{index}"} for index in range(9_000)]
+    # 3 MiB within the webhook's 5 s: a crowded machine may need another try.
+    cluster.wait_for("a sentence", lambda: "make it smaller: fewer containers" in guarded.refusal(large))
+
+
 def test_what_is_only_odd_is_warned_of(guarded: Guarded, namespace: str) -> None:
     """The author reads it, and the pod comes in."""
     assert guarded.warnings(asking("a", namespace, {"compute": "30"}, scheduler="volcano")) == [
