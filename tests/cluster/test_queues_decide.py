@@ -227,7 +227,7 @@ def test_a_pod_waits_for_a_node_with_its_labels(centre: PlayedCentre) -> None:
             centre,
             picky,
             why="1 node has room on its GPUs: 1 is not what its nodeSelector or its affinity to nodes names; "
-            "of 1 that would take it none has room on its GPUs",
+            "the one that would take it has no room on its GPUs",
             mend=lambda: centre.api.patch("/api/v1/nodes/gpu1", labelled),
         )
         centre.api.patch("/api/v1/nodes/gpu1", {"metadata": {"labels": {"disk": None}}})

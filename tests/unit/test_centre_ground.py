@@ -152,7 +152,7 @@ def test_who_wants_a_label_waits_for_the_node_that_has_it() -> None:
     assert stage.round() == []
     assert told(stage, "p") == (
         "NoNode",
-        f"{UNLIKE.replace('such GPUs', 'room on its GPUs')}; of 1 that would take it none has room on its GPUs",
+        f"{UNLIKE.replace('such GPUs', 'room on its GPUs')}; the one that would take it has no room on its GPUs",
     )
 
 
@@ -172,7 +172,7 @@ def test_where_nodes_forbid_different_things_each_is_counted_once() -> None:
     assert word == "NoNode"
     assert why == (
         "4 nodes have room on their GPUs: 2 are tainted (team=red), 2 have at most 2.5 CPUs free of 4 asked; "
-        "of 1 that would take it none has room on its GPUs"
+        "the one that would take it has no room on its GPUs"
     )
 
 

@@ -79,8 +79,9 @@ class Ground:
         why = self._told(ask, roomy, tolerating=True, of=self._picture.hosts.free, word="free")
         if not why:
             return ""
-        others = np.count_nonzero(self.admits(ask) & self._picture.grid.bindable & ~roomy)
-        rest = f"; of {others} that would take it none has room on its GPUs" if others else ""
+        others = int(np.count_nonzero(self.admits(ask) & self._picture.grid.bindable & ~roomy))
+        none = agreed(others, "the one that would take it has no room", f"of {others} that would take it none has room")
+        rest = f"; {none} on its GPUs" if others else ""
         whose = agreed(int(np.count_nonzero(roomy)), "its", "their")
         return f"{_nodes(roomy)} room on {whose} GPUs: {why}{rest}"
 

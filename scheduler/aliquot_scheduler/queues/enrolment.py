@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from aliquot_core.counting import agreed, counted
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
@@ -143,7 +144,7 @@ class Enrolment:
     def why_gang_never(self, members: Sequence[Waiter], *, ledger: Ledger) -> str:
         """Why what a gang needs to start can't be let in, whatever others do; empty if it could."""
         queue, firm = members[0].queue, any(member.shape.firm for member in members)
-        asks = f"its group starts with {len(members)} pods, which ask"
+        asks = f"its group starts with {counted(len(members), 'pod')}, which {agreed(len(members), 'asks', 'ask')}"
         if why := self._beyond(queue, summed(members), asks, firm=firm, ledger=ledger):
             return why
         return "" if self._tree.nodes[queue].spec.autoscale else self._together.why_never(members)

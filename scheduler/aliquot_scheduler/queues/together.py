@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from aliquot_core.counting import agreed, counted
 from aliquot_core.membership import Topology
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import Kind
@@ -90,7 +91,7 @@ class Together:
         return (
             ""
             if short is None
-            else f"its group starts with {len(members)} pods on a node each, and {short} could take them"
+            else f"its group starts with {counted(len(members), 'pod')} on a node each, and {short} could take them"
         )
 
 
@@ -103,7 +104,8 @@ def _told(members: Sequence[Waiter], there: Sequence[_Room], *, where: str) -> s
     pairs = zip(asked, most, ("compute", "MiB of memory"), strict=True)
     short = [f"{ask} of {what}, of which at most {has} are there" for ask, has, what in pairs if has < ask]
     said = " and ".join(short) or f"{asked[0]} of compute and {asked[1]} MiB of memory, and none has both"
-    return f"its group starts with {len(members)} pods, which ask {where} {said}"
+    ask = agreed(len(members), "asks", "ask")
+    return f"its group starts with {counted(len(members), 'pod')}, which {ask} {where} {said}"
 
 
 def _least(member: Waiter) -> _Room:
