@@ -548,3 +548,31 @@ def test_room_is_seen_on_cards_of_each_model() -> None:
         assert stage.run() == ["p"]
         stage.submit("q", 50, queue="a", notes={"gpu-model": wanted})
         assert stage.run() == []
+
+
+@pytest.mark.parametrize("others", ["come last", "come first"])
+def test_a_round_in_which_no_card_has_room_counts_for_patience(others: str) -> None:
+    """Heads are noted though nobody is let in, and nodes are kept for those who have lost patience."""
+    stage = Stage(
+        {"a": queue(), "b": queue(), "c": queue()},
+        nodes=(2, 1),
+        settings=QueueSettings(patience=100.0, hold=1_000.0),
+    )
+    for uid, name, gpu in (
+        ("x0", "c", "n0-0"),
+        ("x1", "c", "n0-1"),
+        ("y", "a" if others == "come first" else "c", "n1-0"),
+    ):
+        stage.submit(uid, 100, queue=name, notes={"gpu-uuid": f"GPU-{gpu}"})
+    assert len(stage.run()) == 3
+    for user in "uv":
+        stage.submit(f"pair-{user}", 200, queue="a", user=user)
+    assert stage.round() == []
+    stage.submit("small", 100, queue="b")
+    if others == "come first":
+        # All of it is full still, and what is kept now counts once a card is free.
+        assert stage.round(after=101.0) == []
+    stage.end("x0")
+    assert stage.round(after=1.0 if others == "come first" else 101.0) == []
+    stage.end("x1")
+    assert stage.round(after=1.0) == ["pair-u"]
