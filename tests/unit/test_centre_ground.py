@@ -156,6 +156,17 @@ def test_who_wants_a_label_waits_for_the_node_that_has_it() -> None:
     )
 
 
+def test_of_several_nodes_that_would_take_a_pod_and_are_full_it_is_told_how_many() -> None:
+    """None of them alone is to blame."""
+    stage = staged(node("red", taints={"team": "red"}), node("full1", cards=1), node("full2", cards=1))
+    for name in ("full1", "full2"):
+        stage.picture.hold(name, {(name, f"GPU-{name}-0"): _all_of_it()})
+    stage.submit("p", 50)
+    assert stage.round() == []
+    rest = "of 2 that would take it none has room on its GPUs"
+    assert told(stage, "p") == ("NoNode", f"1 node has room on its GPUs: 1 is tainted (team=red); {rest}")
+
+
 def test_where_nodes_forbid_different_things_each_is_counted_once() -> None:
     """With the taint, the most that is free, and how many would take the pod but have no room."""
     stage = staged(

@@ -229,6 +229,13 @@ NEVER: dict[str, tuple[dict[str, str], int, int, int | None, str]] = {
         None,
         "that NVLinks join 200 of compute, of which at most 100 are there",
     ),
+    "one pod, larger than any island": (
+        {"group-topology": "nvlink"},
+        1,
+        200,
+        None,
+        "its group starts with 1 pod, which asks on ",
+    ),
     "on more nodes than there are": (
         {"group-topology": "spread"},
         3,
