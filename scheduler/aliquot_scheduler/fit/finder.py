@@ -62,10 +62,10 @@ class Finder:
         out = {name: Refusal(why=known[name].out, final=True) for name in nodes if known[name].out}
         for name in nodes.keys() & judgements.keys():
             out.setdefault(name, Refusal(why=judgements[name].refused, final=True))
-        left = [known[name] for name in nodes if name not in out]
+        left = {name: known[name] for name in nodes if name not in out}
         if not left:
             return out
-        named = named_places(demand.request.uuids, left, grid=self._picture.grid)
+        named = named_places(demand.request.uuids, left.values(), grid=self._picture.grid)
         return out | Refusals(demand.request, grid=self._picture.grid, names=self._names, named=named).of(left)
 
     def _appraisal(self, pod: Pod, demand: Demand) -> Appraisal | None:

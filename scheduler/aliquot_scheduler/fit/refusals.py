@@ -6,7 +6,7 @@ Whether evicting somebody could help is told apart: a card that is too small sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
@@ -50,9 +50,9 @@ class Refusals:
         self._counts = self._count(self._pieces[0])
         self._said: dict[_Case, Refusal] = {}
 
-    def of(self, nodes: Iterable[KnownNode]) -> dict[str, Refusal]:
+    def of(self, nodes: Mapping[str, KnownNode]) -> dict[str, Refusal]:
         """Why each of these nodes does not take the pod."""
-        return {known.name: self._say((self._counts[known.row], known.lost)) for known in nodes}
+        return {name: self._say((self._counts[known.row], known.lost)) for name, known in nodes.items()}
 
     def _count(self, piece: Piece) -> list[_Counts]:
         """Of each node's GPUs, how many are there, named, suit, are large enough, have memory, compute, and both."""
@@ -71,10 +71,10 @@ class Refusals:
         return [tuple(row) for row in np.stack([step.sum(axis=1) for step in steps], axis=1).tolist()]
 
     def _say(self, case: _Case) -> Refusal:
-        if case not in self._said:
+        if (said := self._said.get(case)) is None:
             counts, lost = case
-            self._said[case] = self._made(counts, lost=f"; {lost}" if lost else "")
-        return self._said[case]
+            said = self._said[case] = self._made(counts, lost=f"; {lost}" if lost else "")
+        return said
 
     def _made(self, counts: _Counts, *, lost: str) -> Refusal:
         total, meant, allowed, large, roomy, free, both = counts
