@@ -6,13 +6,14 @@ There is no node: what the installed processes do is shown by `test_installed.py
 from __future__ import annotations
 
 import base64
+import http.client
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import pytest
 
-from aliquot_core.names import MIX
+from aliquot_core.names import MIX, MIX_KEY
 from cluster.charts import CHART, helm, template
 from cluster.harness import binaries
 from cluster.harness.api import Json
@@ -102,9 +103,18 @@ def test_helm_changes_and_takes_away_what_is_its_own(cluster: ClusterHarness) ->
 
 
 def learn(cluster: ClusterHarness) -> None:
-    """What a leader writes by and by."""
-    centre = cluster.api_as(SCHEDULER)
-    cluster.wait_for("rights and policies", lambda: centre.patch(MIX_PATH, {"data": {"page.json": "{}"}}))
+    """What a leader writes by and by; its rights count a moment after they were installed."""
+
+    def written() -> bool:
+        try:
+            cluster.api_as(SCHEDULER).patch(MIX_PATH, {"data": {MIX_KEY: "{}"}})
+        except ApiError as error:
+            if error.status == http.client.FORBIDDEN:
+                return False
+            raise
+        return True
+
+    cluster.wait_for("the centre's rights", written)
 
 
 @pytest.mark.timeout(400)
