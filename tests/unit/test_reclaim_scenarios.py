@@ -427,6 +427,23 @@ def test_whoever_leaves_already_is_counted_as_gone() -> None:
     assert stage.run(after=1.0) == ["red0"]
 
 
+def test_whoever_counted_on_one_that_stays_after_all_is_called_off_too() -> None:
+    """A budget keeps it: room for the second would never come, and its other victims would go for nothing."""
+    stage = ReclaimStage({"red": queue(guarantee=200), "blue": queue()}, nodes=(2,))
+    filled(stage, "blue", 2)
+    stage.submit("red0", 40, queue="red", notes={"gpu-uuid": "GPU-n0-1"})
+    (first,) = stage.decide()
+    (kept,) = first.victims
+    stage.submit("red1", 40, queue="red", notes={"gpu-uuid": "GPU-n0-1"})
+    found = [*stage.decide(), *stage.decide(after=6.0), *stage.decide(after=6.0)]
+    (second,) = found
+    assert second.victims == ()
+    stage.reclaim.refused(first, kept, now=stage.now)
+    assert list(stage.queues.register.clearings) == []
+    assert stage.picture.holdings.kept(("n0", "GPU-n0-1")) == {}
+    assert stage.victims(after=1.0) == []
+
+
 def test_what_only_kube_scheduler_knows_sends_nobody_away() -> None:
     """Whether it then fits depends on where other pods are."""
     stage = ReclaimStage(OWNER)

@@ -90,6 +90,6 @@ class Finder:
         suitable = [suits(kind, demand.request) for kind in grid.kinds]
         for gpu, kind in zip(known.inventory.gpus, grid.kind[known.row].tolist(), strict=False):
             if suitable[kind] and gpu.usable and not gpu.mig and demand.request.uuids.admits(gpu.uuid):
-                held, holders = self._picture.holdings.total((known.name, gpu.uuid), but=but)
+                held, holders = self._picture.holdings.total((known.name, gpu.uuid), but=(but,))
                 cards.append(Card(gpu=gpu, held=held, holders=holders))
         return cards

@@ -6,7 +6,7 @@ a GPU has. It counts like what is held, and nobody is said to hold it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from aliquot_core.claims import NOTHING, Claim
 
@@ -63,12 +63,12 @@ class Holdings:
         """Who holds a part of a GPU."""
         return self._by_gpu.get(gpu, {})
 
-    def total(self, gpu: GpuKey, *, but: str = "") -> tuple[Claim, int]:
-        """What is held of a GPU or kept for others, and by how many; `but` is one who is not counted."""
+    def total(self, gpu: GpuKey, *, but: Collection[str] = ()) -> tuple[Claim, int]:
+        """What is held of a GPU or kept for others, and by how many; `but` are holders who are not counted."""
         total, holders = NOTHING, 0
         for there in (self._by_gpu.get(gpu), self._kept.get(gpu)):
             for holder, claim in there.items() if there else ():
-                if holder != but:
+                if holder not in but:
                     total, holders = total.beside(claim), holders + 1
         return total, holders
 

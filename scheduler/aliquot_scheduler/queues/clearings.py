@@ -5,9 +5,10 @@ their slices are free all that is meant for the members is kept for them in the 
 members rest meanwhile, and ask for nothing: what they were promised is kept, not held back. As soon as all of it is
 there, they are let in.
 
-A clearing ends when they are in, when one of them is gone, when one of its nodes is, or when its time is over. Whoever
-was not asked to go by then is spared. Nothing of this is written down: a leader that begins anew sees who is on the
-way out and who waits, and comes to the same decisions.
+A clearing ends when they are in, when one of them is gone, when one of its nodes is, when its time is over, or when
+another is called off on whose victims it had counted too. Whoever was not asked to go by then is spared. Nothing of
+this is written down: a leader that begins anew sees who is on the way out and who waits, and comes to the same
+decisions.
 
 What must always hold: what is kept for somebody is kept by one clearing, and of no GPU more is kept than it has once
 all are gone who were asked to go.
@@ -15,7 +16,7 @@ all are gone who were asked to go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 
@@ -157,6 +158,11 @@ class Clearings:
                 return f"node {place.node} is out"
         return ""
 
+    def comes_true(self, clearing: Clearing, *, leaving: Collection[str]) -> bool:
+        """Whether its room on GPUs is there once those are gone (UIDs), beside what is kept for others."""
+        nodes = self._picture.nodes
+        return all(place.node in nodes and self._has_room(place, but=leaving) for place in clearing.places)
+
     def is_free(self, clearing: Clearing, *, now: float) -> bool:
         """Whether all of its room is there, and whether to try now: not again and again where it was not enough."""
         if now < self._not_before.get(clearing.uid, now):
@@ -176,10 +182,14 @@ class Clearings:
         self._not_before[clearing.uid] = now + _AGAIN
 
     def _is_free(self, place: Place) -> bool:
+        known = self._picture.nodes[place.node]
+        return self._has_room(place) and not any(part < 0 for part in self._picture.hosts.free[known.row].tolist())
+
+    def _has_room(self, place: Place, *, but: Collection[str] = ()) -> bool:
         known, holdings = self._picture.nodes[place.node], self._picture.holdings
         memory = {gpu.uuid: gpu.usable for gpu in known.inventory.gpus}
         for gpu in place.claims:
-            total, holders = holdings.total((place.node, gpu))
+            total, holders = holdings.total((place.node, gpu), but=but)
             if gpu not in memory or overdrawn(total, memory=memory[gpu], holders=holders):
                 return False
-        return not any(part < 0 for part in self._picture.hosts.free[known.row].tolist())
+        return True

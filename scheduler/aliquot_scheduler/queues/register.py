@@ -198,7 +198,14 @@ class Register:
         return ""
 
     def call_off(self, clearing: Clearing) -> None:
-        """It is not made any more: whoever rests for it stands in line again."""
+        """It is not made any more: whoever rests for it stands in line again. So do those who had counted on it."""
+        self._let_stand_in_line(clearing)
+        leaving = self._leaving()
+        vain = (other for other in self.clearings if not self.clearings.comes_true(other, leaving=leaving))
+        if (other := next(vain, None)) is not None:
+            self.call_off(other)
+
+    def _let_stand_in_line(self, clearing: Clearing) -> None:
         self.clearings.drop(clearing)
         for place in clearing.moves:
             if place.waiter.uid in self.inside.bound and not self.clearings.was_asked(place.waiter.uid):
@@ -207,6 +214,11 @@ class Register:
             if (waiter := self.hall.resting(place.waiter.uid)) is not None:
                 self.leave(waiter.uid)
                 self.take_as_waiting(waiter.pod)
+
+    def _leaving(self) -> set[str]:
+        bound = self.inside.bound.items()
+        ending = {uid for uid, one in bound if one.pod.metadata.deletion_timestamp or self.clearings.was_asked(uid)}
+        return ending | self.clearings.victims() | self.refuges.movers()
 
     def let_in(self, waiter: Waiter, *, way: Way, until: float, now: float) -> None:
         """Its turn has come: it is charged from now on, and waits no more."""
