@@ -36,6 +36,8 @@ from aliquot_kube.wire import Decoder
 # hundred runs at once kept two cores from deciding at all, so they do not all begin at the same time either. Why a pod
 # waits is told at once: it stands on the pod.
 _PLACE_AFTER = 2.0
+# What a pod that has ended had printed may be read a moment later; where its node is dead it never can be.
+_READ_WITHIN = 30.0
 
 
 class RefusedError(UserError):
@@ -95,6 +97,7 @@ class Attending:
         self._uid = ""
         self._pod = Pod()
         self._known: Callable[[], Iterable[Pod]] = tuple
+        self._read_until: float | None = None
 
     def interrupt(self) -> None:
         """The user wants it to end."""
@@ -172,14 +175,26 @@ class Attending:
                 log,
                 write=self._write,
                 clock=self._clock,
-                there=lambda: not self._run.is_gone,
+                there=self._can_be_read,
             )
             if why:
                 self._say(f"its output can't be read: {why}")
         except BrokenPipeError:
             self._events.put_nowait(self._run.unheard)
+        except (UnreachableError, ServerTroubleError) as error:
+            self._say(f"its output can't be read: {error}")
         finally:
             self._events.put_nowait(self._run.log_ended)
+
+    def _can_be_read(self) -> bool:
+        """Whether it is worth while to ask for its output again."""
+        if self._run.is_gone:
+            return False
+        if not any(pod.ended for pod in self._known()):
+            return True
+        now = self._clock.monotonic()
+        self._read_until = now + _READ_WITHIN if self._read_until is None else self._read_until
+        return now < self._read_until
 
     async def _tell_places(self) -> None:
         await self._clock.sleep(_PLACE_AFTER * (1 + self._random()))

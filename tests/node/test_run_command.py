@@ -6,7 +6,8 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from aliquot_cli.submitting import CONTAINER, Wish, manifest
 from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
+from aliquot_kube.errors import ServerTroubleError
 from aliquot_kube.plain import PlainServer, PlainTransport
 from aliquot_kube.questions import Question, Response
 from aliquot_kube.resources import PODS
@@ -242,27 +244,59 @@ class Snatching(PlainTransport):
         return answer
 
 
-async def test_a_pod_that_is_gone_before_it_can_be_watched_is_missed(machine: SmallMachine) -> None:
-    """The first list does not have it: nobody would ever tell of its end."""
-    transport = Snatching(PlainServer(url=machine.url))
+class Mute(PlainTransport):
+    """A node that is dead: nobody has what the pod printed."""
+
+    @asynccontextmanager
+    async def pieces(self, question: Question) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Refuse logs alone."""
+        if question.path.endswith("/log"):
+            raise ServerTroubleError("no answer from the kubelet", where="api")
+        async with super().pieces(question) as found:
+            yield found
+
+
+async def no_places(uid: str, *, tell: Callable[[str], None]) -> None:
+    """Nobody tells."""
+
+
+def attending_by(transport: PlainTransport, machine: SmallMachine, *, say: Callable[[str], None]) -> Attending:
+    """A run over this way to the API server."""
     place = Place(kubeconfig=str(machine.folder / "kubeconfig"))
-    said: list[str] = []
-
-    async def no_places(uid: str, *, tell: Callable[[str], None]) -> None:
-        """Nobody tells."""
-
-    attending = Attending(
-        connection=Connection(
-            transport=transport, client=KubeClient(transport=transport), namespace="default", place=place
-        ),
+    client = KubeClient(transport=transport)
+    return Attending(
+        connection=Connection(transport=transport, client=client, namespace="default", place=place),
         names=Names(),
         clock=SystemClock(),
         random=lambda: 0.5,
         write=lambda _: None,
-        say=said.append,
+        say=say,
         places=no_places,
         container=CONTAINER,
     )
+
+
+async def test_a_pod_whose_output_is_lost_ends_all_the_same(
+    machine: SmallMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the program's own code, and a word on what could not be read."""
+    monkeypatch.setattr("aliquot_cli.attending._READ_WITHIN", 0.1)
+    monkeypatch.setattr("aliquot_cli.pod_output._AGAIN_S", 0.01)
+    transport, said = Mute(PlainServer(url=machine.url)), list[str]()
+    wish = Wish(command=["sh", "-c", "exit 7"], name="mute", namespace="default", compute=10)
+    try:
+        attending = attending_by(transport, machine, say=said.append)
+        assert await attending.attend(manifest(wish, names=Names()), keep=False) == 7
+    finally:
+        await transport.close()
+    assert said == ["its output can't be read: api: no answer from the kubelet"]
+
+
+async def test_a_pod_that_is_gone_before_it_can_be_watched_is_missed(machine: SmallMachine) -> None:
+    """The first list does not have it: nobody would ever tell of its end."""
+    transport = Snatching(PlainServer(url=machine.url))
+    said: list[str] = []
+    attending = attending_by(transport, machine, say=said.append)
     wish = Wish(command=["true"], name="snatched", namespace="default", compute=10)
     machine.binds.clear()
     try:
