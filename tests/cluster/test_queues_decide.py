@@ -314,8 +314,9 @@ def test_a_queue_that_grows_shows_its_pods_to_a_cluster_autoscaler(
         cluster.create_pod(asking("fills", "one", {"compute": "400", "memory": "4000"}))
         centre.settled({"one": 400})
         cluster.create_pod(asking("shown", "one", {"compute": "200", "memory": "2000"}))
-        cluster.create_pod(asking("over", "one", {"compute": "200", "memory": "2000"}))
         cluster.wait_for("kube-scheduler to say it", lambda: unschedulable(centre, "shown") or None, timeout=60)
+        # Not before: of two that come in one round the name decides.
+        cluster.create_pod(asking("over", "one", {"compute": "200", "memory": "2000"}))
         centre.lined_up({"one": 1})
         cluster.wait_for("the quota to be charged", lambda: used(centre, "one") == 600 or None, timeout=60)
         with centre.one_more_node("gpu3", gpus=2):
@@ -372,7 +373,9 @@ def test_a_namespace_deleted_under_load_leaves_its_cards_to_others(
         submit(cluster, Pods(queue="blue", count=5, compute=100), made)
         centre.lined_up({"red-1": 4, "blue-1": 5})
         cluster.api.delete("/api/v1/namespaces/red-1")
-        cluster.wait_for("those that waited to be gone", lambda: len(centre.leaving("red-1")) == 4)
+        cluster.wait_for(
+            "those that waited to be gone", lambda: len(centre.pods("red-1")) == len(centre.leaving("red-1")) == 4
+        )
         assert centre.held("blue-1") == 0
         centre.let_go("red-1")
         centre.settled({"blue-1": 400})
