@@ -94,7 +94,7 @@ class QueueSpec(_Written, frozen=True, kw_only=True):
     hosts: HostLimits = HostLimits()
     # Between siblings: who is higher is given of what is left first.
     priority: Priority = 0
-    # `hold` lets nobody in, `drain` also wants those out who are in.
+    # Of a queue that is held pods wait; of one that is drained new ones are refused too. Nobody who is in has to go.
     stop: Literal["", "hold", "drain"] = ""
     # Namespaces whose pods may name this queue, beside those whose label makes it their default.
     namespaces: tuple[Glob, ...] = ()
