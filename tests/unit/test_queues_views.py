@@ -94,7 +94,6 @@ class Scene:
             client=KubeClient(transport=self.kept),
             clock=self.clock,
             names=NAMES,
-            statuses=self.statuses,
             queues=lambda: self.queues,
             namespaces=lambda: self.namespaces,
             why_not=lambda: self.silent,
@@ -105,7 +104,7 @@ class Scene:
         self.namespaces[name] = Namespace(metadata=ObjectMeta(name=name, labels={NAMES.queue: home}, **meta))
 
     def statuses(self) -> dict[str, QueueStatus]:
-        """What was worked out last."""
+        """What is worked out of queues now."""
         return self.stage.queues.statuses(now=0.0, at="")
 
     async def lives(self, *, seconds: int) -> None:

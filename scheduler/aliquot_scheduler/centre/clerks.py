@@ -46,7 +46,7 @@ class Clerks:
         why_not: Callable[[], str],
     ) -> None:
         events = self.events = PodEvents(client=client, clock=clock, random=random, names=names, instance=settings.name)
-        queues = self.queue_writer = QueueWriter(
+        self.queue_writer = QueueWriter(
             turns=turns,
             client=client,
             clock=clock,
@@ -59,7 +59,6 @@ class Clerks:
             client=client,
             clock=clock,
             names=names,
-            statuses=lambda: queues.latest,
             queues=lambda: watches.queues.objects,
             namespaces=lambda: watches.namespaces.objects,
             why_not=why_not,

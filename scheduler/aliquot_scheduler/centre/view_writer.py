@@ -1,8 +1,9 @@
 """The leader keeps a view of each queue in the namespaces that have to do with it, for people with rights there alone.
 
-A view says again what the queue's status says, so it is worked out of those that were worked out last, and written more
-seldom than they are: at most five a second, whatever changes. What there is already is read once, when the first is
-to be written; where the kind is not installed nothing is written at all.
+A view says again what the queue's status says, worked out anew: of the status that was worked out last, the sums would
+be of another instant than the namespace's own part beside them. They are written at most five a second, whatever
+changes. What there is already is read once, when the first is to be written; where the kind is not installed nothing
+is written at all.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.patches import add, json_patch
 from aliquot_kube.resources import Resource
 from aliquot_scheduler.queues.entry import home_of
-from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.queues.views import View, Where, of_the_moment, views
 
@@ -57,18 +57,16 @@ class ViewWriter:
         client: KubeClient,
         clock: Clock,
         names: Names,
-        statuses: Callable[[], Mapping[str, QueueStatus]],
         queues: Callable[[], Collection[str]],
         namespaces: Callable[[], Mapping[str, Namespace]],
         why_not: Callable[[], str],
     ) -> None:
-        """`statuses` is what was worked out of queues last; `queues` and `namespaces` are all there are."""
+        """`queues` and `namespaces` are all there are."""
         self._turns = turns
         self._client = client
         self._clock = clock
         self._names = names
         self._resource = views_of(names)
-        self._statuses = statuses
         self._queues = queues
         self._namespaces = namespaces
         self._why_not = why_not
@@ -81,8 +79,8 @@ class ViewWriter:
             await self._clock.sleep(_ABSENT)
         while True:
             await self._clock.sleep(_LOOK)
-            # Of queues nothing is known yet, or not for sure.
-            if self._why_not() or not self._statuses():
+            # Of queues nothing is known for sure.
+            if self._why_not():
                 continue
             wanted = self._wanted() if self._queues() else {}
             for where in sorted(self._there.keys() - wanted.keys()):
@@ -95,13 +93,9 @@ class ViewWriter:
     def _wanted(self) -> dict[Where, View]:
         namespaces = self._namespaces()
         homes = {name: home for name, one in namespaces.items() if (home := home_of(one, names=self._names))}
-        found = views(
-            self._turns.books,
-            waiting=self._turns.waiting(),
-            statuses=self._statuses(),
-            homes=homes,
-            at=second_time(self._clock.wall()),
-        )
+        at = second_time(self._clock.wall())
+        statuses = self._turns.statuses(now=self._clock.monotonic(), at=at)
+        found = views(self._turns.books, waiting=self._turns.waiting(), statuses=statuses, homes=homes, at=at)
         # With a namespace goes all that is in it, and nothing can be made there any more.
         return {where: view for where, view in found.items() if _lasts(namespaces.get(where[0]))}
 

@@ -70,7 +70,7 @@ def read_view(raw: Mapping[str, Any]) -> View | None:
 def views(
     books: Books, *, waiting: Iterable[Waiter], statuses: Mapping[str, QueueStatus], homes: Mapping[str, str], at: str
 ) -> dict[Where, View]:
-    """Every view that there is to be; `homes` is each namespace's own queue, `statuses` what was worked out last."""
+    """Every view that there is to be; `homes` is each namespace's own queue, `statuses` those of the same instant."""
     counts = Counter((waiter.pod.metadata.namespace, waiter.queue) for waiter in waiting)
     wanted = {*counts, *books.of_namespaces, *homes.items()}
     nodes = books.ledger.tree.nodes
