@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aliquot_core.names import MIX
+from aliquot_core.names import LEADER_LEASE, MIX, PACE_LEASE
 from cluster.guarded import POLICY, Guarded, asking, privileged
 from cluster.harness.api import APPLY, Api, Json
 from cluster.harness.cluster import ClusterHarness, Options
@@ -387,18 +387,36 @@ def may_delete(cluster: ClusterHarness, resource: str) -> Api:
     return allowed
 
 
-def test_nobody_else_writes_or_deletes_our_leases(cluster: ClusterHarness, guarded: Guarded) -> None:
+def lease(name: str, *, namespace: str = NAMES.namespace) -> Json:
+    """A Lease as it is created."""
+    where = {"name": name, "namespace": namespace}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": where}
+
+
+def test_nobody_else_writes_our_leases(cluster: ClusterHarness, guarded: Guarded) -> None:
     """Heart-beats and who leads: nor an administrator; those of other namespaces are their owners'."""
-    body: Json = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-    ours = body | {"metadata": {"name": "node-n", "namespace": NAMES.namespace}}
+    ours = lease("node-written")
     path, by = cluster.api.path_of(ours), "aliquot-guard-leases"
     refused(lambda: cluster.api.create(ours), by=by)
     guarded.scheduler.create(ours)
     refused(lambda: cluster.api.patch(path, annotated({NAMES.state: "away"})), by=by)
-    refused(lambda: cluster.api.delete(path), by=by)
     guarded.scheduler.delete(path)
-    other = cluster.api.create(body | {"metadata": {"name": "node-n", "namespace": "default"}})
+    other = cluster.api.create(lease("node-written", namespace="default"))
     cluster.api.delete(cluster.api.path_of(other))
+
+
+def test_an_administrator_tidies_up_after_a_node_that_is_gone(cluster: ClusterHarness, guarded: Guarded) -> None:
+    """By the right to delete the policy; whoever may only delete Leases may not, and who leads is left to nobody."""
+    heartbeat, led, paced = (
+        cluster.api.path_of(guarded.scheduler.create(lease(name))) for name in ("node-gone", LEADER_LEASE, PACE_LEASE)
+    )
+    tidier, by = may_delete(cluster, "leases"), "aliquot-guard-leases"
+    refused(lambda: tidier.delete(heartbeat), by=by)
+    cluster.api.delete(heartbeat)
+    assert cluster.api.find(heartbeat) is None
+    for path in (led, paced):
+        refused(lambda path=path: cluster.api.delete(path), by=by)  # type: ignore[misc]
+        guarded.scheduler.delete(path)
 
 
 def told(kind: str) -> Json:
