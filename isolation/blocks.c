@@ -99,12 +99,14 @@ static void left(const struct holding *block) {
 EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
     struct holding block;
     /* Taken out first: once the driver has freed it, another thread may be given the same address. */
-    bool ours = holdings_take(BLOCK, address, &block);
+    bool ours = holdings_take(BLOCK, address, &block) || pools_take_block(address, &block);
     CUresult result = REAL(cuMemFree_v2)(address);
     if (ours && result != CUDA_SUCCESS)
         holdings_add(block);
-    else if (ours)
+    else if (ours && block.kind == BLOCK)
         left(&block);
+    else if (ours)
+        pools_block_freed(&block);
     return result;
 }
 

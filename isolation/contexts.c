@@ -6,6 +6,7 @@
 #include "release.h"
 
 #define HEAP_INCLUDED (8ULL << 20) /* what a context brings along for malloc in kernels */
+#define STACK_INCLUDED 1024ULL     /* and as each thread's stack */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t retained[MOST_GPUS];
@@ -102,10 +103,7 @@ static uint64_t primary(CUdevice device) {
     return (uintptr_t)context;
 }
 
-static CUresult release(int index, CUdevice device) {
-    int gpu = gpu_of_device(device);
-    if (gpu < 0) return REAL_AS(index, cuDevicePrimaryCtxRelease_v2)(device);
-    pthread_mutex_lock(&lock);
+static CUresult release_locked(int index, CUdevice device, int gpu) {
     uint64_t context = retained[gpu] == 1 ? primary(device) : 0;
     CUresult result = REAL_AS(index, cuDevicePrimaryCtxRelease_v2)(device);
     if (result == CUDA_SUCCESS && retained[gpu] && --retained[gpu] == 0) {
@@ -113,6 +111,14 @@ static CUresult release(int index, CUdevice device) {
         account_release(gpu, primary_charge[gpu]);
         primary_charge[gpu] = 0;
     }
+    return result;
+}
+
+static CUresult release(int index, CUdevice device) {
+    int gpu = gpu_of_device(device);
+    if (gpu < 0) return REAL_AS(index, cuDevicePrimaryCtxRelease_v2)(device);
+    pthread_mutex_lock(&lock);
+    CUresult result = release_locked(index, device, gpu);
     pthread_mutex_unlock(&lock);
     return result;
 }
@@ -145,17 +151,71 @@ EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
     return reset(F_cuDevicePrimaryCtxReset_v2, device);
 }
 
+/* A green context is a part of the primary one, and holds it: so do we, as long as it lives. */
+static CUresult create_green(CUgreenCtx *context, void *resources, CUdevice device, unsigned flags, int gpu) {
+    CUcontext primary_context;
+    CUresult result = retain(&primary_context, device, gpu);
+    if (result != CUDA_SUCCESS) return result;
+    result = REAL(cuGreenCtxCreate)(context, resources, device, flags);
+    struct holding holding = {.kind = GREEN_CONTEXT, .record = {.extra = (uint64_t)device, .gpu = gpu}};
+    if (result == CUDA_SUCCESS) {
+        holding.value = (uintptr_t)*context;
+        if (holdings_add(holding)) return result;
+        REAL(cuGreenCtxDestroy)(*context);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    release_locked(F_cuDevicePrimaryCtxRelease_v2, device, gpu);
+    return result;
+}
+
+EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *context, void *resources, CUdevice device, unsigned flags) {
+    int gpu = gpu_of_device(device);
+    if (gpu < 0) return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&lock);
+    CUresult result = create_green(context, resources, device, flags, gpu);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx context) {
+    struct holding holding;
+    bool ours = holdings_take(GREEN_CONTEXT, (uintptr_t)context, &holding);
+    pthread_mutex_lock(&lock);
+    CUresult result = REAL(cuGreenCtxDestroy)(context);
+    if (ours && result != CUDA_SUCCESS)
+        holdings_add(holding);
+    else if (ours)
+        release_locked(F_cuDevicePrimaryCtxRelease_v2, (CUdevice)holding.record.extra, holding.record.gpu);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* Every thread that the GPU may run at once has a stack, and the driver takes all of them together. */
+static uint64_t stack_charge(size_t value) {
+    int multiprocessors = 256, threads = 2048; /* more than any GPU has, should the driver not tell */
+    uint64_t bytes;
+    CUdevice device;
+    if (value <= STACK_INCLUDED || REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS) return 0;
+    REAL(cuDeviceGetAttribute)(&multiprocessors, DEVICE_MULTIPROCESSORS, device);
+    REAL(cuDeviceGetAttribute)(&threads, DEVICE_THREADS_A_MULTIPROCESSOR, device);
+    uint64_t at_once = (uint64_t)multiprocessors * (uint64_t)threads;
+    if (__builtin_mul_overflow(value - STACK_INCLUDED, at_once, &bytes) || bytes > LARGEST_SIZE) return UINT64_MAX;
+    return TO_GRANULES(bytes);
+}
+
 static uint64_t limit_charge(int limit, size_t value) {
+    if (limit == LIMIT_STACK) return stack_charge(value);
     if (limit != LIMIT_HEAP && limit != LIMIT_PRINTF) return 0;
     if (value > LARGEST_SIZE) return value;
     return value > HEAP_INCLUDED ? TO_GRANULES(value - HEAP_INCLUDED) : 0;
 }
 
-/* What kernels may allocate by themselves, and what they print into: the driver takes it for the whole context. */
+/* What kernels may allocate by themselves, print into and have as stacks: the driver takes it for the whole context. */
 EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
     int gpu = gpu_of_context();
     uint64_t context = current_context(), bytes = limit_charge(limit, value);
-    if (gpu < 0 || (limit != LIMIT_HEAP && limit != LIMIT_PRINTF)) return REAL(cuCtxSetLimit)(limit, value);
+    bool takes_memory = limit == LIMIT_HEAP || limit == LIMIT_PRINTF || limit == LIMIT_STACK;
+    if (gpu < 0 || !takes_memory) return REAL(cuCtxSetLimit)(limit, value);
     if (!charge(gpu, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = REAL(cuCtxSetLimit)(limit, value);
     struct holding old, fresh = {

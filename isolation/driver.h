@@ -22,8 +22,9 @@ typedef struct driver_graph *CUgraph;
 typedef struct driver_node *CUgraphNode;
 typedef struct driver_exec *CUgraphExec;
 typedef struct driver_external *CUexternalMemory;
+typedef struct driver_green_context *CUgreenCtx;
 typedef struct { unsigned char bytes[16]; } CUuuid;
-typedef struct { unsigned char bytes[64]; } CUipcMemHandle;
+typedef struct { unsigned char bytes[64]; } CUipcMemHandle; /* CUmemPoolPtrExportData looks the same */
 
 enum {
     CUDA_SUCCESS = 0,
@@ -41,11 +42,15 @@ enum {
 };
 
 enum { LOCATION_DEVICE = 1 };
-enum { ATTRIBUTE_POOL_RESERVED_NOW = 5, ATTRIBUTE_POOL_USED_NOW = 7 };
+enum { ATTRIBUTE_POOL_THRESHOLD = 4, ATTRIBUTE_POOL_RESERVED_NOW = 5, ATTRIBUTE_POOL_USED_NOW = 7 };
 enum { ATTRIBUTE_GRAPH_RESERVED_NOW = 2 };
 enum { LIMIT_STACK = 0, LIMIT_PRINTF = 1, LIMIT_HEAP = 2 };
 enum { NODE_CHILD_GRAPH = 4, NODE_MEMORY_ALLOCATION = 10 };
+enum { DEVICE_MULTIPROCESSORS = 16, DEVICE_THREADS_A_MULTIPROCESSOR = 39 };
+enum { POINTER_DEVICE = 9 };
+enum { MEMORY_MAP = 1 };
 enum { EVENT_NO_TIMING = 2 };
+enum { LAST_BUILT_IN_STREAM = 2 }; /* handles up to here are no objects: default streams */
 enum { CAPTURE_RELAXED = 2 };
 enum { LOOKUP_PER_THREAD_STREAM = 2 };
 
@@ -71,6 +76,18 @@ typedef struct {
 
 typedef struct { size_t width, height; int format; unsigned channels; } CUDA_ARRAY_DESCRIPTOR;
 typedef struct { size_t width, height, depth; int format; unsigned channels, flags; } CUDA_ARRAY3D_DESCRIPTOR;
+
+/* What a sparse array is mapped to. */
+typedef struct {
+    int resource_type;
+    void *resource;
+    int part_type;
+    union { unsigned level[8]; struct { unsigned layer; unsigned long long offset, bytes; } tail; } part;
+    int operation, handle_type;
+    CUhandle handle;
+    unsigned long long offset;
+    unsigned devices, flags, reserved[2];
+} CUarrayMapInfo;
 
 typedef struct {
     int type;
@@ -140,6 +157,9 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
 CUresult cuDevicePrimaryCtxReset(CUdevice device);
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active);
+CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device);
+CUresult cuGreenCtxCreate(CUgreenCtx *context, void *resources, CUdevice device, unsigned flags);
+CUresult cuGreenCtxDestroy(CUgreenCtx context);
 CUresult cuModuleLoad(CUmodule *module, const char *file);
 CUresult cuModuleLoadData(CUmodule *module, const void *image);
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, int *options, void **values);
@@ -169,6 +189,9 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool);
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep);
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value);
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value);
+CUresult cuMemPoolExportPointer(CUipcMemHandle *handle, CUdeviceptr address);
+CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUipcMemHandle *handle);
+CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr address);
 CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *shape);
 CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape);
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels);
@@ -178,6 +201,15 @@ CUresult cuMemCreate(CUhandle *handle, size_t bytes, const CUmemAllocationProp *
 CUresult cuMemRelease(CUhandle handle);
 CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUhandle handle, unsigned long long flags);
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes);
+CUresult cuMemMapArrayAsync(CUarrayMapInfo *maps, unsigned count, CUstream stream);
+CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *maps, unsigned count, CUstream stream);
+CUresult cuMulticastBindMem(CUhandle object, size_t at, CUhandle handle, size_t from, size_t bytes,
+                            unsigned long long flags);
+CUresult cuMulticastBindMem_v2(CUhandle object, CUdevice device, size_t at, CUhandle handle, size_t from, size_t bytes,
+                               unsigned long long flags);
+CUresult cuMulticastBindAddr(CUhandle object, size_t at, CUdeviceptr address, size_t bytes, unsigned long long flags);
+CUresult cuMulticastBindAddr_v2(CUhandle object, CUdevice device, size_t at, CUdeviceptr address, size_t bytes,
+                                unsigned long long flags);
 CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wanted,
                              unsigned long long flags);
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes);
@@ -194,6 +226,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsi
 CUresult cuIpcCloseMemHandle(CUdeviceptr address);
 
 /* Streams, launches, graphs. */
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context);
 CUresult cuStreamCreate(CUstream *stream, unsigned flags);
 CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuStreamSynchronize_ptsz(CUstream stream);

@@ -7,7 +7,7 @@
 #include "table.h"
 
 #define GRANULE (2ULL << 20) /* the driver takes device memory in pages of 2 MiB */
-#define LENT 1U /* of a block: other processes may have opened it */
+#define LENT 1U /* of a block, of a pool or not: other processes may have opened it */
 #define TO_GRANULES(bytes) (((bytes) + GRANULE - 1) & ~(GRANULE - 1))
 #define LARGEST_SIZE (1ULL << 46) /* more is no size but an overflow on its way */
 
@@ -19,11 +19,12 @@ enum kind {
     HANDLE, /* physical memory of cuMemCreate and imported handles */
     MAPPING,
     EXTERNAL,
-    IMPORTED, /* another process's memory, by the address it has here */
+    IMPORTED, /* another process's memory, by the address it has here: of cuMemAlloc, or of a pool */
     CONTEXT,
     CONTEXT_LIMIT,
     CODE, /* modules and libraries */
     EXEC, /* an executable graph that allocates */
+    GREEN_CONTEXT,
 };
 
 struct holding {
@@ -55,6 +56,11 @@ uint64_t current_context(void);
 
 /* Take note of what pools gave back by themselves. */
 void pools_settle(void);
+
+/* Take out what a pool's block is remembered as, its own process's or a borrowed one; false if it is none. */
+bool pools_take_block(CUdeviceptr address, struct holding *block);
+/* The driver has freed it. */
+void pools_block_freed(const struct holding *block);
 
 /* Give back what lies unused in pools and graphs of this process. */
 void pools_trim(int gpu);

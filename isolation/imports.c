@@ -81,6 +81,14 @@ EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
     return result;
 }
 
+EXPORT CUresult cuMemPoolExportPointer(CUipcMemHandle *handle, CUdeviceptr address) {
+    CUresult result = REAL(cuMemPoolExportPointer)(handle, address);
+    struct record block;
+    if (result == CUDA_SUCCESS && holdings_change(POOL_BLOCK, address, note_lent, &block))
+        account_lend(handle, address, TO_GRANULES(block.bytes), block.gpu);
+    return result;
+}
+
 /* Charge what nobody of this container is charged for; false if there is no room. */
 static bool enter(struct holding *holding, const CUipcMemHandle *handle) {
     CUdeviceptr base;
@@ -122,6 +130,18 @@ EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, 
 
 EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags) {
     return open_handle(F_cuIpcOpenMemHandle_v2, address, handle, flags);
+}
+
+/* Belongs to no context: it is freed as the pool's own blocks are. */
+EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUipcMemHandle *handle) {
+    CUresult result = REAL(cuMemPoolImportPointer)(address, pool, handle);
+    int device;
+    if (result != CUDA_SUCCESS) return result;
+    if (REAL(cuPointerGetAttribute)(&device, POINTER_DEVICE, *address) != CUDA_SUCCESS) device = -1;
+    struct holding holding = {.kind = IMPORTED, .value = *address, .record = {.gpu = gpu_of_device(device)}};
+    if (holding.record.gpu >= 0 && enter(&holding, handle)) return result;
+    REAL(cuMemFree_v2)(*address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr address) {

@@ -34,14 +34,16 @@ static const struct driver_function *ours(const char *symbol, int version, bool 
 }
 
 static bool is_refused(const char *symbol, int version) {
-    bool known = false, refused = false;
+    bool known = false, wrapped = false, refused = false;
     for (int i = 0; i < DRIVER_NAMES; i++) {
         const struct driver_function *one = &driver_functions[i];
         if (strcmp(one->base, symbol) != 0 && strcmp(one->name, symbol) != 0) continue;
         known = true;
         refused = refused || one->rule == REFUSED;
+        wrapped = wrapped || one->rule == OURS;
     }
-    if (known) return refused && ours(symbol, version, true) == NULL;
+    /* Of a function of ours the driver may know a variant that we do not, for a version older than all of ours. */
+    if (known) return (refused || wrapped) && ours(symbol, version, true) == NULL;
     static const char *const forbidden[] = {"Alloc", "Create", "Launch", "Import", "Load", "Retain", "Instantiate", NULL};
     static const char *const families[] = {"cuMem",   "cuArray",  "cuMipmapped", "cuCtx",    "cuGreen",  "cuDevice",
                                            "cuGraph", "cuLaunch", "cuModule",    "cuLibrary", "cuImport", NULL};

@@ -3,10 +3,13 @@
 #include <pthread.h>
 
 #include "holdings.h"
+#include "release.h"
 
 /* One at a time changes a pool's size, or what it took could not be told from what another thread took. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool in_use; /* whether this process ever had memory of a pool: most never have */
+
+#define DOOMED 2U /* of a pool: the program has destroyed it, and blocks of it are in use */
 
 static uint64_t attribute(CUmemoryPool pool, int which) {
     uint64_t value = 0;
@@ -76,10 +79,22 @@ static CUresult allocate_locked(int index, CUdeviceptr *address, size_t bytes, C
     return holdings_add(block) ? CUDA_SUCCESS : give_back(pool, gpu, *address, reserved);
 }
 
+/* The driver takes memory from the stream's GPU, whichever context is current. */
+static CUresult device_of(CUstream stream, CUdevice *device) {
+    CUcontext context = NULL;
+    bool is_made = (uintptr_t)stream > LAST_BUILT_IN_STREAM;
+    if (!limits || limits->gpus == 1 || !is_made || REAL(cuStreamGetCtx)(stream, &context) != CUDA_SUCCESS ||
+        REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS)
+        return REAL(cuCtxGetDevice)(device);
+    CUresult result = REAL(cuCtxGetDevice)(device);
+    REAL(cuCtxPopCurrent_v2)(&context);
+    return result;
+}
+
 static CUresult allocate(int index, CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) {
     CUdevice device;
     if (bytes > LARGEST_SIZE) return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = REAL(cuCtxGetDevice)(&device);
+    CUresult result = device_of(stream, &device);
     if (result == CUDA_SUCCESS && !pool) result = REAL(cuDeviceGetMemPool)(&pool, device);
     if (result != CUDA_SUCCESS) return result;
     struct holding known;
@@ -114,11 +129,25 @@ EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t bytes,
     return allocate(F_cuMemAllocFromPoolAsync_ptsz, address, bytes, pool, stream);
 }
 
+bool pools_take_block(CUdeviceptr address, struct holding *block) {
+    return holdings_take(POOL_BLOCK, address, block) || holdings_take(IMPORTED, address, block);
+}
+
+void pools_block_freed(const struct holding *block) {
+    if (block->kind == IMPORTED)
+        import_gone(block);
+    else if (block->record.flags & LENT)
+        account_recall(block->value);
+}
+
 static CUresult free_async(int index, CUdeviceptr address, CUstream stream) {
     struct holding block;
-    bool ours = holdings_take(POOL_BLOCK, address, &block);
+    bool ours = pools_take_block(address, &block);
     CUresult result = REAL_AS(index, cuMemFreeAsync)(address, stream);
-    if (ours && result != CUDA_SUCCESS) holdings_add(block);
+    if (ours && result != CUDA_SUCCESS)
+        holdings_add(block);
+    else if (ours)
+        pools_block_freed(&block);
     return result;
 }
 
@@ -144,15 +173,37 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *proper
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+static CUresult destroy(CUmemoryPool pool) {
     struct holding holding;
-    pthread_mutex_lock(&lock);
     bool ours = holdings_take(POOL, (uintptr_t)pool, &holding);
     CUresult result = REAL(cuMemPoolDestroy)(pool);
     if (ours && result != CUDA_SUCCESS)
         holdings_add(holding);
     else if (ours)
         account_release(holding.record.gpu, holding.record.bytes);
+    return result;
+}
+
+static bool is_empty(CUmemoryPool pool) {
+    REAL(cuMemPoolTrimTo)(pool, 0);
+    return attribute(pool, ATTRIBUTE_POOL_RESERVED_NOW) == 0;
+}
+
+static void doom(struct record *record, void *nothing) {
+    (void)nothing;
+    record->flags |= DOOMED;
+}
+
+/* The driver keeps a destroyed pool until its last block is free, and answers no question about it any more. So one that
+ * holds memory is destroyed later: meanwhile it is asked and charged as ever, and keeps nothing in store. */
+EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+    uint64_t in_store = 0;
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&lock);
+    if (is_empty(pool) || !holdings_change(POOL, (uintptr_t)pool, doom, NULL))
+        result = destroy(pool);
+    else
+        REAL(cuMemPoolSetAttribute)(pool, ATTRIBUTE_POOL_THRESHOLD, &in_store);
     pthread_mutex_unlock(&lock);
     return result;
 }
@@ -174,9 +225,13 @@ void pools_trim(int gpu) {
     pthread_mutex_unlock(&lock);
 }
 
-static void settle(struct holding pool, void *nothing) {
+static void settle(struct holding holding, void *nothing) {
+    CUmemoryPool pool = (CUmemoryPool)(uintptr_t)holding.value;
     (void)nothing;
-    refresh((CUmemoryPool)(uintptr_t)pool.value, pool.record.gpu, 0);
+    if ((holding.record.flags & DOOMED) && is_empty(pool))
+        destroy(pool);
+    else
+        refresh(pool, holding.record.gpu, 0);
 }
 
 void pools_settle(void) {

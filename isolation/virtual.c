@@ -1,11 +1,12 @@
 /* Physical memory by handle (cuMemCreate).
  *
- * A handle's memory lives while anything holds it: its references, its mappings, and what it was exported to. Exported
- * memory stays charged to the end of the process, for nothing tells when the last file descriptor of it is closed. */
+ * A handle's memory lives while anything holds it: its references, its mappings, and what else was made of it. Memory
+ * that was exported, that a sparse array is mapped to or that a multicast object is bound to stays charged to the end of
+ * the process, for nothing tells when the last file descriptor, array or object of it is gone. */
 #include "holdings.h"
 #include "imports.h"
 
-#define EXPORTED 1U
+#define KEPT 1U
 
 struct change {
     int references, mappings;
@@ -24,7 +25,7 @@ static void change_handle(CUhandle handle, struct change change) {
 }
 
 static bool is_held(const struct record *record) {
-    return record->references || record->mappings || (record->flags & EXPORTED);
+    return record->references || record->mappings || (record->flags & KEPT);
 }
 
 /* Forget the handle if nothing holds its memory any more. */
@@ -109,6 +110,57 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
 
 EXPORT CUresult cuMemExportToShareableHandle(void *shareable, CUhandle handle, int type, unsigned long long flags) {
     CUresult result = REAL(cuMemExportToShareableHandle)(shareable, handle, type, flags);
-    if (result == CUDA_SUCCESS) change_handle(handle, (struct change){.flags = EXPORTED});
+    if (result == CUDA_SUCCESS) change_handle(handle, (struct change){.flags = KEPT});
     return result;
+}
+
+/* Before the driver is asked, so that no other thread releases it meanwhile. */
+static void keep(CUhandle handle) {
+    change_handle(handle, (struct change){.flags = KEPT});
+}
+
+static void keep_at(CUdeviceptr address) {
+    CUhandle handle = 0;
+    if (REAL(cuMemRetainAllocationHandle)(&handle, (void *)(uintptr_t)address) != CUDA_SUCCESS) return;
+    keep(handle);
+    REAL(cuMemRelease)(handle);
+}
+
+static void keep_mapped(const CUarrayMapInfo *maps, unsigned count) {
+    for (unsigned i = 0; maps && i < count; i++)
+        if (maps[i].operation == MEMORY_MAP) keep(maps[i].handle);
+}
+
+EXPORT CUresult cuMemMapArrayAsync(CUarrayMapInfo *maps, unsigned count, CUstream stream) {
+    keep_mapped(maps, count);
+    return REAL(cuMemMapArrayAsync)(maps, count, stream);
+}
+
+EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *maps, unsigned count, CUstream stream) {
+    keep_mapped(maps, count);
+    return REAL(cuMemMapArrayAsync_ptsz)(maps, count, stream);
+}
+
+EXPORT CUresult cuMulticastBindMem(CUhandle object, size_t at, CUhandle handle, size_t from, size_t bytes,
+                                   unsigned long long flags) {
+    keep(handle);
+    return REAL(cuMulticastBindMem)(object, at, handle, from, bytes, flags);
+}
+
+EXPORT CUresult cuMulticastBindMem_v2(CUhandle object, CUdevice device, size_t at, CUhandle handle, size_t from,
+                                      size_t bytes, unsigned long long flags) {
+    keep(handle);
+    return REAL(cuMulticastBindMem_v2)(object, device, at, handle, from, bytes, flags);
+}
+
+EXPORT CUresult cuMulticastBindAddr(CUhandle object, size_t at, CUdeviceptr address, size_t bytes,
+                                    unsigned long long flags) {
+    keep_at(address);
+    return REAL(cuMulticastBindAddr)(object, at, address, bytes, flags);
+}
+
+EXPORT CUresult cuMulticastBindAddr_v2(CUhandle object, CUdevice device, size_t at, CUdeviceptr address, size_t bytes,
+                                       unsigned long long flags) {
+    keep_at(address);
+    return REAL(cuMulticastBindAddr_v2)(object, device, at, address, bytes, flags);
 }

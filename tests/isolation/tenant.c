@@ -84,6 +84,13 @@ static CUresult give_pool(struct held *h) {
     return CU(cuMemPoolDestroy)((CUmemoryPool)(uintptr_t)h->more);
 }
 
+/* The pool is destroyed while its block is in use. */
+static CUresult take_orphan(struct held *h, uint64_t bytes) {
+    CUresult result = take_pool(h, bytes);
+    if (!result) CU(cuMemPoolDestroy)((CUmemoryPool)(uintptr_t)h->more);
+    return result;
+}
+
 static CUresult take_array(struct held *h, uint64_t bytes) {
     CUDA_ARRAY_DESCRIPTOR shape = {.width = 256, .height = bytes / 1024 + 1, .format = 0x20, .channels = 1};
     return CU(cuArrayCreate_v2)((CUarray *)&h->value, &shape);
@@ -136,6 +143,34 @@ static CUresult take_mapped(struct held *h, uint64_t bytes) {
 
 static CUresult give_mapped(struct held *h) {
     return CU(cuMemUnmap)(h->value, h->more);
+}
+
+/* Held by nothing but a sparse array, or by a multicast object: their process can't let go of it again. */
+static CUresult take_sparse(struct held *h, uint64_t bytes) {
+    CUresult result = take_handle(h, bytes);
+    if (result) return result;
+    CUarrayMapInfo map = {.operation = MEMORY_MAP, .handle = h->value, .devices = 1};
+    CU(cuMemMapArrayAsync)(&map, 1, NULL);
+    return CU(cuMemRelease)(h->value);
+}
+
+static CUresult take_multicast(struct held *h, uint64_t bytes) {
+    CUresult result = take_handle(h, bytes);
+    if (result) return result;
+    CU(cuMulticastBindMem)(0, 0, h->value, 0, whole(bytes), 0);
+    return CU(cuMemRelease)(h->value);
+}
+
+static CUresult take_multicast_address(struct held *h, uint64_t bytes) {
+    CUresult result = take_mapped(h, bytes);
+    if (result) return result;
+    CU(cuMulticastBindAddr)(0, 0, h->value, h->more, 0);
+    return CU(cuMemUnmap)(h->value, h->more);
+}
+
+static CUresult give_nothing(struct held *h) {
+    (void)h;
+    return CUDA_SUCCESS;
 }
 
 static CUresult take_external(struct held *h, uint64_t bytes) {
@@ -223,6 +258,18 @@ static CUresult take_heap(struct held *h, uint64_t bytes) {
     return result;
 }
 
+static CUresult take_stack(struct held *h, uint64_t bytes) {
+    int multiprocessors, threads;
+    CUresult result = CU(cuCtxCreate_v2)((CUcontext *)&h->value, 0, 0);
+    if (result) return result;
+    CU(cuDeviceGetAttribute)(&multiprocessors, DEVICE_MULTIPROCESSORS, 0);
+    CU(cuDeviceGetAttribute)(&threads, DEVICE_THREADS_A_MULTIPROCESSOR, 0);
+    result = CU(cuCtxSetLimit)(LIMIT_STACK, 1024 + bytes / (size_t)(multiprocessors * threads));
+    if (result) CU(cuCtxDestroy_v2)((CUcontext)(uintptr_t)h->value);
+    CU(cuCtxSetCurrent)(context);
+    return result;
+}
+
 static const struct way {
     const char *name;
     CUresult (*take)(struct held *h, uint64_t bytes), (*give)(struct held *h);
@@ -245,8 +292,14 @@ static const struct way {
     {"library", take_library, give_library},
     {"graph", take_graph, give_graph},
     {"heap", take_heap, give_context},
+    {"stack", take_stack, give_context},
+    {"orphan", take_orphan, give_async},
+    {"sparse", take_sparse, give_nothing},
+    {"multicast", take_multicast, give_nothing},
+    {"multicast-address", take_multicast_address, give_nothing},
 };
 #define WAYS ((int)(sizeof ways / sizeof *ways))
+#define WAYS_BACK (WAYS - 3) /* the last ones lead nowhere back */
 
 static CUresult take(int way, uint64_t bytes) {
     if (held_count == MOST_HELD) return -1;
@@ -354,7 +407,7 @@ static void churn(unsigned long long steps) {
     for (unsigned long long i = 0; i < steps; i++) {
         if (held_count && random_below(100) < 45)
             give((int)random_below((uint64_t)held_count));
-        else if (take((int)random_below(WAYS), random_size()) != CUDA_SUCCESS)
+        else if (take((int)random_below(WAYS_BACK), random_size()) != CUDA_SUCCESS)
             refused++;
     }
     printf("%d %llu\n", held_count, refused);
@@ -373,19 +426,43 @@ static void info(void) {
     printf("%d %zu %zu %zu\n", result, left, total, device);
 }
 
-static void export_first(void) {
-    CUipcMemHandle handle;
-    CUresult result = CU(cuIpcGetMemHandle)(&handle, held[0].value);
+static void export_first(bool of_pool) {
+    CUipcMemHandle handle = {0};
+    CUresult result = of_pool ? CU(cuMemPoolExportPointer)(&handle, held[0].value)
+                              : CU(cuIpcGetMemHandle)(&handle, held[0].value);
     printf("%d ", result);
     for (int i = 0; i < 64; i++) printf("%02x", handle.bytes[i]);
     puts("");
 }
 
-static void import(const char *text) {
+static void import(const char *text, bool of_pool) {
     CUipcMemHandle handle;
     CUdeviceptr address = 0;
     for (int i = 0; i < 64; i++) sscanf(text + 2 * i, "%2hhx", &handle.bytes[i]);
-    printf("%d %llu\n", CU(cuIpcOpenMemHandle_v2)(&address, handle, 1), address);
+    CUresult result = of_pool ? CU(cuMemPoolImportPointer)(&address, NULL, &handle)
+                              : CU(cuIpcOpenMemHandle_v2)(&address, handle, 1);
+    printf("%d %llu\n", result, address);
+}
+
+static CUgreenCtx green;
+
+static void make_green(void) {
+    printf("%d\n", CU(cuInit)(0) + CU(cuGreenCtxCreate)(&green, NULL, 0, 0));
+}
+
+/* Take what a stream of another GPU gives, with the first GPU's context current. */
+static void fill_elsewhere(uint64_t bytes) {
+    CUcontext other;
+    CUstream stream;
+    CUdeviceptr address;
+    int count = 0;
+    if (CU(cuDevicePrimaryCtxRetain)(&other, 1) != CUDA_SUCCESS) exit(5);
+    CU(cuCtxSetCurrent)(other);
+    CU(cuStreamCreate)(&stream, 0);
+    CU(cuCtxSetCurrent)(context);
+    CUresult result;
+    while ((result = CU(cuMemAllocAsync)(&address, bytes, stream)) == CUDA_SUCCESS) count++;
+    printf("%d %d\n", count, result);
 }
 
 static void export_handle(void) {
@@ -440,10 +517,16 @@ static bool obey(const char *line) {
     else if (sscanf(line, "churn %llu %llu", &number, &other) == 2) seed = number | 1, churn(other);
     else if (strcmp(word, "empty") == 0) empty();
     else if (strcmp(word, "info") == 0) info();
-    else if (strcmp(word, "export") == 0) export_first();
+    else if (strcmp(word, "export") == 0) export_first(false);
+    else if (strcmp(word, "export-pool") == 0) export_first(true);
     else if (strcmp(word, "export-handle") == 0) export_handle();
     else if (sscanf(line, "import-handle %255s", name) == 1) import_handle(name);
-    else if (sscanf(line, "import %255s", name) == 1) import(name);
+    else if (sscanf(line, "import-pool %255s", name) == 1) import(name, true);
+    else if (sscanf(line, "import %255s", name) == 1) import(name, false);
+    else if (sscanf(line, "free %llu", &number) == 1) printf("%d\n", CU(cuMemFreeAsync)(number, NULL));
+    else if (strcmp(word, "green") == 0) make_green();
+    else if (strcmp(word, "green-end") == 0) printf("%d\n", CU(cuGreenCtxDestroy)(green));
+    else if (sscanf(line, "elsewhere %llu", &number) == 1) fill_elsewhere(number);
     else if (sscanf(line, "fork %63s %llu", name, &number) == 2) do_fork(name, number);
     else if (sscanf(line, "use %lf %63s %u %d %u", &seconds, name, &micros, &batch, &idle) >= 3)
         use(seconds, name, micros, batch, idle);

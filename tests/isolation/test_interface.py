@@ -94,6 +94,13 @@ def test_an_older_name_of_the_list_is_not_taken_for_a_newer_one(world: World) ->
     assert tenant.ask("lookup cuGLCtxCreate 12000 0").split()[0] == str(NOT_FOUND)
 
 
+@pytest.mark.parametrize("symbol", ["cuMemAlloc_v2", "cuMemAlloc", "cuGraphLaunch", "cuMemPoolDestroy"])
+def test_no_version_is_so_old_that_the_drivers_own_is_answered(world: World, symbol: str) -> None:
+    """A function of ours that is asked for by a version from before all of its variants is not found."""
+    tenant = world.container(memory_mib=1000).run().started()
+    assert tenant.ask(f"lookup {symbol} 1000 0").split()[0] == str(NOT_FOUND)
+
+
 def test_without_limits_there_is_no_gpu(world: World) -> None:
     """A container whose limits are gone, or are not what the agent writes, gets 802 from every function."""
     container = world.container(memory_mib=1000)

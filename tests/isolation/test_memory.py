@@ -13,8 +13,10 @@ from support.isolation import CONTEXT, MIB, Built, World, build
 OUT_OF_MEMORY = "2"
 WAYS = [
     *["linear", "managed", "pitched", "async", "async-thread", "pool", "array", "array3d", "mipmap", "handle"],
-    *["mapped", "external", "context", "module", "text", "library", "graph", "heap"],
+    *["mapped", "external", "context", "module", "text", "library", "graph", "heap", "stack", "orphan"],
 ]
+# Of these a process never gets rid again: the driver holds the memory for something that nobody can follow.
+KEPT = ["sparse", "multicast", "multicast-address"]
 SIZES = (100_000, 700_000, 1_100_000, 2 * MIB, 17 * MIB + 5, 400 * MIB)
 
 SOAK = bool(os.environ.get("ALIQUOT_SOAK"))
@@ -37,6 +39,57 @@ def test_no_way_leads_past_the_limit(world: World, way: str) -> None:
         assert CONTEXT < container.peak <= 1000 * MIB
         tenant.ask("empty")
     assert container.used == CONTEXT
+
+
+@pytest.mark.parametrize("way", KEPT)
+def test_memory_that_something_else_keeps_stays_charged(world: World, way: str) -> None:
+    """A handle that was released while an array or a multicast object has its memory makes no room for another."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    for size, fits in ((2 * MIB, 50), (100 * MIB, 6)):
+        assert [tenant.ask(f"take {way} {size}") for _ in range(fits)] == ["0"] * fits
+    assert tenant.ask(f"take {way} {2 * MIB}") == OUT_OF_MEMORY
+    assert container.used == container.peak == 1000 * MIB
+
+
+def test_a_pool_that_was_destroyed_in_use_is_gone_with_its_last_block(world: World) -> None:
+    """Destroying a pool gives back nothing of what is in use; when that is free and waited for, all of it."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    assert tenant.ask(f"fill orphan {100 * MIB}").split() == ["7", OUT_OF_MEMORY]
+    assert tenant.ask(f"take linear {2 * MIB}") == OUT_OF_MEMORY
+    tenant.ask("empty")
+    assert container.used == CONTEXT
+    assert container.account().processes[tenant.process.pid] == (CONTEXT,)
+    assert tenant.ask(f"fill linear {100 * MIB}").split() == ["7", OUT_OF_MEMORY]
+
+
+def test_a_green_context_counts_as_the_context_that_it_is_of(world: World) -> None:
+    """It is charged where nothing else holds the primary context, which it keeps alive with all that is in it."""
+    small = world.container(memory_mib=CONTEXT // MIB - 1)
+    assert small.run().ask("green") == OUT_OF_MEMORY
+    assert small.peak == 0
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    assert tenant.ask("green") == "0"
+    assert tenant.ask(f"take linear {600 * MIB}") == "0"
+    assert tenant.ask("release") == "0"
+    assert container.used == CONTEXT + 600 * MIB
+    assert container.account().processes[tenant.process.pid] == (CONTEXT + 600 * MIB,)
+    assert tenant.ask("green-end") == "0"
+    assert container.used == 0
+    assert container.account().processes[tenant.process.pid] == (0,)
+
+
+def test_a_stream_takes_memory_of_its_own_gpu(tmp_path: Path, built: Built) -> None:
+    """Whichever GPU's context is current, what a stream of another one is given counts on that one."""
+    world = World(built=built, folder=tmp_path, memory_mib=(16_384, 16_384))
+    container = world.container(memory_mib=1000, gpus=2)
+    tenant = container.run().started()
+    assert tenant.ask(f"elsewhere {100 * MIB}").split() == ["7", OUT_OF_MEMORY]
+    assert world.peak(container.number, gpu=1) <= 1000 * MIB
+    assert container.account().processes[tenant.process.pid] == (CONTEXT, 1000 * MIB)
+    world.close()
 
 
 def test_a_legal_pod_is_never_refused(world: World) -> None:
@@ -141,6 +194,36 @@ def test_lent_memory_is_its_borrowers_when_the_lender_ends(world: World, end: st
     assert int(taken) == (2000 - 300 - 600) // 50
     if end == "quit":  # the fake driver does not see that a program became another
         assert container.peak <= 2000 * MIB
+
+
+def test_a_block_of_a_pool_that_another_process_opened_outlives_its_exporter(world: World) -> None:
+    """While its owner has it, it counts once; when that is gone, for who opened it; and no more when he frees it."""
+    container = world.container(memory_mib=1500)
+    one, two = (container.run().started() for _ in range(2))
+    assert one.ask(f"take async {600 * MIB}") == "0"
+    result, handle = one.ask("export-pool").split()
+    assert result == "0"
+    result, address = two.ask(f"import-pool {handle}").split()
+    assert result == "0"
+    assert two.ask("info").split()[1] == str(300 * MIB)
+    one.close()
+    assert two.ask("info").split()[1] == str(600 * MIB)
+    assert two.ask(f"fill linear {100 * MIB}").split() == ["6", OUT_OF_MEMORY]
+    assert container.peak <= container.used == 1500 * MIB
+    assert two.ask(f"free {address}") == "0"
+    assert two.ask(f"fill linear {100 * MIB}").split() == ["6", OUT_OF_MEMORY]
+
+
+def test_a_block_of_a_pool_that_its_owner_frees_is_its_borrowers(world: World) -> None:
+    """Freed by its owner and open elsewhere, it takes as much of the GPU as before, and counts for who has it."""
+    container = world.container(memory_mib=1500)
+    one, two = (container.run().started() for _ in range(2))
+    assert one.ask(f"take async {600 * MIB}") == "0"
+    _, handle = one.ask("export-pool").split()
+    assert two.ask(f"import-pool {handle}").split()[0] == "0"
+    one.ask("empty")
+    assert container.used == 2 * CONTEXT + 600 * MIB
+    assert two.ask("info").split()[1] == str(300 * MIB)
 
 
 def test_memory_that_does_not_fit_is_not_imported(world: World) -> None:

@@ -7,6 +7,7 @@
 
 /* The GPU of the calling thread's context, or -1. */
 int fake_gpu(void);
+int fake_gpu_of(const void *context);
 /* The context itself. */
 const void *fake_owner(void);
 /* Free a block of a pool; false if it is none. */

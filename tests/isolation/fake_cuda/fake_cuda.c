@@ -13,10 +13,23 @@
 #include "world.h"
 
 #define HEAP_INCLUDED (8ULL << 20)
+#define STACK_INCLUDED 1024ULL
+/* A small GPU: so many stacks there are. */
+#define MULTIPROCESSORS 4
+#define THREADS 1024
 
 struct driver_context {
     int gpu;
     uint64_t limits[3];
+    CUcontext below; /* on the thread's stack of contexts */
+};
+
+struct driver_stream {
+    CUcontext context;
+};
+
+struct driver_green_context {
+    CUdevice device;
 };
 
 struct driver_event {
@@ -31,6 +44,10 @@ static __thread CUcontext current;
 
 int fake_gpu(void) {
     return current ? current->gpu : -1;
+}
+
+int fake_gpu_of(const void *context) {
+    return ((const struct driver_context *)context)->gpu;
 }
 
 const void *fake_owner(void) {
@@ -107,13 +124,33 @@ CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags, CU
     return create(context, device);
 }
 
-static uint64_t beyond(uint64_t value) {
-    return value > HEAP_INCLUDED ? WHOLE(value - HEAP_INCLUDED) : 0;
+CUresult cuCtxPushCurrent_v2(CUcontext context) {
+    context->below = current;
+    current = context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *context) {
+    *context = current;
+    current = current->below;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
+    (void)device;
+    *value = attribute == DEVICE_MULTIPROCESSORS ? MULTIPROCESSORS : attribute == DEVICE_THREADS_A_MULTIPROCESSOR ? THREADS : 0;
+    return CUDA_SUCCESS;
+}
+
+static uint64_t beyond(int limit, uint64_t value) {
+    uint64_t included = limit == LIMIT_STACK ? STACK_INCLUDED : HEAP_INCLUDED;
+    uint64_t times = limit == LIMIT_STACK ? MULTIPROCESSORS * THREADS : 1;
+    return value > included ? WHOLE((value - included) * times) : 0;
 }
 
 CUresult cuCtxDestroy_v2(CUcontext context) {
     heap_give_all(context);
-    for (int i = 0; i < 3; i++) world_give(context->gpu, beyond(context->limits[i]));
+    for (int i = 0; i < 3; i++) world_give(context->gpu, beyond(i, context->limits[i]));
     world_give(context->gpu, world->context_bytes);
     if (current == context) current = NULL;
     free(context);
@@ -122,9 +159,9 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
 
 CUresult cuCtxSetLimit(int limit, size_t value) {
     if (!current) return CUDA_ERROR_INVALID_CONTEXT;
-    if (limit != LIMIT_HEAP && limit != LIMIT_PRINTF) return CUDA_SUCCESS;
-    if (!world_take(current->gpu, beyond(value))) return CUDA_ERROR_OUT_OF_MEMORY;
-    world_give(current->gpu, beyond(current->limits[limit]));
+    if (limit != LIMIT_HEAP && limit != LIMIT_PRINTF && limit != LIMIT_STACK) return CUDA_SUCCESS;
+    if (!world_take(current->gpu, beyond(limit, value))) return CUDA_ERROR_OUT_OF_MEMORY;
+    world_give(current->gpu, beyond(limit, current->limits[limit]));
     current->limits[limit] = value;
     return CUDA_SUCCESS;
 }
@@ -146,12 +183,29 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
     pthread_mutex_lock(&lock);
     if (retained[device] && --retained[device] == 0) {
         heap_give_all(&primary[device]);
-        for (int i = 0; i < 3; i++) world_give(device, beyond(primary[device].limits[i]));
+        for (int i = 0; i < 3; i++) world_give(device, beyond(i, primary[device].limits[i]));
         memset(primary[device].limits, 0, sizeof primary[device].limits);
         world_give(device, world->context_bytes);
     }
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
+}
+
+/* A part of the primary context, which it holds. */
+CUresult cuGreenCtxCreate(CUgreenCtx *context, void *resources, CUdevice device, unsigned flags) {
+    CUcontext held;
+    (void)resources, (void)flags;
+    CUresult result = cuDevicePrimaryCtxRetain(&held, device);
+    if (result != CUDA_SUCCESS) return result;
+    *context = malloc(sizeof **context);
+    (*context)->device = device;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx context) {
+    CUresult result = cuDevicePrimaryCtxRelease_v2(context->device);
+    free(context);
+    return result;
 }
 
 CUresult cuCtxSynchronize(void) {
@@ -163,7 +217,13 @@ CUresult cuCtxSynchronize(void) {
 
 CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     (void)flags;
-    *stream = malloc(16);
+    *stream = malloc(sizeof **stream);
+    (*stream)->context = current;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context) {
+    *context = stream ? stream->context : current;
     return CUDA_SUCCESS;
 }
 

@@ -191,6 +191,35 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
     return CUDA_SUCCESS;
 }
 
+CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr address) {
+    uint64_t base, bytes;
+    int gpu;
+    if (attribute != POINTER_DEVICE || !heap_find(address, &base, &bytes, &gpu)) return CUDA_ERROR_INVALID_VALUE;
+    memcpy(value, &gpu, sizeof gpu);
+    return CUDA_SUCCESS;
+}
+
+/* An array or a multicast object holds the memory that it was mapped or bound to; neither is ever taken back here. */
+CUresult cuMemMapArrayAsync(CUarrayMapInfo *maps, unsigned count, CUstream stream) {
+    (void)stream;
+    for (unsigned i = 0; i < count; i++)
+        if (maps[i].operation == MEMORY_MAP) ((struct handle *)(uintptr_t)maps[i].handle)->references++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMulticastBindMem(CUhandle object, size_t at, CUhandle handle, size_t from, size_t bytes,
+                            unsigned long long flags) {
+    (void)object, (void)at, (void)from, (void)bytes, (void)flags;
+    ((struct handle *)(uintptr_t)handle)->references++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMulticastBindAddr(CUhandle object, size_t at, CUdeviceptr address, size_t bytes, unsigned long long flags) {
+    CUhandle handle;
+    (void)object, (void)at, (void)bytes, (void)flags;
+    return cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address);
+}
+
 /* A shared handle is a file descriptor whose file says which block it is. */
 CUresult cuMemExportToShareableHandle(void *shareable, CUhandle handle, int type, unsigned long long flags) {
     struct handle *known = (struct handle *)(uintptr_t)handle;

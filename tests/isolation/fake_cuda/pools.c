@@ -12,12 +12,13 @@ struct driver_pool {
     CUmemoryPool next;
     uint64_t reserved, used, threshold;
     int gpu;
+    bool destroyed; /* and gone with its last block */
 };
 
 struct pool_block {
     struct pool_block *next;
     CUdeviceptr address;
-    uint64_t bytes;
+    uint64_t bytes, shared; /* shared: it has granules of its own, which other processes may hold */
     CUmemoryPool pool;
 };
 
@@ -88,15 +89,37 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t bytes, CUmemo
     return cuMemAllocFromPoolAsync(address, bytes, pool, stream);
 }
 
+/* From the stream's GPU, whichever context is current. */
 CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream) {
     CUmemoryPool pool;
-    if (fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
-    cuDeviceGetMemPool(&pool, fake_gpu());
+    CUcontext context = NULL;
+    cuStreamGetCtx(stream, &context);
+    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    cuDeviceGetMemPool(&pool, fake_gpu_of(context));
     return cuMemAllocFromPoolAsync(address, bytes, pool, stream);
 }
 
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t bytes, CUstream stream) {
     return cuMemAllocAsync(address, bytes, stream);
+}
+
+static void bury(CUmemoryPool pool) {
+    world_give(pool->gpu, pool->reserved);
+    CUmemoryPool *at = &pools;
+    while (*at != pool) at = &(*at)->next;
+    *at = pool->next;
+    free(pool);
+}
+
+static void give_block(struct pool_block *block) {
+    CUmemoryPool pool = block->pool;
+    pool->used -= block->bytes;
+    if (block->shared) {
+        world_leave(block->shared);
+        pool->reserved -= block->bytes;
+    }
+    if (pool->destroyed && !pool->used) bury(pool);
+    free(block);
 }
 
 bool fake_pool_free(uint64_t address) {
@@ -106,8 +129,7 @@ bool fake_pool_free(uint64_t address) {
         if ((*at)->address == address) {
             struct pool_block *gone = *at;
             *at = gone->next;
-            gone->pool->used -= gone->bytes;
-            free(gone);
+            give_block(gone);
             found = true;
             break;
         }
@@ -124,23 +146,35 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
     return cuMemFreeAsync(address, stream);
 }
 
+/* As NVIDIA documents it: what is in use stays until it is freed, and the pool with it. */
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     pthread_mutex_lock(&lock);
-    for (struct pool_block **at = &blocks; *at;)
-        if ((*at)->pool == pool) {
-            struct pool_block *gone = *at;
-            *at = gone->next;
-            free(gone);
-        } else {
-            at = &(*at)->next;
-        }
-    world_give(pool->gpu, pool->reserved);
-    CUmemoryPool *at = &pools;
-    while (*at != pool) at = &(*at)->next;
-    *at = pool->next;
+    pool->destroyed = true;
+    if (!pool->used) bury(pool);
     pthread_mutex_unlock(&lock);
-    free(pool);
     return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolExportPointer(CUipcMemHandle *handle, CUdeviceptr address) {
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    for (struct pool_block *block = blocks; block; block = block->next)
+        if (block->address == address && block->bytes % GRANULE_BYTES == 0) {
+            if (!block->shared) block->shared = world_share(block->pool->gpu, block->bytes);
+            memset(handle, 0, sizeof *handle);
+            memcpy(handle->bytes, &block->shared, sizeof block->shared);
+            result = CUDA_SUCCESS;
+        }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUipcMemHandle *handle) {
+    uint64_t id;
+    (void)pool;
+    memcpy(&id, handle->bytes, sizeof id);
+    *address = heap_join(id);
+    return *address ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
