@@ -176,6 +176,21 @@ async def test_an_account_that_is_cut_short_while_it_is_open_stops_nobody(tmp_pa
     assert limits(cut).beat > paced
 
 
+async def test_an_account_that_a_tenant_enlarges_is_cut_back(tmp_path: Path) -> None:
+    """With the next beat it takes no more of the disk than before, what stands in it stays, and the agent goes on."""
+    files, clock = node(tmp_path), VirtualClock()
+    await clock.advance(10)
+    own = started(files, "hog", compute=10, limit=100)
+    pacemaker = Pacemaker(files=files, clock=clock)
+    pacemaker.beat()
+    launches(own, at=clock.monotonic())
+    with (own / "account").open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, 64 << 20)
+    pacemaker.beat()
+    assert (own / "account").stat().st_size == ACCOUNT_BYTES
+    assert limits(own).rate == 1_000_000
+
+
 async def test_more_containers_than_are_kept_open_are_all_paced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

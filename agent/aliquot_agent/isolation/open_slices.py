@@ -1,8 +1,11 @@
 """A container's limits and account, kept open from beat to beat.
 
 They are read and written by calls and never mapped: the account is the tenant's to write, and to cut short, and who has
-a file mapped that is cut short is killed when he looks at it. What is read is the head, and of the tables only what is
-in use: with the files opened anew and read whole a beat took three times as long (benchmarks/isolation/beat.py).
+a file mapped that is cut short is killed when he looks at it. Made larger it would fill the node's disk: it is cut back
+with each beat, which leaves a tenant what he can write in a tenth of a second.
+
+What is read is the head, and of the tables only what is in use: with the files opened anew and read whole a beat took
+three times as long (benchmarks/isolation/beat.py).
 """
 
 from __future__ import annotations
@@ -32,10 +35,11 @@ class OpenSlices:
         self._path = str(own / ACCOUNT)
         self._limits = os.open(own / LIMITS, os.O_RDWR | os.O_CLOEXEC)
         try:
-            self._account = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            self._account = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             os.close(self._limits)
             raise
+        self._enlarged = False
         # Another one for each life of the container: its files are made anew. While it is open no number is used again.
         self.file = os.fstat(self._account).st_ino
         # By GPU, as they stand in the file: nobody but us writes there.
@@ -47,6 +51,14 @@ class OpenSlices:
             return os.stat(self._path).st_ino == self.file  # noqa: PTH116 - a tenth of a beat
         except OSError:
             return False
+
+    def cut_back(self) -> bool:
+        """Take off what the tenant made the account larger by; whether it is the first time."""
+        if os.fstat(self._account).st_size <= ACCOUNT_BYTES:
+            return False
+        os.ftruncate(self._account, ACCOUNT_BYTES)
+        first, self._enlarged = not self._enlarged, True
+        return first
 
     def account(self) -> Account | None:
         """What stands in the account; None while no process has opened it, or if it is not one."""

@@ -109,6 +109,8 @@ class Pacemaker:
             except OSError as error:
                 log.debug("no account", extra={"container": name, "error": str(error)})
                 continue
+            if own.cut_back():
+                log.warning("a container made its account larger", extra={"owner": str(owner_of(own.own))})
             yield name, own
             self._open[name] = own
         for own in before.values():
