@@ -91,7 +91,7 @@ def test_people_are_told_what_happens(cluster: ClusterHarness, centre: PlayedCen
         assert (blue["used"], blue["borrowed"], blue["fairShare"], rows["blue"]["waiting"]) == (160, 160, 200, 2)
         one = told(centre, "queue", "blue")
         assert [(pod["pod"], pod["place"]) for pod in one["pods"]] == [("blue-1/b2", 1), ("blue-1/b3", 2)]
-        why = "it asks 80 of compute, and queue org uses 260 of the 300 that it may have"
+        why = "it asks 80 % of compute; queue org uses 260 % of the 300 % that it may have"
         assert {pod["why"] for pod in one["pods"]} == {why}
         explained = told(centre, "explain", "-n", "blue-1", "b3")
         assert (explained["summary"], explained["queue"]["place"]) == (why, 2)

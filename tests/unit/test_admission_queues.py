@@ -336,13 +336,18 @@ WARNED: dict[str, tuple[str, Mapping[str, str], Mapping[str, str], list[str]]] =
         "a",
         {"compute": "400", "memory": "60000"},
         {},
-        ["it asks 400 of compute, and queue org may never have more than 300: it waits until that is raised"],
+        ["it asks 400 % of compute, and queue org may never have more than 300 %: it waits until that is raised"],
     ),
     "beyond the guarantee": (
         "a",
         {"compute": "101"},
         {"preemptible": "false"},
-        ["it asks 101 of compute never to be taken back, and queue a is guaranteed 100: it waits until that is raised"],
+        [
+            (
+                "it asks 101 % of compute never to be taken back, and queue a is guaranteed 100 %: "
+                "it waits until that is raised"
+            ),
+        ],
     ),
     "within the guarantee": ("a", {"compute": "100", "memory": "30000"}, {"preemptible": "false"}, []),
     "no guarantee at all": (
@@ -351,8 +356,8 @@ WARNED: dict[str, tuple[str, Mapping[str, str], Mapping[str, str], list[str]]] =
         {"preemptible": "false"},
         [
             (
-                "it asks 1 of compute never to be taken back, and queue default is guaranteed 0: it waits until that "
-                "is raised"
+                "it asks 1 % of compute never to be taken back, and queue default is guaranteed 0 %: "
+                "it waits until that is raised"
             )
         ],
     ),

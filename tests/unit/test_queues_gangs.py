@@ -206,14 +206,14 @@ NEVER: dict[str, tuple[dict[str, str], int, int, int | None, str]] = {
         3,
         100,
         200,
-        "which ask 300 of compute, more than the 200 that",
+        "which ask 300 % of compute, more than the 200 % that",
     ),
     "never taken back, beyond a guarantee": (
         {"group-topology": "", "preemptible": "false"},
         2,
         100,
         None,
-        "which ask 200 of compute never to be taken back, and queue a is guaranteed 150",
+        "which ask 200 % of compute never to be taken back, and queue a is guaranteed 150 %",
     ),
     "larger than any node": (
         {"group-topology": "node"},

@@ -211,24 +211,30 @@ def gang(uid: str, at: int) -> Pod:
 WHY: dict[str, tuple[Sequence[Pod], str]] = {
     "quota": (
         [waits("w", "a", 90), runs("r1", "b", 100), runs("r2", "a", 100, gpu=1), runs("r3", "b", 50, gpu=2)],
-        "it asks 90 of compute, and queue org uses 250 of the 300 that it may have",
+        "it asks 90 % of compute; queue org uses 250 % of the 300 % that it may have",
     ),
     "a reservation": (
         [waits("w", "default", 100), *(runs(f"r{at}", "default", 70, gpu=at) for at in range(4))],
-        ("it asks 100 of compute; 120 of 400 are free, and 100 of that is held back for guarantees (reserved 100)"),
+        (
+            "it asks 100 % of compute; 120 of 400 % are free, and 100 % of that is held back for guarantees "
+            "(reserved 100 %)"
+        ),
     ),
     "a guarantee that is given": (
         [
             waits("w", "a", 60, annotations={NAMES.preemptible: "false"}),
             runs("r", "a", 60, annotations={NAMES.preemptible: "false"}),
         ],
-        "it asks 60 of compute never to be taken back, and queue a has given 60 of its guarantee of 100 so",
+        "it asks 60 % of compute never to be taken back; queue a has given 60 % of its guarantee of 100 % so",
     ),
     "a held queue": ([waits("w", "held", 10)], "queue held is held: it lets nobody in"),
-    "a limit": ([waits("w", "b", 400)], "it asks 400 of compute, more than the 300 that queue org may have"),
+    "a limit": ([waits("w", "b", 400)], "it asks 400 % of compute, more than the 300 % that queue org may have"),
     "no such queue": ([waits("w", "gone", 10)], "there is no queue gone"),
     "an inner queue": ([waits("w", "org", 10)], "queue org has queues below it, and pods wait only in those"),
-    "a gang that is not whole": ([gang("w", 0), gang("v", 1)], "group g starts with 3 pods, and 2 are there"),
+    "a gang that is not whole": (
+        [gang("w", 0), gang("v", 1)],
+        "group g starts with 3 pods, and 2 are there: create 1 more",
+    ),
     "a gang that is whole": ([gang("w", 0), gang("v", 1), gang("u", 2)], ""),
     "nothing": ([waits("w", "b", 10)], ""),
 }
@@ -258,8 +264,8 @@ def test_explain_tells_the_place_and_who_comes_before() -> None:
     assert str(told.queue.usual_wait) == "the last pod of this queue waited 90 s"
     several = msgspec.structs.replace(told.queue.usual_wait, pods=3)
     assert str(several) == "half of the last 3 pods of this queue waited less than 90 s"
-    assert told.queue.quota[0] == "queue b: 100 of compute in use, 0 guaranteed, no limit"
-    assert told.queue.quota[2] == "queue org: 100 of compute in use, 100 guaranteed, at most 300"
+    assert told.queue.quota[0] == "queue b: 100 % of compute in use, 0 % guaranteed, no limit"
+    assert told.queue.quota[2] == "queue org: 100 % of compute in use, 100 % guaranteed, at most 300 %"
     assert told.summary == "1 of 1 node has room; 1 pod has its turn before it"
     first = explained(waits("w1", "a", 50), ran)
     assert "its turn comes next" in first.summary
@@ -292,7 +298,7 @@ def test_without_queues_it_is_still_told_what_else_than_room_it_waits_for() -> N
         return explain(pod, nodes=NODES, leases=leases, pods=pods, names=NAMES, wall=WALL, plan=plan({})).summary
 
     group = waits("w1", "", 10, at=1, labels={NAMES.group: "g"}, annotations={NAMES.group_size: "3"})
-    assert summary(group) == "group g starts with 3 pods, and 1 is there"
+    assert summary(group).startswith("group g starts with 3 pods, and 1 is there: create 2 more")
     assert summary(waits("w2", "", 10, at=2)).endswith("has room; 1 pod has its turn before it")
     never = summary(asks("w4", 10, 900_000, spec=GATED))
     assert never.startswith("no node could take it, even if it were empty; the only node has no room: 0 of 4 GPUs")

@@ -263,7 +263,7 @@ def test_a_turn_that_led_to_nothing_is_taken_back() -> None:
     assert stage.round() == ["p"]
     assert stage.round(after=29.0) == []
     assert stage.run(after=2.0) == ["q"]
-    assert stage.queues.why_not(stage.pods["p"]).startswith("its turn led to no binding (1 times)")
+    assert stage.queues.why_not(stage.pods["p"]).startswith("its turn led to no binding (1 time)")
     chance = stage.queues._register.hall.rests_until("p")
     assert chance is not None
     stage.end("q")
@@ -360,9 +360,9 @@ def test_an_impatient_head_yields_to_guarantees_alone(guaranteed: int | None, le
         ("gone", 10, "there is no queue gone"),
         ("o", 10, "has queues below it"),
         ("closed", 10, "does not take pods of namespace team"),
-        ("a", 60, "it asks 60 of compute, more than the 50 that queue o may have"),
+        ("a", 60, "it asks 60 % of compute, more than the 50 % that queue o may have"),
         ("c", 900, "no node could take it"),
-        ("meek", 60, "of the 200 that queue share may have those below it keep too much though they don't use it"),
+        ("meek", 60, "of the 200 % that queue share may have those below it keep too much though they don't use it"),
     ],
 )
 def test_who_can_never_be_let_in_is_told_so(name: str, compute: int, why: str) -> None:

@@ -17,6 +17,9 @@ from aliquot_core.request import ContainerRequest, PodRequest, most_at_once, rea
 from aliquot_scheduler.admission.verdict import AdmissionError, Verdict, listed
 from aliquot_scheduler.queues.entry import Plan, open_to, why_barred
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, Node
+from aliquot_scheduler.queues.units import bare, spoken
+
+_UNTIL_RAISED = "it waits until that is raised"
 
 
 def judge_place(pod: Pod, *, namespace: str, plan: Plan, names: Names) -> Verdict:
@@ -70,18 +73,18 @@ def _stopper(leaf: Node, *, plan: Plan) -> str:
 def _warnings(leaf: Node, request: PodRequest, *, plan: Plan) -> Iterator[str]:
     if leaf.stop:
         yield f"queue {leaf.name} lets nobody in for now: {_stopper(leaf, plan=plan)} is held"
-    for dimension, thing, asked in _asked(request):
+    dimensions = plan.tree.dimensions
+    for dimension, amount in _asked(request):
+        asked = spoken(amount, dimension, of=dimensions)
         path = [plan.tree.nodes[name] for name in leaf.path if name]
-        tight = next((node for node in path if asked > node.ceiling[dimension]), None)
+        tight = next((node for node in path if amount > node.ceiling[dimension]), None)
         if tight:
+            most = bare(tight.ceiling[dimension], dimension, of=dimensions)
+            yield f"it asks {asked}, and queue {tight.name} may never have more than {most}: {_UNTIL_RAISED}"
+        elif plan.specs and not request.preemptible and _unsure(leaf, dimension, amount):
+            due = bare(leaf.guarantee[dimension], dimension, of=dimensions)
             yield (
-                f"it asks {asked} of {thing}, and queue {tight.name} may never have more than "
-                f"{tight.ceiling[dimension]}: it waits until that is raised"
-            )
-        elif plan.specs and not request.preemptible and _unsure(leaf, dimension, asked):
-            yield (
-                f"it asks {asked} of {thing} never to be taken back, and queue {leaf.name} is guaranteed "
-                f"{leaf.guarantee[dimension]}: it waits until that is raised"
+                f"it asks {asked} never to be taken back, and queue {leaf.name} is guaranteed {due}: {_UNTIL_RAISED}"
             )
 
 
@@ -91,11 +94,11 @@ def _unsure(leaf: Node, dimension: int, asked: int) -> bool:
     return dimension in leaf.promised and asked > leaf.guarantee[dimension]
 
 
-def _asked(request: PodRequest) -> Iterator[tuple[int, str, int]]:
+def _asked(request: PodRequest) -> Iterator[tuple[int, int]]:
     """The least that the pod comes to: memory left out is known only with the card."""
-    for dimension, thing in ((COMPUTE, "compute"), (MEMORY, "memory")):
+    for dimension in (COMPUTE, MEMORY):
         amounts = ((one.kind, _amount(one, dimension)) for one in request.containers)
-        yield dimension, thing, most_at_once(amounts, nothing=0)
+        yield dimension, most_at_once(amounts, nothing=0)
 
 
 def _amount(asked: ContainerRequest, dimension: int) -> int:

@@ -69,15 +69,11 @@ class NoticeWriter:
 
     def _due(self) -> list[tuple[Waiter, Notice]]:
         """Whose reason is another one than is written, and was so at the last look; as many as can be told now."""
-        waiting = {waiter.uid: (waiter, self._turns.notice(waiter)) for waiter in self._turns.waiting()}
-        before, self._wanted = self._wanted, {uid: notice.reason for uid, (_, notice) in waiting.items()}
+        waiting = {waiter.uid: (waiter, self._turns.word(waiter)) for waiter in self._turns.waiting()}
+        before, self._wanted = self._wanted, {uid: word for uid, (_, word) in waiting.items()}
         self._written = {uid: reason for uid, reason in self._written.items() if uid in waiting}
-        due = [
-            (waiter, notice)
-            for uid, (waiter, notice) in waiting.items()
-            if before.get(uid) == notice.reason != self._said(waiter.pod)
-        ]
-        return due[: int(_LOOK / _BETWEEN)]
+        due = [waiter for uid, (waiter, word) in waiting.items() if before.get(uid) == word != self._said(waiter.pod)]
+        return [(waiter, self._turns.notice(waiter)) for waiter in due[: int(_LOOK / _BETWEEN)]]
 
     def _said(self, pod: Pod) -> str:
         if (written := self._written.get(pod.metadata.uid)) is not None:

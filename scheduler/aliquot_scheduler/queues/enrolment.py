@@ -23,6 +23,7 @@ from aliquot_scheduler.queues.ledger import Charge, Ledger
 from aliquot_scheduler.queues.line import Shape, Waiter, summed
 from aliquot_scheduler.queues.together import Together
 from aliquot_scheduler.queues.tree import DEFAULT_QUEUE, Tree, Vector
+from aliquot_scheduler.queues.units import bare, spoken
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,19 +152,15 @@ class Enrolment:
 
     def _beyond(self, queue: str, amounts: Vector, asks: str, *, firm: bool, ledger: Ledger) -> str:
         """Why so much at once is more than the queue may ever give."""
-        names = self._tree.dimensions.names
+        dimensions = self._tree.dimensions
         if broken := ledger.never(queue, amounts, firm=False):
             account, dim = broken
-            most = account.node.ceiling[dim]
-            return (
-                f"{asks} {amounts[dim]} of {names[dim]}, more than the {most} that queue {account.node.name} may have"
-            )
+            asked, most = spoken(amounts[dim], dim, of=dimensions), bare(account.node.ceiling[dim], dim, of=dimensions)
+            return f"{asks} {asked}, more than the {most} that queue {account.node.name} may have"
         if broken := ledger.never(queue, amounts, firm=firm):
             account, dim = broken
-            due = account.node.guarantee[dim]
-            return (
-                f"{asks} {amounts[dim]} of {names[dim]} never to be taken back, and queue {queue} is guaranteed {due}"
-            )
+            asked, due = spoken(amounts[dim], dim, of=dimensions), bare(account.node.guarantee[dim], dim, of=dimensions)
+            return f"{asks} {asked} never to be taken back, and queue {queue} is guaranteed {due}"
         return self._kept_from(queue, amounts, asks)
 
     def _kept_from(self, queue: str, amounts: Vector, asks: str) -> str:
@@ -178,9 +175,11 @@ class Enrolment:
         return self._kept[asked]
 
     def _is_kept(self, dimension: int, amounts: Vector, asks: str, *, by: str) -> str:
-        node, what = self._tree.nodes[by], self._tree.dimensions.names[dimension]
+        node, dimensions = self._tree.nodes[by], self._tree.dimensions
+        asked = spoken(amounts[dimension], dimension, of=dimensions)
+        most = bare(node.ceiling[dimension], dimension, of=dimensions)
         return (
-            f"{asks} {amounts[dimension]} of {what}, and of the {node.ceiling[dimension]} that queue {by} may have "
+            f"{asks} {asked}, and of the {most} that queue {by} may have "
             "those below it keep too much though they don't use it (lendingLimit)"
         )
 

@@ -9,10 +9,13 @@ needs to start, and for each of the others apart. A pod is in one of the three p
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+from aliquot_core.names import Names
 from aliquot_scheduler.queues.books import Books
+from aliquot_scheduler.queues.gathering import Gathering, gathering
 from aliquot_scheduler.queues.line import GangKey, Line, Waiter, still_needed, summed
+from aliquot_scheduler.queues.musters import Musters
 from aliquot_scheduler.queues.tree import Vector
 
 # Who asks: a pod by its UID, or a gang of one user's in one queue.
@@ -35,6 +38,8 @@ class Hall:
         self._never: dict[Asker, str] = {}
         self._nowhere: dict[str, tuple[Waiter, str]] = {}
         self._resting: dict[str, tuple[Waiter, float]] = {}
+        # Where pods of gangs wait, whether or not they stand in line.
+        self.musters = Musters()
         self._alarms: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
@@ -46,6 +51,7 @@ class Hall:
     def join(self, waiter: Waiter, *, why_never: str, books: Books) -> None:
         """Stand in line, or be told why not; who stands there already keeps the place if nothing changed."""
         self.leave(waiter.uid, books=books)
+        self.musters.come(waiter)
         if why_never:
             self._nowhere[waiter.uid] = waiter, why_never
             return
@@ -56,6 +62,7 @@ class Hall:
     def rest(self, waiter: Waiter, *, until: float, books: Books) -> None:
         """Wait apart until then."""
         self.leave(waiter.uid, books=books)
+        self.musters.come(waiter)
         self._resting[waiter.uid] = waiter, until
         heapq.heappush(self._alarms, (until, waiter.uid))
 
@@ -71,6 +78,7 @@ class Hall:
 
     def leave(self, uid: str, *, books: Books) -> Waiter | None:
         """Wait no more."""
+        self.musters.go(uid)
         for apart in (self._nowhere, self._resting):
             if found := apart.pop(uid, None):
                 return found[0]
@@ -147,6 +155,11 @@ class Hall:
         """Whether a pod stands in a line."""
         return uid in self._in_line
 
+    def standing(self, uid: str) -> Waiter | None:
+        """Who stands in a line, if that pod does."""
+        queue = self._in_line.get(uid)
+        return None if queue is None else self.lines[queue].of(uid)
+
     def why_nowhere(self, uid: str) -> str:
         """Why a pod can't be let in, by itself or with its gang, whatever others do; empty if that is not so."""
         if found := self._nowhere.get(uid):
@@ -158,6 +171,11 @@ class Hall:
         """Whether its gang can't start, whatever others do."""
         return _asker(waiter) in self._never
 
+    def gathering(self, waiter: Waiter, *, let_in: Mapping[GangKey, Collection[str]], names: Names) -> Gathering | None:
+        """What the gang of a pod lacks to be let in as a whole; None if nothing, or if it is in none."""
+        line = self.lines.get(waiter.queue)
+        return gathering(waiter, line=line, musters=self.musters, let_in=let_in, names=names)
+
     def clear(self) -> list[Waiter]:
         """Send everybody away, to be put down in other books; until when somebody rests is still known."""
         everybody = list(self)
@@ -166,6 +184,7 @@ class Hall:
         self._asking.clear()
         self._never.clear()
         self._nowhere.clear()
+        self.musters.clear()
         return everybody
 
 

@@ -196,6 +196,11 @@ class Line:
         row = self._rows.get(waiter.user, {}).get(_row(waiter), [])
         return [self._waiters[uid] for _, uid in row]
 
+    def gathered(self, waiter: Waiter) -> tuple[int, Waiter | None]:
+        """How many stand here in a gang with it, and the first of them, whose word counts."""
+        row = self._rows.get(waiter.user, {}).get(_row(waiter), [])
+        return len(row), self._waiters[row[0][1]] if row else None
+
     @property
     def only_user(self) -> str | None:
         """Whose all pods here are, if they are one user's."""

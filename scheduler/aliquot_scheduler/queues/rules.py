@@ -43,6 +43,11 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = ROOT
     dimension: int = COMPUTE
     why: str = ""
+    # Of how many pods at once so much was asked.
+    asked: int = 0
+    pods: int = 1
+    # Who has waited for so long that it stands back for it (`namespace/name`).
+    first: str = ""
 
 
 def no_room(why: str) -> Refusal:
@@ -65,9 +70,10 @@ class Rules:
         self._ledger = ledger
         self._cards = cards
         self._stock: Stock = cards.stock()
-        self._closed_queues: set[str] = set()
-        self._closed_firm: set[str] = set()
-        self._closed_dimensions: set[int] = set()
+        # Each by the one for whom it is.
+        self._closed_queues: dict[str, str] = {}
+        self._closed_firm: dict[str, str] = {}
+        self._closed_dimensions: dict[int, str] = {}
 
     def let_in(self) -> None:
         """Somebody was let in: what is free is counted anew."""
@@ -75,26 +81,33 @@ class Rules:
 
     def refusal(self, candidate: Candidate) -> Refusal | None:
         """Why it may not be let in."""
+        refusal = self._refusal(candidate)
+        if refusal is None:
+            return None
+        asked, pods = candidate.amounts[refusal.dimension], len(candidate.members)
+        return msgspec.structs.replace(refusal, asked=asked, pods=pods)
+
+    def refuses_for(self, refusal: Refusal, *, first: str) -> None:
+        """Somebody has lost patience who waits for quota: who comes after stands back."""
+        match refusal.cause:
+            case Cause.QUOTA:
+                self._closed_queues.setdefault(refusal.queue, first)
+            case Cause.FIRM:
+                self._closed_firm.setdefault(refusal.queue, first)
+            case Cause.HELD_BACK if refusal.queue:
+                self._closed_queues.setdefault(refusal.queue, first)
+            case Cause.HELD_BACK:
+                self._closed_dimensions.setdefault(refusal.dimension, first)
+            case Cause.BEHIND | Cause.CARDS | Cause.NODES:
+                pass
+
+    def _refusal(self, candidate: Candidate) -> Refusal | None:
         queue, amounts = candidate.first.queue, candidate.amounts
         if over := self._ledger.over(queue, amounts):
             return Refusal(cause=Cause.QUOTA, queue=over[0].node.name, dimension=over[1])
         if candidate.firm and (beyond := self._ledger.unsure(queue, amounts)) is not None:
             return Refusal(cause=Cause.FIRM, queue=queue, dimension=beyond)
         return self._taken_from_others(candidate) or self._stands_back(candidate)
-
-    def refuses_for(self, refusal: Refusal) -> None:
-        """Somebody has lost patience who waits for quota: who comes after stands back."""
-        match refusal.cause:
-            case Cause.QUOTA:
-                self._closed_queues.add(refusal.queue)
-            case Cause.FIRM:
-                self._closed_firm.add(refusal.queue)
-            case Cause.HELD_BACK if refusal.queue:
-                self._closed_queues.add(refusal.queue)
-            case Cause.HELD_BACK:
-                self._closed_dimensions.add(refusal.dimension)
-            case Cause.BEHIND | Cause.CARDS | Cause.NODES:
-                pass
 
     def _taken_from_others(self, candidate: Candidate) -> Refusal | None:
         """No admission takes what is held back for others: it leaves enough, or takes only what is its own."""
@@ -110,14 +123,15 @@ class Rules:
             if not own and free - amount < held - effect.lessened:
                 return Refusal(cause=Cause.HELD_BACK, dimension=dimension)
             if not own and dimension in self._closed_dimensions:
-                return Refusal(cause=Cause.BEHIND, queue=queue, dimension=dimension)
+                first = self._closed_dimensions[dimension]
+                return Refusal(cause=Cause.BEHIND, queue=queue, dimension=dimension, first=first)
         return None
 
     def _stands_back(self, candidate: Candidate) -> Refusal | None:
         path = self._ledger.tree.path(candidate.first.queue)
-        closed = next((name for name in path if name in self._closed_queues and name != ROOT), None)
-        if closed is None and candidate.firm:
-            closed = next((name for name in path[:1] if name in self._closed_firm), None)
-        if closed is not None:
-            return Refusal(cause=Cause.BEHIND, queue=closed)
+        for name in path:
+            if name in self._closed_queues and name != ROOT:
+                return Refusal(cause=Cause.BEHIND, queue=name, first=self._closed_queues[name])
+        if candidate.firm and (first := self._closed_firm.get(path[0])):
+            return Refusal(cause=Cause.BEHIND, queue=path[0], first=first)
         return None

@@ -19,8 +19,9 @@ from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.cards import Cards, Stock
 from aliquot_scheduler.queues.enrolment import Enrolment
 from aliquot_scheduler.queues.entry import Plan
+from aliquot_scheduler.queues.gathering import Gathering
 from aliquot_scheduler.queues.hall import Hall
-from aliquot_scheduler.queues.line import Candidate, Waiter
+from aliquot_scheduler.queues.line import Candidate, Waiter, still_needed, summed
 from aliquot_scheduler.queues.order import Order, Shares
 from aliquot_scheduler.queues.report import recall, statuses
 from aliquot_scheduler.queues.rules import Refusal, Rules
@@ -29,6 +30,7 @@ from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT
 from aliquot_scheduler.queues.usage import Forgetting
 from aliquot_scheduler.queues.waits import UsualWait, usual_wait
+from aliquot_scheduler.queues.wording import Wording
 from aliquot_scheduler.rules.judging import NO_RULES
 from aliquot_scheduler.rules.judging import Rules as OwnRules
 
@@ -179,8 +181,20 @@ class Standing:
 
     def refusal(self, waiter: Waiter) -> Refusal | None:
         """What the numbers say against letting a pod in, were it the first of all."""
-        candidate = Candidate(members=(waiter,), amounts=waiter.amounts)
+        together, line = still_needed(waiter, let_in=self.books.let_in), self._hall.lines.get(waiter.queue)
+        mates = line.mates(waiter)[:together] if line and together > 1 else []
+        members = tuple(mates or [waiter])
+        candidate = Candidate(members=members, amounts=summed(members))
         return Rules(ledger=self.books.ledger, cards=self._cards).refusal(candidate)
+
+    def gathering(self, waiter: Waiter) -> Gathering | None:
+        """What the gang of a pod lacks to be let in as a whole; None if nothing, or if it is in none."""
+        return self._hall.gathering(waiter, let_in=self.books.let_in, names=self._names)
+
+    @property
+    def wording(self) -> Wording:
+        """What is said of it all, by the numbers of now."""
+        return Wording(ledger=self.books.ledger, stock=self.stock)
 
     def order(self) -> Iterator[Waiter]:
         """Everybody in a line, in the order in which they would be let in if there were quota and room for all.

@@ -244,19 +244,25 @@ class Sweep:
         promises = self._placing.place(candidate, but=but)
         self._memory.taken({promise.node for promise in promises}, by=candidate.uid)
         if not promises and but:
-            behind = self._placing.has_room(candidate, on=but)
-            why = Refusal(cause=Cause.BEHIND) if behind else no_room(self._placing.why_no_node(candidate))
-            self._memory.refused_beside[candidate.shape] = why
+            self._memory.refused_beside[candidate.shape] = self._refusal_beside(candidate)
         elif not promises:
             self._memory.refuse(candidate, why=self._placing.why_no_node(candidate))
         return promises
+
+    def _refusal_beside(self, candidate: Candidate) -> Refusal:
+        """Of one that found no room but on nodes that are kept for others, if there."""
+        for uid, nodes in sorted(self._memory.kept(now=self._now).items()):
+            if uid != candidate.uid and self._placing.has_room(candidate, on=nodes):
+                head = self._hall.standing(uid)
+                return Refusal(cause=Cause.BEHIND, first=head.pod.key if head else uid)
+        return no_room(self._placing.why_no_node(candidate))
 
     def _pass_over(self, candidate: Candidate, refusal: Refusal | None) -> None:
         beside = self._memory.refused_beside.get(candidate.shape) if refusal is None else None
         refusal = refusal or no_room(self._memory.refused.get(candidate.shape, ""))
         self._remember(candidate, beside or refusal)
         if candidate.first.uid in self._impatient:
-            self._rules.refuses_for(refusal)
+            self._rules.refuses_for(refusal, first=candidate.first.pod.key)
             self._memory.keep(candidate.first.uid, self._kept_for(candidate) if refusal.cause in _NO_ROOM else ())
 
     def _kept_for(self, candidate: Candidate) -> tuple[str, ...]:

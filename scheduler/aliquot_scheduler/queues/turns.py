@@ -33,10 +33,9 @@ from aliquot_scheduler.queues.cards import Stock
 from aliquot_scheduler.queues.gangs import Placing
 from aliquot_scheduler.queues.inside import Way
 from aliquot_scheduler.queues.line import Waiter
-from aliquot_scheduler.queues.notices import Notice, making_room, notice_of
+from aliquot_scheduler.queues.notices import Notice, Notices, turn_lost
 from aliquot_scheduler.queues.register import Register
 from aliquot_scheduler.queues.report import recall, statuses
-from aliquot_scheduler.queues.rules import Cause, Refusal, no_room
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.status import QueueStatus
@@ -68,6 +67,7 @@ class Queues:
         self._random = random
         self._picture = picture
         self._register = Register(names=names, picture=picture, settings=settings, rules=rules)
+        self._notices = Notices(self._register, names=names)
         self._untold: deque[Turn] = deque()
         # How many were let in, and how long they waited together, by queue.
         self.waits: dict[str, tuple[int, float]] = {}
@@ -177,35 +177,20 @@ class Queues:
         if uid not in register.hall:
             return ""
         if uid in register.lost:
-            return f"its turn led to no binding ({register.lost[uid]} times); it gets a new one"
+            return turn_lost(register.lost[uid])
         return register.hall.why_nowhere(uid) or "it waits for its turn"
 
     def bounds(self, pod: Pod) -> Bounds:
         """Where alone a pod may lie whose turn it is."""
         return self._register.inside.bounds.get(pod.metadata.uid, ANYWHERE)
 
-    def notice(self, waiter: Waiter) -> Notice:
-        """Why somebody waits, in a word and a sentence."""
-        uid, register = waiter.uid, self._register
-        if uid in register.lost and register.hall.rests_until(uid) is not None:
-            return Notice(reason="TurnLost", message=self.why_not(waiter.pod))
-        if clearing := register.clearings.whose(uid):
-            return making_room(clearing)
-        if why := register.hall.why_nowhere(uid):
-            return Notice(reason="NeverFits", message=why)
-        said = register.memory.why(waiter.queue, waiter.mark) or self._unasked(waiter)
-        return notice_of(waiter, said, ledger=self.books.ledger)
+    def word(self, waiter: Waiter) -> str:
+        """Why somebody waits, in a word."""
+        return self._notices.word(waiter)
 
-    def _unasked(self, waiter: Waiter) -> Refusal | None:
-        """Why nobody asked for it in the last round: it would have found no card. Nor would its quota do, perhaps."""
-        register = self._register
-        refused = register.memory.refused.get(waiter.number)
-        if register.cards.fitting()[waiter.number] and refused is None:
-            return None
-        over = self.books.ledger.over(waiter.queue, waiter.amounts)
-        if over is None:
-            return no_room(refused or "")
-        return Refusal(cause=Cause.QUOTA, queue=over[0].node.name, dimension=over[1])
+    def notice(self, waiter: Waiter) -> Notice:
+        """The same with a sentence."""
+        return self._notices.of(waiter)
 
     def statuses(self, *, now: float, at: str) -> dict[str, QueueStatus]:
         """Of every queue."""
