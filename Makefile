@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 # Tests of a real cluster mostly wait, so two processes take little more than half the time on 2 cores; who takes what is
-# in tests/conftest.py.
+# in tests/support/sharing.py.
 WORKERS ?= 2
 SOURCES := core kube proto agent deviceplugin scheduler standalone cli tests benchmarks
 
@@ -22,7 +22,7 @@ run: $(if $(wildcard $(READY)),$(READY),$(RUNS)) ## Show Aliquot on this machine
 	@$(BIN)/aliquot up --demo
 
 test: $(READY) ## Run every test that can run on this machine
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(TESTS)
+	$(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder $(TESTS)
 
 check: $(READY) ## Lint, types, layers
 	$(BIN)/ruff check .

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
-from typing import NamedTuple
+from typing import Any
 
 import hypothesis
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from support.hung_tasks import tasks_at_work
 from support.own_logging import Logging, logging_now, restore_logging
 from support.shared_defaults import mended_defaults
+from support.sharing import Sharing, place_of
 
 # Machines differ in speed by a factor of ten: a deadline per example would only fail the slow ones.
 # What is looked for is the same each time, so that a change is judged by what it changes; `soak` looks elsewhere.
@@ -22,26 +23,15 @@ hypothesis.settings.load_profile("soak" if os.environ.get("ALIQUOT_SOAK") else "
 _LOGGING = pytest.StashKey[Logging]()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Several processes take whole files, in this order: what is longest first, or one works on while others wait."""
-    places = {item: _place(item) for item in items}
-    items.sort(key=lambda item: places[item].rank)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(places[item].group))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Several processes take groups in this order: what is longest first, or one works on while others wait."""
+    items.sort(key=lambda item: place_of(item.path.relative_to(config.rootpath).as_posix()).rank)
 
 
-class _Place(NamedTuple):
-    group: str
-    rank: int
-
-
-def _place(item: pytest.Item) -> _Place:
-    """All files that share the one cluster are one group; a file with a cluster of its own is as any other."""
-    file = str(item.path.relative_to(item.config.rootpath))
-    if not file.startswith("tests/cluster/"):
-        return _Place(group=file, rank=2)
-    alone = isinstance(item, pytest.Function) and hasattr(item.module, "cluster")
-    return _Place(group=file, rank=1) if alone else _Place(group="cluster", rank=0)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
+    """Share out groups, however xdist would (its own `loadgroup` groups nothing under pytest 9.2, and says nothing)."""
+    return Sharing(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

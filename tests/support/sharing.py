@@ -1,0 +1,43 @@
+"""Which tests one process runs in a row when several share them out, and what is begun first.
+
+A file goes to one process, so that what is made once for its tests is made once: on the real cluster a control plane,
+an installation. All files that share a cluster go to one, too. Told by paths alone, for the process that shares tests
+out has loaded none of them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # it has no types
+
+ROOT = Path(__file__).parents[2]
+CLUSTER = "tests/cluster/"
+INSTALLATION = f"{CLUSTER}daemonset/"
+
+
+class Place(NamedTuple):
+    """The group of a file's tests, and when it is begun: lower ranks first."""
+
+    group: str
+    rank: int
+
+
+@cache
+def place_of(file: str) -> Place:
+    """By the path from the project's root; files with a cluster of their own are each a group, as any others."""
+    if not file.startswith(CLUSTER):
+        return Place(group=file, rank=2)
+    if file.startswith(INSTALLATION):
+        return Place(group=INSTALLATION, rank=1)
+    alone = "\ndef cluster(" in (ROOT / file).read_text()
+    return Place(group=file, rank=1) if alone else Place(group=CLUSTER, rank=0)
+
+
+class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # as above
+    """Whole groups to whichever process is free, in the order in which they were collected."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return place_of(nodeid.partition("::")[0]).group
