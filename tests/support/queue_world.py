@@ -290,9 +290,7 @@ class Count:
         self._asks = self._sum(self._portions)
         self.used = self._with_those_below(self._charged)
         self.asked = self._with_those_below(self._asks)
-        self.firm = self._with_those_below(
-            self._sum((charge.queue, charge.amounts) for charge in charges if charge.firm)
-        )
+        self.firm = self._sum((charge.queue, charge.amounts) for charge in charges if charge.firm)
         self.holders = set(ledger.charges())
 
     def _asking(self, world: QueueWorld) -> list[tuple[str, tuple[int, ...]]]:
@@ -346,9 +344,9 @@ class Count:
                 for dimension, amount in enumerate(charge.amounts):
                     assert not amount or after.used[name][dimension] <= node.ceiling[dimension], (uid, name, dimension)
             if charge.firm:
-                node = after.tree.nodes[charge.queue]
-                for dimension in node.promised:
-                    assert after.firm[charge.queue][dimension] <= node.guarantee[dimension], (uid, dimension)
+                due = after.tree.nodes[charge.queue].due
+                for dimension, amount in enumerate(charge.amounts[: after.tree.dimensions.cards]):
+                    assert not amount or after.firm[charge.queue][dimension] <= due[dimension], (uid, dimension)
         for dimension in range(after.tree.dimensions.cards):
             lacks = after.guarantees(dimension).lacking()
             assert lacks <= self.guarantees(dimension).lacking(), dimension

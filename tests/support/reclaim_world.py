@@ -134,7 +134,7 @@ class ReclaimWorld(QueueWorld):
         pod = self.pods[victim.uid]
         assert pod.spec.node_name, "only who runs is sent away"
         assert not pod.metadata.deletion_timestamp
-        assert pod.metadata.annotations.get(NAMES.preemptible) != "false"
+        assert not self._is_firm(victim.uid)
         charge = self.queues.books.ledger.of(victim.uid)
         assert charge is not None
         first = clearing.candidate.first
@@ -173,11 +173,15 @@ class ReclaimWorld(QueueWorld):
         )
 
     def _check_gangs(self, found: Sequence[Clearing], gone: set[str]) -> None:
-        """A gang that loses anybody keeps its minimum, or goes as a whole."""
+        """A gang that loses anybody keeps its minimum, or goes as a whole but for those who are never evicted."""
         for gang in {victim.gang for clearing in found for victim in clearing.victims if victim.gang}:
             left = self.queues.books.let_in[gang] - gone
             groups = {pod.metadata.annotations[NAMES.group_min] for uid, pod in self.pods.items() if uid in left}
-            assert all(len(left) >= int(least) for least in groups), gang
+            # Who is never evicted stays, and waits for the others.
+            assert all(map(self._is_firm, left)) or all(len(left) >= int(least) for least in groups), gang
+
+    def _is_firm(self, uid: str) -> bool:
+        return self.pods[uid].metadata.annotations.get(NAMES.preemptible) == "false"
 
     def _used_without(self, gone: set[str], *, standing: Iterable[Clearing]) -> dict[str, list[int]]:
         """What each queue uses once those are gone, and all are in for whom room is made."""

@@ -294,3 +294,19 @@ def test_a_gang_whose_larger_node_goes_holds_nothing_back_any_more() -> None:
     stage.picture.node_seen(make_node("n0", gpus("n0", 2)))
     stage.round()
     assert stage.queues.books.ledger.held_back(0) == 0
+
+
+def test_a_gang_whose_first_pods_are_in_another_queue_starts_with_those_that_wait() -> None:
+    """Their namespace moved meanwhile: what is asked, and who is looked at next, counts who of it is in anywhere."""
+    stage = Stage({"a": queue(), "b": queue(guarantee=200)}, nodes=(4,))
+    stage.queues.namespace_seen("team", queue="a")
+    for number in range(2):
+        stage.submit(f"g{number}", 100, group="g", notes={"group-size": "3", "group-min": "2"})
+    assert stage.round() == ["g0", "g1"]
+    stage.queues.namespace_seen("team", queue="b")
+    stage.submit("g2", 100, group="g", notes={"group-size": "3", "group-min": "2"})
+    ledger = stage.queues.books.ledger
+    assert ledger.accounts["b"].asked[0] == 100
+    stage.gone("g0")
+    stage.gone("g1")
+    assert ledger.accounts["b"].asked[0] == 0

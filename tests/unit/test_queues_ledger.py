@@ -137,23 +137,22 @@ def test_a_ceiling_is_kept_at_the_queue_and_above() -> None:
     beyond = ledger.over("c", amounts(251))
     assert beyond is not None
     assert beyond[0].node.name == "c"
-    assert ledger.never("b", amounts(251), firm=False) is not None
-    assert ledger.never("b", amounts(250), firm=False) is None
+    assert ledger.never("b", amounts(251)) is not None
+    assert ledger.never("b", amounts(250)) is None
 
 
 def test_firm_pods_stay_within_their_own_guarantee() -> None:
     """What is never taken back counts apart; a queue without a guarantee takes none of it."""
-    ledger = Ledger(plant(SPECS))
+    ledger, capacity = Ledger(plant(SPECS)), (800, 400)
     ledger.charge("p", Charge(queue="c", amounts=amounts(90)))
-    assert ledger.unsure("c", amounts(100)) is None
+    assert ledger.unsure("c", amounts(100), capacity=capacity) is None
     ledger.charge("q", Charge(queue="c", amounts=amounts(60), firm=True))
-    assert ledger.unsure("c", amounts(41)) == COMPUTE
-    # Nothing is said of its memory, so any will do.
-    assert ledger.unsure("c", amounts(40, 999)) is None
-    assert ledger.unsure("b", amounts(1)) == COMPUTE
-    assert ledger.never("c", amounts(101), firm=True) is not None
-    assert ledger.never("c", amounts(100), firm=True) is None
-    assert ledger.never("b", amounts(1), firm=True) is not None
+    assert ledger.unsure("c", amounts(41), capacity=capacity) == ("c", COMPUTE)
+    assert ledger.unsure("c", amounts(40), capacity=capacity) is None
+    assert ledger.unsure("b", amounts(1), capacity=capacity) == ("b", COMPUTE)
+    assert ledger.never_firm("c", amounts(101)) == COMPUTE
+    assert ledger.never_firm("c", amounts(100)) is None
+    assert ledger.never_firm("b", amounts(1)) == COMPUTE
 
 
 def test_a_charge_is_corrected_in_place() -> None:
@@ -327,6 +326,7 @@ class Counting(RuleBasedStateMachine):
         for name, account in fresh.accounts.items():
             live = self.ledger.accounts[name]
             assert (live.used, live.firm, live.asked) == (account.used, account.firm, account.asked)
+            assert (live.sure, live.sure_below) == (account.sure, account.sure_below)
             assert (live.held, live.held_below) == (account.held, account.held_below)
             assert (live.wanted, live.demanded) == (account.wanted, account.demanded)
 

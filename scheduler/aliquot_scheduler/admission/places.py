@@ -89,9 +89,11 @@ def _warnings(leaf: Node, request: PodRequest, *, plan: Plan) -> Iterator[str]:
 
 
 def _unsure(leaf: Node, dimension: int, asked: int) -> bool:
-    if not leaf.promised:
+    """By what the queue says itself; what goes with it in the other dimension the cards decide."""
+    if not any(leaf.guarantee):
         return dimension == COMPUTE
-    return dimension in leaf.promised and asked > leaf.guarantee[dimension]
+    said = (leaf.spec.compute, leaf.spec.memory)[dimension].guarantee is not None
+    return said and asked > leaf.guarantee[dimension]
 
 
 def _asked(request: PodRequest) -> Iterator[tuple[int, int]]:

@@ -54,7 +54,7 @@ class Books:
         self.put(waiter, charge)
         amounts = charge.amounts[:_WIDTH]
         for name in self.ledger.tree.path(charge.queue):
-            beyond = borrowed(self.ledger.accounts[name], capacity=self.capacity)
+            beyond = borrowed(self.ledger.accounts[name])
             self.usage.admitted(name, [min(part) for part in zip(amounts, beyond, strict=True)], now=now)
         self.users.admitted((charge.queue, waiter.user), amounts, now=now)
         self.settle(now)
@@ -75,7 +75,7 @@ class Books:
     def settle(self, now: float) -> None:
         """What has changed counts from now on."""
         for name in self._queues_touched & self.ledger.accounts.keys():
-            self.usage.holds(name, borrowed(self.ledger.accounts[name], capacity=self.capacity), now=now)
+            self.usage.holds(name, borrowed(self.ledger.accounts[name]), now=now)
         for who in self._users_touched:
             self.users.holds(who, self._held.get(who, (0, 0)), now=now)
         self._queues_touched.clear()

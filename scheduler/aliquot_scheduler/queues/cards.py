@@ -27,6 +27,7 @@ from aliquot_scheduler.fit.ruled import Ruled
 from aliquot_scheduler.fit.survey import allowed_places, needed_memory, takes
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.dues import ALL_CARDS, Hardware
 from aliquot_scheduler.queues.tree import Dimensions
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
@@ -43,6 +44,25 @@ class Stock(msgspec.Struct, frozen=True, kw_only=True):
 
     capacity: tuple[int, ...]
     free: tuple[int, ...]
+
+
+def hardware_of(picture: Picture, models: Iterable[str]) -> Hardware:
+    """What queues that name these models have to know of the cards."""
+    grid = picture.grid
+    largest, there, found = dict[str, int](), dict[str, tuple[int, int]](), dict[str, frozenset[int]]()
+    for pattern in (ALL_CARDS, *models):
+        numbers = _kinds_of(pattern, picture)
+        cards = grid.open & np.isin(grid.kind, numbers)
+        usable = grid.usable[cards]
+        largest[pattern] = int(usable.max(initial=0))
+        there[pattern] = WHOLE.value * usable.size, int(usable.sum(dtype=np.int64))
+        found[pattern] = frozenset(np.unique(grid.kind[cards]).tolist())
+    return Hardware(largest=largest, there=there, kinds=found)
+
+
+def _kinds_of(pattern: str, picture: Picture) -> list[int]:
+    model = Patterns(allowed=(pattern.casefold(),) if pattern else ())
+    return [number for number, kind in enumerate(picture.grid.kinds) if model.admits(*kind.models)]
 
 
 class _Firsts:

@@ -20,7 +20,7 @@ from aliquot_scheduler.fit.ground import HostAsk, host_ask
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.entry import why_barred
 from aliquot_scheduler.queues.ledger import Charge, Ledger
-from aliquot_scheduler.queues.line import Shape, Waiter, summed
+from aliquot_scheduler.queues.line import Shape, Waiter, firm_part, summed
 from aliquot_scheduler.queues.together import Together
 from aliquot_scheduler.queues.tree import DEFAULT_QUEUE, Tree, Vector
 from aliquot_scheduler.queues.units import bare, spoken
@@ -138,28 +138,28 @@ class Enrolment:
         home = name if was_in else self._home(waiter.pod)
         if barred := why_barred(name, tree=self._tree, namespace=namespace, home=home):
             return barred
-        if why := self._beyond(name, waiter.amounts, "it asks", firm=waiter.shape.firm, ledger=ledger):
+        if why := self._beyond(name, waiter.amounts, "it asks", firm=firm_part((waiter,)), ledger=ledger):
             return why
         return "" if self._tree.nodes[name].spec.autoscale else self._of_shape(waiter.shape).never
 
     def why_gang_never(self, members: Sequence[Waiter], *, ledger: Ledger) -> str:
         """Why what a gang needs to start can't be let in, whatever others do; empty if it could."""
-        queue, firm = members[0].queue, any(member.shape.firm for member in members)
+        queue, firm = members[0].queue, firm_part(members)
         asks = f"its group starts with {counted(len(members), 'pod')}, which {agreed(len(members), 'asks', 'ask')}"
         if why := self._beyond(queue, summed(members), asks, firm=firm, ledger=ledger):
             return why
         return "" if self._tree.nodes[queue].spec.autoscale else self._together.why_never(members)
 
-    def _beyond(self, queue: str, amounts: Vector, asks: str, *, firm: bool, ledger: Ledger) -> str:
-        """Why so much at once is more than the queue may ever give."""
+    def _beyond(self, queue: str, amounts: Vector, asks: str, *, firm: Vector, ledger: Ledger) -> str:
+        """Why so much at once, `firm` of it for good, is more than the queue may ever give."""
         dimensions = self._tree.dimensions
-        if broken := ledger.never(queue, amounts, firm=False):
+        if broken := ledger.never(queue, amounts):
             account, dim = broken
             asked, most = spoken(amounts[dim], dim, of=dimensions), bare(account.node.ceiling[dim], dim, of=dimensions)
             return f"{asks} {asked}, more than the {most} that queue {account.node.name} may have"
-        if broken := ledger.never(queue, amounts, firm=firm):
-            account, dim = broken
-            asked, due = spoken(amounts[dim], dim, of=dimensions), bare(account.node.guarantee[dim], dim, of=dimensions)
+        if firm and (beyond := ledger.never_firm(queue, firm)) is not None:
+            due = bare(self._tree.nodes[queue].due[beyond], beyond, of=dimensions)
+            asked = spoken(firm[beyond], beyond, of=dimensions)
             return f"{asks} {asked} never to be taken back, and queue {queue} is guaranteed {due}"
         return self._kept_from(queue, amounts, asks)
 

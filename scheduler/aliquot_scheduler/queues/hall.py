@@ -92,9 +92,12 @@ class Hall:
 
     def gang_changed(self, waiter: Waiter, *, books: Books) -> None:
         """Another number of its gang is in."""
-        if waiter.group and (line := self.lines.get(waiter.queue)):
-            line.changed(waiter)
-            self._tell(waiter, books=books)
+        gang = waiter.gang
+        # Of one that was let in elsewhere too: since then its namespace may be at home in another queue.
+        for line in self.lines.values() if gang else ():
+            for first in line.firsts_of(gang):
+                line.changed(first)
+                self._tell(first, books=books)
 
     def look_anew(self, *, books: Books) -> None:
         """Other hardware: a gang that could not start may do so now, or the other way round."""

@@ -17,6 +17,11 @@ left beyond what is missing does not sink below zero by it, or does not sink at 
 promised, or what is missing for itself. The room of a queue is what its ceiling leaves; of all together, what is free.
 It is not enough to look at what is free: under a parent's ceiling, who borrows takes what serves a guarantee there.
 
+**For good** a queue is sure of what it is guaranteed, or of what its pods hold that are never evicted where that is
+more; above, of its own guarantee or of what its children are sure of. As long as that stays within every ceiling, and
+within all there is, whatever is lent can come back. So such a pod is let in only within what its queue is due
+(`dues.py`), and if no more is made sure by it than there is room for.
+
 What must always hold: nobody's charge takes a queue, or one above it, over its ceiling (`fits` is asked before
 `charge`); a holder is charged once; all numbers are those that counting anew would give. O(depth) per event.
 """
@@ -29,7 +34,7 @@ from typing import NamedTuple
 import msgspec
 
 from aliquot_scheduler.queues.portions import Portions
-from aliquot_scheduler.queues.tree import COMPUTE, ROOT, Node, Tree, Vector
+from aliquot_scheduler.queues.tree import ROOT, Node, Tree, Vector
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,14 +57,31 @@ class Effect(NamedTuple):
 class Account:
     """The numbers of one queue."""
 
-    __slots__ = ("asked", "demanded", "firm", "held", "held_below", "missing", "node", "portions", "used", "wanted")
+    __slots__ = (
+        "asked",
+        "demanded",
+        "firm",
+        "held",
+        "held_below",
+        "missing",
+        "node",
+        "portions",
+        "sure",
+        "sure_below",
+        "used",
+        "wanted",
+    )
 
     def __init__(self, node: Node, *, width: int, whole: Container[int]) -> None:
         """`whole` is in which dimensions its guarantee serves only what fits in it as a whole."""
         self.node = node
         self.portions = tuple(Portions() if dim in whole else None for dim in range(width))
         self.used = [0] * width
+        # What is charged here itself and never taken back.
         self.firm = [0] * width
+        # What is guaranteed or never taken back, whichever is more; and the sum of the children's.
+        self.sure = list(node.guarantee)
+        self.sure_below = [0] * width
         self.asked = [0] * width
         # What is asked here and demanded of the children; and what is demanded here.
         self.wanted = [0] * width
@@ -85,6 +107,9 @@ class Ledger:
         self._paths: dict[str, list[Account]] = {}
         # From below: what is held back of a queue counts what is held back of those below it.
         for account in sorted(self.accounts.values(), key=lambda account: -len(account.node.path)):
+            if account.node.name != ROOT:
+                below = self.accounts[account.node.path[1]].sure_below
+                below[:] = [sum(pair) for pair in zip(below, account.sure, strict=True)]
             for dimension in range(self._cards):
                 self._hold(account, dimension)
 
@@ -126,20 +151,27 @@ class Ledger:
                     return account, dimension
         return None
 
-    def never(self, queue: str, amounts: Sequence[int], *, firm: bool) -> tuple[Account, int] | None:
+    def never(self, queue: str, amounts: Sequence[int]) -> tuple[Account, int] | None:
         """The same if nothing were used at all; a pod that asks so much would wait for ever."""
-        path = self._path(queue)
-        for account in path:
+        for account in self._path(queue):
             for dimension, amount in enumerate(amounts):
                 if amount > account.node.ceiling[dimension]:
                     return account, dimension
-        broken = self._beyond(path[0].node, (0,) * self.width, amounts) if firm else None
-        return None if broken is None else (path[0], broken)
+        return None
 
-    def unsure(self, queue: str, amounts: Sequence[int]) -> int | None:
-        """In which dimension so much more, never to be taken back, is beyond the queue's own guarantee."""
-        account = self._path(queue)[0]
-        return self._beyond(account.node, account.firm, amounts)
+    def never_firm(self, queue: str, amounts: Sequence[int]) -> int | None:
+        """In which dimension so much, never to be taken back, is more than the queue is due."""
+        return self._beyond(self._path(queue)[0].node, (0,) * self.width, amounts)
+
+    def unsure(self, queue: str, amounts: Sequence[int], *, capacity: Sequence[int]) -> tuple[str, int] | None:
+        """Where, and in which dimension, so much more can't be given for good: in the queue itself, or above it."""
+        path = self._path(queue)
+        beyond = self._beyond(path[0].node, path[0].firm, amounts)
+        if beyond is not None:
+            return path[0].node.name, beyond
+        dimensions = [dim for dim in range(self._cards) if amounts[dim]]
+        broken = ((self._breaks(path, dim, amounts[dim], capacity=capacity[dim]), dim) for dim in dimensions)
+        return next(((name, dim) for name, dim in broken if name is not None), None)
 
     def effect(self, dimension: int, queue: str, amounts: Sequence[int]) -> Effect:
         """What it would do to what is held back, if a pod that asks so much there were admitted: followed upwards."""
@@ -175,12 +207,23 @@ class Ledger:
         return self.accounts[ROOT].held_below[dimension]
 
     # --- how it is counted -------------------------------------------------------------------------------------------
+    def _beyond(self, node: Node, firm: Sequence[int], amounts: Sequence[int]) -> int | None:
+        dimensions = (dim for dim in range(self._cards) if amounts[dim])
+        return next((dim for dim in dimensions if firm[dim] + amounts[dim] > node.due[dim]), None)
+
     @staticmethod
-    def _beyond(node: Node, firm: Sequence[int], amounts: Sequence[int]) -> int | None:
-        """What the guarantee says nothing of does not count; a queue without any has nothing to be firm in."""
-        if not node.promised:
-            return COMPUTE
-        return next((dim for dim in node.promised if firm[dim] + amounts[dim] > node.guarantee[dim]), None)
+    def _breaks(path: Sequence[Account], dimension: int, amount: int, *, capacity: int) -> str | None:
+        """The queue that could not give all that it would be sure of; the root if all there is were too little."""
+        firm = amount
+        for account in path:
+            sure = max(account.node.guarantee[dimension], _for_good(account, dimension) + firm)
+            firm = sure - account.sure[dimension]
+            if not firm:
+                return None
+            room = capacity if account.node.name == ROOT else account.node.ceiling[dimension]
+            if sure > room:
+                return account.node.name
+        return None
 
     def _path(self, queue: str) -> list[Account]:
         if queue not in self._paths:
@@ -199,13 +242,24 @@ class Ledger:
                     self._hold(account, dimension)
 
     def _move(self, charge: Charge, sign: int) -> None:
-        for account in self._path(charge.queue):
+        path = self._path(charge.queue)
+        for account in path:
             for dimension, amount in enumerate(charge.amounts):
                 if amount:
                     account.used[dimension] += sign * amount
-                    if charge.firm:
-                        account.firm[dimension] += sign * amount
                     self._hold(account, dimension)
+        if charge.firm:
+            self._make_sure(path, [sign * amount for amount in charge.amounts])
+
+    @staticmethod
+    def _make_sure(path: Sequence[Account], amounts: Sequence[int]) -> None:
+        for dimension, amount in enumerate(amounts):
+            path[0].firm[dimension] += amount
+            more = 0
+            for account in path:
+                account.sure_below[dimension] += more
+                sure = max(account.node.guarantee[dimension], _for_good(account, dimension))
+                more, account.sure[dimension] = sure - account.sure[dimension], sure
 
     def _hold(self, account: Account, dimension: int) -> None:
         """Count anew what is held back of one queue, and pass the differences on to its parent."""
@@ -217,6 +271,11 @@ class Ledger:
         parent.held_below[dimension] += now.held - account.held[dimension]
         account.demanded[dimension], account.held[dimension] = now.demanded, now.held
         account.missing[dimension] = now.missing
+
+
+def _for_good(account: Account, dimension: int) -> int:
+    """What of a queue is given for good, whatever it is guaranteed."""
+    return account.firm[dimension] + account.sure_below[dimension]
 
 
 class _Holding(NamedTuple):

@@ -119,10 +119,10 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """How its group wants to lie."""
         return self.first.group.topology if self.first.group else Topology.ANY
 
-    @property
-    def firm(self) -> bool:
-        """Whether any of them is never to be evicted."""
-        return any(member.shape.firm for member in self.members)
+    @cached_property
+    def firm(self) -> Vector:
+        """What those of them ask who are never to be evicted; empty if nobody is."""
+        return firm_part(self.members)
 
 
 class Heads(list[Candidate]):
@@ -201,6 +201,10 @@ class Line:
         row = self._rows.get(waiter.user, {}).get(_row(waiter), [])
         return len(row), self._waiters[row[0][1]] if row else None
 
+    def firsts_of(self, gang: GangKey | None) -> list[Waiter]:
+        """Of each user who has pods of this gang here, the first of them."""
+        return [self._waiters[rows[gang][0][1]] for rows in self._rows.values() if gang in rows]
+
     @property
     def only_user(self) -> str | None:
         """Whose all pods here are, if they are one user's."""
@@ -240,6 +244,12 @@ class Line:
 def summed(waiters: Iterable[Waiter]) -> Vector:
     """What they ask together; there is at least one."""
     return tuple(map(sum, zip(*(one.amounts for one in waiters), strict=True)))
+
+
+def firm_part(waiters: Iterable[Waiter]) -> Vector:
+    """What those of them ask together who are never to be evicted; empty if nobody is."""
+    firm = [one for one in waiters if one.shape.firm]
+    return summed(firm) if firm else ()
 
 
 def still_needed(waiter: Waiter, *, let_in: Mapping[GangKey, Collection[str]]) -> int:

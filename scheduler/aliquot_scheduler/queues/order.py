@@ -26,7 +26,6 @@ from aliquot_scheduler.queues.usage import Usage
 
 # Equal shares must be equal whatever was added up in which order.
 _DIGITS = 9
-_WIDTH = 2
 
 Standing = tuple[int, float, float, str]
 Whose = tuple[str, str]
@@ -66,7 +65,7 @@ class Shares:
         if name not in self._standings:
             account = self._ledger.accounts[name]
             node, lately = account.node, self._usage.of(name, now=self._now)
-            beyond = borrowed(account, capacity=self._capacity)
+            beyond = borrowed(account)
             self._standings[name] = (
                 -node.priority,
                 self._largest(account, [beyond[dim] + lately[dim] for dim in (COMPUTE, MEMORY)]),
@@ -93,17 +92,13 @@ class Shares:
         return round(max(parts), _DIGITS)
 
 
-def borrowed(account: Account, *, capacity: Sequence[int]) -> tuple[int, int]:
-    """What a queue uses beyond its guarantee, in compute and memory.
+def borrowed(account: Account) -> tuple[int, int]:
+    """What a queue uses beyond what it is due, in compute and memory.
 
-    If only one of them is guaranteed, as much of the other goes with it: else a queue that is guaranteed two GPUs'
-    compute would have borrowed all their memory.
+    With what is guaranteed of one goes as much of the other: else a queue that is guaranteed two GPUs' compute would
+    have borrowed all their memory.
     """
-    node, used = account.node, account.used
-    due = list(node.guarantee[:_WIDTH])
-    for dim, other in ((COMPUTE, MEMORY), (MEMORY, COMPUTE)):
-        if dim not in node.promised and not due[dim] and capacity[other]:
-            due[dim] = node.guarantee[other] * capacity[dim] // capacity[other]
+    used, due = account.used, account.node.due
     return max(0, used[COMPUTE] - due[COMPUTE]), max(0, used[MEMORY] - due[MEMORY])
 
 

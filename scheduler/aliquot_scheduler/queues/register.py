@@ -20,8 +20,9 @@ from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.turns import FOUND
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.books import Books
-from aliquot_scheduler.queues.cards import Cards
+from aliquot_scheduler.queues.cards import Cards, hardware_of
 from aliquot_scheduler.queues.clearings import Clearing, Clearings
+from aliquot_scheduler.queues.dues import Hardware
 from aliquot_scheduler.queues.enrolment import Enrolment
 from aliquot_scheduler.queues.hall import Hall
 from aliquot_scheduler.queues.inside import Inside, Way
@@ -31,7 +32,7 @@ from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.stale import StaleGangs
 from aliquot_scheduler.queues.sweep_memory import SweepMemory
-from aliquot_scheduler.queues.tree import Tree, plant
+from aliquot_scheduler.queues.tree import Tree, models_of, plant
 from aliquot_scheduler.queues.usage import Forgetting
 from aliquot_scheduler.rules.judging import Rules
 
@@ -63,6 +64,7 @@ class Register:
         self.clearings = Clearings(picture=picture)
         self.refuges = Refuges(picture=picture)
         self.memory = SweepMemory(patience=settings.patience, hold=settings.hold, owed=settings.owed)
+        self._hardware = Hardware()
         tree = plant(self._specs)
         self.cards = Cards(picture=picture, dimensions=tree.dimensions, rules=rules)
         self.enrolment = self._enrolling(tree)
@@ -138,7 +140,8 @@ class Register:
     def tell_time(self, now: float) -> None:
         """It is so late: who has rested long enough joins the line again."""
         self.now = now
-        if self.enrolment.outdated() or self.cards.registered > _MANY_SHAPES + 4 * len(self.hall):
+        outdated = self.enrolment.outdated() or self.cards.registered > _MANY_SHAPES + 4 * len(self.hall)
+        if outdated or (self._looks != self.enrolment.looks and self._grows_otherwise()):
             self._replant()
         elif self._looks != self.enrolment.looks:
             self.hall.look_anew(books=self.books)
@@ -304,6 +307,17 @@ class Register:
         """Whether ours is the last gate: a turn is for pods that can use it."""
         return [gate.name for gate in pod.spec.scheduling_gates] == [self._names.gate]
 
+    def _hardware_now(self) -> Hardware:
+        return hardware_of(self._picture, models_of(self._specs))
+
+    def _grows_otherwise(self) -> bool:
+        """Whether of other hardware queues are due something else."""
+        hardware = self._hardware_now()
+        if hardware == self._hardware:
+            return False
+        self._hardware = hardware
+        return plant(self._specs, hardware=hardware) != self.books.ledger.tree
+
     # --- what changes everything -------------------------------------------------------------------------------------
     def _enrolling(self, tree: Tree) -> Enrolment:
         return Enrolment(
@@ -317,7 +331,8 @@ class Register:
 
     def _replant(self) -> None:
         """Other queues or hardware: everybody is put down anew, in the states they are in."""
-        tree = plant(self._specs)
+        self._hardware = self._hardware_now()
+        tree = plant(self._specs, hardware=self._hardware)
         self.cards = Cards(picture=self._picture, dimensions=tree.dimensions, rules=self._rules)
         self.enrolment = self._enrolling(tree)
         waiting = self.hall.clear()

@@ -30,7 +30,7 @@ def statuses(books: Books, *, waiting: Iterable[Waiter], at: str, now: float) ->
     return {
         name: QueueStatus(
             used=_amounts(account.used),
-            borrowed=_amounts(borrowed(account, capacity=books.capacity)),
+            borrowed=_amounts(borrowed(account)),
             fair_share=_amounts([share[name] for share in due]),
             asked=_amounts(account.asked),
             waiting=counts[name],

@@ -84,8 +84,10 @@ class Rules:
         refusal = self._refusal(candidate)
         if refusal is None:
             return None
-        asked, pods = candidate.amounts[refusal.dimension], len(candidate.members)
-        return msgspec.structs.replace(refusal, asked=asked, pods=pods)
+        amounts, pods = candidate.amounts, len(candidate.members)
+        if refusal.cause is Cause.FIRM:
+            amounts, pods = candidate.firm, sum(member.shape.firm for member in candidate.members)
+        return msgspec.structs.replace(refusal, asked=amounts[refusal.dimension], pods=pods)
 
     def refuses_for(self, refusal: Refusal, *, first: str) -> None:
         """Somebody has lost patience who waits for quota: who comes after stands back."""
@@ -105,8 +107,8 @@ class Rules:
         queue, amounts = candidate.first.queue, candidate.amounts
         if over := self._ledger.over(queue, amounts):
             return Refusal(cause=Cause.QUOTA, queue=over[0].node.name, dimension=over[1])
-        if candidate.firm and (beyond := self._ledger.unsure(queue, amounts)) is not None:
-            return Refusal(cause=Cause.FIRM, queue=queue, dimension=beyond)
+        if candidate.firm and (unsure := self._ledger.unsure(queue, candidate.firm, capacity=self._stock.capacity)):
+            return Refusal(cause=Cause.FIRM, queue=unsure[0], dimension=unsure[1])
         return self._taken_from_others(candidate) or self._stands_back(candidate)
 
     def _taken_from_others(self, candidate: Candidate) -> Refusal | None:
@@ -132,6 +134,6 @@ class Rules:
         for name in path:
             if name in self._closed_queues and name != ROOT:
                 return Refusal(cause=Cause.BEHIND, queue=name, first=self._closed_queues[name])
-        if candidate.firm and (first := self._closed_firm.get(path[0])):
-            return Refusal(cause=Cause.BEHIND, queue=path[0], first=first)
+            if name in self._closed_firm and candidate.firm:
+                return Refusal(cause=Cause.BEHIND, queue=name, first=self._closed_firm[name])
         return None

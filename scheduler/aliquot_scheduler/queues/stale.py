@@ -22,6 +22,8 @@ class StaleGangs:
         self._since: dict[GangKey, float] = {}
         self._done: dict[GangKey, set[str]] = {}
         self._lost_one: set[GangKey] = set()
+        # Of those some that may be evicted.
+        self._mixed: set[GangKey] = set()
 
     def done(self, waiter: Waiter) -> None:
         """One of a gang has run to its end: it counts as one that is there."""
@@ -32,6 +34,8 @@ class StaleGangs:
         """One of a gang that was bound is gone, or has failed."""
         if (gang := waiter.gang) and waiter.uid not in self._done.get(gang, ()):
             self._lost_one.add(gang)
+            if not waiter.shape.firm:
+                self._mixed.add(gang)
 
     def due(
         self,
@@ -52,8 +56,13 @@ class StaleGangs:
             del self._since[gang]
         self._forget(gangs.keys(), lacking)
         late = sorted(gang for gang, since in self._since.items() if now - since >= self._after)
-        members = [bound[uid].pod for gang in late for uid in gangs[gang] if uid in bound]
-        return [pod for pod in members if not pod.metadata.deletion_timestamp]
+        if not late:
+            return []
+        members = [(gang, bound[uid]) for gang in late for uid in gangs[gang] if uid in bound]
+        # Whom others had to leave for, and who is never evicted, waits for them where it is.
+        mixed = self._mixed | {gang for gang in map(_yielding, (*waiting, *bound.values())) if gang}
+        sent_back = [one.pod for gang, one in members if gang not in mixed or not one.shape.firm]
+        return [pod for pod in sent_back if not pod.metadata.deletion_timestamp]
 
     def _lacks(self, gang: GangKey, uids: Iterable[str], bound: Mapping[str, Waiter]) -> bool:
         there = list(uids)
@@ -64,5 +73,11 @@ class StaleGangs:
     def _forget(self, there: Iterable[GangKey], lacking: set[GangKey]) -> None:
         known = set(there)
         self._lost_one &= lacking
+        self._mixed &= lacking
         for gang in self._done.keys() - known:
             del self._done[gang]
+
+
+def _yielding(waiter: Waiter) -> GangKey | None:
+    """The gang of one that may be evicted."""
+    return None if waiter.shape.firm else waiter.gang

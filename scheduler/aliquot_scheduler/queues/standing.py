@@ -16,7 +16,7 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.books import Books
-from aliquot_scheduler.queues.cards import Cards, Stock
+from aliquot_scheduler.queues.cards import Cards, Stock, hardware_of
 from aliquot_scheduler.queues.enrolment import Enrolment
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.gathering import Gathering
@@ -27,7 +27,7 @@ from aliquot_scheduler.queues.report import recall, statuses
 from aliquot_scheduler.queues.rules import Refusal, Rules
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.status import QueueStatus
-from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT
+from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, models_of, plant
 from aliquot_scheduler.queues.usage import Forgetting
 from aliquot_scheduler.queues.waits import UsualWait, usual_wait
 from aliquot_scheduler.queues.wording import Wording
@@ -71,7 +71,8 @@ class Standing:
         rules: OwnRules = NO_RULES,
     ) -> None:
         """`told` is what the leader wrote last, and `wall` the time by which that has aged."""
-        self.plan = plan
+        hardware = hardware_of(picture, models_of(plan.specs))
+        self.plan = plan = msgspec.structs.replace(plan, tree=plant(plan.specs, hardware=hardware))
         self.settings = settings
         self._names = names
         self._cards = Cards(picture=picture, dimensions=plan.tree.dimensions, rules=rules)

@@ -20,6 +20,7 @@ import msgspec
 
 from aliquot_core.hosts import quantity
 from aliquot_scheduler.queues.contradictions import fault_of, quota_of
+from aliquot_scheduler.queues.dues import ALL_CARDS, Hardware, dues_of, reserved
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
 
 # The root's name can't be a queue's.
@@ -67,8 +68,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     # What it keeps of its guarantee even when idle.
     kept: Vector
     weight: Vector
-    # The dimensions of GPUs in which it is promised anything, itself.
-    promised: tuple[int, ...]
+    # Its guarantee, and what goes with it in dimensions of GPUs of which it says nothing (`dues.py`).
+    due: Vector
     priority: int = 0
     # Its own word or the nearest above: a held queue holds all below it.
     stop: str = ""
@@ -96,22 +97,40 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
         return next((name for name in node.path if name != ROOT and self.nodes[name].spec.stop == node.stop), node.name)
 
 
-def plant(specs: Mapping[str, QueueSpec]) -> Tree:
+def models_of(specs: Mapping[str, QueueSpec]) -> tuple[str, ...]:
+    """The patterns of models that any of them names."""
+    return tuple(sorted({model for spec in specs.values() for model in spec.models}))
+
+
+def plant(specs: Mapping[str, QueueSpec], *, hardware: Hardware = Hardware()) -> Tree:  # noqa: B008 - frozen
     """Make the tree of all queues that hang together; contradictions.py says what is wrong with the others."""
     specs = dict(sorted(specs.items()))
     lost = {name for name in specs if fault_of(name, specs)}
     good = {name: spec for name, spec in specs.items() if name not in lost}
     if DEFAULT_QUEUE not in specs:
         good[DEFAULT_QUEUE] = QueueSpec()
-    dimensions = Dimensions(models=tuple(sorted({model for spec in good.values() for model in spec.models})))
+    dimensions = Dimensions(models=models_of(good))
     children: dict[str, list[str]] = {name: [] for name in (ROOT, *good)}
     for name in sorted(good):
         children[good[name].parent].append(name)
     order = _downwards(children)
-    quotas = {name: _all_quotas(good, name, dimensions) for name in order}
+    quotas = {name: _all_quotas(good, name, dimensions, hardware) for name in order}
     guarantees = _guarantees(order, children=children, quotas=quotas)
     nodes = {
-        name: _node(name, good, children=children[name], guarantee=guarantees[name], dimensions=dimensions)
+        name: _node(
+            name,
+            good,
+            children=children[name],
+            guarantee=guarantees[name],
+            quotas=quotas[name],
+            due=_due(
+                _written(good, name, dimensions),
+                children=children[name],
+                guarantee=guarantees[name],
+                models=dimensions.models,
+                hardware=hardware,
+            ),
+        )
         for name in sorted(order)
     }
     return Tree(dimensions=dimensions, nodes={name: _stopped(node, nodes) for name, node in nodes.items()})
@@ -133,11 +152,35 @@ def _path(name: str, specs: Mapping[str, QueueSpec]) -> tuple[str, ...]:
     return tuple(path)
 
 
-def _all_quotas(specs: Mapping[str, QueueSpec], name: str, dimensions: Dimensions) -> list[Quota]:
-    """A queue's quotas in the order of the dimensions of GPUs."""
+def _all_quotas(specs: Mapping[str, QueueSpec], name: str, dimensions: Dimensions, hardware: Hardware) -> list[Quota]:
+    """A queue's quotas in the order of the dimensions of GPUs, with what its reservations take with them."""
+    written, found = _written(specs, name, dimensions), list[Quota]()
+    for at, pattern in enumerate((ALL_CARDS, *dimensions.models)):
+        compute, memory = written[2 * at : 2 * at + 2]
+        found += reserved(compute, memory, there=hardware.there.get(pattern, (0, 0)))
+    return found
+
+
+def _written(specs: Mapping[str, QueueSpec], name: str, dimensions: Dimensions) -> list[Quota]:
     spec = specs.get(name, QueueSpec())
     of_models = [quota_of(spec, (model, thing)) for model in dimensions.models for thing in ("compute", "memory")]
     return [spec.compute, spec.memory, *of_models]
+
+
+def _due(
+    written: Sequence[Quota],
+    *,
+    children: Sequence[str],
+    guarantee: Vector,
+    models: Sequence[str],
+    hardware: Hardware,
+) -> Vector:
+    """What is guaranteed because children are is said as well, by them."""
+    said = [
+        quota.guarantee is not None or bool(children and part) for quota, part in zip(written, guarantee, strict=True)
+    ]
+    found = dues_of(guarantee, said, models=models, hardware=hardware)
+    return (*map(max, found, guarantee), 0, 0)
 
 
 def _guarantees(
@@ -166,13 +209,18 @@ def _summed(vectors: Sequence[Vector], *, width: int) -> Vector:
 
 
 def _node(
-    name: str, specs: Mapping[str, QueueSpec], *, children: Sequence[str], guarantee: Vector, dimensions: Dimensions
+    name: str,
+    specs: Mapping[str, QueueSpec],
+    *,
+    children: Sequence[str],
+    guarantee: Vector,
+    quotas: Sequence[Quota],
+    due: Vector,
 ) -> Node:
     spec = specs.get(name, QueueSpec())
-    quotas = _all_quotas(specs, name, dimensions)
     own = list(zip(guarantee, quotas, strict=True))
-    ceiling = (UNLIMITED if name == ROOT else min(_limit(quota), _borrowed_at_most(due, quota)) for due, quota in own)
-    kept = (0 if quota.lending_limit is None else max(0, due - quota.lending_limit) for due, quota in own)
+    ceiling = (UNLIMITED if name == ROOT else min(_limit(quota), _borrowed_at_most(most, quota)) for most, quota in own)
+    kept = (0 if quota.lending_limit is None else max(0, most - quota.lending_limit) for most, quota in own)
     return Node(
         name=name,
         path=_path(name, specs),
@@ -181,7 +229,7 @@ def _node(
         ceiling=(*ceiling, *(_host_limit(text) for text in (_milli(spec), spec.hosts.memory))),
         kept=(*kept, 0, 0),
         weight=(*(quota.weight for quota in quotas), 1, 1),
-        promised=tuple(index for index, quota in enumerate(quotas) if quota.guarantee is not None),
+        due=due,
         priority=spec.priority,
         stop=spec.stop,
         spec=spec,

@@ -79,7 +79,9 @@ class Wording:
 
     def _firm(self, refusal: Refusal) -> str:
         account, dim = self._ledger.accounts[refusal.queue], refusal.dimension
-        given, due = (bare(amount[dim], dim, of=self._dimensions) for amount in (account.firm, account.node.guarantee))
+        if self._ledger.tree.leaf(refusal.queue) is None:
+            return "others are guaranteed what is left of it"
+        given, due = (bare(amount[dim], dim, of=self._dimensions) for amount in (account.firm, account.node.due))
         return f"queue {refusal.queue} has given {given} of its guarantee of {due} so"
 
     def _held_back(self, refusal: Refusal) -> str:

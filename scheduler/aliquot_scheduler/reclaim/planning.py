@@ -63,7 +63,8 @@ class Planner:
         self._now = now
         self._scene = Scene(picture=picture, leaving=residents.leaving.values())
         self._bounds: Bounds = {}
-        self._free = list(cards.stock().free)
+        stock = cards.stock()
+        self._capacity, self._free = stock.capacity, list(stock.free)
         self._charged: list[str] = []
         self._released: dict[str, Charge] = {}
 
@@ -198,7 +199,7 @@ class Planner:
         victims = list(search.victims.values())
         if not rights.hold_good(victims):
             return None
-        stock = Foreseen(there=Stock(capacity=tuple(self._free), free=tuple(self._free)))
+        stock = Foreseen(there=Stock(capacity=self._capacity, free=tuple(self._free)))
         if Rules(ledger=self._books.ledger, cards=stock).refusal(candidate) is not None:
             return None
         for member in candidate.members:

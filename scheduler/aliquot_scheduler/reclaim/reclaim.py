@@ -178,7 +178,8 @@ class Reclaim:
                 leaving.append(one)
             elif self._may_go(one) and ran >= least.get(one.queue, 0.0) and may_go(one, ran):
                 there.append(one)
-        return Residents(there, gangs=register.books.let_in, leaving=leaving, budgets=budgets)
+        firm = [uid for uid, waiter in register.inside.bound.items() if waiter.shape.firm]
+        return Residents(there, gangs=register.books.let_in, leaving=leaving, firm=firm, budgets=budgets)
 
     def _runs_since(self, pod: Pod) -> float:
         """Read once: a pod is bound once."""

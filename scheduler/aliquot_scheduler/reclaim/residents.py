@@ -110,9 +110,13 @@ class Residents:
         *,
         gangs: Mapping[GangKey, Collection[str]],
         leaving: Iterable[Resident] = (),
+        firm: Collection[str] = (),
         budgets: Sequence[Budget] = (),
     ) -> None:
-        """`gangs` is everybody of each gang who is in; of a gang that is not here as a whole nobody need be."""
+        """`gangs` is everybody of each gang who is in; of a gang that is not here as a whole nobody need be.
+
+        `firm` is who runs and is never sent away (UIDs): their gang goes without them, else one would guard all.
+        """
         self.by_uid = {one.uid: one for one in ranked(there)}
         self.leaving = {one.uid: one for one in leaving}
         self.on: dict[GpuKey, list[Resident]] = {}
@@ -120,6 +124,7 @@ class Residents:
             for gpu in one.claims:
                 self.on.setdefault(gpu, []).append(one)
         self.gangs = {gang: frozenset(uids) - self.leaving.keys() for gang, uids in gangs.items()}
+        self._firm = frozenset(firm)
         self._allowed = [budget.allowed for budget in budgets]
         self._budgets: dict[str, list[int]] = {}
         for number, budget in enumerate(budgets):
@@ -127,15 +132,16 @@ class Residents:
                 self._budgets.setdefault(uid, []).append(number)
 
     def with_it(self, one: Resident, *, gone: Collection[str]) -> list[Resident] | None:
-        """Who goes if this one does: of a gang that has none to spare, all; None if not all of them may."""
+        """Who goes if this one does: of a gang that has none to spare, all who ever may; None if one may not now."""
         gang, group = one.waiter.gang, one.waiter.group
         if gang is None or group is None:
             return [one]
         left = [uid for uid in sorted(self.gangs.get(gang, ())) if uid not in gone]
         if len(left) > group.minimum:
             return [one]
-        mates = [self.by_uid[uid] for uid in left if uid in self.by_uid]
-        return mates if len(mates) == len(left) else None
+        go = [uid for uid in left if uid not in self._firm]
+        mates = [self.by_uid[uid] for uid in go if uid in self.by_uid]
+        return mates if len(mates) == len(go) else None
 
     def let_go(self, gone: Collection[str]) -> bool:
         """Whether disruption budgets let all of these go; who leaves anyway is counted there already."""
