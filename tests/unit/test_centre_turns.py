@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from aliquot_core.objects import Pod
+from aliquot_core.objects import Pod, PodCondition
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.promises import PROMISE, Promise
 from aliquot_scheduler.deciding.turns import FOUND, MOST_AT_ONCE, MOST_IN_VAIN, Turn
@@ -182,6 +182,37 @@ def test_a_lost_turn_comes_back_later_each_time() -> None:
         now = lost
     assert waits == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0, 300.0]
     assert numbers == list(range(2, 11))
+
+
+def said(pod: Pod, reason: str) -> Pod:
+    """The pod with what the API server, or kube-scheduler, says of its place."""
+    condition = PodCondition(type="PodScheduled", status="False", reason=reason)
+    return replace(pod, status=replace(pod.status, conditions=[condition]))
+
+
+@pytest.mark.parametrize(
+    ("reason", "numbers"), [("SchedulingGated", {PROMISE: [2]}), ("Unschedulable", {PROMISE: [], PROMISE + 5: [2]})]
+)
+def test_a_turn_that_kube_scheduler_never_saw_comes_again_at_once(reason: str, numbers: dict[float, list[int]]) -> None:
+    """It may be blind for a while after the API server was away; who was looked at in vain waits, as ever."""
+    line = Line()
+    line.sees(said(waiting("a"), "SchedulingGated"))
+    assert line.uids() == ["a"]
+    line.sees(said(ungated(waiting("a")), reason))
+    line.at(PROMISE)
+    assert {now: [turn.number for turn in line.due(now)] for now in numbers} == numbers
+
+
+def test_who_is_never_looked_at_keeps_its_room_from_nobody() -> None:
+    """Its scheduler may be none that runs: the second time in a row others get the room."""
+    line = Line()
+    line.sees(said(waiting("a"), "SchedulingGated"), waiting("b"))
+    assert line.uids() == ["a"]
+    line.sees(said(ungated(waiting("a")), "SchedulingGated"))
+    line.at(PROMISE)
+    assert line.uids(PROMISE) == ["a"]
+    line.at(2 * PROMISE)
+    assert line.uids(2 * PROMISE) == ["b"]
 
 
 @pytest.mark.parametrize(("written", "number"), [("7", 8), ("", 1), ("x", 1), ("-3", 1), ("9" * 40, 1), ("٣", 1)])
