@@ -140,8 +140,8 @@ class Queues:
         elif register.let_out(uid):
             register.lost[uid] = register.lost.get(uid, 0) + 1
             if register.lost[uid] == 1 and _is_unseen(pod):
-                # When the API server is back kube-scheduler stays blind for longer than we do: 14 s after 15 s, and after
-                # 45 s, without it. Only once: whose scheduler is none that runs would keep its room from others.
+                # When the API server is back kube-scheduler stays blind for longer than we do: for 14 s after 15 s
+                # without it. Only once: whose scheduler is none that runs would keep its room from others.
                 register.take_as_waiting(pod)
             else:
                 register.rest(pod, until=now + _AGAIN.delay(failures=register.lost[uid], random=self._random))
