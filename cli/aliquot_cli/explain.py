@@ -76,7 +76,8 @@ async def _explained(pod: str, *, namespace: str, call: Call, page: str) -> Expl
         rules=rules_told(settings),
         scheduler=call.sources.resolve("admission", AdmissionSettings).value.scheduler_name,
     )
-    return msgspec.structs.replace(told, advice=advice(wanted, pods=everything.pods, used=used, names=names))
+    lines = advice(wanted, pods=everything.pods, used=used, names=names, wall=time.time())
+    return msgspec.structs.replace(told, advice=lines)
 
 
 async def _queues(client: KubeClient, *, names: Names) -> tuple[Plan | None, dict[str, QueueStatus]]:

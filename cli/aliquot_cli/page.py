@@ -61,6 +61,12 @@ class Page:
             readers=settings.readers,
         )
 
+    def over_use(self) -> list[tuple[str, str]] | None:
+        """Slices that use more than granted, by pod and by how far it has come; None where agents are not asked."""
+        usage = self._usage.latest()
+        slices = usage.slices.items()
+        return None if usage.at is None else [(pod, use.over_use) for (_, _, pod), use in slices if use.over_use]
+
     def routes(self) -> list[web.RouteDef]:
         """For both of the centre's servers."""
         return self._routes.routes() if self._settings.serve else []

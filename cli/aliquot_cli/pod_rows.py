@@ -49,6 +49,10 @@ class Used(_Printed, frozen=True, kw_only=True):
 
     compute: int | None = None
     memory: int | None = None
+    # Since when that is known (seconds since 1970), the most memory since, and what compute mostly kept within.
+    since: float | None = None
+    most_memory: int | None = None
+    high_compute: int | None = None
 
 
 class PodRow(_Printed, frozen=True, kw_only=True):

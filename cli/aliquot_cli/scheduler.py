@@ -242,7 +242,7 @@ def _served(
         metrics=CallMetrics(registry),
         clock=clock,
     )
-    registry.register(CentreCollector(reign=lambda: centre.reign, leads=leads))
+    registry.register(CentreCollector(reign=lambda: centre.reign, leads=leads, over_use=page.over_use))
     pages = StatusPages(registry=registry, alive=list, ready=lambda: _unready(leadership))
     shown = page.routes()
     asked = admission_routes(admission, metrics=AdmissionMetrics(registry), clock=clock)

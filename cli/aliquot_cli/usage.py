@@ -29,6 +29,9 @@ class _Slice(_Shown, frozen=True, kw_only=True):
     pod: str = ""
     used_compute: int | None = None
     used_memory: int | None = None
+    used_since: float | None = None
+    most_memory: int | None = None
+    high_compute: int | None = None
 
 
 class _Gpu(_Shown, frozen=True, kw_only=True):
@@ -73,11 +76,17 @@ async def ask_page(transport: Transport) -> bytes:
 
 
 def _by_pod(slices: Iterable[_Slice]) -> dict[str, Used]:
+    """A pod's slices of several GPUs count together, known for as long as the one that is known least."""
     found: dict[str, Used] = {}
     for one in slices:
         before = found.get(one.pod, Used())
+        since = [at for at in (before.since, one.used_since) if at is not None]
         found[one.pod] = Used(
-            compute=_sum(before.compute, one.used_compute), memory=_sum(before.memory, one.used_memory)
+            compute=_sum(before.compute, one.used_compute),
+            memory=_sum(before.memory, one.used_memory),
+            since=max(since, default=None),
+            most_memory=_sum(before.most_memory, one.most_memory),
+            high_compute=_sum(before.high_compute, one.high_compute),
         )
     return found
 

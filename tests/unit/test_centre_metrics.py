@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from aliquot_scheduler.centre.metrics import CentreCollector
 from aliquot_scheduler.centre.reign import Reign
-from support.centre import MEMORY, gpus, make_node
+from support.centre import MEMORY, asks, bound, gpus, make_node
 from support.reigns import known_reign
 
 MIB = 1024 * 1024
@@ -65,3 +65,18 @@ def test_who_does_not_lead_says_only_that() -> None:
     """Or sums over replicas would count twice."""
     families = list(registered(None).collect())
     assert [family.name for family in families] == ["aliquot_centre_leader"]
+
+
+def test_who_uses_more_than_granted_is_counted_at_his_queue(reign: Reign, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By how far it has come; of pods that nobody knows or charges nothing is said, and nothing where nobody asks."""
+    charged = bound(asks("u1", 50, MEMORY), node="n1", held={"GPU-n1-0": (50, MEMORY)})
+    reign.turns.pod_seen(charged)
+    monkeypatch.setattr(Reign, "pods", {charged.key: charged, "team/pod-free": asks("free", 10, 1)})
+    told = [(charged.key, "warn"), (charged.key, "warn"), ("team/pod-free", "note"), ("team/pod-gone", "note")]
+    registry = CollectorRegistry()
+    registry.register(CentreCollector(reign=lambda: reign, leads=lambda: True, over_use=lambda: told))
+    charge = reign.turns.books.ledger.of("u1")
+    assert charge is not None
+    counted = [one for family in registry.collect() if "over_use" in family.name for one in family.samples]
+    assert [(one.labels, one.value) for one in counted] == [({"queue": charge.queue, "rung": "warn"}, 2.0)]
+    assert not [family for family in registered(reign).collect() if "over_use" in family.name]

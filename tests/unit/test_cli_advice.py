@@ -13,6 +13,7 @@ from aliquot_core.objects import OwnerReference, Pod
 from support.centre import NAMES, asks, bound
 
 ASKED = "look again when it works hardest, before asking less"
+HOUR, NOW = 3600.0, 100_000.0
 
 
 def pod(uid: str, *, maker: str = "", phase: str = "Running", **more: Any) -> Pod:
@@ -30,7 +31,7 @@ def made_by(maker: str, one: Pod) -> Pod:
 def told(*pods: Pod, **used: Used) -> list[str]:
     """What is said of the first, given what each uses by its uid."""
     by_key = {f"team/pod-{uid}": one for uid, one in used.items()}
-    return advice(pods[0], pods=pods, used=by_key, names=NAMES)
+    return advice(pods[0], pods=pods, used=by_key, names=NAMES, wall=NOW)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,31 @@ def test_the_largest_of_a_workload_counts_for_all() -> None:
         f"aliquot.dev/memory: 5000 would leave a quarter; {ASKED}",
     ]
     assert told(first, second, b=Used(memory=6_500))[0].startswith("of 2 pods of ReplicaSet web, 1 seen")
+
+
+def test_what_was_used_over_hours_counts_more_than_this_moment() -> None:
+    """The most memory and what compute mostly kept within, where the workload was watched for an hour at least."""
+    past = Used(compute=1, memory=10, since=NOW - 3 * HOUR, most_memory=4_000, high_compute=20)
+    assert told(pod("a"), a=past) == [
+        "it used in the last 3 h: 4000 of 8000 MiB at most, 20 of 30 % compute or less nineteen times of twenty",
+        "aliquot.dev/memory: 5000 would leave a quarter; if these hours were like others",
+        "aliquot.dev/compute: 25 would leave a quarter; if these hours were like others",
+    ]
+    brief = msgspec.structs.replace(past, since=NOW - HOUR + 1)
+    assert told(pod("a"), a=brief)[0] == "it uses now: 10 of 8000 MiB, 1 of 30 % compute"
+
+
+def test_a_workload_is_known_for_as_long_as_its_youngest_pod() -> None:
+    """Hours of one say nothing of another that has just begun; of two long known ones the larger figures count."""
+    first, second = pod("a", maker="web"), pod("b", maker="web")
+    long = Used(memory=1_000, since=NOW - 5 * HOUR, most_memory=3_000, high_compute=30)
+    young = Used(memory=2_000, since=NOW - 60, most_memory=2_000, high_compute=5)
+    assert told(first, second, a=long, b=young)[0].endswith("the largest uses now: 2000 of 8000 MiB")
+    unknown = Used(memory=2_500)
+    assert told(first, second, a=long, b=unknown)[0].endswith("the largest uses now: 2500 of 8000 MiB")
+    old = msgspec.structs.replace(young, since=NOW - 2 * HOUR, most_memory=6_000)
+    _, _, uses = told(first, second, a=long, b=old)[0].partition("the largest used in the last 2 h: ")
+    assert uses == "6000 of 8000 MiB at most, 30 of 30 % compute or less nineteen times of twenty"
 
 
 def test_nothing_is_said_of_a_pod_without_a_grant() -> None:

@@ -167,6 +167,10 @@ async def test_programs_read_the_same(stage: PageStage, session: aiohttp.ClientS
             "whole": False,
             "usedCompute": None,
             "usedMemory": None,
+            "overUse": "",
+            "usedSince": None,
+            "mostMemory": None,
+            "highCompute": None,
         }
 
         async def has_points() -> bool:

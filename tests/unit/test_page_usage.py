@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot_agent.gpus.model import GpuUsage
-from aliquot_agent.web.accounts import SliceUse
+from aliquot_agent.isolation.ladder import Rung
+from aliquot_agent.web.accounts import Accounts, SliceUse
 from aliquot_agent.web.exposition import write
 from aliquot_agent.web.figures import Figures, Sampled
 from aliquot_agent.web.metrics import FiguresCollector, SlicesCollector
 from aliquot_core.inventory import Gpu, Inventory
-from aliquot_scheduler.page.usage import NoUsage, Usage, Use, read_usage
+from aliquot_scheduler.page.usage import RUNGS, NoUsage, Usage, Use, read_usage
 
 MIB = 1024 * 1024
 
@@ -48,6 +49,24 @@ def test_an_agent_s_own_page_is_understood() -> None:
     assert usage.of_gpu("n1", "GPU-1") == Use(compute=15, memory=70)
     assert usage.of_slice("n1", "GPU-1", 'team/odd"pod') == Use(compute=14, memory=60)
     assert usage.at == 5.0
+
+
+def test_over_use_is_read_as_the_agent_writes_it() -> None:
+    """Of two containers of a pod the one counts with which the agent has gone further; who keeps inside has none."""
+    slices = tuple(
+        SliceUse(namespace="team", pod=pod, uid=pod, container=name, gpu="G", compute=20, limit=20, memory_mib=100)
+        for pod, name in (("hog", "one"), ("hog", "two"), ("calm", "one"))
+    )
+    rungs = {("hog", "one", "G"): Rung.THROTTLE, ("hog", "two", "G"): Rung.WARN}
+    figures = Figures(node="n1", version="0", sampled=Sampled(at=1.0, accounts=Accounts(slices=slices)), over_use=rungs)
+    usage = read_usage({"a": write(FiguresCollector(figures).collect()).decode()}, at=5.0)
+    assert usage.of_slice("n1", "G", "team/hog") == Use(over_use="throttle")
+    assert usage.of_slice("n1", "G", "team/calm") == Use()
+
+
+def test_rungs_are_those_of_the_ladder() -> None:
+    """What an agent may say, the page knows, in the same order."""
+    assert [rung.name.lower() for rung in Rung if rung] == list(RUNGS)
 
 
 def test_a_page_of_many_nodes_says_whose_each_line_is() -> None:

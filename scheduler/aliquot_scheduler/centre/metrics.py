@@ -6,7 +6,7 @@ Series per GPU are the agents' to tell: 40,000 of them would hold up decisions f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
@@ -22,9 +22,17 @@ _MIB = 1024 * 1024
 class CentreCollector(Collector):
     """Whoever does not lead says only that."""
 
-    def __init__(self, *, reign: Callable[[], Reign | None], leads: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        *,
+        reign: Callable[[], Reign | None],
+        leads: Callable[[], bool],
+        over_use: Callable[[], Sequence[tuple[str, str]] | None] = lambda: None,
+    ) -> None:
+        """`over_use` are slices beyond their grant as agents tell, by pod and rung; None where nobody asks them."""
         self._reign = reign
         self._leads = leads
+        self._over_use = over_use
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: what is told depends on who leads."""
@@ -40,6 +48,7 @@ class CentreCollector(Collector):
             yield from _pods(reign)
             yield from _evictions(reign)
             yield from _queues(reign)
+            yield from _beyond(reign, self._over_use())
 
 
 def _knowledge(reign: Reign) -> Iterable[Metric]:
@@ -137,6 +146,23 @@ def _queues(reign: Reign) -> Iterable[Metric]:
     for queue, (count, seconds) in reign.turns.waits.items():
         waits.add_metric([queue], count, seconds)
     yield waits
+
+
+def _beyond(reign: Reign, slices: Sequence[tuple[str, str]] | None) -> Iterable[Metric]:
+    """Which pods they are, their agents' own metrics say; whose queue is charged for them, only the centre knows."""
+    if slices is None:
+        return
+    family = GaugeMetricFamily(
+        "aliquot_queue_over_use_slices",
+        "Slices of a queue's pods that use more than granted, by how far their agents have gone.",
+        labels=["queue", "rung"],
+    )
+    found = ((reign.pods.get(pod), rung) for pod, rung in slices)
+    charges = ((reign.turns.books.ledger.of(pod.metadata.uid), rung) for pod, rung in found if pod)
+    counts = Counter((charge.queue, rung) for charge, rung in charges if charge)
+    for (queue, rung), count in sorted(counts.items()):
+        family.add_metric([queue, rung], count)
+    yield family
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -14,10 +14,12 @@ from aliquot_scheduler.queues.telling import Part, QueueRow
 
 # More rows than people read; what is left out is counted.
 MOST_ROWS = 200
+_MOST_NAMED = 3
 
 
 def queues_view(state: State) -> View:
     """Every queue: what it is due, what it has."""
+    beyond = _beyond(state)
     pieces: list[Piece] = [
         tag(
             "p",
@@ -32,21 +34,40 @@ def queues_view(state: State) -> View:
     ):
         heads = ("Queue", "Bar", "Used", "Guarantee", "Borrowed", "Limit", "Fair share", "Asked for", "Waiting pods")
         numbers = frozenset(range(2, 9))
-        rows = {one.name: _queue(one, unit, whole=whole, numbers=numbers) for one in state.queues}
+        rows = {
+            one.name: _queue(one, unit, whole=whole, numbers=numbers, beyond=beyond.get(one.name, ()))
+            for one in state.queues
+        }
         region = Region(name=f"queues-{unit}", element="tbody", children=rows)
         pieces += table(caption, heads, region, numbers=numbers)
     return View(title="Queues", section="queues", pieces=tuple(pieces))
 
 
-def _queue(one: QueueRow, unit: str, *, whole: int, numbers: frozenset[int]) -> Html:
+def _beyond(state: State) -> dict[str, list[str]]:
+    """The pods of each queue that use more than they were granted."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for one in (one for node in state.nodes for gpu in node.gpus for one in gpu.slices):
+        if one.over_use:
+            found[one.queue].add(one.pod)
+    return {queue: sorted(pods) for queue, pods in found.items()}
+
+
+def _queue(one: QueueRow, unit: str, *, whole: int, numbers: frozenset[int], beyond: Sequence[str]) -> Html:
     part: Part = one.compute if unit == "compute" else one.memory
     amount = cards if unit == "compute" else gib
     held = tag("span", f" {one.stop}", class_="warn") if one.stop else text("")
-    name = tag("span", one.name, held, class_=f"depth-{min(one.depth, 5)}")
+    over = tag("span", f" more than granted: {_some(beyond)}", class_="warn") if beyond else text("")
+    name = tag("span", one.name, held, over, class_=f"depth-{min(one.depth, 5)}")
     limit = "none" if part.limit is None else amount(part.limit)
     due = "none" if part.guarantee is None else amount(part.guarantee)
     told = (amount(part.used), due, amount(part.borrowed), limit, amount(part.fair_share), amount(part.asked))
     return row(one.name, name, queue_bar(part, whole=whole), *told, one.waiting, numbers=numbers)
+
+
+def _some(pods: Sequence[str]) -> str:
+    """As many as fit into a line."""
+    more = len(pods) - _MOST_NAMED
+    return ", ".join(pods[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def waiting_view(state: State) -> View:

@@ -249,6 +249,10 @@ def _slice(uid: str, claim: Claim, *, pod: PodShown | None, use: Use) -> SliceSh
         whole=claim.closes,
         used_compute=use.compute,
         used_memory=use.memory,
+        over_use=use.over_use,
+        used_since=use.since,
+        most_memory=use.most_memory,
+        high_compute=use.high_compute,
     )
 
 

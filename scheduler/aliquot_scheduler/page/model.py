@@ -75,6 +75,12 @@ class SliceShown(_Shown, frozen=True, kw_only=True):
     whole: bool
     used_compute: int | None = None
     used_memory: int | None = None
+    # How far its agent has gone with it, for it uses more than granted; empty if it does not.
+    over_use: str = ""
+    # Since when its use is known here (seconds since 1970), the most memory since, and what compute mostly kept within.
+    used_since: float | None = None
+    most_memory: int | None = None
+    high_compute: int | None = None
 
 
 class GpuShown(_Shown, frozen=True, kw_only=True):

@@ -59,6 +59,7 @@ def _facts(pod: PodShown, state: State, *, pods: Mapping[str, Pod]) -> dict[str,
         # A whole GPU counts with all its memory, whatever of it was asked.
         ("Asks" if waits else "Counts in its queue", f"{pod.compute} % compute, {gib(pod.memory)}"),
         ("Created", since(pod.created)),
+        *(("Uses more than granted", f"its node has come to: {rung}") for rung in _rungs(pod, state)),
     ]
     if waits:
         told += [("User", waits.user), ("Why it waits", f"{waits.reason}: {waits.why}")]
@@ -66,6 +67,11 @@ def _facts(pod: PodShown, state: State, *, pods: Mapping[str, Pod]) -> dict[str,
         told += [("Usual wait", usual) for usual in _usual(waits.queue, state, pods=pods)]
     facts = [join(tag("dt", name), tag("dd", value)) for name, value in told]
     return {"facts": keyed("dl", "facts", *facts, class_="facts")}
+
+
+def _rungs(pod: PodShown, state: State) -> list[str]:
+    slices = (one for node in state.nodes if node.name == pod.node for gpu in node.gpus for one in gpu.slices)
+    return sorted({one.over_use for one in slices if one.pod == pod.key and one.over_use})
 
 
 def _place(pod: PodShown, waits: WaitingShown, state: State) -> Iterator[str]:

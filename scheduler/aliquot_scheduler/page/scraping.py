@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import aiohttp
 
 from aliquot_core.clock import Clock
+from aliquot_scheduler.page.past import Pasts
 from aliquot_scheduler.page.usage import Usage, read_usage
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ class ScrapedUsage:
         self._texts: dict[str, str] = {}
         self._failing: set[str] = set()
         self._usage = Usage()
+        self._pasts = Pasts()
         self._until = float("-inf")
 
     def latest(self) -> Usage:
@@ -44,9 +46,12 @@ class ScrapedUsage:
             while True:
                 await asyncio.gather(*(self._ask(session, address) for address in self._addresses))
                 if self._texts:
-                    self._usage = await asyncio.to_thread(read_usage, dict(self._texts), at=self._clock.wall())
+                    self._usage = await asyncio.to_thread(self._read, dict(self._texts), at=self._clock.wall())
                     self._until = self._clock.monotonic() + _OLD * self._every
                 await self._clock.sleep(self._every)
+
+    def _read(self, texts: Mapping[str, str], *, at: float) -> Usage:
+        return self._pasts.with_past(read_usage(texts, at=at))
 
     async def _ask(self, session: aiohttp.ClientSession, address: str) -> None:
         try:

@@ -26,6 +26,9 @@ _FIELDS = {
     "aliquot_slice_memory_used_bytes": ("memory", 1 / _MIB),
 }
 _BUILD = "aliquot_build_info"
+_OVER_USE = "aliquot_slice_over_use"
+# How far an agent has gone with who uses more than granted, the least first.
+RUNGS = ("note", "warn", "throttle", "evict")
 # What no GPU has: a number that large is no figure of ours.
 _MOST = 2**40
 
@@ -39,6 +42,12 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
 
     compute: int | None = None
     memory: int | None = None
+    # Of a slice: how far its agent has gone, for it uses more than granted; empty if it does not.
+    over_use: str = ""
+    # Of a slice, since when it is known here, the most memory since then, and what compute mostly kept within.
+    since: float | None = None
+    most_memory: int | None = None
+    high_compute: int | None = None
 
 
 _UNKNOWN = Use()
@@ -80,30 +89,43 @@ def read_usage(texts: Mapping[str, str], *, at: float) -> Usage:
     """Read pages of metrics, by their addresses; lines that are not ours, or not understood, are passed over."""
     gpus: dict[GpuKey, dict[str, int]] = {}
     slices: dict[SliceKey, dict[str, int]] = {}
+    rungs: dict[SliceKey, str] = {}
     for text in texts.values():
         node = _node_of(text)
         for name, labels, value in _samples(text):
-            field, scale = _FIELDS[name]
             key = labels.get("node", node), labels.get("UUID", "")
+            of_pod = (*key, f"{labels.get('namespace', '')}/{labels.get('pod', '')}")
+            if name == _OVER_USE:
+                rungs[of_pod] = _higher(labels.get("rung", ""), rungs.get(of_pod, ""))
+                continue
+            field, scale = _FIELDS[name]
             amount = round(value * scale)
             if name.startswith("aliquot_gpu_"):
                 gpus.setdefault(key, {})[field] = amount
             else:
-                pod = f"{labels.get('namespace', '')}/{labels.get('pod', '')}"
                 # Containers of a pod on the same GPU: what they use together.
-                of = slices.setdefault((*key, pod), {})
+                of = slices.setdefault(of_pod, {})
                 of[field] = of.get(field, 0) + amount
     return Usage(
         at=at,
-        gpus={key: Use(**fields) for key, fields in gpus.items()},
-        slices={slice_key: Use(**fields) for slice_key, fields in slices.items()},
+        gpus={key: _use(fields) for key, fields in gpus.items()},
+        slices={key: _use(slices.get(key, {}), over_use=rungs.get(key, "")) for key in {*slices, *rungs}},
     )
+
+
+def _use(fields: Mapping[str, int], *, over_use: str = "") -> Use:
+    return Use(compute=fields.get("compute"), memory=fields.get("memory"), over_use=over_use)
+
+
+def _higher(rung: str, other: str) -> str:
+    """Of two containers of a pod, the one with which it has gone further."""
+    return max((one for one in (rung, other) if one in RUNGS), key=RUNGS.index, default="")
 
 
 def _samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
     for match in _LINE.finditer(text):
         name, labels, number = match.groups()
-        if name not in _FIELDS:
+        if name not in _FIELDS and name != _OVER_USE:
             continue
         try:
             value = float(number)
