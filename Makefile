@@ -21,6 +21,9 @@ help: ## Say what can be made
 run: $(if $(wildcard $(READY)),$(READY),$(RUNS)) ## Show Aliquot on this machine, with simulated GPUs
 	@$(BIN)/aliquot up --demo
 
+# Where a shell forbids to keep what was compiled, each process that tests start would compile all it imports anew: a
+# second of CPU for each of hundreds.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY) ## Run every test that can run on this machine
 	$(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder $(TESTS)
 
