@@ -198,6 +198,11 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         return self.of("queue")
 
     @property
+    def room(self) -> str:
+        """Pod annotation: where room is being made for it, while others go; whoever leads next keeps it."""
+        return self.of("room")
+
+    @property
     def turn(self) -> str:
         """Pod annotation: how many turns it had; a change of it wakes kube-scheduler."""
         return self.of("turn")

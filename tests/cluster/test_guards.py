@@ -279,14 +279,14 @@ def renamed(made: Json, annotations: dict[str, Any]) -> Json:
 def test_nobody_forges_a_grant_whatever_it_says(
     cluster: ClusterHarness, guarded: Guarded, namespace: str, way: str
 ) -> None:
-    """Nor a turn; more than was granted, less than nothing, another node's or queue's: nor does an administrator."""
+    """Nor turns or room; more than was granted, less than nothing, another node's or queue's: nor an administrator."""
     made = guarded.cluster.create_pod(asking("waiting", namespace, {"compute": "30"}))
     path = cluster.api.path_of(made)
-    for note in [*({NAMES.grant: text} for text in FORGED.values()), {NAMES.charged: "another"}, {NAMES.turn: "9"}]:
+    others = [{NAMES.charged: "another"}, {NAMES.turn: "9"}, {NAMES.room: "{}"}]
+    for note in [*({NAMES.grant: text} for text in FORGED.values()), *others]:
         refused(lambda note=note: WAYS[way](cluster.api, made, path, note), by=guards_of(way))  # type: ignore[misc]
-    assert (
-        not {NAMES.grant, NAMES.charged, NAMES.turn} & cluster.api.get(path)["metadata"].get("annotations", {}).keys()
-    )
+    ours = {NAMES.grant, NAMES.charged, NAMES.turn, NAMES.room}
+    assert not ours & cluster.api.get(path)["metadata"].get("annotations", {}).keys()
 
 
 @pytest.mark.parametrize("way", ["merge patch", "strategic patch", "replace", "pods/status"])

@@ -268,7 +268,7 @@ def test_what_nobody_reads_is_told(section: str, key: str, told: str) -> None:
 
 def test_what_others_and_aliquot_itself_write_is_not_told_as_strange() -> None:
     """Other domains, whose a pod is, and what the centre counts."""
-    pod = written(container(compute="30"), notes={"turn": "1"}, labels={"user": "ann"})
+    pod = written(container(compute="30"), notes={"turn": "1", "room": "{}"}, labels={"user": "ann"})
     pod["metadata"]["annotations"] |= {"example.com/gpus": "1", "x.aliquot.dev/gpus": "1"}
     assert warnings(pod) == []
 

@@ -13,11 +13,19 @@ import pytest
 from aliquot_core.inventory import Health
 from aliquot_core.objects import OwnerReference
 from aliquot_kube.client import KubeClient
-from aliquot_kube.errors import ApiError, DisruptionBlockedError, ForbiddenError, NotFoundError, UnreachableError
+from aliquot_kube.errors import (
+    ApiError,
+    DisruptionBlockedError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    UnreachableError,
+)
 from aliquot_kube.transport import Question, Response
 from aliquot_scheduler.centre.evictor import Evictor
 from aliquot_scheduler.centre.pod_events import PodEvents
-from aliquot_scheduler.queues.spec import QueueSpec
+from aliquot_scheduler.centre.room_writer import RoomWriter
+from aliquot_scheduler.queues.spec import Preemption, QueueSpec
 from support.centre import NAMES, WALL, gpus, make_node
 from support.clocks import VirtualClock
 from support.queue_stage import queue
@@ -34,6 +42,8 @@ class Api:
         self.evicted: list[str] = []
         self.tried: list[str] = []
         self.refusing: dict[str, list[ApiError]] = {}
+        # Pods on which nothing can be written.
+        self.untold: dict[str, ApiError] = {}
         self.budgets: list[Mapping[str, Any]] = []
         self.no_budgets: ApiError | None = None
 
@@ -47,6 +57,8 @@ class Api:
                 headers={},
                 body=json.dumps({"metadata": {"resourceVersion": "1"}, "items": self.budgets}).encode(),
             )
+        if question.method == "PATCH" and self.stage:
+            return self._patched(msgspec.json.decode(question.body or b"")["metadata"])
         if not question.path.endswith("/eviction"):
             return Response(status=200, headers={}, body=b"{}")
         told = json.loads(question.body or b"")
@@ -61,6 +73,18 @@ class Api:
             self.stage.leave(uid)
         return Response(status=201, headers={}, body=b"{}")
 
+    def _patched(self, told: Mapping[str, Any]) -> Response:
+        """Another annotation of a pod."""
+        uid, notes = told["uid"], told["annotations"]
+        if self.untold.get(uid):
+            raise self.untold[uid]
+        assert self.stage
+        pod = self.stage.pods[uid]
+        left = {key: text for key, text in {**pod.metadata.annotations, **notes}.items() if text is not None}
+        meta = msgspec.structs.replace(pod.metadata, annotations=left)
+        self.stage.see(msgspec.structs.replace(pod, metadata=meta))
+        return Response(status=200, headers={}, body=b"{}")
+
     def stream(self, question: Question) -> Any:
         """Nobody watches here."""
         raise NotImplementedError(question.path)
@@ -71,7 +95,8 @@ class Scene:
 
     def __init__(self, specs: Mapping[str, QueueSpec] | None = None, **more: Any) -> None:
         self.api, self.clock, self.silent = Api(), VirtualClock(start=WALL), ""
-        self.stage = self.api.stage = ReclaimStage(OWNER if specs is None else specs, **more)
+        self.specs = OWNER if specs is None else specs
+        self.stage = self.api.stage = ReclaimStage(self.specs, **more)
         for number in range(4):
             self.stage.submit(f"b{number}", 100, queue="blue")
         self.stage.run()
@@ -87,13 +112,14 @@ class Scene:
             client=client,
             clock=self.clock,
             events=self.events,
+            rooms=RoomWriter(turns=self.stage.queues, client=client, names=NAMES),
             why_not=lambda: self.silent,
         )
 
     def other_leader(self) -> None:
         """Another one begins, with what the API server has."""
         pods, now = list(self.stage.pods.values()), self.stage.now
-        self.stage = self.api.stage = ReclaimStage(OWNER)
+        self.stage = self.api.stage = ReclaimStage(self.specs)
         self.stage.now = now
         for pod in pods:
             self.stage.see(pod)
@@ -233,7 +259,7 @@ async def test_one_that_does_not_go_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("gone", [False, True])
-@pytest.mark.parametrize("after", range(5))
+@pytest.mark.parametrize("after", range(8))
 async def test_a_leader_that_dies_asks_nobody_twice(after: int, *, gone: bool) -> None:
     """After each of its writes; the next one goes on, and no more go than would have."""
     scene = Scene()
@@ -263,6 +289,107 @@ async def test_a_leader_that_dies_asks_nobody_twice(after: int, *, gone: bool) -
     await scene.look(5)
     assert sorted(scene.api.tried) == ["b2", "b3"]
     assert all(scene.stage.pods[uid].spec.node_name for uid in ("r0", "r1"))
+
+
+# --- room outlives the leader who made it ---------------------------------------------------------------------------
+
+INSIDE = {"blue": queue(preemption=Preemption(within_queue="SameUser")), "red": queue()}
+
+
+def _says(scene: Scene, uid: str) -> str:
+    return scene.stage.pods[uid].metadata.annotations.get(NAMES.room, "")
+
+
+async def test_the_next_leader_keeps_what_was_freed_for_whom_it_was_freed() -> None:
+    """Its victim is gone while nobody leads; who has less of the cluster waits too, and would come first."""
+    scene = Scene(INSIDE)
+    scene.stage.submit("urgent", 100, queue="blue", priority=9)
+    await scene.look(2)
+    assert scene.api.tried == ["b3"]
+    assert _says(scene, "urgent")
+    scene.stage.submit("other", 100, queue="red", user="other")
+    scene.go()
+    scene.other_leader()
+    await scene.look(5)
+    assert scene.stage.pods["urgent"].spec.node_name
+    assert not scene.stage.pods["other"].spec.node_name
+    assert scene.api.tried == ["b3"]
+
+
+async def test_the_next_leader_keeps_it_while_victims_are_on_their_way() -> None:
+    """And it decides nothing anew, though its victim would be another one by now."""
+    scene = Scene(INSIDE)
+    scene.stage.submit("urgent", 100, queue="blue", priority=9)
+    await scene.look(2)
+    scene.other_leader()
+    scene.stage.run(after=1.0)
+    (clearing,) = scene.stage.queues.register.clearings
+    assert (clearing.uid, clearing.victims) == ("urgent", ())
+    await scene.look(5)
+    scene.go()
+    await scene.look(2)
+    assert scene.stage.pods["urgent"].spec.node_name
+    assert scene.api.tried == ["b3"]
+
+
+async def test_what_was_cut_off_is_decided_anew_and_nothing_is_lost_meanwhile() -> None:
+    """One of two victims was asked, and is gone: its card is kept until another goes for the same group."""
+    scene = Scene(INSIDE)
+    scene.api.refusing["b2"] = [UnreachableError("no")] * 9
+    for uid in ("u0", "u1"):
+        scene.stage.submit(uid, 100, queue="blue", priority=9, group="u", notes={"group-size": "2"})
+    await scene.look(2)
+    assert scene.api.evicted == ["b3"]
+    scene.stage.submit("other", 100, queue="red", user="other")
+    scene.go()
+    scene.other_leader()
+    scene.api.refusing.clear()
+    scene.stage.run(after=1.0)
+    await scene.look(2)
+    assert scene.api.evicted == ["b3", "b2"]
+    scene.go()
+    await scene.look(2)
+    bound = {uid for uid, pod in scene.stage.pods.items() if pod.spec.node_name}
+    assert {"u0", "u1"} <= bound
+    assert "other" not in bound
+
+
+async def test_whoever_is_not_to_have_the_room_any_more_says_so_no_more() -> None:
+    """A budget keeps its victim, and no other may go: a leader after us keeps nothing for it."""
+    scene = Scene(INSIDE)
+    for number in range(4):
+        scene.api.refusing[f"b{number}"] = [DisruptionBlockedError("no", status=429)] * 9
+    scene.stage.submit("urgent", 100, queue="blue", priority=9)
+    await scene.look(1)
+    assert _says(scene, "urgent")
+    await scene.look(6)
+    assert _says(scene, "urgent") == ""
+    scene.other_leader()
+    scene.stage.run(after=1.0)
+    assert len(scene.stage.queues.register.clearings) == 0
+
+
+@pytest.mark.parametrize("error", [InvalidError("too long", status=422), ForbiddenError("no", status=403)])
+async def test_one_that_can_t_be_told_keeps_nobody_from_what_is_theirs(error: ApiError) -> None:
+    """Its owner has filled its annotations: room is made for it, and for those behind it."""
+    scene = Scene()
+    scene.api.untold["r0"] = error
+    for number in range(2):
+        scene.stage.submit(f"r{number}", 100, queue="red")
+    await scene.look(3)
+    assert sorted(scene.api.evicted) == ["b2", "b3"]
+
+
+async def test_nobody_is_asked_before_it_is_told_for_whom() -> None:
+    """The word comes first: without it, whoever leads next would not know."""
+    scene = Scene()
+    scene.api.untold["r0"] = UnreachableError("no")
+    scene.stage.submit("r0", 100, queue="red")
+    await scene.look(3)
+    assert scene.api.tried == []
+    scene.api.untold.clear()
+    await scene.look(2)
+    assert scene.api.evicted == ["b3"]
 
 
 # --- who is moved ----------------------------------------------------------------------------------------------------

@@ -35,10 +35,10 @@ def unknown_resources(pod: Pod, *, names: Names) -> Iterator[AliquotError]:
 
 def unknown_notes(pod: Pod, *, names: Names, labels: Sequence[str], annotations: Sequence[str]) -> Iterator[str]:
     """Warnings of labels and annotations that nobody reads, given those that pods may bear."""
-    meta = pod.metadata
+    meta, ours = pod.metadata, (names.grant, names.charged, names.turn, names.room)
     for kind, other, found, known, others in (
         ("label", "annotation", meta.labels, (*labels, names.of("user")), annotations),
-        ("annotation", "label", meta.annotations, (*annotations, names.grant, names.charged, names.turn), labels),
+        ("annotation", "label", meta.annotations, (*annotations, *ours), labels),
     ):
         for key in sorted(key for key in found if key.startswith(names.of("")) and key not in known):
             meant = f"write it as {other}" if key in others else _meant(key, known)

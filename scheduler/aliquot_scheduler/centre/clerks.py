@@ -15,6 +15,7 @@ from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.centre.over_use import OverUseEvictor
 from aliquot_scheduler.centre.pod_events import PodEvents
 from aliquot_scheduler.centre.queue_writer import QueueWriter
+from aliquot_scheduler.centre.room_writer import RoomWriter
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.centre.table_renewer import Aside, TableRenewer
 from aliquot_scheduler.centre.view_writer import ViewWriter
@@ -75,6 +76,7 @@ class Clerks:
             client=client,
             clock=clock,
             events=events,
+            rooms=RoomWriter(turns=turns, client=client, names=names),
             why_not=why_not,
         )
         self.over_use = OverUseEvictor(

@@ -4,7 +4,8 @@ Only the eviction subresource is used, of the very pod (its UID), with the pod's
 forbids it says with a 429: then somebody else goes, or nobody. Budgets are read before anything is decided, so that is
 rare, and of several victims none is sent in vain.
 
-Nothing is written down beside that: whoever leads next reads who is on the way out and who waits, and decides the same.
+Before anybody is asked, those for whom it is say where room is made for them: whoever leads next reads that, who is on
+the way out and who waits, and goes on.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from aliquot_kube.errors import ApiError, ConflictError, DisruptionBlockedError,
 from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.resources import DISRUPTION_BUDGETS
 from aliquot_scheduler.centre.pod_events import PodEvents
+from aliquot_scheduler.centre.room_writer import RoomWriter
 from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.notices import Notice
@@ -43,8 +45,10 @@ class Evictor:
         client: KubeClient,
         clock: Clock,
         events: PodEvents,
+        rooms: RoomWriter,
         why_not: Callable[[], str],
     ) -> None:
+        self._rooms = rooms
         self._reclaim = reclaim
         self._consolidation = consolidation
         self._turns = turns
@@ -61,9 +65,13 @@ class Evictor:
         """Look again and again, until cancelled."""
         while True:
             await self._clock.sleep(_LOOK)
+            if not self._turns.register.has_recalled:
+                continue
             try:
                 if not self._why_not() and self._anybody():
                     await self._decide()
+                # First: while it can't be written nobody is asked.
+                await self._rooms.write()
                 await self._ask_all()
             except (ApiError, NotLeadingError) as error:
                 log.warning("nobody can be asked to go now", extra={"error": str(error)})

@@ -58,13 +58,20 @@ def let_through(turn: Turn, *, queue: str, names: Names) -> Patch:
     The queue that lets it in goes with it, if queues count: the next leader charges that one, whatever the namespace
     is labelled by then. No gate can be added to a pod that is there, so what was the last one is so still.
     """
-    notes = {names.charged: queue} if queue else {}
+    notes: dict[str, str | None] = {names.charged: queue} if queue else {}
+    if names.room in turn.pod.metadata.annotations:
+        notes[names.room] = None
     if turn.pod.spec.scheduling_gates:
         return _patched(turn.pod, notes, spec={"schedulingGates": None})
     return _patched(turn.pod, notes | {names.turn: str(turn.number)})
 
 
-def _patched(pod: Pod, notes: dict[str, str], **more: Any) -> Patch:
+def with_room(pod: Pod, words: str, *, names: Names) -> Patch:
+    """Say where room is being made for it; or, without words, that none is any more."""
+    return _patched(pod, {names.room: words or None})
+
+
+def _patched(pod: Pod, notes: dict[str, str | None], **more: Any) -> Patch:
     return strategic_patch({"metadata": {"uid": pod.metadata.uid, "annotations": notes}, **more})
 
 

@@ -6,9 +6,8 @@ members rest meanwhile, and ask for nothing: what they were promised is kept, no
 there, they are let in.
 
 A clearing ends when they are in, when one of them is gone, when one of its nodes is, when its time is over, or when
-another is called off on whose victims it had counted too. Whoever was not asked to go by then is spared. Nothing of
-this is written down: a leader that begins anew sees who is on the way out and who waits, and comes to the same
-decisions.
+another is called off on whose victims it had counted too. Whoever was not asked to go by then is spared. A leader that
+begins anew reads from the pods where room was being made for them (`recalling.py`), and sees who is on the way out.
 
 What must always hold: what is kept for somebody is kept by one clearing, and of no GPU more is kept than it has once
 all are gone who were asked to go.
@@ -16,7 +15,7 @@ all are gone who were asked to go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -28,6 +27,10 @@ GpuKey = tuple[str, str]
 
 # A limit may still be charged with who goes elsewhere: to try costs a search, and all who wait are looked at anew.
 _AGAIN = 1.0
+# Who is on the way out for so much longer than was said does not go: the node has lost touch, or the process hangs.
+OVERDUE = 60.0
+# What Kubernetes gives a pod that says nothing of it.
+_GRACE = 30
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,3 +196,9 @@ class Clearings:
             if gpu not in memory or overdrawn(total, memory=memory[gpu], holders=holders):
                 return False
         return True
+
+
+def longest_grace(going: Iterable[Waiter]) -> int:
+    """In how many seconds all of these are gone who were asked to go, by what they say."""
+    said = (one.pod.spec.termination_grace_period_seconds for one in going)
+    return max((_GRACE if seconds is None else seconds for seconds in said), default=_GRACE)

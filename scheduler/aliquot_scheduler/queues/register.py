@@ -13,7 +13,7 @@ stands in a line (`hall.py` says when).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
@@ -21,12 +21,13 @@ from aliquot_scheduler.deciding.turns import FOUND
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.cards import Cards, hardware_of
-from aliquot_scheduler.queues.clearings import Clearing, Clearings
+from aliquot_scheduler.queues.clearings import OVERDUE, Clearing, Clearings, longest_grace
 from aliquot_scheduler.queues.dues import Hardware
 from aliquot_scheduler.queues.enrolment import Enrolment
 from aliquot_scheduler.queues.hall import Hall
 from aliquot_scheduler.queues.inside import Inside, Way
 from aliquot_scheduler.queues.line import Candidate, Waiter
+from aliquot_scheduler.queues.recalling import recalled
 from aliquot_scheduler.queues.refuges import Refuges
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec
@@ -70,6 +71,8 @@ class Register:
         self.enrolment = self._enrolling(tree)
         self.forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
         self.books = Books(tree=tree, forgetting=self.forgetting)
+        # Whether all was known once, with what the leader before us kept.
+        self.has_recalled = False
         # As of which look at the hardware gangs were judged.
         self._looks = 0
 
@@ -147,6 +150,8 @@ class Register:
             self.hall.look_anew(books=self.books)
         self._looks = self.enrolment.looks
         self.judge_found()
+        if not self.has_recalled:
+            self._recall()
         self.refuges.tell_time(now)
         for waiter in self.hall.rested(now):
             self.leave(waiter.uid)
@@ -203,10 +208,17 @@ class Register:
     def call_off(self, clearing: Clearing) -> None:
         """It is not made any more: whoever rests for it stands in line again. So do those who had counted on it."""
         self._let_stand_in_line(clearing)
-        leaving = self._leaving()
-        vain = (other for other in self.clearings if not self.clearings.comes_true(other, leaving=leaving))
-        if (other := next(vain, None)) is not None:
-            self.call_off(other)
+        self.call_off_vain()
+
+    def vain(self) -> Iterator[Clearing]:
+        """What will not be there though all go who were asked to, or are to be; ask no further once one is dropped."""
+        leaving = self._leaving() if len(self.clearings) else frozenset[str]()
+        return (one for one in self.clearings if not self.clearings.comes_true(one, leaving=leaving))
+
+    def call_off_vain(self) -> None:
+        """Of others and of the leader before us."""
+        while (one := next(self.vain(), None)) is not None:
+            self._let_stand_in_line(one)
 
     def _let_stand_in_line(self, clearing: Clearing) -> None:
         self.clearings.drop(clearing)
@@ -249,6 +261,17 @@ class Register:
     def gang_changed(self, waiter: Waiter) -> None:
         """Another number of its gang is in."""
         self.hall.gang_changed(waiter, books=self.books)
+
+    def _recall(self) -> None:
+        """Keep what the leader before us kept, now that all is known; nobody had a turn of us yet."""
+        self.has_recalled = True
+        if self.plain:
+            return
+        in_line = [waiter for line in self.hall.lines.values() for waiter in line]
+        going = (one for one in self.inside.bound.values() if one.pod.metadata.deletion_timestamp)
+        until = self.now + longest_grace(going) + OVERDUE
+        for clearing in recalled(in_line, word=self._names.room, until=until):
+            self.clear(clearing)
 
     def judge_found(self) -> None:
         """Who was let in by another leader goes on, as far as limits allow: the one before may have taken it back."""

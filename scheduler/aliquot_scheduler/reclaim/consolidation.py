@@ -17,7 +17,7 @@ from functools import partial
 from itertools import islice
 
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.clearings import Clearing
+from aliquot_scheduler.queues.clearings import OVERDUE, Clearing, longest_grace
 from aliquot_scheduler.queues.line import Candidate
 from aliquot_scheduler.queues.order import Order, Shares
 from aliquot_scheduler.queues.refuges import controller_of
@@ -26,14 +26,13 @@ from aliquot_scheduler.queues.tree import COMPUTE
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.reclaim.moving import Mover
 from aliquot_scheduler.reclaim.reclaim import Reclaim, is_foreseen
-from aliquot_scheduler.reclaim.residents import OVERDUE, Budget, Resident
+from aliquot_scheduler.reclaim.residents import Budget, Resident
 
 # For whom no move helps is looked at again after so long, and whoever was moved stays for the same time at least.
 _COOLDOWN = 60.0
 _LEAST_RUN = 600.0
 # A search takes milliseconds, and nobody is answered meanwhile.
 _MOST_LOOKED_AT = 8
-_GRACE = 30
 # Of those who ask for memory alone.
 _LEAST_PERCENT = 10
 _HOUR = 3600.0
@@ -92,7 +91,7 @@ class Consolidation:
             register.clear(clearing)
             return [clearing]
         moves = mover.off_degraded(most=self._allowance.at(now))
-        until = now + _grace([move.who for move in moves]) + 2 * OVERDUE
+        until = now + longest_grace(move.who.waiter for move in moves) + 2 * OVERDUE
         register.refuges.open((move.to for move in moves), until=until, drains="its GPU is degraded")
         self._allowance.used(len(moves))
         return []
@@ -111,13 +110,13 @@ class Consolidation:
             if plan.lost > self._waited(candidate, now=now):
                 continue
             self._allowance.used(len(plan.moves))
-            who = [move.who for move in plan.moves]
+            who = tuple(move.who.waiter for move in plan.moves)
             return Clearing(
                 candidate=candidate,
                 places=(plan.place,),
-                victims=tuple(one.waiter for one in who),
+                victims=who,
                 moves=tuple(move.to for move in plan.moves),
-                until=now + _grace(who) + OVERDUE,
+                until=now + longest_grace(who) + OVERDUE,
             )
         return None
 
@@ -161,8 +160,3 @@ class Consolidation:
 def _may_be_moved(one: Resident, ran: float) -> bool:
     waiter = one.waiter
     return ran >= _LEAST_RUN and waiter.group is None and bool(controller_of(waiter.pod)) and is_foreseen(waiter)
-
-
-def _grace(who: Sequence[Resident]) -> float:
-    said = (one.waiter.pod.spec.termination_grace_period_seconds for one in who)
-    return max((_GRACE if one is None else one for one in said), default=_GRACE)

@@ -22,19 +22,17 @@ from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.cards import Cards, Stock
-from aliquot_scheduler.queues.clearings import Clearing, Clearings, GpuKey
+from aliquot_scheduler.queues.clearings import OVERDUE, Clearing, Clearings, GpuKey, longest_grace
 from aliquot_scheduler.queues.ledger import Charge
 from aliquot_scheduler.queues.line import Candidate, Waiter
 from aliquot_scheduler.queues.rules import Rules
 from aliquot_scheduler.reclaim.policy import NEVER, Policy
-from aliquot_scheduler.reclaim.residents import OVERDUE, Resident, Residents
+from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Rights, owner_of
 from aliquot_scheduler.reclaim.scene import Scene
 from aliquot_scheduler.reclaim.search import Bounds, Search
 from aliquot_scheduler.reclaim.trying import Option
 
-# What Kubernetes gives a pod that says nothing of it.
-_GRACE = 30
 # A group that has to lie together is tried on so many nodes.
 _MOST_NODES = 32
 
@@ -208,12 +206,11 @@ class Planner:
 
     def _clearing(self, search: Search, candidate: Candidate) -> Clearing:
         going = [*search.victims.values(), *self._residents.leaving.values()]
-        grace = max((one.waiter.pod.spec.termination_grace_period_seconds or _GRACE for one in going), default=_GRACE)
         return Clearing(
             candidate=candidate,
             places=tuple(search.places),
             victims=tuple(one.waiter for one in sorted(search.victims.values(), key=lambda one: (one.lost, one.uid))),
-            until=self._now + grace + OVERDUE,
+            until=self._now + longest_grace(one.waiter for one in going) + OVERDUE,
         )
 
     def has_to_wait(self, clearing: Clearing) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from aliquot_core.objects import Pod
@@ -63,7 +63,7 @@ class Reclaim:
     def anybody(self, *, now: float) -> bool:
         """Whether there is a candidate to search for at all."""
         self._look_around(now)
-        return any(True for _ in self._claimants())
+        return any(True for _ in chain(self._queues.register.vain(), self._claimants()))
 
     @property
     def is_unsettled(self) -> bool:
@@ -74,6 +74,8 @@ class Reclaim:
         """Decide; what is told stands."""
         self._look_around(now)
         register = self._queues.register
+        # The leader before us may have been cut off before all had been asked on whom it counted.
+        register.call_off_vain()
         planner = Planner(
             picture=self._picture,
             cards=register.cards,

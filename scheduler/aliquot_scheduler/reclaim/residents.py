@@ -18,6 +18,7 @@ from aliquot_core.claims import Claim
 from aliquot_core.disruptions import PodDisruptionBudget
 from aliquot_core.instants import seconds_of
 from aliquot_core.objects import Pod
+from aliquot_scheduler.queues.clearings import OVERDUE
 from aliquot_scheduler.queues.line import GangKey, Waiter
 from aliquot_scheduler.queues.tree import COMPUTE, Vector
 
@@ -30,8 +31,6 @@ _LEAST_PERCENT = 10
 _LONGEST = 10**9
 # No sum of harms comes near it, so a higher priority is never sent before a lower one.
 _PRIORITY = 10**15
-# Who is on the way out for so much longer than was said does not go: the node has lost touch, or the process hangs.
-OVERDUE = 60.0
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,68 @@
+"""Tells pods where room is being made for them, before anybody is asked to go; and that none is any more.
+
+It is for the next leader (`queues/recalling.py`). Whoever is let in is told nothing here: what lifts its gate takes the
+words away.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_kube.client import KubeClient
+from aliquot_kube.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from aliquot_kube.resources import PODS
+from aliquot_scheduler.centre.pod_patches import with_room
+from aliquot_scheduler.queues.clearings import Clearing
+from aliquot_scheduler.queues.recalling import words_for
+from aliquot_scheduler.queues.turns import Queues
+
+log = logging.getLogger(__name__)
+
+
+class RoomWriter:
+    """What pods that wait are to say of room, and what they say."""
+
+    def __init__(self, *, turns: Queues, client: KubeClient, names: Names) -> None:
+        self._turns = turns
+        self._client = client
+        self._names = names
+        # What was written; the watch may tell of it later.
+        self._written: dict[str, str] = {}
+
+    async def write(self) -> None:
+        """Write whatever is not said yet, or no more true."""
+        while (due := next(self._due(), None)) is not None:
+            await self._tell(*due)
+
+    def _due(self) -> Iterator[tuple[Pod, str]]:
+        """Clearings come and go while something is written."""
+        register = self._turns.register
+        waiting = {waiter.uid: waiter.pod for waiter in register.hall}
+        self._written = {uid: words for uid, words in self._written.items() if uid in waiting}
+        for clearing in register.clearings:
+            yield from (due for due in self._wanted_by(clearing) if self._said(due[0]) != due[1])
+        yield from ((pod, "") for uid, pod in waiting.items() if uid not in register.clearings and self._said(pod))
+
+    def _wanted_by(self, clearing: Clearing) -> Iterator[tuple[Pod, str]]:
+        for place in clearing.places:
+            if (waiter := self._turns.register.hall.resting(place.waiter.uid)) is not None:
+                yield waiter.pod, words_for(clearing, place)
+
+    def _said(self, pod: Pod) -> str:
+        said = pod.metadata.annotations.get(self._names.room, "")
+        return self._written.get(pod.metadata.uid, said)
+
+    async def _tell(self, pod: Pod, words: str) -> None:
+        """One that can't be told is passed: no pod may keep others from what is theirs."""
+        meta = pod.metadata
+        try:
+            patch = with_room(pod, words, names=self._names)
+            await self._client.patch(PODS, name=meta.name, namespace=meta.namespace, patch=patch)
+        except (NotFoundError, ConflictError):
+            log.info("gone before it was told of its room", extra={"pod": pod.key})
+        except (ForbiddenError, InvalidError) as error:
+            log.warning("a pod could not be told of its room", extra={"pod": pod.key, "error": str(error)})
+        self._written[meta.uid] = words
