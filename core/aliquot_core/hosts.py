@@ -13,6 +13,9 @@ from aliquot_core.request import Kind, kinds, most_at_once
 
 _QUANTITY = re.compile(r"(?P<number>\d{1,30}(\.\d{0,30})?([eE][+-]?\d{1,2})?)(?P<suffix>[A-Za-z]{0,2})")
 _NOTHING = Fraction(0)
+# More than any node has, exact as a float, and sums over a thousand nodes stay within 64 bits: the API server takes
+# 7Ei of memory in each of a pod's containers.
+MOST = 2**53
 
 
 def quantity(text: str | float, *, where: str) -> Fraction:
@@ -27,8 +30,8 @@ def quantity(text: str | float, *, where: str) -> Fraction:
 
 
 def host_request(pod: Pod) -> tuple[int, int]:
-    """CPU in thousandths and memory in bytes that the pod requests of its node."""
-    return requested(pod, "cpu", scale=1000), requested(pod, "memory", scale=1)
+    """CPU in thousandths and memory in bytes that the pod requests of its node, at most `MOST`."""
+    return min(MOST, requested(pod, "cpu", scale=1000)), min(MOST, requested(pod, "memory", scale=1))
 
 
 def requested(pod: Pod, name: str, *, scale: int) -> int:

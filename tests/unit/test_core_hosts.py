@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot_core.errors import UserError
-from aliquot_core.hosts import host_request, quantity
+from aliquot_core.hosts import MOST, host_request, quantity
 from aliquot_core.objects import Container, Pod, PodSpec, Quantity, ResourceRequirements
 from aliquot_core.request import Kind, most_at_once
 
@@ -73,3 +73,9 @@ def test_the_most_at_one_time_is_that_of_some_instant(containers: list[tuple[Kin
         for number, (_, amount) in enumerate(containers)
     ]
     assert most_at_once(containers, nothing=0) == max(instants, default=0)
+
+
+def test_a_request_beyond_all_nodes_is_counted_as_more_than_any_has() -> None:
+    """The API server takes it of anybody, and nobody's arrays may overflow for it."""
+    pod = Pod(spec=PodSpec(containers=(container("10P", "7Ei"), container("10P", "7Ei"))))
+    assert host_request(pod) == (MOST, MOST)

@@ -15,14 +15,14 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from aliquot_core.hosts import quantity
+from aliquot_core.hosts import MOST, quantity
 from aliquot_core.objects import Node
 from aliquot_core.quantities import QuantityError
 
 # Thousandths of CPUs, bytes of memory, pods: the columns of the arrays.
 CPU, MEMORY, PODS = range(3)
 HostAmounts = tuple[int, int, int]
-# More than any node has, and still nothing overflows when pods are taken from it.
+# As good as without end, and still nothing overflows when pods are taken from it.
 UNTOLD = 2**62
 _NOTHING: HostAmounts = (0, 0, 0)
 _READ = (("cpu", 1000), ("memory", 1), ("pods", 1))
@@ -104,7 +104,8 @@ class HostRoom:
 
     def _count(self, node: str) -> None:
         if (row := self._rows.get(node)) is not None:
-            self.free[row] = self.allocatable[row] - np.array(self._by_node.get(node, _NOTHING), dtype=np.int64)
+            taken = [min(MOST, amount) for amount in self._by_node.get(node, _NOTHING)]
+            self.free[row] = self.allocatable[row] - np.array(taken, dtype=np.int64)
 
 
 def _array(rows: int) -> HostInts:
