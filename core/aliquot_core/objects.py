@@ -104,6 +104,8 @@ class PodSpec(_Object, frozen=True, kw_only=True):
     priority: int = 0
     restart_policy: str = "Always"
     termination_grace_period_seconds: int | None = None
+    # After so long it is ended.
+    active_deadline_seconds: int | None = None
 
 
 class PodCondition(_Object, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from aliquot_scheduler.fit.ground import Ground, HostAsk
 from aliquot_scheduler.fit.places import named_places
 from aliquot_scheduler.fit.ruled import Ruled
 from aliquot_scheduler.fit.survey import allowed_places, needed_memory, takes
-from aliquot_scheduler.picture.grid import Bools
+from aliquot_scheduler.picture.grid import Bools, Cells
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.dues import ALL_CARDS, Hardware
 from aliquot_scheduler.queues.tree import Dimensions
@@ -165,9 +165,9 @@ class Cards:
         grid, allowed = self._grid, self._allowed(demand.request)
         return self._nodes(demand, lambda piece: allowed & (grid.usable >= needed_memory(piece, grid=grid)))
 
-    def roomy(self, demand: Demand) -> npt.NDArray[np.bool_]:
-        """Which nodes, by their rows, have enough cards with room for each of its pieces now."""
-        grid, allowed = self._grid, self._allowed(demand.request)
+    def roomy(self, demand: Demand, cells: Cells | None = None) -> npt.NDArray[np.bool_]:
+        """Which nodes, by their rows, have enough cards with room for each of its pieces; now, or by these cells."""
+        grid, allowed = cells or self._grid, self._allowed(demand.request)
         return self._nodes(demand, lambda piece: takes(piece, grid=grid, allowed=allowed)) & grid.bindable
 
     def why_no_node(self, pod: Pod, demand: Demand, *, host: HostAsk) -> str:

@@ -17,11 +17,12 @@ from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import Rooms
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.fit.links import islands
-from aliquot_scheduler.picture.grid import Bools
+from aliquot_scheduler.picture.grid import Bools, Cells
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.line import Candidate, GangKey
+from aliquot_scheduler.queues.stayers import Stayers
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY
 
 # Each costs a search; a place that has enough in sum and not in pieces is rare.
@@ -39,6 +40,7 @@ class Placing:
         rooms: Rooms,
         let_in: Mapping[GangKey, Iterable[str]],
         bounds: dict[str, Bounds],
+        stayers: Stayers,
         now: float,
     ) -> None:
         """`let_in` is who of each gang is in, `bounds` where alone those may lie: new ones are added."""
@@ -48,6 +50,7 @@ class Placing:
         self._now = now
         self._let_in = let_in
         self._bounds = bounds
+        self._stayers = stayers
         # Searches that found nothing.
         self.in_vain = 0
 
@@ -130,23 +133,32 @@ class Placing:
         return self._cards.why_no_node(first.pod, first.demand, host=first.shape.host)
 
     def best_kept(self, candidate: Candidate, *, among: Iterable[str]) -> tuple[str, ...]:
-        """Where it would have room soonest: nodes that could take it if they were empty, the emptiest first."""
+        """Where it would have room soonest: nodes that could take it once all but those who stay have ended.
+
+        The emptiest first; none if all of them together would not do.
+        """
         grid, asked = self._picture.grid, candidate.amounts
-        first = candidate.first
-        able = self._cards.able(first.demand) & self._cards.ground.suits(first.shape.host)
-        able = self._admitted(candidate, able)
+        cells = self._stayers.beside(hardware=self._cards.hardware())
+        able = self._able_later(candidate, cells)
         held = grid.open.sum(axis=1) * WHOLE.value - (grid.compute * (grid.open & ~grid.closed)).sum(axis=1)
-        rows = {name: self._picture.nodes[name].row for name in among}
+        usable = cells.open & ~cells.closed
+        free = (cells.compute * usable).sum(axis=1), (cells.memory * usable).sum(axis=1, dtype=np.int64)
+        rows = {name: self._picture.nodes[name].row for name in among if name in self._picture.nodes}
         nodes: list[str] = []
         compute = memory = 0
         for name in sorted((name for name in rows if able[rows[name]]), key=lambda name: (held[rows[name]], name)):
             nodes.append(name)
-            compute += int(grid.open[rows[name]].sum()) * WHOLE.value
-            memory += int((grid.usable * grid.open)[rows[name]].sum())
+            compute += int(free[0][rows[name]])
+            memory += int(free[1][rows[name]])
             apart = candidate.topology is Topology.SPREAD and len(nodes) < len(candidate.members)
-            if compute >= asked[COMPUTE] and memory >= asked[MEMORY] and not apart:
-                break
-        return tuple(nodes)
+            if compute >= asked[COMPUTE] and memory >= _least_memory(candidate) and not apart:
+                return tuple(nodes)
+        return ()
+
+    def _able_later(self, candidate: Candidate, cells: Cells) -> Bools:
+        first = candidate.first
+        able = self._cards.roomy(first.demand, cells) & self._cards.ground.suits(first.shape.host)
+        return self._admitted(candidate, able)
 
     # --- one place for all -------------------------------------------------------------------------------------------
     def _places(self, candidate: Candidate, but: frozenset[str]) -> list[Bounds]:

@@ -32,6 +32,7 @@ from aliquot_scheduler.queues.refuges import Refuges
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.stale import StaleGangs
+from aliquot_scheduler.queues.stayers import Stayers
 from aliquot_scheduler.queues.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.tree import Tree, models_of, plant
 from aliquot_scheduler.queues.usage import Forgetting
@@ -64,6 +65,7 @@ class Register:
         self.stale = StaleGangs(after=settings.stale_gang)
         self.clearings = Clearings(picture=picture)
         self.refuges = Refuges(picture=picture)
+        self.stayers = Stayers(picture=picture, after=settings.hold)
         self.memory = SweepMemory(patience=settings.patience, hold=settings.hold, owed=settings.owed)
         self._hardware = Hardware()
         tree = plant(self._specs)
@@ -133,6 +135,7 @@ class Register:
             # It has ended by itself, so nobody comes in its place.
             self.refuges.close(uid)
         self.clearings.gone(uid)
+        self.stayers.gone(uid)
         self.memory.forget(uid)
         for notes in (self._found, self.lost, self.untold, self.joined):
             notes.pop(uid, None)
@@ -153,6 +156,7 @@ class Register:
         if not self.has_recalled:
             self._recall()
         self.refuges.tell_time(now)
+        self.stayers.tell_time(now)
         for waiter in self.hall.rested(now):
             self.leave(waiter.uid)
             self.take_as_waiting(waiter.pod)
@@ -312,6 +316,7 @@ class Register:
             notes.pop(uid, None)
         if waiter:
             self.inside.bind(waiter)
+            self.stayers.runs(pod, now=self.now)
             self.books.put(waiter, self.enrolment.charge(waiter))
             self.gang_changed(waiter)
 

@@ -7,9 +7,10 @@ those who take what is guaranteed to them: an order by shares alone would let ot
 small pods keep its share up.
 
 So what it waits for only grows free: a head waits at most twice its patience, then for those who were let in before, if
-they end within the time for which others may be held up. After that all may pass again for the time of patience, and so
-on in turns: what waits for pods that never end must not stop a cluster. These times are the same for all heads, else
-some head would always hold others up.
+they end within the time for which others may be held up. Nobody is kept waiting for those who have run for longer
+(`stayers.py`). After that time all may pass again for the time of patience, and so on in turns: whatever it is that
+keeps a head out must not stop a cluster. These times are the same for all heads, else some head would always hold
+others up.
 """
 
 from __future__ import annotations

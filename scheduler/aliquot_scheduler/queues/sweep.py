@@ -22,6 +22,7 @@ from aliquot_scheduler.queues.hall import Hall
 from aliquot_scheduler.queues.line import Candidate, Heads, Line, Waiter
 from aliquot_scheduler.queues.order import Order, within_guarantee
 from aliquot_scheduler.queues.rules import Cause, Refusal, Rules, no_room
+from aliquot_scheduler.queues.stayers import Stayers
 from aliquot_scheduler.queues.sweep_memory import Mark, SweepMemory
 
 # Of so few it is as quick to look at each as to ask whether any may be able.
@@ -39,6 +40,7 @@ class Sweep:
         hall: Hall,
         cards: Cards,
         memory: SweepMemory,
+        stayers: Stayers,
         placing: Placing,
         now: float,
     ) -> None:
@@ -46,6 +48,7 @@ class Sweep:
         self._hall = hall
         self._cards = cards
         self._memory = memory
+        self._stayers = stayers
         self._placing = placing
         self._now = now
         self._rules = Rules(ledger=books.ledger, cards=cards)
@@ -262,14 +265,17 @@ class Sweep:
         refusal = refusal or no_room(self._memory.refused.get(candidate.shape, ""))
         self._remember(candidate, beside or refusal)
         if candidate.first.uid in self._impatient:
-            self._rules.refuses_for(refusal, first=candidate.first.pod.key)
+            if not self._stayers.is_in_vain(refusal, ledger=self._books.ledger, capacity=self._books.capacity):
+                self._rules.refuses_for(refusal, first=candidate.first.pod.key)
             self._memory.keep(candidate.first.uid, self._kept_for(candidate) if refusal.cause in _NO_ROOM else ())
 
     def _kept_for(self, candidate: Candidate) -> tuple[str, ...]:
-        """The same nodes from sweep to sweep, unless one of them is out by now."""
+        """The same nodes from sweep to sweep, unless one of them is out by now, or somebody stays there."""
         free = self._placing.nodes() - self._kept_from(candidate)
         nodes = self._memory.kept(now=self._now).get(candidate.first.uid, ())
-        return nodes if nodes and free.issuperset(nodes) else self._placing.best_kept(candidate, among=free)
+        if free.issuperset(nodes) and self._placing.best_kept(candidate, among=nodes):
+            return nodes
+        return self._placing.best_kept(candidate, among=free)
 
     def _kept_from(self, candidate: Candidate) -> frozenset[str]:
         """The nodes that are kept for others."""

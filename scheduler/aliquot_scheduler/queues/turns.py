@@ -244,10 +244,17 @@ class Queues:
             rooms=rooms,
             let_in=books.let_in,
             bounds=register.inside.bounds,
+            stayers=register.stayers,
             now=now,
         )
         return Sweep(
-            books=books, hall=register.hall, cards=register.cards, memory=register.memory, placing=placing, now=now
+            books=books,
+            hall=register.hall,
+            cards=register.cards,
+            memory=register.memory,
+            stayers=register.stayers,
+            placing=placing,
+            now=now,
         )
 
     def _bring_in_shown(self, sweep: Sweep, *, now: float) -> None:

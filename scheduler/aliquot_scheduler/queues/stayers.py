@@ -1,0 +1,109 @@
+"""Who has run for so long that nobody is kept waiting for their end.
+
+Theory of operation. While a head of a line waits, what it waits for is kept from others; that is worth it only if those
+in its way end soon. Nobody says when a pod ends, so it is judged by what is known: a pod that has run for longer than
+heads may hold others up (`queues.hold`) is not one of those that end within that time. It stays: a head counts on no
+room that it has, and where the others' end alone would not let the head in, nothing is kept for that. A pod that says
+when it is ended (`activeDeadlineSeconds`) is counted on again once that is near.
+
+So nobody's bound is given up: a head is promised room only where pods end within that time, and such pods never stay.
+And a pod that never ends makes others stand back for it once, for that time, and not again and again.
+
+What must always hold: who stays is bound, and was for so long as this leader saw it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+
+from aliquot_core.objects import Pod
+from aliquot_core.quantities import WHOLE
+from aliquot_scheduler.picture.grid import Cells
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.ledger import Ledger
+from aliquot_scheduler.queues.rules import Cause, Refusal
+from aliquot_scheduler.queues.tree import ROOT
+
+_NOTHING_YET = (-1, 0)
+
+
+class Stayers:
+    """Who they are, and what would be left beside them."""
+
+    def __init__(self, *, picture: Picture, after: float) -> None:
+        """`after` is how long a pod has run when it stays; 0 where nobody is kept waiting, and so nothing is noted."""
+        self._picture = picture
+        self._after = after
+        self._since: dict[str, float] = {}
+        self._staying: set[str] = set()
+        # When who begins to stay, or ends to; who is gone by then is passed over.
+        self._alarms: list[tuple[float, str, float, bool]] = []
+        self._version = 0
+        self._cells: tuple[tuple[int, int], Cells] = (_NOTHING_YET, Cells())
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._staying
+
+    def runs(self, pod: Pod, *, now: float) -> None:
+        """A pod is bound, since now if nothing was known of it."""
+        uid, deadline = pod.metadata.uid, pod.spec.active_deadline_seconds
+        if not self._after or uid in self._since:
+            return
+        self._since[uid] = now
+        if deadline is None or deadline > 2 * self._after:
+            heapq.heappush(self._alarms, (now + self._after, uid, now, True))
+        if deadline is not None:
+            heapq.heappush(self._alarms, (now + max(0.0, deadline - self._after), uid, now, False))
+
+    def gone(self, uid: str) -> None:
+        """It has ended."""
+        self._since.pop(uid, None)
+        self._set(uid, stays=False)
+
+    def tell_time(self, now: float) -> None:
+        """It is so late."""
+        while self._alarms and self._alarms[0][0] <= now:
+            _, uid, since, stays = heapq.heappop(self._alarms)
+            if self._since.get(uid) == since:
+                self._set(uid, stays=stays)
+
+    def beside(self, *, hardware: int) -> Cells:
+        """The cards as they would be if only those were there who stay; made anew when either has changed."""
+        if self._cells[0] != (self._version, hardware):
+            self._cells = (self._version, hardware), self._worked_out()
+        return self._cells[1]
+
+    def is_in_vain(self, refusal: Refusal, *, ledger: Ledger, capacity: Sequence[int]) -> bool:
+        """Whether who waits for quota would not get it though all others ended, so much those use who stay."""
+        if refusal.cause not in {Cause.QUOTA, Cause.HELD_BACK}:
+            return False
+        dimension = refusal.dimension
+        most = capacity[dimension] if refusal.queue == ROOT else ledger.accounts[refusal.queue].node.ceiling[dimension]
+        charges = [charge for uid in self._staying if (charge := ledger.of(uid))]
+        held = sum(one.amounts[dimension] for one in charges if refusal.queue in ledger.tree.path(one.queue))
+        return held + refusal.asked > most
+
+    def _set(self, uid: str, *, stays: bool) -> None:
+        if stays is not (uid in self._staying):
+            (self._staying.add if stays else self._staying.remove)(uid)
+            self._version += 1
+
+    def _worked_out(self) -> Cells:
+        grid, holdings = self._picture.grid, self._picture.holdings
+        cells = grid.part(slice(None))
+        cells.compute, cells.memory = np.full_like(grid.compute, WHOLE.value), grid.usable.copy()
+        cells.holders, cells.closed = np.zeros_like(grid.holders), np.zeros_like(grid.closed)
+        for uid in self._staying:
+            for (node, gpu), claim in holdings.of(uid).items():
+                known = self._picture.nodes.get(node)
+                if known is None or gpu not in known.columns:
+                    continue
+                place = known.row, known.columns[gpu]
+                cells.compute[place] -= min(claim.compute.value, cells.compute[place])
+                cells.memory[place] -= min(claim.memory.value, cells.memory[place])
+                cells.holders[place] += 1
+                cells.closed[place] |= claim.closes
+        return cells
