@@ -30,7 +30,8 @@ def heard_from(file: str | None) -> Heard:
 
     def failed(failure: Failure) -> None:
         if failure.set_aside:
-            click.echo(f"aliquot: rule {failure.rule} has failed three times in a row, and is asked no more", err=True)
+            last = f"aliquot: rule {failure.rule} has taken too long three times in a row, and is asked no more"
+            click.echo(last, err=True)
         elif failure.rule not in told:
             why = f"aliquot: rule {failure.rule} has failed: {failure.why}; such a pod is placed without it"
             click.echo(why, err=True)

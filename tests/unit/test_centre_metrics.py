@@ -7,6 +7,9 @@ from prometheus_client import CollectorRegistry
 
 from aliquot_scheduler.centre.metrics import CentreCollector
 from aliquot_scheduler.centre.reign import Reign
+from aliquot_scheduler.rules.judging import Rules
+from aliquot_scheduler.rules.limit import RuleTooSlowError
+from aliquot_scheduler.rules.rule import NodeFacts, PodFacts
 from support.centre import MEMORY, asks, bound, gpus, make_node
 from support.reigns import known_reign
 
@@ -50,6 +53,22 @@ def test_each_figure_is_what_the_picture_says(reign: Reign, name: str, labels: d
     """A GPU given whole has nothing free, whatever memory was asked; a cordoned node's GPUs don't count."""
     found = registered(reign).get_sample_value(f"aliquot_centre_{name}", labels)
     assert found == pytest.approx(value)
+
+
+def test_each_rule_is_told_of(reign: Reign) -> None:
+    """Whether it is asked, and how often it was of no use: nobody else notices that pods are placed without it."""
+    assert not [family for family in registered(reign).collect() if "rule" in family.name and family.samples]
+
+    def slow(*_: object) -> None:
+        raise RuleTooSlowError("it took longer", where="rule", remedy="do less in it")
+
+    rules = Rules({"good": lambda *_: None, "slow": slow})
+    for _ in range(4):
+        rules.judge(PodFacts(), [NodeFacts(name="n1")])
+    told = registered(known_reign(rules=rules))
+    for name, figures in (("rule_failures_total", (0.0, 3.0)), ("rules_set_aside", (0.0, 1.0))):
+        found = [told.get_sample_value(f"aliquot_centre_{name}", {"rule": rule}) for rule in ("good", "slow")]
+        assert tuple(found) == figures
 
 
 def test_a_node_that_nobody_cordoned_is_out(reign: Reign) -> None:

@@ -29,6 +29,7 @@ from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.verbs import Outcome, Verb
 from aliquot_scheduler.queues.status import QueueStatus
+from aliquot_scheduler.rules.judging import Rules
 from aliquot_scheduler.web.tls import Tls, TlsFiles
 from support.clocks import VirtualClock
 from support.node_figures import FULL
@@ -79,7 +80,7 @@ def of_the_centre(folder: Path) -> Iterable[Metric]:
         for answer in Answer:
             asked.observe(endpoint, answer, 0.1)
     Tls(files=certificates(folder), clock=VirtualClock(), look_every=10.0).observe(registry)
-    reign = known_reign()
+    reign = known_reign(rules=Rules({"fast-disk": lambda *_: None}))
     heard = Freshness(contact_age=1.5, list_age=9.0, failures=0, synced=True)
     reign.freshness = lambda: {"nodes": heard}  # type: ignore[method-assign]
     reign.clerks.queue_writer.latest = {"team": QueueStatus()}

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from aliquot_core.quantities import WHOLE
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.deciding.promises import Stage
+from aliquot_scheduler.rules.judging import Rules
 
 _MIB = 1024 * 1024
 
@@ -48,6 +49,7 @@ class CentreCollector(Collector):
             yield from _pods(reign)
             yield from _evictions(reign)
             yield from _queues(reign)
+            yield from _rules(reign.rules)
             yield from _beyond(reign, self._over_use())
 
 
@@ -146,6 +148,20 @@ def _queues(reign: Reign) -> Iterable[Metric]:
     for queue, (count, seconds) in reign.turns.waits.items():
         waits.add_metric([queue], count, seconds)
     yield waits
+
+
+def _rules(rules: Rules) -> Iterable[Metric]:
+    """Of a rule that fails pods know nothing: they are placed as if it were not there."""
+    failures = CounterMetricFamily(
+        "aliquot_centre_rule_failures", "How often a rule has failed, and so was silent for a pod.", labels=["rule"]
+    )
+    aside = GaugeMetricFamily(
+        "aliquot_centre_rules_set_aside", "Whether a rule is asked no more, as it took too long.", labels=["rule"]
+    )
+    for name in sorted({*rules.names, *rules.set_aside}):
+        failures.add_metric([name], rules.failures[name])
+        aside.add_metric([name], float(name in rules.set_aside))
+    yield from (failures, aside)
 
 
 def _beyond(reign: Reign, slices: Sequence[tuple[str, str]] | None) -> Iterable[Metric]:

@@ -69,6 +69,7 @@ class Reign:
         self._stale = settings.stale
         self._leads = leads
         self.picture = Picture(names=names)
+        self.rules = rules
         self.turns = Queues(names=names, random=random, picture=self.picture, settings=queues, rules=rules)
         self.appraiser = Appraiser(picture=self.picture, names=names, given=mix)
         self.desk = Desk(

@@ -2,7 +2,7 @@
 
 An expression is looked at as a whole before anybody is placed by it: it must be understood, read nothing but what rules
 are told, and have a value for a pod and a node that say nothing. What fails for every node without some label would
-else be a rule that is silent, and set aside, on the very cluster that it was written for.
+else be a rule that is silent on the very cluster that it was written for.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """The word of all rules on the nodes that have room for a pod.
 
-What must always hold: a rule that fails, or takes too long, costs no pod its place. It counts as silent for that pod,
-is told, and is set aside after the third time in a row: each time it holds up every decision for as long as its limit.
+What must always hold: a rule that fails, or takes too long, costs no pod its place. It counts as silent for that pod
+and is told. What fails is often the pod's own words (`int()` of a label), so a failure never ends a rule for others.
+Only who takes too long three times in a row is set aside: each time it holds up all decisions for as long as its limit.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -14,28 +16,36 @@ from contextlib import AbstractContextManager, nullcontext
 import msgspec
 
 from aliquot_scheduler.rules.expressions import ExpressionRule
-from aliquot_scheduler.rules.limit import RuleError
+from aliquot_scheduler.rules.limit import RuleError, RuleTooSlowError
 from aliquot_scheduler.rules.rule import ALL_WORDS, MOST_COST, NodeFacts, Opinion, PodFacts, Rule, Word, is_cost
 
 log = logging.getLogger(__name__)
 
-_FAILURES = 3
+_TOO_OFTEN = 3
 
-# Breaks off what is done inside when it takes too long, by a `RuleError`.
+# Breaks off what is done inside when it takes too long, by a `RuleTooSlowError`.
 Limit = Callable[[], AbstractContextManager[None]]
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that has failed on a pod, and whether it is asked no more for that."""
+    """A rule that has failed on a pod of this namespace, so many times so far; whether it is asked no more for that."""
 
     rule: str
     why: str
+    namespace: str
+    times: int
     set_aside: bool
 
 
 def log_failure(failure: Failure) -> None:
     """As processes tell of it; the sentence is whole by itself where a command has no log with fields."""
-    facts = {"rule": failure.rule, "error": failure.why, "set_aside": failure.set_aside}
+    facts = {
+        "rule": failure.rule,
+        "error": failure.why,
+        "namespace": failure.namespace,
+        "times": failure.times,
+        "set_aside": failure.set_aside,
+    }
     log.error("rule %s has failed: %s", failure.rule, failure.why, extra=facts)
 
 
@@ -60,11 +70,12 @@ class Rules:
         limit: Limit = nullcontext,
         failed: Callable[[Failure], None] = log_failure,
     ) -> None:
-        """`limit` is put round what one rule says of all nodes, `failed` is told of each that fails."""
+        """`limit` is put round what one rule says of all nodes; `failed` is told of failures, ever more seldom."""
         self._rules = dict(rules)
         self._limit = limit
         self._tell = failed
-        self._in_a_row = dict.fromkeys(rules, 0)
+        self._slow_in_a_row = dict.fromkeys(rules, 0)
+        self.set_aside: set[str] = set()
         # How often each has failed so far, of those that have.
         self.failures: Counter[str] = Counter()
         # The words of a pod by which these may tell pods apart that ask for the same.
@@ -104,20 +115,24 @@ class Rules:
             with self._limit():
                 for node in nodes:
                     if (opinion := rule(pod, node)) is not None:
-                        said[node.name] = _checked(opinion)
-        except Exception as error:  # noqa: BLE001 - it is somebody else's code; it is told, counted and set aside
-            self._failed(name, error)
+                        said[node.name] = _understood(opinion)
+        except Exception as error:  # noqa: BLE001 - it is somebody else's code; it is told and counted
+            self._failed(name, error, namespace=pod.namespace)
             return {}
-        self._in_a_row[name] = 0
+        self._slow_in_a_row[name] = 0
         return said
 
-    def _failed(self, name: str, error: Exception) -> None:
-        self._in_a_row[name] += 1
+    def _failed(self, name: str, error: Exception, *, namespace: str) -> None:
+        self._slow_in_a_row[name] = self._slow_in_a_row[name] + 1 if isinstance(error, RuleTooSlowError) else 0
         self.failures[name] += 1
-        given_up = self._in_a_row[name] >= _FAILURES
-        if given_up:
+        times, set_aside = self.failures[name], self._slow_in_a_row[name] >= _TOO_OFTEN
+        if set_aside:
+            self.set_aside.add(name)
             del self._rules[name]
-        self._tell(Failure(rule=name, why=repr(error)[:500], set_aside=given_up))
+        # At 1, 2, 4, 8, … times: it fails on a pod that waits at each look for a place, twice a second.
+        if set_aside or times.bit_count() == 1:
+            why = repr(error)[:500]
+            self._tell(Failure(rule=name, why=why, namespace=namespace, times=times, set_aside=set_aside))
 
 
 def _reads(rule: Rule) -> frozenset[Word]:
@@ -129,11 +144,14 @@ def _may_read_labels(rule: Rule) -> bool:
     return rule.reads_node_labels if isinstance(rule, ExpressionRule) else True
 
 
-def _checked(opinion: object) -> Opinion:
-    if not isinstance(opinion, Opinion) or not is_cost(opinion.cost):
+def _understood(opinion: object) -> Opinion:
+    """As it counts."""
+    if not isinstance(opinion, Opinion) or math.isnan(opinion.cost):
         what = f"it said {opinion!r:.100}"
         raise RuleError(what, where="rule", remedy=f"return None, or an Opinion with a cost from 0 to {MOST_COST:g}")
-    return opinion
+    if is_cost(opinion.cost):
+        return opinion
+    return msgspec.structs.replace(opinion, cost=min(MOST_COST, max(0.0, opinion.cost)))
 
 
 def _with(so_far: Judgement, opinion: Opinion, *, rule: str) -> Judgement:

@@ -20,6 +20,10 @@ class RuleError(ClusterError):
     """A rule that can't be used."""
 
 
+class RuleTooSlowError(RuleError):
+    """A rule that holds everybody up."""
+
+
 @contextmanager
 def alarm(seconds: float = LIMIT) -> Iterator[None]:
     """Break off what takes longer than that, be it an endless loop; in the main thread, where signals arrive."""
@@ -29,7 +33,7 @@ def alarm(seconds: float = LIMIT) -> Iterator[None]:
         late = time.thread_time() - used >= seconds or time.monotonic() - began >= _PATIENCE * seconds
         if armed and late:
             told = f"it took longer than {seconds:g} s (signal {number})"
-            raise RuleError(told, where="rule", remedy="do less in it")
+            raise RuleTooSlowError(told, where="rule", remedy="do less in it")
 
     before = signal.signal(signal.SIGALRM, ring)
     # Again and again: the first may come too soon, and a rule may swallow it.

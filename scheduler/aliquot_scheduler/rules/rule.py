@@ -38,7 +38,10 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule says of a node: not there, or at so much more (in GPUs, 0 to 2); `why` completes both for people."""
+    """What a rule says of a node: not there, or at so much more (in GPUs, 0 to 2); `why` completes both for people.
+
+    Less than 0 counts as 0 and more than 2 as 2, since a cost that is reckoned with pods' words is what people make it.
+    """
 
     refused: bool = False
     cost: float = 0.0
