@@ -1,34 +1,23 @@
-"""Carries out what `one_run` decides: one pod made, followed to its end, and taken away."""
+"""Carries out what `one_run` decides: one pod followed to its end, and taken away."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any, Protocol
-
-import msgspec
 
 from aliquot_cli.cluster import Connection
 from aliquot_cli.one_run import Action, Delete, End, OneRun, ReadLog, Say
 from aliquot_cli.pod_output import Log, print_all
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
-from aliquot_core.errors import UserError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
-from aliquot_kube.errors import (
-    AlreadyExistsError,
-    ForbiddenError,
-    InvalidError,
-    NotFoundError,
-    ServerTroubleError,
-    UnreachableError,
-)
+from aliquot_kube.errors import NotFoundError, ServerTroubleError, UnreachableError
 from aliquot_kube.mirror import Mirror
-from aliquot_kube.questions import Question
 from aliquot_kube.resources import PODS
 from aliquot_kube.wire import Decoder
 
@@ -40,32 +29,12 @@ _PLACE_AFTER = 2.0
 _READ_WITHIN = 30.0
 
 
-class RefusedError(UserError):
-    """The API server, a webhook or a quota does not take the pod."""
-
-
 class Places(Protocol):
     """Tells where in its queue a pod stands."""
 
     async def __call__(self, uid: str, *, tell: Callable[[str], None]) -> None:
         """Tell until cancelled."""
         ...
-
-
-async def create(connection: Connection, manifest: Mapping[str, Any]) -> Pod:
-    """Make the pod."""
-    meta = manifest["metadata"]
-    question = Question(
-        method="POST",
-        path=PODS.collection(meta["namespace"]),
-        body=msgspec.json.encode(manifest),
-        content_type="application/json",
-    )
-    try:
-        answer = await connection.transport.request(question)
-    except (InvalidError, ForbiddenError, AlreadyExistsError, NotFoundError) as error:
-        raise RefusedError(error.what, where=f"{meta['namespace']}/{meta['name']}") from None
-    return Decoder(Pod).object(answer.body)
 
 
 class Attending:
@@ -81,15 +50,17 @@ class Attending:
         write: Callable[[bytes], None],
         say: Callable[[str], None],
         places: Places,
+        interrupts: asyncio.Queue[None],
         container: str,
     ) -> None:
-        """`write` takes what the pod prints, `say` what there is to tell of it."""
+        """`write` takes what the pod prints, `say` what there is to tell of it; `interrupts` are the user's wish."""
         self._connection = connection
         self._clock = clock
         self._random = random
         self._write = write
         self._say = say
         self._places = places
+        self._interrupts = interrupts
         self._container = container
         self._run = OneRun(names=names)
         self._events: asyncio.Queue[Callable[[], Iterator[Action]]] = asyncio.Queue()
@@ -99,18 +70,15 @@ class Attending:
         self._known: Callable[[], Iterable[Pod]] = tuple
         self._read_until: float | None = None
 
-    def interrupt(self) -> None:
-        """The user wants it to end."""
-        self._events.put_nowait(self._run.interrupted)
-
-    async def attend(self, manifest: Mapping[str, Any], *, keep: bool) -> int:
-        """Have it run; the program's exit code."""
+    async def attend(self, created: bytes, *, keep: bool) -> int:
+        """Follow the pod that was made, as the API server answered; the program's exit code."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._stop_all)
-            self._pod = await create(self._connection, manifest)
+            self._pod = Decoder(Pod).object(created)
             self._uid = self._pod.metadata.uid
             # Only now: a list from before would tell nothing of a pod that is gone by the time the watch stands.
             self._start("watch", self._watch())
+            self._start("interrupts", self._hear())
             self._events.put_nowait(partial(self._run.seen, self._pod))
             code = await self._until_over()
             if not keep and not self._run.is_gone:
@@ -142,6 +110,11 @@ class Attending:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _hear(self) -> None:
+        while True:
+            await self._interrupts.get()
+            self._events.put_nowait(self._run.interrupted)
 
     async def _watch(self) -> None:
         meta = self._pod.metadata

@@ -13,18 +13,21 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from aliquot_cli.contact import PATIENCE, LostServerError, PatientTransport
 from aliquot_core.errors import ClusterError
-from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.plain import PlainTransport, plain_server
 from aliquot_kube.questions import PieceTransport
 from aliquot_standalone.kubelet.births import birth
 from aliquot_standalone.whereabouts import Running, Whereabouts
+
+if TYPE_CHECKING:
+    from aliquot_kube.client import KubeClient
 
 _USUAL_NAMESPACE = "default"
 
@@ -45,9 +48,16 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     """A way to the API server; `namespace` is meant where none is said."""
 
     transport: PieceTransport
-    client: KubeClient
     namespace: str
     place: Place
+
+    @property
+    def client(self) -> KubeClient:
+        """Typed verbs over it."""
+        # With the structs of all kinds, which a run imports while the pod that it has made is on its way.
+        from aliquot_kube.client import KubeClient  # noqa: PLC0415
+
+        return KubeClient(transport=self.transport)
 
 
 def find_place(
@@ -80,12 +90,7 @@ async def connected(
     try:
         with _unlogged():
             async with patient(transport, place=place, say=say or partial(click.echo, err=True)) as patiently:
-                yield Connection(
-                    transport=patiently,
-                    client=KubeClient(transport=patiently),
-                    namespace=namespace or _USUAL_NAMESPACE,
-                    place=place,
-                )
+                yield Connection(transport=patiently, namespace=namespace or _USUAL_NAMESPACE, place=place)
     finally:
         await transport.close()
 

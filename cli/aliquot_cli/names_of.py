@@ -14,7 +14,6 @@ from aliquot_cli.cluster import Connection, connected
 from aliquot_cli.options import make_call
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
-from aliquot_kube.resources import PODS, queues_of
 
 _PATIENCE = 2.0
 _Find = Callable[[Connection, Names, str], Awaitable[list[str]]]
@@ -31,11 +30,15 @@ def complete_queues(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
 
 
 async def _pods(connection: Connection, _: Names, namespace: str) -> list[str]:
+    from aliquot_kube.resources import PODS  # noqa: PLC0415 - only a shell asks, and commands import this module
+
     found = await connection.client.list(PODS, namespace=namespace or connection.namespace)
     return [pod.metadata.name for pod in found]
 
 
 async def _queues(connection: Connection, names: Names, _: str) -> list[str]:
+    from aliquot_kube.resources import queues_of  # noqa: PLC0415 - the same
+
     return [queue.metadata.name for queue in await connection.client.list(queues_of(names))]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -15,10 +16,10 @@ import pytest
 
 from aliquot_cli.attending import Attending
 from aliquot_cli.cluster import Connection, Place
+from aliquot_cli.creating import create
 from aliquot_cli.one_run import INTERRUPTED, LOST
 from aliquot_cli.submitting import CONTAINER, Wish, manifest
 from aliquot_core.names import Names
-from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.errors import ServerTroubleError
 from aliquot_kube.plain import PlainServer, PlainTransport
@@ -115,9 +116,12 @@ def test_whoever_waits_is_told_why(machine: SmallMachine) -> None:
         process = machine.start("run", "--name", "waits", "--", "echo", "hello")
         machine.until("waits", lambda _: True)
         assert process.stderr
-        for reason, message in [("NoRoom", "no node has room"), ("NoRoom", "again none"), ("Behind", "others first")]:
+        machine.api.patch(f"{path}/status", says("NoRoom", "no node has room")).ok()
+        # From the first word on it misses none.
+        lines = [process.stderr.readline()]
+        for reason, message in [("NoRoom", "again none"), ("Behind", "others first")]:
             machine.api.patch(f"{path}/status", says(reason, message)).ok()
-        lines = [process.stderr.readline() for _ in range(2)]
+        lines.append(process.stderr.readline())
     finally:
         machine.binds.set()
     assert finished(process)[:2] == (0, "hello\n")
@@ -260,18 +264,24 @@ async def no_places(uid: str, *, tell: Callable[[str], None]) -> None:
     """Nobody tells."""
 
 
-def attending_by(transport: PlainTransport, machine: SmallMachine, *, say: Callable[[str], None]) -> Attending:
+def attending_by(
+    transport: PlainTransport,
+    machine: SmallMachine,
+    *,
+    say: Callable[[str], None],
+    interrupts: asyncio.Queue[None] | None = None,
+) -> Attending:
     """A run over this way to the API server."""
     place = Place(kubeconfig=str(machine.folder / "kubeconfig"))
-    client = KubeClient(transport=transport)
     return Attending(
-        connection=Connection(transport=transport, client=client, namespace="default", place=place),
+        connection=Connection(transport=transport, namespace="default", place=place),
         names=Names(),
         clock=SystemClock(),
         random=lambda: 0.5,
         write=lambda _: None,
         say=say,
         places=no_places,
+        interrupts=interrupts or asyncio.Queue(),
         container=CONTAINER,
     )
 
@@ -286,10 +296,28 @@ async def test_a_pod_whose_output_is_lost_ends_all_the_same(
     wish = Wish(command=["sh", "-c", "exit 7"], name="mute", namespace="default", compute=10)
     try:
         attending = attending_by(transport, machine, say=said.append)
-        assert await attending.attend(manifest(wish, names=Names()), keep=False) == 7
+        created = await create(transport, manifest(wish, names=Names()))
+        assert await attending.attend(created, keep=False) == 7
     finally:
         await transport.close()
     assert said == ["its output can't be read: api: no answer from the kubelet"]
+
+
+async def test_who_interrupts_before_the_pod_is_there_has_it_taken_away(machine: SmallMachine) -> None:
+    """The wish is kept while the pod is made and what follows it is imported."""
+    transport, said = PlainTransport(PlainServer(url=machine.url)), list[str]()
+    interrupts: asyncio.Queue[None] = asyncio.Queue()
+    interrupts.put_nowait(None)
+    wish = Wish(command=["sleep", "1000"], name="unwanted", namespace="default", compute=10)
+    machine.binds.clear()
+    try:
+        created = await create(transport, manifest(wish, names=Names()))
+        attending = attending_by(transport, machine, say=said.append, interrupts=interrupts)
+        assert await attending.attend(created, keep=False) == INTERRUPTED
+    finally:
+        machine.binds.set()
+        await transport.close()
+    assert said == ["stopping it; again: kill it now"]
 
 
 async def test_a_pod_that_is_gone_before_it_can_be_watched_is_missed(machine: SmallMachine) -> None:
@@ -300,7 +328,8 @@ async def test_a_pod_that_is_gone_before_it_can_be_watched_is_missed(machine: Sm
     wish = Wish(command=["true"], name="snatched", namespace="default", compute=10)
     machine.binds.clear()
     try:
-        assert await attending.attend(manifest(wish, names=Names()), keep=False) == LOST
+        created = await create(transport, manifest(wish, names=Names()))
+        assert await attending.attend(created, keep=False) == LOST
     finally:
         machine.binds.set()
         await transport.close()

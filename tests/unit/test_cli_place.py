@@ -107,8 +107,11 @@ def test_whatever_says_more_is_left_to_the_loader(tmp_path: Path, config: object
 
 
 def test_a_run_imports_little_before_it_asks() -> None:
-    """Neither agent nor centre, no kubelet, no cryptography of hashes: each is time that a run adds to its program."""
-    heavy = "aliquot_agent aliquot_scheduler.page aliquot_deviceplugin hashlib ctypes numpy kubernetes yaml grpc"
+    """Neither agent nor centre, no hashes, not what follows the pod: each is time that a run adds to its program."""
+    heavy = (
+        "aliquot_agent aliquot_scheduler.page aliquot_deviceplugin hashlib ctypes numpy kubernetes yaml grpc"
+        " aliquot_cli.attending aliquot_kube.client aliquot_kube.mirror aliquot_core.objects"
+    )
     probe = f"import sys, aliquot_cli.run; print(*({{*sys.modules}} & {{*{heavy.split()!r}}}))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=150, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "\n", "")
