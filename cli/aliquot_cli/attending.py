@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from aliquot_cli.cluster import Connection
+from aliquot_cli.handing_out import OutputError
 from aliquot_cli.one_run import Action, Delete, End, OneRun, ReadLog, Say
 from aliquot_cli.pod_output import Log, print_all
 from aliquot_core.backoff import Random
@@ -81,7 +82,7 @@ class Attending:
             self._start("interrupts", self._hear())
             self._events.put_nowait(partial(self._run.seen, self._pod))
             code = await self._until_over()
-            if not keep and not self._run.is_gone:
+            if not keep and not self._run.is_gone and not self._run.is_unwritten:
                 await self._tidy_up()
         return code
 
@@ -154,6 +155,8 @@ class Attending:
                 self._say(f"its output can't be read: {why}")
         except BrokenPipeError:
             self._events.put_nowait(self._run.unheard)
+        except OutputError as error:
+            self._events.put_nowait(partial(self._run.unwritten, error.what))
         except (UnreachableError, ServerTroubleError) as error:
             self._say(f"its output can't be read: {error}")
         finally:

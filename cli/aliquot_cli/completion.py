@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from aliquot_cli.handing_out import hand_out
+
 SHELLS = ("bash", "zsh", "fish")
 _PROGRAM = "aliquot"
 
@@ -24,4 +26,4 @@ def completion(shell: str) -> None:
     if made is None:
         raise click.UsageError(f"click knows no {shell}")
     root = click.get_current_context().find_root().command
-    click.echo(made(cli=root, ctx_args={}, prog_name=_PROGRAM, complete_var="_ALIQUOT_COMPLETE").source())
+    hand_out(made(cli=root, ctx_args={}, prog_name=_PROGRAM, complete_var="_ALIQUOT_COMPLETE").source())

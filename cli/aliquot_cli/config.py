@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from aliquot_cli.handing_out import hand_out
 from aliquot_cli.sections import SECTIONS
 from aliquot_cli.sources import gather
 from aliquot_cli.tables import table
@@ -32,7 +33,7 @@ def config(file: str | None, form: str) -> None:
         for resolved in [sources.resolve(section, kind)]
         for name, value in msgspec.structs.asdict(resolved.value).items()
     ]
-    click.echo(json.dumps(rows, indent=2, default=msgspec.to_builtins) if form == "json" else _text(rows))
+    hand_out(json.dumps(rows, indent=2, default=msgspec.to_builtins) if form == "json" else _text(rows))
 
 
 def _text(rows: list[dict[str, Any]]) -> str:

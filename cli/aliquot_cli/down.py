@@ -7,6 +7,7 @@ import os
 
 import click
 
+from aliquot_cli.handing_out import hand_out
 from aliquot_cli.sources import gather
 from aliquot_kube.clock import SystemClock
 from aliquot_standalone.composition import GRACE
@@ -35,17 +36,17 @@ def down(file: str | None, *, folder: str | None, purge: bool) -> None:
 async def _end(home: Home, *, purge: bool) -> None:
     if running := home.running():
         await end_running(running)
-        click.echo(f"ended `aliquot up` (pid {running.pid})")
+        hand_out(f"ended `aliquot up` (pid {running.pid})")
     else:
-        click.echo(f"no `aliquot up` runs from {home.folder}")
+        hand_out(f"no `aliquot up` runs from {home.folder}")
     if left := await end_leftovers(home, clock=SystemClock(), grace=GRACE):
-        click.echo(f"ended {left} processes of pods that it had left")
+        hand_out(f"ended {left} processes of pods that it had left")
     if purge:
         _purge(home)
 
 
 def _purge(home: Home) -> None:
     strangers = home.purge()
-    click.echo(f"removed {home.folder}" if not strangers else f"emptied {home.folder}")
+    hand_out(f"removed {home.folder}" if not strangers else f"emptied {home.folder}")
     for path in strangers:
-        click.echo(f"left alone, for it is not ours: {path}")
+        hand_out(f"left alone, for it is not ours: {path}")

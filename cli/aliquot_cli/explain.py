@@ -11,6 +11,7 @@ import msgspec
 
 from aliquot_cli.advice import advice
 from aliquot_cli.cluster import connected
+from aliquot_cli.handing_out import hand_out
 from aliquot_cli.names_of import complete_pods
 from aliquot_cli.options import Call, make_call, namespace_option, page_option, server_options
 from aliquot_cli.pods_found import no_pod
@@ -46,7 +47,7 @@ def explain(*, pod: str, namespace: str, form: str, page: str, **server: Any) ->
       aliquot explain -n team-a trainer-0
     """
     told = asyncio.run(_explained(pod, namespace=namespace, call=make_call(**server), page=page))
-    click.echo(msgspec.json.format(msgspec.json.encode(told)).decode() if form == "json" else _text(told))
+    hand_out(msgspec.json.format(msgspec.json.encode(told)).decode() if form == "json" else _text(told))
 
 
 async def _explained(pod: str, *, namespace: str, call: Call, page: str) -> Explanation:

@@ -1,10 +1,11 @@
-"""A command's result on standard output, which may be a full disk."""
+"""What commands print on standard output, which may be a full disk."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 
 import click
 
@@ -17,8 +18,15 @@ class OutputError(UserError):
 
 def hand_out(result: str) -> None:
     """Print it whole, or say that it could not be; who closed the pipe knows that already."""
-    try:
+    with written_down():
         click.echo(result)
+
+
+@contextlib.contextmanager
+def written_down() -> Iterator[None]:
+    """Say of what is printed here that it could not be, if so."""
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:

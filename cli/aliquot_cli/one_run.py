@@ -9,6 +9,7 @@ The run is over when the pod has ended (or is gone) and its log is read to the e
     Ctrl-C    ──▶ the pod is deleted as gracefully as it says; again: at once; again: nobody is waited for
     gone      ──▶ somebody took it away: said
     unheard   ──▶ whoever read our output has left, as `head` does: the pod is deleted
+    unwritten ──▶ the disk that our output goes to is full: the program runs on, and its pod is kept with its log
 
 What must always hold: the log is opened once at a time and read to its end before the run is over; a pod that was not
 asked to stop is never deleted before it has ended; whoever is interrupted three times leaves.
@@ -70,6 +71,7 @@ class OneRun:
         self._code: int | None = None
         self.waits = False
         self.is_gone = False
+        self.is_unwritten = False
 
     def seen(self, pod: Pod) -> Iterator[Action]:
         """The pod is there, or has changed."""
@@ -112,6 +114,11 @@ class OneRun:
             self._code = UNHEARD
             yield Delete()
 
+    def unwritten(self, why: str) -> Iterator[Action]:
+        """What it prints can't be written down: no reason to end hours of work, yet nobody is to think all is there."""
+        self.is_unwritten = True
+        yield Say(text=f"{why}; the program goes on, and its pod is kept: `aliquot logs` has what it prints")
+
     def interrupted(self) -> Iterator[Action]:
         """The user wants it to end."""
         self._interrupts += 1
@@ -132,7 +139,7 @@ class OneRun:
 
     def _over(self) -> Iterator[Action]:
         if self._code is not None and (self._read or not self._reading):
-            yield End(code=self._code)
+            yield End(code=LOST if self.is_unwritten and not self._code else self._code)
 
     def _code_of_interrupts(self) -> int:
         return LOST if not self._interrupts else INTERRUPTED if self._interrupts == 1 else KILLED

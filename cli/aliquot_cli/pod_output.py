@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from aliquot_cli.handing_out import written_down
 from aliquot_core.clock import Clock
 from aliquot_kube.errors import ForbiddenError, InvalidError, NotFoundError, ServerTroubleError, UnreachableError
 from aliquot_kube.questions import PieceTransport, Question, Timeouts
@@ -87,7 +88,8 @@ def writer_to(stream: BinaryIO) -> Callable[[bytes], None]:
     """Print at once: somebody looks on."""
 
     def write(piece: bytes) -> None:
-        stream.write(piece)
-        stream.flush()
+        with written_down():
+            stream.write(piece)
+            stream.flush()
 
     return write

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from aliquot_cli.cluster import Connection, connected
+from aliquot_cli.handing_out import hand_out
 from aliquot_cli.options import Call, form_option, make_call, namespace_options, page_option, server_options
 from aliquot_cli.pod_rows import PodRow, pod_rows
 from aliquot_cli.pod_stages import Stage
@@ -50,7 +51,7 @@ def ps(*, ended: bool, namespace: str, everywhere: bool, form: str, page: str, *
         lines=lambda: [f"pod/{row.name}" for row in shown],
     )
     if text:
-        click.echo(text)
+        hand_out(text)
 
 
 async def _rows(call: Call, *, namespace: str, everywhere: bool, page: str) -> list[PodRow]:

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from aliquot_cli.cluster import connected
+from aliquot_cli.handing_out import hand_out
 from aliquot_cli.names_of import complete_queues
 from aliquot_cli.options import Call, make_call, namespace_option, server_options
 from aliquot_cli.queue_text import answer_text, rows_text
@@ -50,7 +51,7 @@ def queue(*, name: str | None, namespace: str, form: str, **server: Any) -> None
       aliquot queue team-a -o json
     """
     call = make_call(**server)
-    click.echo(_printed(asyncio.run(_told(name, namespace=namespace, call=call)), form=form, names=call.names))
+    hand_out(_printed(asyncio.run(_told(name, namespace=namespace, call=call)), form=form, names=call.names))
 
 
 async def _told(name: str | None, *, namespace: str, call: Call) -> list[QueueRow] | QueueAnswer:

@@ -19,6 +19,7 @@ import msgspec
 
 from aliquot_cli.cluster import Connection, connected
 from aliquot_cli.creating import create
+from aliquot_cli.handing_out import hand_out
 from aliquot_cli.names_of import complete_queues
 from aliquot_cli.options import Call, make_call, namespace_option, server_options
 from aliquot_cli.settings import RunSettings
@@ -93,7 +94,7 @@ async def _run(call: Call, asked: dict[str, Any], *, detach: bool, keep: bool, s
         made = manifest(wish, names=call.names)
         if detach:
             await create(connection.transport, made)
-            click.echo(wish.name)
+            hand_out(wish.name)
             return 0
         # From before it is made: whoever interrupts then has the pod taken away, too.
         interrupts = _interrupts()

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from aliquot_cli.handing_out import hand_out
 from aliquot_cli.recording import record_cluster
 from aliquot_cli.simulate_modes import Mode, mode_of
 from aliquot_cli.simulate_places import POLICIES, Files, print_mix, simulate_places
@@ -94,7 +95,7 @@ def simulate(context: click.Context, /, **asked: Any) -> None:
 
 def _record(asked: dict[str, Any]) -> None:
     files = {what: Path(asked[what]) if asked[what] else None for what in ("nodes", "pods", "order")}
-    click.echo(record_cluster(files, seed=asked["seed"], file=asked["file"], kubeconfig=asked["kubeconfig"]))
+    hand_out(record_cluster(files, seed=asked["seed"], file=asked["file"], kubeconfig=asked["kubeconfig"]))
 
 
 def _in_time(asked: dict[str, Any]) -> None:

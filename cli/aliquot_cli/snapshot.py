@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from aliquot_cli.cluster import connected
+from aliquot_cli.handing_out import hand_out
 from aliquot_cli.options import Call, make_call, server_options
 from aliquot_cli.reading import in_force, read_everything, read_namespaces, read_queues
 from aliquot_core.errors import ClusterError
@@ -44,7 +45,7 @@ def snapshot(*, path: Path, replay: bool, form: str, **server: Any) -> None:
     """
     if replay:
         told = Replayed(_read_file(path)).decide()
-        click.echo(msgspec.json.format(msgspec.json.encode(told)).decode() if form == "json" else _text(told))
+        hand_out(msgspec.json.format(msgspec.json.encode(told)).decode() if form == "json" else _text(told))
         return
     if path.exists():
         raise SnapshotError("it is there already", where=str(path), remedy="name a file that is not")
@@ -54,7 +55,7 @@ def snapshot(*, path: Path, replay: bool, form: str, **server: Any) -> None:
     except OSError as error:
         failed = f"can't be written: {error.strerror or error}"
         raise SnapshotError(failed, where=str(path), remedy="choose another place") from None
-    click.echo(f"{len(found.nodes)} nodes, {len(found.pods)} pods, {len(found.queues)} queues: {path}")
+    hand_out(f"{len(found.nodes)} nodes, {len(found.pods)} pods, {len(found.queues)} queues: {path}")
 
 
 def _read_file(file: Path) -> Snapshot:

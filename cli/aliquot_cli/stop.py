@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from aliquot_cli.cluster import Connection, connected
+from aliquot_cli.handing_out import hand_out
 from aliquot_cli.names_of import complete_pods
 from aliquot_cli.options import form_option, make_call, namespace_option, server_options
 from aliquot_cli.pods_found import no_pod, until_gone
@@ -54,7 +55,7 @@ def stop(*, pods: Sequence[str], now: bool, no_wait: bool, namespace: str, form:
     where, done = asyncio.run(stop_all())
     missing = sorted(set(pods) - {one.name for one in done})
     if done:
-        click.echo(
+        hand_out(
             printed(
                 done,
                 form=form,

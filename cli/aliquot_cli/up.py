@@ -19,6 +19,7 @@ import click
 import msgspec
 
 from aliquot_cli.finite import FiniteRange
+from aliquot_cli.handing_out import hand_out
 from aliquot_cli.running import run_until_stopped, until
 from aliquot_cli.sources import FILE_VARIABLE, gather
 from aliquot_core.clock import Clock
@@ -110,17 +111,17 @@ async def _serve(stop: asyncio.Event, *, wish: Wish) -> None:
             home.remember(gpus)
             await until(stop, _stay(whole, wish=wish, clock=clock, began=began))
     if not wish.summary:
-        click.echo("ended; `aliquot up` goes on where it was, `aliquot down --purge` forgets it")
+        hand_out("ended; `aliquot up` goes on where it was, `aliquot down --purge` forgets it")
 
 
 async def _stay(whole: Whole, *, wish: Wish, clock: Clock, began: float) -> None:
     await whole.start()
     ready = clock.monotonic() - began
     if not wish.summary:
-        click.echo(_greeting(whole, ready=ready))
+        hand_out(_greeting(whole, ready=ready))
     await _until_first(whole.run(), _show(whole, wish=wish, clock=clock))
     if wish.summary:
-        click.echo(msgspec.json.format(await _summary(whole, ready=ready)).decode())
+        hand_out(msgspec.json.format(await _summary(whole, ready=ready)).decode())
 
 
 async def _show(whole: Whole, *, wish: Wish, clock: Clock) -> None:

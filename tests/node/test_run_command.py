@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -169,6 +170,17 @@ def test_a_program_whose_output_nobody_reads_ends(machine: SmallMachine) -> None
         process.stdout.close()
         assert (process.wait(30), process.stderr.read()) == (141, "")
     machine.until_gone("unheard")
+
+
+def test_output_that_finds_no_room_is_kept_with_the_pod(machine: SmallMachine) -> None:
+    """The program runs to its end, and a script learns that it has not all of it."""
+    argv = [sys.executable, "-m", "aliquot_cli.main", "run", "--name", "roomless", "--", "echo", "precious"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            argv, stdout=full, stderr=subprocess.PIPE, env=machine.environment(), text=True, timeout=100, check=False
+        )
+    assert (done.returncode, "its pod is kept" in done.stderr) == (LOST, True)
+    assert machine.api.get("/api/v1/namespaces/default/pods/roomless/log").body == "precious\n"
 
 
 def test_ctrl_c_while_it_waits_takes_the_pod_away(machine: SmallMachine) -> None:

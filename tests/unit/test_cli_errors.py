@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,6 +86,18 @@ def test_ctrl_c_ends_a_command_without_a_word(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("aliquot_cli.running.configure_logging", lambda _: None)
     result = CliRunner().invoke(main, ["scheduler"])
     assert (result.exit_code, result.output) == (INTERRUPTED, "")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["held-back", "unbuffered"])
+@pytest.mark.parametrize("typed", ["config", "config -o json", "completion bash"])
+def test_a_full_disk_is_one_line(typed: str, unbuffered: str) -> None:
+    """Not a traceback, neither at once nor when the interpreter writes at its end what was held back."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    argv = [sys.executable, "-m", "aliquot_cli.main", *typed.split()]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, env=environment, timeout=150, check=False)
+    told = b"the result can't be written: No space left on device; send it to another place"
+    assert (done.returncode, done.stderr) == (3, b"aliquot: standard output: " + told + b"\n")
 
 
 def test_the_address_for_others_is_not_the_one_to_listen_at(monkeypatch: pytest.MonkeyPatch) -> None:

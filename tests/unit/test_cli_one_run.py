@@ -93,6 +93,17 @@ def test_the_code_of_a_pod_that_is_gone_says_who_ended_it(interrupts: int, code:
     assert list(run.gone())[-1] == End(code=code)
 
 
+@pytest.mark.parametrize(("own", "code"), [(0, LOST), (3, 3)])
+def test_a_full_disk_ends_no_program_but_is_no_success(own: int, code: int) -> None:
+    """It is said once, the pod runs to its end and is kept, and a script that goes by the code is not misled."""
+    run = OneRun(names=NAMES)
+    assert list(run.seen(RUNNING)) == [ReadLog(follow=True)]
+    assert [type(one) for one in run.unwritten("no space left")] == [Say]
+    assert list(run.log_ended()) == []
+    assert run.is_unwritten
+    assert list(run.seen(ended(own))) == [End(code=code)]
+
+
 def test_each_ctrl_c_is_less_patient() -> None:
     """Gracefully, at once, and then nobody is waited for."""
     run = OneRun(names=NAMES)

@@ -15,6 +15,7 @@ import click
 
 from aliquot_cli.cluster import Place, connected, patient
 from aliquot_cli.finite import FiniteRange
+from aliquot_cli.handing_out import hand_out
 from aliquot_cli.options import Call, make_call, page_option, server_options
 from aliquot_cli.reading import in_force, read_everything
 from aliquot_cli.top.frame import Choice, Frame
@@ -130,8 +131,8 @@ async def _print_once(call: Call, *, page: str, choice: Choice) -> None:
     width = shutil.get_terminal_size(_SIZE).columns
     ascii_only = _ascii_only()
     drawn = coloured if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else plain
-    for line in [*frame.head(width), *(frame.line(number, width) for number in range(len(frame)))]:
-        click.echo(drawn(line, ascii_only=ascii_only))
+    lines = [*frame.head(width), *(frame.line(number, width) for number in range(len(frame)))]
+    hand_out("\n".join(drawn(line, ascii_only=ascii_only) for line in lines))
 
 
 async def _show(call: Call, *, page: str, choice: Choice, every: float) -> None:
