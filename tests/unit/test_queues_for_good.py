@@ -87,10 +87,10 @@ def test_memory_alone_does_not_hold_every_card_for_good() -> None:
     assert "99 % of compute never to be taken back, and queue a is guaranteed 10 %" in notice.message
 
 
-@pytest.mark.parametrize("memory", [None, 26_400])
+@pytest.mark.parametrize("memory", [None, 26_915])
 def test_a_guarantee_of_compute_alone_is_of_use_for_good(memory: int | None) -> None:
     """Slices that are rounded up, and those of which nobody said how much memory they take, fit in it together."""
-    stage = Stage({"a": queue(guarantee=99)}, nodes=(4,))
+    stage = Stage({"a": queue(guarantee=99)}, nodes=(4,), memory=81_559)
     for number in range(4):
         stage.submit(f"p{number}", 33, memory, queue="a", notes=FIRM)
     assert stage.run() == ["p0", "p1", "p2"]

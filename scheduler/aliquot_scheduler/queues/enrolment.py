@@ -15,6 +15,7 @@ from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
+from aliquot_scheduler.fit.bounds import without_models
 from aliquot_scheduler.fit.demand import Demand, demand_of
 from aliquot_scheduler.fit.ground import HostAsk, host_ask
 from aliquot_scheduler.queues.cards import Cards
@@ -94,11 +95,35 @@ class Enrolment:
 
     def holder(self, pod: Pod) -> Waiter | None:
         """The pod as one that was let in, where it was let in: whatever names another queue by now."""
-        waiter, queue = self.waiter(pod), pod.metadata.annotations.get(self._names.charged)
-        return waiter.moved(queue) if waiter and queue and not self._plain else waiter
+        return self._read(pod, queue=pod.metadata.annotations.get(self._names.charged, ""))
 
     def waiter(self, pod: Pod) -> Waiter | None:
         """The pod as one that waits; None if it asks for nothing that can be read."""
+        return self._read(pod)
+
+    def anew(self, was: Waiter) -> Waiter:
+        """One that was let in, as it counts by now, where it was let in; kept off what it was kept off."""
+        now = self._read(was.pod, queue=was.queue) or was
+        for model in was.off:
+            now = self.without(now, model) or now
+        return now
+
+    def without(self, waiter: Waiter, model: str) -> Waiter | None:
+        """The same pod, kept off cards of a model; None if no card would do then, were it empty."""
+        off = model.casefold()
+        if off in waiter.off:
+            return None
+        request = without_models(waiter.shape.request, (off,))
+        shape = msgspec.structs.replace(waiter.shape, request=request)
+        known = self._of_shape(shape)
+        if known.never:
+            return None
+        number = self._number(shape, known.demand)
+        return msgspec.structs.replace(
+            waiter, demand=known.demand, shape=shape, number=number, amounts=known.amounts, off=(*waiter.off, off)
+        )
+
+    def _read(self, pod: Pod, *, queue: str = "") -> Waiter | None:
         try:
             request = parse_request(pod, names=self._names)
         except AliquotError:
@@ -114,17 +139,39 @@ class Enrolment:
             words=self._cards.ruled.words(pod),
         )
         known = self._of_shape(shape)
-        return Waiter(
+        waiter = Waiter(
             pod=pod,
             demand=known.demand,
             shape=shape,
             number=self._number(shape, known.demand),
             amounts=known.amounts,
-            queue=DEFAULT_QUEUE if self._plain else request.queue or self._home(pod),
+            queue=DEFAULT_QUEUE if self._plain else queue or request.queue or self._home(pod),
             user=self._user(pod),
             priority=0 if self._plain else pod.spec.priority,
             group=request.group,
         )
+        return self._within_limits((waiter,))[0]
+
+    def _within_limits(self, members: Sequence[Waiter]) -> tuple[Waiter, ...]:
+        """As few of them as it takes kept off models of which their queue may never have so much, from the last on."""
+        kept = list(members)
+        for place in reversed(range(len(kept))):
+            for model in self._tree.dimensions.models:
+                if self._never_of(model, kept):
+                    kept[place] = self.without(kept[place], model) or kept[place]
+        return tuple(kept)
+
+    def _never_of(self, model: str, members: Sequence[Waiter]) -> bool:
+        queue, dimensions, amounts = members[0].queue, self._tree.dimensions, summed(members)
+        nodes = [self._tree.nodes[name] for name in self._tree.path(queue)]
+        firm = firm_part(members)
+        for dim in range(dimensions.cards):
+            if dimensions.model_of(dim) == model and amounts[dim]:
+                if any(amounts[dim] > node.ceiling[dim] for node in nodes):
+                    return True
+                if firm and firm[dim] > nodes[0].due[dim]:
+                    return True
+        return False
 
     def charge(self, waiter: Waiter) -> Charge:
         """What the pod is to be charged with: what it was granted, or the most that it may come to."""
@@ -144,7 +191,8 @@ class Enrolment:
 
     def why_gang_never(self, members: Sequence[Waiter], *, ledger: Ledger) -> str:
         """Why what a gang needs to start can't be let in, whatever others do; empty if it could."""
-        queue, firm = members[0].queue, firm_part(members)
+        queue, members = members[0].queue, self._within_limits(members)
+        firm = firm_part(members)
         asks = f"its group starts with {counted(len(members), 'pod')}, which {agreed(len(members), 'asks', 'ask')}"
         if why := self._beyond(queue, summed(members), asks, firm=firm, ledger=ledger):
             return why

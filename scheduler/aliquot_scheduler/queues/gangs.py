@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from aliquot_core.membership import Topology
@@ -21,7 +22,7 @@ from aliquot_scheduler.picture.grid import Bools, Cells
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.clearings import Clearing
-from aliquot_scheduler.queues.line import Candidate, GangKey
+from aliquot_scheduler.queues.line import Candidate, GangKey, Waiter
 from aliquot_scheduler.queues.stayers import Stayers
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY
 
@@ -60,7 +61,7 @@ class Placing:
         places = self._places(candidate, but) if together else [Bounds(but=but) if but else ANYWHERE]
         for place in places:
             if promises := self._all_in(candidate, place):
-                self._bind_to(promises, place, apart=candidate.topology is Topology.SPREAD)
+                self._bind_to(candidate, promises, place)
                 return promises
         if not places:
             self.in_vain += 1
@@ -70,16 +71,17 @@ class Placing:
         """Each of them where room was made for it, or none."""
         promises: list[Promise] = []
         for place in clearing.places:
-            waiter, bounds = place.waiter, Bounds(node=place.node, gpus=place.gpus)
+            waiter = place.waiter
+            bounds = Bounds(node=place.node, gpus=place.gpus, off=waiter.off)
             promise = self._rooms.promise_best(waiter.pod, waiter.demand, bounds, now=self._now)
             if promise is None:
                 for made in promises:
                     self._rooms.take_back(made.pod.metadata.uid)
                 return []
             promises.append(promise)
-        if clearing.candidate.topology is not Topology.ANY:
-            for place in clearing.places:
-                self._bounds[place.waiter.uid] = Bounds(node=place.node, gpus=place.gpus)
+        together = clearing.candidate.topology is not Topology.ANY
+        for place in clearing.places:
+            self._bind(place.waiter, Bounds(node=place.node, gpus=place.gpus) if together else ANYWHERE)
         return promises
 
     def _all_in(self, candidate: Candidate, place: Bounds) -> list[Promise]:
@@ -87,7 +89,7 @@ class Placing:
         taken = place.but | (self._taken(candidate) if apart else frozenset())
         promises: list[Promise] = []
         for member in candidate.members:
-            bounds = Bounds(but=taken) if apart else place
+            bounds = msgspec.structs.replace(Bounds(but=taken) if apart else place, off=member.off)
             promise = self._rooms.promise_best(member.pod, member.demand, bounds, now=self._now)
             if promise is None:
                 self.in_vain += 1
@@ -98,12 +100,16 @@ class Placing:
             taken |= {promise.node} if apart else frozenset()
         return promises
 
-    def _bind_to(self, promises: Sequence[Promise], place: Bounds, *, apart: bool) -> None:
+    def _bind_to(self, candidate: Candidate, promises: Sequence[Promise], place: Bounds) -> None:
         """kube-scheduler may choose another node for each only within the same bounds."""
-        if place == ANYWHERE and not apart:
-            return
-        for promise in promises:
-            self._bounds[promise.pod.metadata.uid] = Bounds(node=promise.node) if apart else place
+        apart = candidate.topology is Topology.SPREAD
+        for member, promise in zip(candidate.members, promises, strict=True):
+            self._bind(member, Bounds(node=promise.node) if apart else place)
+
+    def _bind(self, member: Waiter, bounds: Bounds) -> None:
+        bounds = msgspec.structs.replace(bounds, off=member.off)
+        if bounds != ANYWHERE:
+            self._bounds[member.uid] = bounds
 
     def _mates(self, candidate: Candidate) -> list[str]:
         gang = candidate.first.gang

@@ -52,14 +52,12 @@ class Waiter(msgspec.Struct, frozen=True, kw_only=True):
     # Among the pods of the same user.
     priority: int
     group: Group | None
+    # Patterns of models that it is kept off, since its queue may have none of them for it.
+    off: tuple[str, ...] = ()
 
     def of(self, pod: Pod) -> Waiter:
         """The same, with a later word on the pod."""
         return msgspec.structs.replace(self, pod=pod)
-
-    def moved(self, queue: str) -> Waiter:
-        """The same in another queue."""
-        return msgspec.structs.replace(self, queue=queue)
 
     @property
     def uid(self) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.turns import FOUND
+from aliquot_scheduler.fit.bounds import Bounds
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.cards import Cards, hardware_of
@@ -296,6 +297,8 @@ class Register:
         if over := ledger.over(waiter.queue, waiter.amounts):
             return f"it would be over the limit of queue {over[0].node.name}"
         self.inside.enter(waiter, way=Way.ADOPTED, until=self.now + FOUND)
+        if waiter.off:
+            self.inside.bounds[waiter.uid] = Bounds(off=waiter.off)
         self.books.put(waiter, self.enrolment.charge(waiter))
         self.gang_changed(waiter)
         return ""
@@ -367,8 +370,7 @@ class Register:
         self.books.replant(tree)
         for states in (self.inside.coming, self.inside.bound):
             for uid, was in states.items():
-                now = self.enrolment.waiter(was.pod) or was
-                states[uid] = now.moved(was.queue)
+                states[uid] = self.enrolment.anew(was)
                 self.books.put(states[uid], self.enrolment.charge(states[uid]))
         for waiter in waiting:
             self.take_as_waiting(waiter.pod)

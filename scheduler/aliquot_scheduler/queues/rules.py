@@ -71,8 +71,8 @@ class Rules:
         self._ledger = ledger
         self._cards = cards
         self._stock: Stock = cards.stock()
-        # Each by the one for whom it is.
-        self._closed_queues: dict[str, str] = {}
+        # Each by the one for whom it is; a queue in the dimension in which it has none for that one.
+        self._closed_queues: dict[tuple[str, int], str] = {}
         self._closed_firm: dict[str, str] = {}
         self._closed_dimensions: dict[int, str] = {}
 
@@ -94,11 +94,11 @@ class Rules:
         """Somebody has lost patience who waits for quota: who comes after stands back."""
         match refusal.cause:
             case Cause.QUOTA:
-                self._closed_queues.setdefault(refusal.queue, first)
+                self._closed_queues.setdefault((refusal.queue, refusal.dimension), first)
             case Cause.FIRM:
                 self._closed_firm.setdefault(refusal.queue, first)
             case Cause.HELD_BACK if refusal.queue:
-                self._closed_queues.setdefault(refusal.queue, first)
+                self._closed_queues.setdefault((refusal.queue, refusal.dimension), first)
             case Cause.HELD_BACK:
                 self._closed_dimensions.setdefault(refusal.dimension, first)
             case Cause.BEHIND | Cause.CARDS | Cause.NODES:
@@ -132,9 +132,10 @@ class Rules:
 
     def _stands_back(self, candidate: Candidate) -> Refusal | None:
         path = self._ledger.tree.path(candidate.first.queue)
+        for (name, dimension), first in self._closed_queues.items():
+            if name in path and candidate.amounts[dimension]:
+                return Refusal(cause=Cause.BEHIND, queue=name, dimension=dimension, first=first)
         for name in path:
-            if name in self._closed_queues and name != ROOT:
-                return Refusal(cause=Cause.BEHIND, queue=name, first=self._closed_queues[name])
             if name in self._closed_firm and candidate.firm:
                 return Refusal(cause=Cause.BEHIND, queue=name, first=self._closed_firm[name])
         return None

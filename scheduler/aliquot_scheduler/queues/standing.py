@@ -17,6 +17,7 @@ from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.cards import Cards, Stock, hardware_of
+from aliquot_scheduler.queues.elsewhere import admissible
 from aliquot_scheduler.queues.enrolment import Enrolment
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.gathering import Gathering
@@ -186,7 +187,9 @@ class Standing:
         mates = line.mates(waiter)[:together] if line and together > 1 else []
         members = tuple(mates or [waiter])
         candidate = Candidate(members=members, amounts=summed(members))
-        return Rules(ledger=self.books.ledger, cards=self._cards).refusal(candidate)
+        rules = Rules(ledger=self.books.ledger, cards=self._cards)
+        dimensions, without = self.plan.tree.dimensions, self._enrolment.without
+        return admissible(candidate, rules=rules, dimensions=dimensions, without=without)[1]
 
     def gathering(self, waiter: Waiter) -> Gathering | None:
         """What the gang of a pod lacks to be let in as a whole; None if nothing, or if it is in none."""

@@ -17,6 +17,7 @@ from aliquot_scheduler.deciding.turns import MOST_IN_VAIN
 from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.clearings import Clearing
+from aliquot_scheduler.queues.elsewhere import Without, admissible
 from aliquot_scheduler.queues.gangs import Placing
 from aliquot_scheduler.queues.hall import Hall
 from aliquot_scheduler.queues.line import Candidate, Heads, Line, Waiter
@@ -42,6 +43,7 @@ class Sweep:
         memory: SweepMemory,
         stayers: Stayers,
         placing: Placing,
+        without: Without,
         now: float,
     ) -> None:
         self._books = books
@@ -50,6 +52,7 @@ class Sweep:
         self._memory = memory
         self._stayers = stayers
         self._placing = placing
+        self._without = without
         self._now = now
         self._rules = Rules(ledger=books.ledger, cards=cards)
         self._shares = books.shares(now=now)
@@ -83,11 +86,11 @@ class Sweep:
             for candidate in (
                 () if complete else Order(ledger=self._books.ledger, shares=self._shares, candidates=candidates)
             ):
-                refusal = self._rules.refusal(candidate)
-                promises = self._promised(candidate) if refusal is None else []
+                tried, refusal = self._admissible(candidate)
+                promises = self._promised(tried) if refusal is None else []
                 if promises or (refusal is None and self._grows(candidate.first.queue)):
                     self.again = candidate.uid in self._memory.kept(now=self._now)
-                    yield candidate, promises
+                    yield tried, promises
                     self._shares.changed(candidate.first.queue)
                     self.room_changed()
                     if self.again:
@@ -95,13 +98,22 @@ class Sweep:
                     if self._is_over(candidates):
                         break
                 else:
-                    self._pass_over(candidate, refusal)
+                    self._pass_over(candidate, refusal, tried=tried)
                 if self._placing.in_vain >= MOST_IN_VAIN:
                     return
             complete = True
         finally:
             broken_off = self._placing.in_vain >= MOST_IN_VAIN
             self._memory.end(version=self._cards.version, broken_off=broken_off, complete=complete)
+
+    def _admissible(self, candidate: Candidate) -> tuple[Candidate, Refusal | None]:
+        """The candidate as it may be let in: kept off models of which its queue has none for it."""
+        dimensions = self._books.ledger.tree.dimensions
+        tried, refusal = admissible(candidate, rules=self._rules, dimensions=dimensions, without=self._without)
+        if tried.number >= len(self._may):
+            # It asks for what nobody did before.
+            self._may, self._few = self._cards.fitting(), self._cards.few_fitting()
+        return tried, refusal
 
     def bring_in(self, waiter: Waiter) -> Promise | None:
         """Room for one that was let in without any, and is not charged at this moment."""
@@ -260,14 +272,14 @@ class Sweep:
                 return Refusal(cause=Cause.BEHIND, first=head.pod.key if head else uid)
         return no_room(self._placing.why_no_node(candidate))
 
-    def _pass_over(self, candidate: Candidate, refusal: Refusal | None) -> None:
-        beside = self._memory.refused_beside.get(candidate.shape) if refusal is None else None
-        refusal = refusal or no_room(self._memory.refused.get(candidate.shape, ""))
+    def _pass_over(self, candidate: Candidate, refusal: Refusal | None, *, tried: Candidate) -> None:
+        beside = self._memory.refused_beside.get(tried.shape) if refusal is None else None
+        refusal = refusal or no_room(self._memory.refused.get(tried.shape, ""))
         self._remember(candidate, beside or refusal)
         if candidate.first.uid in self._impatient:
             if not self._stayers.is_in_vain(refusal, ledger=self._books.ledger, capacity=self._books.capacity):
                 self._rules.refuses_for(refusal, first=candidate.first.pod.key)
-            self._memory.keep(candidate.first.uid, self._kept_for(candidate) if refusal.cause in _NO_ROOM else ())
+            self._memory.keep(candidate.first.uid, self._kept_for(tried) if refusal.cause in _NO_ROOM else ())
 
     def _kept_for(self, candidate: Candidate) -> tuple[str, ...]:
         """The same nodes from sweep to sweep, unless one of them is out by now, or somebody stays there."""

@@ -45,6 +45,10 @@ class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
         """How many of them are about GPUs; the others have limits alone."""
         return _FIRST_MODEL + 2 * len(self.models)
 
+    def model_of(self, dimension: int) -> str:
+        """The pattern of models that one is about; empty if it is about all GPUs, or hosts."""
+        return self.models[(dimension - _FIRST_MODEL) // 2] if _FIRST_MODEL <= dimension < self.cards else ""
+
     def __len__(self) -> int:
         return self.cards + 2
 

@@ -254,6 +254,7 @@ class Queues:
             memory=register.memory,
             stayers=register.stayers,
             placing=placing,
+            without=register.enrolment.without,
             now=now,
         )
 
