@@ -25,6 +25,15 @@ def run_until_stopped(serve: Callable[[asyncio.Event], Awaitable[None]]) -> None
     asyncio.run(_run(serve))
 
 
+def forget_what_ended() -> None:
+    """Let go of what was frozen and is over: whole parts of us hang on themselves, and only the collector ends them.
+
+    Nothing is frozen anew: what is being closed just now (streams, say) is to be collected too, a little later.
+    """
+    gc.unfreeze()
+    gc.collect()
+
+
 async def _run(serve: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -15,7 +15,7 @@ import click
 from prometheus_client import CollectorRegistry
 
 from aliquot_cli.page import Page
-from aliquot_cli.running import run_until_stopped, start_logging, until
+from aliquot_cli.running import forget_what_ended, run_until_stopped, start_logging, until
 from aliquot_cli.sources import gather
 from aliquot_cli.ways import ways_of_the_centre
 from aliquot_core.backoff import Random
@@ -169,7 +169,7 @@ def _centre(
             mix=mix,
         )
 
-    return Centre(leadership=leadership, reign=new_reign)
+    return Centre(leadership=leadership, reign=new_reign, ended=forget_what_ended)
 
 
 def _pace(

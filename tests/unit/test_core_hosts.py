@@ -77,5 +77,5 @@ def test_the_most_at_one_time_is_that_of_some_instant(containers: list[tuple[Kin
 
 def test_a_request_beyond_all_nodes_is_counted_as_more_than_any_has() -> None:
     """The API server takes it of anybody, and nobody's arrays may overflow for it."""
-    pod = Pod(spec=PodSpec(containers=(container("10P", "7Ei"), container("10P", "7Ei"))))
+    pod = Pod(spec=PodSpec(containers=[container("10P", "7Ei"), container("10P", "7Ei")]))
     assert host_request(pod) == (MOST, MOST)

@@ -15,27 +15,35 @@ from aliquot_scheduler.extender.decisions import Filtered
 class Centre:
     """Fulfils `Decisions`, where this replica leads."""
 
-    def __init__(self, *, leadership: Leadership, reign: Callable[[], Reign]) -> None:
+    def __init__(
+        self, *, leadership: Leadership, reign: Callable[[], Reign], ended: Callable[[], object] = lambda: None
+    ) -> None:
+        """`ended` is called when a reign is over and nothing of it is needed any more."""
         self._leadership = leadership
         self._new_reign = reign
+        self._ended = ended
         self.reign: Reign | None = None
 
     async def run(self) -> None:
         """Reign whenever we lead, until cancelled."""
         while True:
             await self._leadership.until(leads=True)
-            self.reign = self._new_reign()
-            reigning = asyncio.ensure_future(self.reign.run())
-            ending = asyncio.ensure_future(self._leadership.until(leads=False))
-            try:
-                await asyncio.wait({reigning, ending}, return_when=asyncio.FIRST_COMPLETED)
-                if reigning.done():
-                    reigning.result()
-            finally:
-                self.reign = None
-                reigning.cancel()
-                ending.cancel()
-                await asyncio.gather(reigning, ending, return_exceptions=True)
+            await self._reign()
+            self._ended()
+
+    async def _reign(self) -> None:
+        self.reign = self._new_reign()
+        reigning = asyncio.ensure_future(self.reign.run())
+        ending = asyncio.ensure_future(self._leadership.until(leads=False))
+        try:
+            await asyncio.wait({reigning, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if reigning.done():
+                reigning.result()
+        finally:
+            self.reign = None
+            reigning.cancel()
+            ending.cancel()
+            await asyncio.gather(reigning, ending, return_exceptions=True)
 
     def models(self) -> tuple[tuple[str, ...], ...]:
         """The models of GPU in the cluster, each by all its names; empty where that is not known here."""
