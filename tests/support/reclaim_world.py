@@ -10,12 +10,12 @@ import msgspec
 from aliquot_core.claims import NOTHING, Claim, overdrawn
 from aliquot_core.instants import second_time
 from aliquot_core.quantities import MiB
-from aliquot_scheduler.queues.clearings import Clearing
+from aliquot_scheduler.queues.clearings import OVERDUE, Clearing
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.spec import Preemption, QueueSpec, Quota
 from aliquot_scheduler.queues.tree import ROOT
 from aliquot_scheduler.reclaim.reclaim import Reclaim
-from aliquot_scheduler.reclaim.residents import OVERDUE, Budget
+from aliquot_scheduler.reclaim.residents import Budget
 from support.centre import NAMES, WALL
 from support.queue_world import MEMORY, STEPS, QueueWorld
 
@@ -75,7 +75,7 @@ class ReclaimWorld(QueueWorld):
         for clearing in clearings:
             for victim in clearings.unasked(clearing, bound=bound):
                 if self.chance.random() < 0.1:
-                    self.reclaim.refused(clearing, victim, now=self.now)
+                    self.reclaim.refused(victim, now=self.now)
                     break
                 clearings.asked(victim.uid)
                 assert victim.uid not in self.asked, "nobody is asked twice"

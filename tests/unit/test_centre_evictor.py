@@ -19,9 +19,12 @@ from aliquot_kube.errors import (
     ForbiddenError,
     InvalidError,
     NotFoundError,
+    ServerTroubleError,
+    ThrottledError,
     UnreachableError,
 )
 from aliquot_kube.transport import Question, Response
+from aliquot_scheduler.centre.evictions import Evictions
 from aliquot_scheduler.centre.evictor import Evictor
 from aliquot_scheduler.centre.pod_events import PodEvents
 from aliquot_scheduler.centre.room_writer import RoomWriter
@@ -111,7 +114,7 @@ class Scene:
             turns=self.stage.queues,
             client=client,
             clock=self.clock,
-            events=self.events,
+            evictions=Evictions(client=client, events=self.events),
             rooms=RoomWriter(turns=self.stage.queues, client=client, names=NAMES),
             why_not=lambda: self.silent,
         )
@@ -179,6 +182,72 @@ async def test_another_goes_where_a_budget_keeps_one() -> None:
     await scene.look(5)
     assert scene.api.tried == ["b3", "b2"]
     assert (scene.api.evicted, scene.evictor.kept) == (["b2"], 1)
+
+
+DENIED = {
+    "a webhook denies it": ForbiddenError("admission webhook denied the request", status=403),
+    "with another code": InvalidError("no", status=422),
+    "as if it were too much": ThrottledError("no", status=429),
+    "it has two budgets, or its webhook is down": ServerTroubleError("no", status=500),
+}
+
+
+@pytest.mark.parametrize("denial", list(DENIED))
+async def test_one_that_can_t_be_evicted_keeps_nobody_from_what_is_theirs(denial: str) -> None:
+    """Another goes in its place, and for those who wait behind; that one is asked seldom."""
+    scene = Scene()
+    scene.api.refusing["b3"] = [DENIED[denial]] * 1000
+    for number in range(2):
+        scene.stage.submit(f"r{number}", 100, queue="red")
+    await scene.look(20)
+    assert sorted(scene.api.evicted) == ["b1", "b2"]
+    scene.go()
+    await scene.look(20)
+    assert all(scene.stage.pods[uid].spec.node_name for uid in ("r0", "r1"))
+    assert scene.api.tried.count("b3") <= 3
+
+
+async def test_trouble_with_one_keeps_the_next_from_nothing() -> None:
+    """In the same look; and once it is over, whoever was decided on goes."""
+    scene = Scene()
+    scene.api.refusing["b3"] = [ServerTroubleError("no", status=500)] * 2
+    for number in range(2):
+        scene.stage.submit(f"r{number}", 100, queue="red")
+    await scene.look(1)
+    assert scene.api.tried == ["b3", "b2"]
+    await scene.look(2)
+    assert scene.api.tried == ["b3", "b2", "b3", "b3"]
+    assert (scene.api.evicted, scene.evictor.kept) == (["b2", "b3"], 0)
+
+
+async def test_a_look_is_broken_off_when_nobody_answers() -> None:
+    """To each further one we would wait for as long."""
+    scene = Scene()
+    scene.api.refusing["b3"] = [UnreachableError("no")]
+    for number in range(2):
+        scene.stage.submit(f"r{number}", 100, queue="red")
+    await scene.look(1)
+    assert scene.api.tried == ["b3"]
+
+
+async def test_a_refusal_that_comes_late_ends_nobodys_rest() -> None:
+    """The room was given up while the API server thought about it, and who waited for it rests for something else."""
+    scene = Scene()
+    scene.api.refusing["b3"] = [DisruptionBlockedError("no", status=429)]
+    scene.stage.submit("r0", 100, queue="red")
+    answer, register = scene.api.request, scene.stage.queues.register
+
+    async def meanwhile(question: Question) -> Response:
+        if question.path.endswith("/eviction"):
+            for clearing in register.clearings:
+                register.call_off(clearing)
+            register.rest(scene.stage.pods["r0"], until=1e6)
+        return await answer(question)
+
+    scene.api.request = meanwhile  # type: ignore[method-assign]
+    await scene.look(1)
+    assert scene.api.tried == ["b3"]
+    assert register.hall.rests_until("r0") == 1e6
 
 
 async def test_budgets_are_asked_before_anybody_is() -> None:

@@ -438,10 +438,40 @@ def test_whoever_counted_on_one_that_stays_after_all_is_called_off_too() -> None
     found = [*stage.decide(), *stage.decide(after=6.0), *stage.decide(after=6.0)]
     (second,) = found
     assert second.victims == ()
-    stage.reclaim.refused(first, kept, now=stage.now)
+    stage.reclaim.refused(kept, now=stage.now)
     assert list(stage.queues.register.clearings) == []
     assert stage.picture.holdings.kept(("n0", "GPU-n0-1")) == {}
     assert stage.victims(after=1.0) == []
+
+
+def test_what_is_dropped_is_what_is_kept_by_now() -> None:
+    """Whoever comes with an older word on it leaves nothing behind, of whomever it is by now."""
+    stage = ReclaimStage(OWNER)
+    filled(stage, "blue", 4)
+    for number in range(2):
+        stage.submit(f"red{number}", 100, queue="red", group="g", notes={"group-size": "2"})
+    (clearing,) = stage.decide()
+    clearings = stage.queues.register.clearings
+    clearings.drop(clearing)
+    clearings.make(msgspec.structs.replace(clearing, places=clearing.places[:1]))
+    clearings.drop(clearing)
+    assert not any(uid in clearings for uid in ("red0", "red1"))
+    assert all(stage.picture.holdings.kept(place_key) == {} for one in clearing.places for place_key in one.room)
+
+
+def test_whoever_goes_through_clearings_meets_those_that_stand() -> None:
+    """What is done with one may end another."""
+    stage = ReclaimStage(OWNER)
+    filled(stage, "blue", 4)
+    for number in range(2):
+        stage.submit(f"red{number}", 100, queue="red")
+    clearings, met = stage.queues.register.clearings, []
+    assert len(stage.decide()) == 2
+    for clearing in clearings:
+        met.append(clearing)
+        for other in clearings:
+            clearings.drop(other)
+    assert len(met) == 1
 
 
 def test_what_only_kube_scheduler_knows_sends_nobody_away() -> None:

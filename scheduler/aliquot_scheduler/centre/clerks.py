@@ -9,6 +9,7 @@ from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
+from aliquot_scheduler.centre.evictions import Evictions
 from aliquot_scheduler.centre.evictor import Evictor
 from aliquot_scheduler.centre.mix_keeper import MixKeeper
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
@@ -67,6 +68,7 @@ class Clerks:
         self.notices = NoticeWriter(
             turns=turns, client=client, clock=clock, names=names, events=events, why_not=why_not
         )
+        evictions = Evictions(client=client, events=events)
         reclaim = Reclaim(queues=turns, picture=picture)
         moving = Consolidation(queues=turns, picture=picture, reclaim=reclaim, per_hour=moves_per_hour)
         self.evictor = Evictor(
@@ -75,7 +77,7 @@ class Clerks:
             turns=turns,
             client=client,
             clock=clock,
-            events=events,
+            evictions=evictions,
             rooms=RoomWriter(turns=turns, client=client, names=names),
             why_not=why_not,
         )

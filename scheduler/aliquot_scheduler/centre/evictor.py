@@ -1,8 +1,8 @@
 """Has those go who have to go for others: asks what is decided, then the API server, one pod after the other.
 
-Only the eviction subresource is used, of the very pod (its UID), with the pod's own grace. What a disruption budget
-forbids it says with a 429: then somebody else goes, or nobody. Budgets are read before anything is decided, so that is
-rare, and of several victims none is sent in vain.
+Whom a disruption budget keeps, or a webhook, is left alone for a while: somebody else goes, or nobody. Budgets are read
+before anything is decided, so that is rare, and of several victims none is sent in vain. Whatever is said of one pod,
+the others are asked: else a single pod that can't be evicted would keep everybody from what is theirs.
 
 Before anybody is asked, those for whom it is say where room is made for them: whoever leads next reads that, who is on
 the way out and who waits, and goes on.
@@ -11,18 +11,19 @@ the way out and who waits, and goes on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from aliquot_core.clock import Clock
 from aliquot_kube.client import KubeClient
-from aliquot_kube.errors import ApiError, ConflictError, DisruptionBlockedError, NotFoundError
+from aliquot_kube.errors import ApiError, NotFoundError
 from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.resources import DISRUPTION_BUDGETS
-from aliquot_scheduler.centre.pod_events import PodEvents
+from aliquot_scheduler.centre.evictions import Answer, Evictions
 from aliquot_scheduler.centre.room_writer import RoomWriter
 from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.notices import Notice
+from aliquot_scheduler.queues.refuges import Refuge
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.reclaim.consolidation import Consolidation
 from aliquot_scheduler.reclaim.reclaim import Reclaim
@@ -31,6 +32,8 @@ from aliquot_scheduler.reclaim.residents import Budget, budgets_of
 log = logging.getLogger(__name__)
 
 _LOOK = 1.0
+# Trouble that is the API server's own is over by then, mostly.
+_MOST_TRIES = 3
 
 
 class Evictor:
@@ -44,7 +47,7 @@ class Evictor:
         turns: Queues,
         client: KubeClient,
         clock: Clock,
-        events: PodEvents,
+        evictions: Evictions,
         rooms: RoomWriter,
         why_not: Callable[[], str],
     ) -> None:
@@ -54,9 +57,11 @@ class Evictor:
         self._turns = turns
         self._client = client
         self._clock = clock
-        self._events = events
+        self._evictions = evictions
         self._why_not = why_not
-        # How many were asked to go for others, how many a budget kept, and how many were asked to lie elsewhere.
+        # Of whom the API server had only trouble to tell, how often (UIDs).
+        self._failures: dict[str, int] = {}
+        # How many were asked to go for others, how many were kept, and how many were asked to lie elsewhere.
         self.evicted = 0
         self.kept = 0
         self.moved = 0
@@ -103,58 +108,64 @@ class Evictor:
 
     # --- asking ------------------------------------------------------------------------------------------------------
     async def _ask_all(self) -> None:
-        while not self._why_not() and (due := self._next()) is not None:
-            await self._ask(*due)
+        """Each once in a look."""
+        failed: set[str] = set()
+        while not self._why_not() and (due := self._next(but=failed)) is not None:
+            answer = await self._ask(*due)
+            if answer is Answer.CUT_OFF:
+                return
+            if answer is Answer.FAILED:
+                failed.add(due[0].uid)
 
-    def _next(self) -> tuple[Waiter, Clearing | None, str] | None:
+    def _next(self, *, but: Collection[str]) -> tuple[Waiter, Notice] | None:
         """Whoever is to be asked next, and why; clearings come and go while somebody is asked."""
         register = self._turns.register
         clearings, bound = register.clearings, register.inside.bound
         for clearing in clearings:
             for victim in clearings.unasked(clearing, bound=bound):
-                whom = clearing.candidate.first
-                return (
-                    victim,
-                    clearing,
-                    f"it makes room for {whom.pod.key} of queue {whom.queue}{_goes_to(clearing, victim)}",
-                )
+                if victim.uid not in but:
+                    return victim, _makes_room(clearing, victim)
         for refuge in register.refuges.drained(bound):
-            uid, node = refuge.place.waiter.uid, refuge.place.node
-            if not clearings.was_asked(uid):
-                return bound[uid], None, f"{refuge.drains}; room is kept on {node} for the pod that comes in its place"
+            uid = refuge.place.waiter.uid
+            if uid not in but and not clearings.was_asked(uid):
+                return bound[uid], _moved(refuge)
         return None
 
-    async def _ask(self, victim: Waiter, clearing: Clearing | None, why: str) -> None:
-        clearings, meta = self._turns.register.clearings, victim.pod.metadata
-        clearings.asked(victim.uid)
-        try:
-            await self._client.evict(namespace=meta.namespace, name=meta.name, uid=meta.uid)
-        except DisruptionBlockedError as error:
-            self.kept += 1
-            clearings.not_asked(victim.uid)
-            log.info("a disruption budget keeps a pod", extra={"pod": victim.pod.key, "error": str(error)})
-            self._kept(victim, clearing)
-        except (NotFoundError, ConflictError):
-            log.info("gone before it was asked to go", extra={"pod": victim.pod.key})
-        except (ApiError, NotLeadingError):
-            # It may have been done or not: to ask once more does no harm to a pod that is on the way out.
-            clearings.not_asked(victim.uid)
-            raise
-        else:
-            is_moved = victim.uid in self._turns.register.refuges.movers()
+    async def _ask(self, victim: Waiter, why: Notice) -> Answer:
+        register, uid = self._turns.register, victim.uid
+        register.clearings.asked(uid)
+        answer = await self._evictions.ask(victim.pod, why=why)
+        if answer is Answer.TAKEN:
+            is_moved = uid in register.refuges.movers()
             self.moved += is_moved
             self.evicted += not is_moved
-            reason = "MakesRoom" if clearing else "Moved"
-            self._events.tell(victim.pod, Notice(reason=reason, message=why), action="Evicting")
-            log.info("evicted", extra={"pod": victim.pod.key, "reason": why})
+        elif answer is not Answer.GONE:
+            register.clearings.not_asked(uid)
+        if answer is Answer.KEPT or (answer is Answer.FAILED and self._fails_for_good(uid)):
+            self.kept += 1
+            self._reclaim.refused(victim, now=self._clock.monotonic())
+        return answer
 
-    def _kept(self, victim: Waiter, clearing: Clearing | None) -> None:
-        now = self._clock.monotonic()
-        if clearing is not None:
-            self._reclaim.refused(clearing, victim, now=now)
-        else:
-            self._reclaim.spare(victim, now=now)
-            self._turns.register.refuges.close(victim.uid)
+    def _fails_for_good(self, uid: str) -> bool:
+        """Of two budgets over one pod the API server says again and again that it has trouble itself."""
+        bound = self._turns.register.inside.bound
+        self._failures = {one: count for one, count in self._failures.items() if one in bound}
+        self._failures[uid] = self._failures.get(uid, 0) + 1
+        if self._failures[uid] < _MOST_TRIES:
+            return False
+        del self._failures[uid]
+        return True
+
+
+def _makes_room(clearing: Clearing, victim: Waiter) -> Notice:
+    whom = clearing.candidate.first
+    message = f"it makes room for {whom.pod.key} of queue {whom.queue}{_goes_to(clearing, victim)}"
+    return Notice(reason="MakesRoom", message=message)
+
+
+def _moved(refuge: Refuge) -> Notice:
+    message = f"{refuge.drains}; room is kept on {refuge.place.node} for the pod that comes in its place"
+    return Notice(reason="Moved", message=message)
 
 
 def _goes_to(clearing: Clearing, victim: Waiter) -> str:

@@ -86,7 +86,10 @@ class Clearings:
         return len(self._standing)
 
     def __iter__(self) -> Iterator[Clearing]:
-        return iter(list(self._standing.values()))
+        """Those that stand when it is their turn: what is done with one may end others."""
+        for uid in list(self._standing):
+            if (clearing := self._standing.get(uid)) is not None:
+                yield clearing
 
     def __contains__(self, uid: str) -> bool:
         """Whether room is being made for this pod."""
@@ -100,6 +103,10 @@ class Clearings:
         """Who goes for others, whether or not they were asked yet (UIDs)."""
         return {victim.uid for clearing in self._standing.values() for victim in clearing.victims}
 
+    def counting_on(self, uid: str) -> Clearing | None:
+        """The one for which this pod goes."""
+        return next((one for one in self if any(victim.uid == uid for victim in one.victims)), None)
+
     def make(self, clearing: Clearing) -> None:
         """Keep the room."""
         self._standing[clearing.uid] = clearing
@@ -109,10 +116,11 @@ class Clearings:
             self._picture.hosts.keep(place.waiter.uid, node=place.node, amounts=place.waiter.shape.host.amounts)
 
     def drop(self, clearing: Clearing) -> None:
-        """Keep nothing any more."""
-        if self._standing.pop(clearing.uid, None) is None:
+        """Keep nothing any more of what is kept by now."""
+        standing = self._standing.pop(clearing.uid, None)
+        if standing is None:
             return
-        for place in clearing.places:
+        for place in standing.places:
             del self._whose[place.waiter.uid]
             self._picture.keep(place.waiter.uid, {})
             self._picture.hosts.keep_nothing(place.waiter.uid)

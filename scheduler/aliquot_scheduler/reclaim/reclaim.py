@@ -57,8 +57,6 @@ class Reclaim:
         # By queue, of those who run in it.
         self._lowest: dict[str, int] = {}
         self._since: dict[str, float] = {}
-        # How many clearings were made.
-        self.made = 0
 
     def anybody(self, *, now: float) -> bool:
         """Whether there is a candidate to search for at all."""
@@ -105,17 +103,18 @@ class Reclaim:
                 continue
             register.clear(clearing)
             shares.changed(queue)
-            self.made += 1
             yield clearing
 
-    def refused(self, clearing: Clearing, victim: Waiter, *, now: float) -> None:
-        """A disruption budget keeps a victim: somebody else is to go, or nobody."""
-        self.spare(victim, now=now)
-        self._queues.register.call_off(clearing)
+    def refused(self, victim: Waiter, *, now: float) -> None:
+        """A victim is kept: somebody else is to go for a while, or nobody.
 
-    def spare(self, victim: Waiter, *, now: float) -> None:
-        """Ask it of nobody for a while."""
+        It was asked for a clearing that may be called off by now, and whoever that was for may have another one.
+        """
+        register = self._queues.register
         self._spared[victim.uid] = now + SPARED
+        if (clearing := register.clearings.counting_on(victim.uid)) is not None:
+            register.call_off(clearing)
+        register.refuges.close(victim.uid)
 
     # --- who waits ---------------------------------------------------------------------------------------------------
     def _claimants(self) -> Iterator[str]:

@@ -1,0 +1,77 @@
+"""Asks one pod to go, and says what came of it: the one place that knows what each answer to an eviction means.
+
+Only the eviction subresource is used, of the very pod (its UID), with the pod's own grace. Whoever goes is told why.
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import StrEnum
+
+from aliquot_core.objects import Pod
+from aliquot_kube.client import KubeClient
+from aliquot_kube.errors import (
+    ApiError,
+    ConflictError,
+    DisruptionBlockedError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    UnreachableError,
+)
+from aliquot_kube.leadership import NotLeadingError
+from aliquot_scheduler.centre.pod_events import PodEvents
+from aliquot_scheduler.queues.notices import Notice
+
+log = logging.getLogger(__name__)
+
+
+class Answer(StrEnum):
+    """What came of it."""
+
+    TAKEN = "taken"
+    # A disruption budget keeps the pod, or whoever else has a say in the cluster.
+    KEPT = "kept"
+    GONE = "gone"
+    # It may have been done or not: to ask once more does no harm to a pod that is on the way out.
+    FAILED = "failed"
+    # No answer at all: nobody else can be asked now either.
+    CUT_OFF = "cut off"
+
+
+class Evictions:
+    """The way to ask."""
+
+    def __init__(self, *, client: KubeClient, events: PodEvents) -> None:
+        self._client = client
+        self._events = events
+
+    async def ask(self, pod: Pod, *, why: Notice) -> Answer:
+        """Ask this very pod to go."""
+        meta = pod.metadata
+        try:
+            await self._client.evict(namespace=meta.namespace, name=meta.name, uid=meta.uid)
+        except (ApiError, NotLeadingError) as error:
+            answer = _meaning(error)
+            level = logging.INFO if isinstance(error, _USUAL) else logging.WARNING
+            log.log(level, "not evicted", extra={"pod": pod.key, "answer": answer.value, "error": str(error)})
+            return answer
+        self._events.tell(pod, why, action="Evicting")
+        log.info("evicted", extra={"pod": pod.key, "reason": why.reason, "why": why.message})
+        return Answer.TAKEN
+
+
+_USUAL = (DisruptionBlockedError, NotFoundError, ConflictError)
+
+
+def _meaning(error: ApiError | NotLeadingError) -> Answer:
+    """What is said of one pod alone must not keep others from being asked: a webhook may deny a single one for good."""
+    match error:
+        case NotFoundError() | ConflictError():
+            return Answer.GONE
+        case DisruptionBlockedError() | ForbiddenError() | InvalidError():
+            return Answer.KEPT
+        case UnreachableError() | NotLeadingError():
+            return Answer.CUT_OFF
+        case _:
+            return Answer.FAILED
