@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from aliquot_kube.client import KubeClient
-from aliquot_kube.errors import ApiError, ForbiddenError, ServerTroubleError, UnreachableError
+from aliquot_kube.errors import ApiError, ForbiddenError, InvalidError, ServerTroubleError, UnreachableError
+from aliquot_kube.transport import Question
 from aliquot_scheduler.certificates.keeper import LOOK_EVERY, CertificateKeeper, RacesLostError
 from aliquot_scheduler.certificates.keeping import Kept, Plan, from_data
 from aliquot_scheduler.web.tls import Tls, TlsFiles
@@ -207,3 +208,32 @@ async def test_an_api_server_in_trouble_is_asked_less_and_less_often(tmp_path: P
     # A look is a Secret and two configurations.
     assert len(api.asked) - asked == 10 * 3
     running.cancel()
+
+
+def immutable(question: Question) -> None:
+    """Somebody wants the Secret to stay as it is."""
+    if (question.method, question.path) == ("PATCH", SECRET):
+        raise InvalidError("field is immutable", where=SECRET, status=422)
+
+
+async def test_a_renewal_that_is_refused_ends_nobody_while_the_old_ones_are_good(tmp_path: Path) -> None:
+    """Who starts serves with what is there, and who runs goes on; when they are over, whoever starts says why not."""
+    api, clock = FakeApi(), VirtualClock(start=1_800_000_000.0)
+    await keeper(api, tmp_path / "a", clock=clock, life=3000.0).ensure()
+    old = stored(api).server.certificate
+    await clock.advance(2500.0)
+    api.before = [immutable] * 100
+    await keeper(api, tmp_path / "b", clock=clock, life=3000.0).ensure()
+    assert written(tmp_path / "b")["tls.crt"] == old
+    await clock.advance(1000.0)
+    with pytest.raises(InvalidError, match="immutable"):
+        await keeper(api, tmp_path / "c", clock=clock, life=3000.0).ensure()
+    running = asyncio.ensure_future(keeper(api, tmp_path / "d", clock=clock, life=3000.0).run())
+    for _ in range(5):
+        await clock.advance(LOOK_EVERY)
+    assert not running.done()
+    api.before.clear()
+    for _ in range(5):
+        await clock.advance(LOOK_EVERY)
+    running.cancel()
+    assert written(tmp_path / "d")["tls.crt"] != old

@@ -17,10 +17,20 @@ from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
 from aliquot_core.objects import ObjectMeta, Secret
 from aliquot_kube.client import KubeClient
-from aliquot_kube.errors import ApiError, ConflictError, NotFoundError
+from aliquot_kube.errors import ApiError, ConflictError, ForbiddenError, InvalidError, NotFoundError
 from aliquot_kube.patches import merge_patch
 from aliquot_kube.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
-from aliquot_scheduler.certificates.keeping import Kept, Need, Plan, files, from_data, needed, renewed, to_data
+from aliquot_scheduler.certificates.keeping import (
+    Kept,
+    Need,
+    Plan,
+    files,
+    from_data,
+    needed,
+    renewed,
+    still_good,
+    to_data,
+)
 from aliquot_scheduler.certificates.trust import trusting
 
 log = logging.getLogger(__name__)
@@ -80,7 +90,7 @@ class CertificateKeeper:
             await self._clock.sleep(wait)
             try:
                 await self.ensure()
-            except (ClusterError, OSError) as error:
+            except (ApiError, ClusterError, OSError) as error:
                 failures += 1
                 log.warning("certificates could not be looked after: %s", error, extra={"failures": failures})
             else:
@@ -97,6 +107,12 @@ class CertificateKeeper:
                 await self._store(kept, over=secret)
             except (ConflictError, NotFoundError):
                 continue
+            except (ForbiddenError, InvalidError) as error:
+                # A Secret that somebody has made immutable, say: a renewal has a third of a life to be let through.
+                if before is None or not still_good(before, plan=self._plan, now=self._clock.wall()):
+                    raise
+                log.warning("certificates are due and can't be renewed: %s", error, extra={"needs": needs})
+                return before
             log.info("certificates were made", extra={"needs": needs, "secret": self._where.name})
             return kept
         raise RacesLostError(

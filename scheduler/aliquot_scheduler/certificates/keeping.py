@@ -118,12 +118,21 @@ def needed(kept: Kept | None, *, plan: Plan, now: float) -> Need:
     signer = authorities[0]
     if not _signs(kept, signer) or _is_due(signer, now=now):
         return Need.AUTHORITY
-    leaves = ((kept.server, plan.server, plan.hosts), (kept.client, plan.client, ()))
-    if not all(_works(pair, authorities, name=name, hosts=hosts, now=now) for pair, name, hosts in leaves):
+    if not _all_work(kept, authorities, plan=plan, now=now):
         return Need.CERTIFICATES
     settled = len(authorities) == 1 or now >= read_facts(signer).begins + SKEW.total_seconds() + SETTLE
-    due = any(_is_due(pair.certificate, now=now) for pair, _, _ in leaves)
+    due = any(_is_due(pair.certificate, now=now) for pair in (kept.server, kept.client))
     return Need.CERTIFICATES if due and settled else Need.NOTHING
+
+
+def still_good(kept: Kept, *, plan: Plan, now: float) -> bool:
+    """Whether one can serve and call with it now, be a renewal due or not."""
+    return _all_work(kept, _usable(kept.authorities, now=now), plan=plan, now=now)
+
+
+def _all_work(kept: Kept, authorities: list[bytes], *, plan: Plan, now: float) -> bool:
+    leaves = ((kept.server, plan.server, plan.hosts), (kept.client, plan.client, ()))
+    return all(_works(pair, authorities, name=name, hosts=hosts, now=now) for pair, name, hosts in leaves)
 
 
 def _usable(bundle: bytes, *, now: float) -> list[bytes]:
