@@ -46,7 +46,7 @@ def able_machine() -> None:
         skip_or_fail("cluster", reason)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
     """Two nodes and a control plane, for the whole session."""
     with ClusterHarness() as running:
@@ -60,7 +60,7 @@ def namespace(cluster: ClusterHarness) -> Iterator[str]:
         yield name
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def half(cluster: ClusterHarness) -> Iterator[NodeHalf]:
     """Endpoint and agent on node1, for all tests; whoever stops one of them starts it again."""
     running = NodeHalf(cluster, cluster.node("node1"))

@@ -22,7 +22,7 @@ from conformance.contracts.webhooks import WebhooksContract
 from support.http_api import HttpApi
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def api_under_test(cluster: ClusterHarness) -> HttpApi:
     """Give the real server to the contracts."""
     credentials = cluster.credentials

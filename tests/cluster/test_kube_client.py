@@ -36,7 +36,7 @@ def api_of(cluster: ClusterHarness) -> HttpApi:
     )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def api_under_test(cluster: ClusterHarness) -> HttpApi:
     """Give the real server to the contract."""
     return api_of(cluster)

@@ -1,0 +1,1 @@
+"""Tests on a real Kubernetes, and what they are made of."""

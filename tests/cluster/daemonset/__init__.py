@@ -1,0 +1,1 @@
+"""Tests of what is installed on the nodes by the manifests."""
