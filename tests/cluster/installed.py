@@ -31,6 +31,7 @@ from cluster.product_image import HOME, ROOT, product_image
 NAMES = Names()
 MANIFESTS = ROOT / "daemonset" / "manifests"
 SERVICE = ROOT / "daemonset" / "systemd" / "aliquot-endpoint.service"
+DOOR = "/run/aliquot/endpoint/door.sock"
 WITHDRAW = f"/api/v1/namespaces/{NAMES.namespace}/configmaps/aliquot-withdraw"
 # The node's half; the centre's comes on top.
 NODE_HALF = ("00-namespace", "10-access", "20-policies", "30-endpoint", "40-agent")
@@ -121,8 +122,9 @@ class Installed:
         self.cluster.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {name: value}}})
 
     def start_service(self, node: str) -> Component:
-        """Start the endpoint as systemd does, with the settings of a node in production."""
-        return self.cluster.node(node).start_inside("endpoint-service", service_command())
+        """Start the endpoint as systemd does, with the settings of a node in production; its door is opened last."""
+        door = self.cluster.node(node).path(DOOR)
+        return self.cluster.node(node).start_inside("endpoint-service", service_command(), ready=door.is_socket)
 
     def withdraw(self, node: str) -> Json:
         """Let a node leave as the README says: no agent, no endpoint, and a pod that takes back what was written."""

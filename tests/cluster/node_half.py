@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from aliquot_agent.gpus.simulated import simulated_uuid
@@ -38,11 +38,12 @@ class NodeHalf:
         self.node = node
         self.name = node.name
         folder = cluster.folder / f"aliquot-{node.name}-{next(_numbers)}"
+        self._door = folder / "door" / "door.sock"
         self.environment = {
             "ALIQUOT_LOG_FORMAT": "json",
-            "ALIQUOT_ENDPOINT_DOOR": str(folder / "door" / "door.sock"),
+            "ALIQUOT_ENDPOINT_DOOR": str(self._door),
             "ALIQUOT_ENDPOINT_STATE_FILE": str(folder / "state" / "endpoint.json"),
-            "ALIQUOT_AGENT_DOOR": str(folder / "door" / "door.sock"),
+            "ALIQUOT_AGENT_DOOR": str(self._door),
             "ALIQUOT_AGENT_NODE_NAME": node.name,
             "ALIQUOT_AGENT_GPUS": gpus,
             "ALIQUOT_AGENT_HTTP_PORT": "0",
@@ -58,9 +59,10 @@ class NodeHalf:
         self.wait_ready()
 
     def start_endpoint(self) -> None:
-        """Start the process that the kubelet sees."""
+        """Start the process that the kubelet sees, and wait as its service does: its door is opened last."""
         self._listened_before = self._listened()
-        self.endpoint = self._component("endpoint")
+        self._door.unlink(missing_ok=True)  # of one that was killed
+        self.endpoint = self._component("endpoint", ready=self._door.is_socket)
 
     def start_agent(self) -> None:
         """Start the process that knows the GPUs; its lease lies in a namespace that an installation brings."""
@@ -139,8 +141,8 @@ class NodeHalf:
         """Bind a created pod with a grant in one write, as the scheduler will."""
         self.cluster.bind(made, self.name, {NAMES.grant: self.grant(made, slices, isolation=isolation)})
 
-    def _component(self, command: str) -> Component:
-        return self.node.start_inside(f"aliquot-{command}", [COMMAND, command], env=self.environment)
+    def _component(self, command: str, *, ready: Callable[[], bool] = lambda: True) -> Component:
+        return self.node.start_inside(f"aliquot-{command}", [COMMAND, command], env=self.environment, ready=ready)
 
     def _listened(self) -> int:
         return len(self.logged("endpoint", message="listened to"))

@@ -119,7 +119,7 @@ def _first(centre: PlayedCentre) -> None:
             name = waiting["metadata"]["name"]
             command = centre.command("explain", "-n", "first-red", name)
             told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-            assert "200 of that is held back for guarantees (blue 200)" in told
+            assert "is held back for guarantees (blue 200 %)" in told
             centre.let_go("first-red")
             centre.settled({"first-red": 200, "first-blue": 200})
             # Job makes again what was sent away.

@@ -14,6 +14,7 @@ from cluster.harness.api import Json
 from cluster.harness.component import Component, answers
 from cluster.harness.errors import ComponentError, HarnessError
 from cluster.harness.ports import free_port
+from cluster.harness.waiting import PATIENCE_SECONDS
 
 # These three are the node's own; everything else it sees is the machine's. Shared propagation inside, as systemd
 # makes it on a real node, so that a kubelet's mounts reach containers that ask for them; nothing leaves the node.
@@ -140,11 +141,13 @@ class Node:
 
     def import_image(self, archive: Path) -> None:
         """Make an image known to the node's container runtime."""
-        self.ctr("images", "import", str(archive))
+        # The centre's, 230 MB, took over 30 s at a load of 28.
+        self.ctr("images", "import", str(archive), timeout=4 * PATIENCE_SECONDS)
 
-    def ctr(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def ctr(self, *arguments: str, check: bool = True, timeout: float = 30) -> subprocess.CompletedProcess[str]:
         """Run containerd's own tool in Kubernetes' namespace."""
-        return self.run_inside([str(binaries.path_of("ctr")), "--namespace", "k8s.io", *arguments], check=check)
+        argv = [str(binaries.path_of("ctr")), "--namespace", "k8s.io", *arguments]
+        return self.run_inside(argv, check=check, timeout=timeout)
 
     def pids_of_containers(self) -> dict[str, int]:
         """The process ids of the running containers by container id, sandboxes included."""
