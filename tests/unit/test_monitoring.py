@@ -84,7 +84,7 @@ def of_the_centre(folder: Path) -> Iterable[Metric]:
     heard = Freshness(contact_age=1.5, list_age=9.0, failures=0, synced=True)
     reign.freshness = lambda: {"nodes": heard}  # type: ignore[method-assign]
     reign.clerks.queue_writer.latest = {"team": QueueStatus()}
-    reign.turns.waits["team"] = 1, 2.5
+    reign.turns.waits.add("team", 2.5)
     registry.register(CentreCollector(reign=lambda: reign, leads=lambda: True))
     return registry.collect()
 

@@ -504,6 +504,17 @@ def test_queues_change_under_load() -> None:
     assert stage.used("") == (0, 0)
 
 
+def test_of_a_deleted_queue_no_waits_are_told_any_more() -> None:
+    """Or series of queues that come and go would grow without end; the sum of all of them never falls."""
+    stage = Stage({"a": queue(), "b": queue()}, nodes=(4,))
+    stage.submit("a0", 100, queue="a")
+    stage.submit("b0", 100, queue="b")
+    assert stage.run(after=3.0) == ["a0", "b0"]
+    assert stage.queues.waits.by_queue == {"a": (1, 3.0), "b": (1, 3.0)}
+    stage.queues.queues_seen({"b": queue()})
+    assert (stage.queues.waits.by_queue, stage.queues.waits.of_all) == ({"b": (1, 3.0)}, (2, 6.0))
+
+
 def test_a_new_leader_charges_what_it_finds() -> None:
     """Bound pods are charged by their grants; who was let in and is not bound is charged, and taken back in time."""
     old = Stage({"a": queue(limit=200)}, nodes=(4,))

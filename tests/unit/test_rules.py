@@ -145,6 +145,22 @@ def test_a_rule_is_told_what_the_pod_and_the_node_are() -> None:
     assert told[1][1].labels == {"disktype": "new"}
 
 
+def test_of_nodes_that_are_gone_nothing_is_kept() -> None:
+    """They come and go under ever new names; who comes in the place of one is told of as it is."""
+    told: list[NodeFacts] = []
+    picture = picture_with()
+    finder = Finder(picture=picture, names=NAMES, rules=Rules({"listen": lambda _, node: told.append(node)}))
+    pod = asks("u", 30, 1_000)
+    for number in range(50):
+        name = f"n{number}"
+        picture.node_seen(make_node(name, gpus(name, 1), labels={"number": str(number)}))
+        picture.lease_seen(make_lease(name), wall=WALL)
+        finder.survey(pod, demand_of(parse_request(pod, names=NAMES)))
+        picture.node_gone(name)
+    assert [(one.name, one.labels) for one in told] == [(f"n{at}", {"number": str(at)}) for at in range(50)]
+    assert len(finder._ruled._facts) <= 2
+
+
 def rules(**made: Callable[[PodFacts, NodeFacts], Any]) -> Rules:
     """Some, within the real limit."""
     return Rules(made, limit=alarm)

@@ -145,7 +145,7 @@ def _queues(reign: Reign) -> Iterable[Metric]:
     waits = SummaryMetricFamily(
         "aliquot_queue_wait_seconds", "How long pods waited until they were let in.", labels=["queue"]
     )
-    for queue, (count, seconds) in reign.turns.waits.items():
+    for queue, (count, seconds) in reign.turns.waits.by_queue.items():
         waits.add_metric([queue], count, seconds)
     yield waits
 

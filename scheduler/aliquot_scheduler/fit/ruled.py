@@ -29,8 +29,8 @@ class Ruled:
     def __init__(self, *, picture: Picture, rules: Rules) -> None:
         self._picture = picture
         self._rules = rules
-        # By name, good as long as the node's object is the same one.
-        self._facts: dict[str, tuple[Node, NodeFacts]] = {}
+        # By row, as nodes come and go under ever new names; good as long as the node's object is the same one.
+        self._facts: dict[int, tuple[Node, NodeFacts]] = {}
 
     def heard(self, found: Survey, *, pod: Pod, demand: Demand) -> Survey:
         """The survey with what the rules say."""
@@ -92,11 +92,11 @@ class Ruled:
         return self._rules.judge(pod_facts(pod, demand), asked)
 
     def _told(self, known: KnownNode) -> NodeFacts:
-        kept = self._facts.get(known.name)
+        kept = self._facts.get(known.row)
         if kept is None or kept[0] is not known.node:
             models = tuple(gpu.model for gpu in known.inventory.gpus)
             facts = NodeFacts(name=known.name, labels=known.node.metadata.labels, models=models)
-            kept = self._facts[known.name] = known.node, facts
+            kept = self._facts[known.row] = known.node, facts
         return kept[1]
 
 

@@ -209,7 +209,7 @@ class Looking:
     def _totals(self, nodes: Sequence[NodeShown], pods: Sequence[PodShown], seen: Seen, *, used: bool) -> Totals:
         gpus = [gpu for node in nodes for gpu in node.gpus]
         good = [gpu for gpu in gpus if gpu.health is not Health.SICK]
-        waits = seen.turns.waits.values()
+        let_in, waited = seen.turns.waits.of_all
         return Totals(
             nodes=len(nodes),
             nodes_out=sum(bool(node.out) for node in nodes),
@@ -223,8 +223,8 @@ class Looking:
             memory_used=sum(gpu.used_memory or 0 for gpu in good) if used else None,
             running=sum(pod.stage in {Stage.RUNNING, Stage.STARTING} for pod in pods),
             waiting=len(seen.turns),
-            let_in=sum(count for count, _ in waits),
-            waited=sum(seconds for _, seconds in waits),
+            let_in=let_in,
+            waited=waited,
             evicted=self._evicted,
         )
 

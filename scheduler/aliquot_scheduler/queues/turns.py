@@ -40,6 +40,7 @@ from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.sweep import Sweep
+from aliquot_scheduler.queues.waits import WaitsSoFar
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
 log = logging.getLogger(__name__)
@@ -69,8 +70,7 @@ class Queues:
         self._register = Register(names=names, picture=picture, settings=settings, rules=rules)
         self._notices = Notices(self._register, names=names)
         self._untold: deque[Turn] = deque()
-        # How many were let in, and how long they waited together, by queue.
-        self.waits: dict[str, tuple[int, float]] = {}
+        self.waits = WaitsSoFar()
 
     def __len__(self) -> int:
         """How many wait."""
@@ -110,6 +110,7 @@ class Queues:
     def queues_seen(self, specs: Mapping[str, QueueSpec]) -> None:
         """These are all queues there are now."""
         self._register.queues_seen(specs)
+        self.waits.keep(self.books.ledger.tree.nodes)
 
     def namespace_seen(self, name: str, *, queue: str) -> None:
         """A namespace's own queue, by its label; empty if it names none, or is gone."""
@@ -291,8 +292,7 @@ class Queues:
         sweep.room_changed()
 
     def _let_in(self, waiter: Waiter, promise: Promise | None, *, now: float) -> None:
-        count, waited = self.waits.get(waiter.queue, (0, 0.0))
-        self.waits[waiter.queue] = count + 1, waited + max(0.0, now - self._register.joined.pop(waiter.uid, now))
+        self.waits.add(waiter.queue, max(0.0, now - self._register.joined.pop(waiter.uid, now)))
         shown = _MINUTE * self.books.ledger.tree.nodes[waiter.queue].spec.autoscale_minutes
         until, way = (promise.until, Way.THROUGH) if promise else (now + shown, Way.SHOWN)
         self._register.let_in(waiter, way=way, until=until, now=now)

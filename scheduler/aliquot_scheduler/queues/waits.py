@@ -1,8 +1,8 @@
-"""How long pods of a queue have waited lately: the only honest word on when the next one's turn may come."""
+"""How long pods of a queue have waited, in all and lately: the one honest word on when the next one's turn may come."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from statistics import median
 
 import msgspec
@@ -32,6 +32,24 @@ def usual_wait(pods: Iterable[Pod]) -> UsualWait | None:
     if not waits:
         return None
     return UsualWait(pods=len(waits), seconds=median(seconds for _, seconds in waits))
+
+
+class WaitsSoFar:
+    """How many were let in, and how many seconds they had waited together."""
+
+    def __init__(self) -> None:
+        self.by_queue: dict[str, tuple[int, float]] = {}
+        self.of_all: tuple[int, float] = 0, 0.0
+
+    def add(self, queue: str, seconds: float) -> None:
+        """One more."""
+        count, waited = self.by_queue.get(queue, (0, 0.0))
+        self.by_queue[queue] = count + 1, waited + seconds
+        self.of_all = self.of_all[0] + 1, self.of_all[1] + seconds
+
+    def keep(self, queues: Container[str]) -> None:
+        """Nothing is told of other queues any more: they come and go under ever new names."""
+        self.by_queue = {queue: told for queue, told in self.by_queue.items() if queue in queues}
 
 
 def _placed(pod: Pod) -> tuple[float, float] | None:
