@@ -38,6 +38,7 @@ from aliquot_scheduler.centre.metrics import CentreCollector
 from aliquot_scheduler.centre.pace_setter import PaceSetter
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
+from aliquot_scheduler.centre.sight import Sight
 from aliquot_scheduler.certificates.keeper import CertificateKeeper
 from aliquot_scheduler.certificates.settings import CENTRE, CertificateSettings
 from aliquot_scheduler.extender.forwarding import Forwarder
@@ -101,14 +102,12 @@ async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
         stack.push_async_callback(election.close)
         leadership = _leadership(settings, transport=election, clock=clock, random=luck)
         centre = _centre(settings, transport=transport, leadership=leadership, clock=clock, random=luck)
-        keeper = _keeper(settings, client=KubeClient(transport=transport), clock=clock, random=luck)
-        kept = [keeper.run] if settings.certificates.own else []
-        if settings.certificates.own:
+        keepers = _keepers(settings, client=KubeClient(transport=transport), clock=clock, random=luck)
+        for keeper in keepers:
             await keeper.ensure()
         landscape = Landscape(transport=transport, clock=clock, random=luck, names=settings.names)
         admission = Admission(names=settings.names, settings=settings.admission, models=centre.models, plans=landscape)
         tls = _tls(settings, clock=clock)
-        keeper.changed = tls.look
         page = Page(
             settings=settings.page,
             names=settings.names,
@@ -126,6 +125,7 @@ async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
         pace = _pace(
             settings, client=KubeClient(transport=transport), centre=centre, leadership=leadership, clock=clock
         )
+        kept: list[Callable[[], Any]] = [partial(keeper.run, changed=tls.look) for keeper in keepers]
         running = [leadership.run, centre.run, server.run, landscape.run, pace.run, page.run, *kept]
         await until(stop, _all(*running), farewell=leadership.resign)
 
@@ -187,18 +187,23 @@ def _pace(
     )
 
 
-def _keeper(settings: Settings, *, client: KubeClient, clock: Clock, random: Random) -> CertificateKeeper:
+def _keepers(settings: Settings, *, client: KubeClient, clock: Clock, random: Random) -> list[CertificateKeeper]:
+    """One, or none where somebody else keeps the certificates."""
     own = settings.certificates
-    return CertificateKeeper(
-        client=client,
-        clock=clock,
-        random=random,
-        namespace=settings.names.namespace,
-        secret=own.secret,
-        plan=own.plan(settings.names),
-        folder=Path(own.folder),
-        webhooks=own.webhooks,
-    )
+    if not own.own:
+        return []
+    return [
+        CertificateKeeper(
+            client=client,
+            clock=clock,
+            random=random,
+            namespace=settings.names.namespace,
+            secret=own.secret,
+            plan=own.plan(settings.names),
+            folder=Path(own.folder),
+            webhooks=own.webhooks,
+        )
+    ]
 
 
 def _tls(settings: Settings, *, clock: Clock) -> Tls:
@@ -243,7 +248,8 @@ def _served(
         clock=clock,
     )
     registry.register(CentreCollector(reign=lambda: centre.reign, leads=leads, over_use=page.over_use))
-    pages = StatusPages(registry=registry, alive=list, ready=lambda: _unready(leadership))
+    sight = Sight(clock=clock, blind=centre.why_blind)
+    pages = StatusPages(registry=registry, alive=sight.lost, ready=lambda: _unready(leadership))
     shown = page.routes()
     asked = admission_routes(admission, metrics=AdmissionMetrics(registry), clock=clock)
     routes = [*extender.routes(), *asked, *shown]

@@ -75,12 +75,10 @@ async def test_the_next_replica_takes_them_over_and_writes_nothing(tmp_path: Pat
     """The same in every folder; and what is in the folder already is not written again."""
     api = FakeApi()
     await keeper(api, tmp_path / "a").ensure()
-    writes, told = len(api.writes), []
+    writes = len(api.writes)
     second = keeper(api, tmp_path / "b")
-    second.changed = lambda: told.append(1)
-    for _ in range(2):
-        await second.ensure()
-    assert (len(api.writes), told) == (writes, [1])
+    assert [await second.ensure(), await second.ensure()] == [True, False]
+    assert len(api.writes) == writes
     assert written(tmp_path / "a") == written(tmp_path / "b")
 
 
@@ -139,7 +137,7 @@ async def test_a_configuration_that_was_installed_anew_is_told_again(tmp_path: P
     api, clock = FakeApi(), VirtualClock(start=1_800_000_000.0)
     one = keeper(api, tmp_path, clock=clock)
     await one.ensure()
-    running = asyncio.create_task(one.run())
+    running = asyncio.create_task(one.run(changed=list))
     await clock.advance(LOOK_EVERY / 2)
     api.put(MUTATING, configuration())
     await clock.advance(LOOK_EVERY)
@@ -179,8 +177,7 @@ async def test_certificates_are_renewed_while_it_runs_and_whoever_serves_is_told
     one = keeper(api, tmp_path, clock=clock, life=6000.0)
     await one.ensure()
     before = stored(api)
-    one.changed = lambda: told.append(clock.monotonic())
-    running = asyncio.create_task(one.run())
+    running = asyncio.create_task(one.run(changed=lambda: told.append(clock.monotonic())))
     await clock.advance(3840.0)
     assert (stored(api), told) == (before, [])
     await clock.advance(3840.0)
@@ -198,7 +195,7 @@ async def test_an_api_server_in_trouble_is_asked_less_and_less_often(tmp_path: P
     await one.ensure()
     asked = len(api.asked)
     api.before = [ServerTroubleError("no", where="api", status=500) for _ in range(4)]
-    running = asyncio.create_task(one.run())
+    running = asyncio.create_task(one.run(changed=list))
     await clock.advance(LOOK_EVERY + 1)
     first = len(api.asked) - asked
     await clock.advance(LOOK_EVERY)
@@ -228,7 +225,7 @@ async def test_a_renewal_that_is_refused_ends_nobody_while_the_old_ones_are_good
     await clock.advance(1000.0)
     with pytest.raises(InvalidError, match="immutable"):
         await keeper(api, tmp_path / "c", clock=clock, life=3000.0).ensure()
-    running = asyncio.ensure_future(keeper(api, tmp_path / "d", clock=clock, life=3000.0).run())
+    running = asyncio.ensure_future(keeper(api, tmp_path / "d", clock=clock, life=3000.0).run(changed=list))
     for _ in range(5):
         await clock.advance(LOOK_EVERY)
     assert not running.done()

@@ -40,7 +40,8 @@ log = logging.getLogger(__name__)
 # What does not say whether the write was done. A conflict may be with a write of the leader before us.
 _UNTOLD = (UnreachableError, ServerTroubleError, GarbledError, ConflictError)
 _LOOK = 1.0
-# kube-scheduler gives a call up after 5 s, the write included.
+# kube-scheduler gives a call up after 5 s. A write may take longer than is left: its promise stays until its end is
+# known.
 _UNTIL_TOLD = 2.0
 
 

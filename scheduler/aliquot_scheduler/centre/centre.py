@@ -50,6 +50,10 @@ class Centre:
         kinds = self.reign.picture.grid.kinds if self.reign else ()
         return tuple(dict.fromkeys(kind.models for kind in kinds))
 
+    def why_blind(self) -> str:
+        """Why nothing can be decided here, though this replica leads; empty where it can, or another leads."""
+        return self.reign.why_not() if self.reign else ""
+
     def beating_nodes(self) -> int | None:
         """How many nodes have agents that show that they live; None where that is not known here."""
         return None if self.reign is None or self.reign.why_not() else self.reign.picture.beating

@@ -61,9 +61,8 @@ class CertificateKeeper:
         plan: Plan,
         folder: Path,
         webhooks: Sequence[str],
-        changed: Callable[[], object] = lambda: None,
     ) -> None:
-        """`webhooks` are the names of configurations that call us; `changed` is told when the files did."""
+        """`webhooks` are the names of configurations that call us."""
         self._client = client
         self._clock = clock
         self._random = random
@@ -71,25 +70,28 @@ class CertificateKeeper:
         self._plan = plan
         self._folder = folder
         self._webhooks = webhooks
-        self.changed = changed
 
-    async def ensure(self) -> None:
-        """Have certificates that are good now, in the Secret, in the folder and with the API server."""
+    async def ensure(self) -> bool:
+        """Have certificates that are good now, in the Secret, in the folder and with the API server.
+
+        True if files were written.
+        """
         kept = await self._settled()
         # The API server trusts a new authority before anybody shows what it signed.
         await self._tell_api_server(kept.authorities)
-        if _write(self._folder, kept):
+        if changed := _write(self._folder, kept):
             log.info("certificates were written", extra={"folder": str(self._folder)})
-            self.changed()
+        return changed
 
-    async def run(self) -> None:
-        """Look again and again, until cancelled."""
+    async def run(self, *, changed: Callable[[], object]) -> None:
+        """Look again and again, until cancelled; whoever serves is told when files have changed."""
         failures = 0
         while True:
             wait = _BACKOFF.delay(failures=failures, random=self._random) if failures else LOOK_EVERY
             await self._clock.sleep(wait)
             try:
-                await self.ensure()
+                if await self.ensure():
+                    changed()
             except (ApiError, ClusterError, OSError) as error:
                 failures += 1
                 log.warning("certificates could not be looked after: %s", error, extra={"failures": failures})

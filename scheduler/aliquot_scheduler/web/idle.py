@@ -45,11 +45,12 @@ class IdleConnections:
 
         return noting
 
-    async def run(self, server: web.Server) -> None:
+    async def run(self, runner: web.AppRunner) -> None:
         """Close those on which nothing was asked for too long, until cancelled."""
         while True:
             await self._clock.sleep(LOOK)
-            self._close({one.transport for one in server.connections if one.transport is not None})
+            connections = runner.server.connections if runner.server else ()
+            self._close({one.transport for one in connections if one.transport is not None})
 
     def _close(self, connected: Iterable[asyncio.Transport]) -> None:
         now = self._clock.monotonic()

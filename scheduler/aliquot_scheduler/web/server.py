@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
 
 from aiohttp import web
 
@@ -18,6 +20,8 @@ from aliquot_scheduler.web.settings import WebSettings
 from aliquot_scheduler.web.tls import Tls
 
 log = logging.getLogger(__name__)
+
+Run = Callable[[], Coroutine[Any, Any, None]]
 
 
 class ListenError(ClusterError):
@@ -54,14 +58,19 @@ class CentreServer:
         async with AsyncExitStack() as stack:
             stack.callback(self._pages.close)
             one = self._settings
-            self.status_port = await self._listen(
-                stack, [*self._pages.routes(), *self._plain], address=one.status_address, port=one.status_port
+            plain = [*self._pages.routes(), *self._plain]
+            self.status_port, status = await self._listen(
+                stack, plain, address=one.status_address, port=one.status_port
             )
-            self.port = await self._listen(stack, self._routes, address=one.address, port=one.port, tls=self._tls)
+            self.port, calls = await self._listen(
+                stack, self._routes, address=one.address, port=one.port, tls=self._tls
+            )
             stack.callback(self.serving.clear)
             self.serving.set()
             log.info("serving", extra={"port": self.port, "status_port": self.status_port})
-            await self._tls.run()
+            async with asyncio.TaskGroup() as work:
+                for run in (self._tls.run, status, calls):
+                    work.create_task(run())
 
     async def _listen(
         self,
@@ -71,7 +80,8 @@ class CentreServer:
         address: str,
         port: int,
         tls: Tls | None = None,
-    ) -> int:
+    ) -> tuple[int, Run]:
+        """The port, and what is to run while it is served."""
         idle = IdleConnections(clock=self._clock)
         app = web.Application(middlewares=[idle.middleware()])
         app.add_routes(routes)
@@ -87,10 +97,7 @@ class CentreServer:
         except OSError as error:
             where = f"{address}:{port}"
             raise ListenError(f"can't listen: {error.strerror}", where=where, remedy="who else does?") from error
-        if (server := runner.server) is not None:
-            looking = asyncio.ensure_future(idle.run(server))
-            stack.callback(looking.cancel)
-        return int(runner.addresses[0][1])
+        return int(runner.addresses[0][1]), partial(idle.run, runner)
 
 
 def strangers(*, allowed: Collection[str], clock: Clock) -> Callable[[web.Request], str]:
