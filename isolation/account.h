@@ -33,11 +33,13 @@ struct process_slot {
 /* The compute side of one GPU, for all processes of the container. */
 struct meter {
     _Atomic uint64_t free_at;  /* CLOCK_MONOTONIC in ns: when what was used is paid for at the rate in force */
-    _Atomic uint64_t in_flight; /* ns for which work was in flight, in all */
+    _Atomic uint64_t in_flight; /* ns for which work was in flight, summed over processes */
     _Atomic uint64_t charged;   /* the same, weighed */
     _Atomic uint64_t wanted;    /* CLOCK_MONOTONIC in ns of the last launch that was asked for */
     _Atomic uint64_t held;      /* ns for which launches were held back, in all */
-    uint64_t reserved[3];
+    _Atomic uint64_t busy;      /* ns for which work of any process was in flight */
+    _Atomic uint64_t covered;   /* up to when `busy` is counted */
+    uint64_t reserved[1];
 };
 
 struct account {

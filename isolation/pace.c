@@ -6,8 +6,8 @@
  * Whether work is in flight is known from marks: events recorded after some launches, as many as take 5 ms together,
  * and never more than two unfinished. So the queue on the GPU is 10 ms deep, whatever is launched: what is held back
  * is held back here, and a slice that gave way has left the GPU 10 ms later.
- * How much of the GPU a moment in flight really used depends on who else was there; the agent sees that (NVML) and sets
- * `weight` so that what was charged becomes what was used.
+ * How much of the GPU a moment in flight really used depends on who else was there; the agent works that out of what all
+ * containers tell (agent/aliquot_agent/isolation/turns.py) and sets `weight` so that what is charged is what is used.
  * What must hold: no launch waits longer than a second for work in flight, for that work may itself be waiting for the
  * launch (collectives over several GPUs). A whole GPU of one's own is never held back nor marked. */
 #include "pace.h"
@@ -68,12 +68,23 @@ static uint64_t rate_of(const struct gpu_limits *gpu, uint64_t now) {
     return rate ? rate : 1;
 }
 
+/* Moments that several processes are in flight count once. */
+static void cover(struct meter *meter, uint64_t from, uint64_t now) {
+    uint64_t until = meter->covered;
+    while (until < now)
+        if (atomic_compare_exchange_weak(&meter->covered, &until, now)) {
+            atomic_fetch_add(&meter->busy, now - (until > from ? until : from));
+            return;
+        }
+}
+
 static void pay(int gpu, uint64_t ns, uint64_t now) {
     struct meter *meter = &account->meter[gpu];
     const struct gpu_limits *limit = &limits->gpu[gpu];
     uint64_t weight = limit->weight, used = ns * (weight < PARTS_PER_MILLION ? weight : PARTS_PER_MILLION);
     used /= PARTS_PER_MILLION;
     atomic_fetch_add(&meter->in_flight, ns);
+    cover(meter, now - ns, now);
     atomic_fetch_add(&meter->charged, used);
     uint64_t costs = used * PARTS_PER_MILLION / rate_of(limit, now), old = meter->free_at, fresh;
     do {

@@ -39,7 +39,7 @@ def container(files: SliceFiles, number: int) -> None:
     )
     account = bytearray(ACCOUNT_BYTES)
     struct.pack_into("<8sII", account, 0, ACCOUNT_MAGIC, 1, PROCESSES)
-    struct.pack_into("<5Q", account, 1024, 0, 5, 5, time.monotonic_ns() + 10**12, 1)
+    struct.pack_into("<6Q", account, 1024, 0, 5, 5, time.monotonic_ns() + 10**12, 1, 5)
     for slot in range(PROCESSES):
         struct.pack_into("<QIIQ", account, 8192 + slot * 192, 1, 100 + slot, 1, 500 << 20)
     (own / "account").write_bytes(account)

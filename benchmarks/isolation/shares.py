@@ -1,7 +1,8 @@
 """How well shares of a GPU's time hold, on the fake driver, which serves contexts in turns whatever the limits are.
 
 `.venv/bin/python benchmarks/isolation/shares.py`: 10, 20, 30 and 40 % contend for 12 s; of the last 10, what each used
-in all, and its furthest second. Then 10 % alone that may burst, and a burst that gives way.
+in all, and its furthest second; with a driver that tells use as it is, and with one that tells none, as in life. Then
+30 % beside 70 % that has eight processes, 10 % alone that may burst, and a burst that gives way.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import itertools
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
@@ -33,12 +35,22 @@ def percents(before: tuple[int, list[int]], after: tuple[int, list[int]]) -> lis
     return [100 * (late - early) / span for early, late in zip(before[1], after[1], strict=True)]
 
 
-def contend(world: World, how: str, *, micros: int, batch: int) -> None:
+def contend(
+    world: World,
+    how: str,
+    *,
+    micros: int,
+    batch: int,
+    told: bool,
+    slices: Sequence[int] = SHARES,
+    processes: Sequence[int] = (1, 1, 1, 1),
+) -> None:
     """All shares at once."""
-    containers = [world.container(memory_mib=1000, guarantee=share, rate=share) for share in SHARES]
-    tenants = [container.run().started() for container in containers]
-    shares = [Share(guarantee=share / 100, limit=share / 100) for share in SHARES]
-    with Pacer(dict(zip(containers, shares, strict=True))):
+    containers = [world.container(memory_mib=4000, guarantee=share, rate=share) for share in slices]
+    counts = zip(containers, processes, strict=True)
+    tenants = [container.run().started() for container, count in counts for _ in range(count)]
+    shares = [Share(guarantee=share / 100, limit=share / 100) for share in slices]
+    with Pacer(dict(zip(containers, shares, strict=True)), told=told):
         for tenant in tenants:
             tenant.tell(f"use {SETTLING_S + SECONDS + 1} {how} {micros} {batch}")
         time.sleep(SETTLING_S)
@@ -48,8 +60,16 @@ def contend(world: World, how: str, *, micros: int, batch: int) -> None:
             points.append(busy(world, containers))
     total = percents(points[0], points[-1])
     seconds = [percents(early, late) for early, late in itertools.pairwise(points)]
-    furthest = [max((second[i] - share for second in seconds), key=abs) for i, share in enumerate(SHARES)]
-    print(how, f"{micros} us:", "10 s", [f"{value:.1f}" for value in total], "furthest second off by", end=" ")
+    furthest = [max((second[i] - share for second in seconds), key=abs) for i, share in enumerate(slices)]
+    print(
+        "use is told," if told else "use is not told,",
+        how,
+        f"{micros} us:",
+        "10 s",
+        [f"{value:.1f}" for value in total],
+        "furthest second off by",
+        end=" ",
+    )
     print([f"{value:+.1f}" for value in furthest], f"idle {100 - sum(total):.1f}")
     for tenant in tenants:
         tenant.close()
@@ -93,8 +113,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         world = World(built=build(cache=folder), folder=folder)
-        for how, micros, batch in (("kernel", 200, 100), ("graph", 1000, 20), ("cooperative", 200, 100)):
-            contend(world, how, micros=micros, batch=batch)
+        for told in (True, False):
+            for how, micros, batch in (("kernel", 200, 100), ("graph", 1000, 20), ("cooperative", 200, 100)):
+                contend(world, how, micros=micros, batch=batch, told=told)
+            contend(world, "kernel", micros=200, batch=100, told=told, slices=(30, 70), processes=(1, 8))
         alone(world)
         give_back(world)
         world.close()

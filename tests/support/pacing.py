@@ -19,7 +19,9 @@ BEAT_S = 0.1
 class Pacer:
     """A thread that paces some containers of GPU 0 until it is told to stop."""
 
-    def __init__(self, shares: Mapping[Container, Share]) -> None:
+    def __init__(self, shares: Mapping[Container, Share], *, told: bool = True) -> None:
+        """`told` is whether the driver tells use, as none does on whom the agent could rely."""
+        self._told = told
         self._containers = {str(container.number): container for container in shares}
         self._shares = {str(container.number): share for container, share in shares.items()}
         self._stop = threading.Event()
@@ -40,7 +42,7 @@ class Pacer:
         since = time.monotonic_ns()
         while not self._stop.wait(BEAT_S):
             now = time.monotonic_ns()
-            told = {name: _seen(container) for name, container in self._containers.items()}
+            told = {name: _seen(container, told=self._told) for name, container in self._containers.items()}
             seen = {name: one for name, one in told.items() if one is not None}
             paces = next_beat(self._shares, paces, seen, now=now, since=since)
             since = now
@@ -48,7 +50,7 @@ class Pacer:
                 _write(container, paces[name], now=now)
 
 
-def _seen(container: Container) -> Seen | None:
+def _seen(container: Container, *, told: bool) -> Seen | None:
     """None while no process of the container has opened its account."""
     account = decode_account(container.account_path.read_bytes(), gpus=1)
     if account is None:
@@ -56,10 +58,11 @@ def _seen(container: Container) -> Seen | None:
     meter = account.meters[0]
     return Seen(
         in_flight=meter.in_flight,
+        busy=meter.busy,
         charged=meter.charged,
         held=meter.held,
         wanted=meter.wanted,
-        used=container.world.busy_ns(container.number),
+        used=container.world.busy_ns(container.number) if told else None,
     )
 
 

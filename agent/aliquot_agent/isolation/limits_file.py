@@ -26,7 +26,7 @@ _LONGEST_PATH = 239
 _HEAD = struct.Struct("<8sII240s")
 _GPU = struct.Struct("<16s8Q48x")
 _LIVE = struct.Struct("<8Q")
-_METER = struct.Struct("<5Q24x")
+_METER = struct.Struct("<6Q16x")
 _METERS_AT = 1024
 _SLOTS_AT = 8192
 _SLOT = struct.Struct(f"<QII{MOST_GPUS}Q48x")
@@ -65,6 +65,8 @@ class Meter(msgspec.Struct, frozen=True, kw_only=True):
     charged: int
     wanted: int
     held: int
+    # For how long any process had work in flight.
+    busy: int
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,8 +144,8 @@ def read_account(read: Callable[[int, int], bytes], *, gpus: int) -> Account | N
     borrowed = read(_BORROWED_AT, min(lent, _MOST_BORROWED) * _BORROWED.size) if lent else b""
     return Account(
         meters=tuple(
-            Meter(free_at=free_at, in_flight=in_flight, charged=charged, wanted=wanted, held=held)
-            for free_at, in_flight, charged, wanted, held in _METER.iter_unpack(head[_METERS_AT:])
+            Meter(free_at=free_at, in_flight=in_flight, charged=charged, wanted=wanted, held=held, busy=busy)
+            for free_at, in_flight, charged, wanted, held, busy in _METER.iter_unpack(head[_METERS_AT:])
         ),
         processes={pid: tuple(used[:gpus]) for born, pid, _, *used in _whole(_SLOT, slots) if born},
         borrowed=_borrowed(borrowed, gpus=gpus),

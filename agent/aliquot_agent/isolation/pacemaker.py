@@ -175,7 +175,14 @@ def _share(limits: GpuLimits, *, throttled: bool) -> Share:
 
 def _seen(meter: Meter) -> Seen:
     """What was used, no driver tells as often as this: until one does, the GPU is taken to serve in turns."""
-    return Seen(in_flight=meter.in_flight, charged=meter.charged, held=meter.held, wanted=meter.wanted, used=None)
+    return Seen(
+        in_flight=meter.in_flight,
+        busy=meter.busy,
+        charged=meter.charged,
+        held=meter.held,
+        wanted=meter.wanted,
+        used=None,
+    )
 
 
 def _write(one: _Slice, pace: Pace, *, now: int) -> None:

@@ -5,11 +5,12 @@ Each beat sees what every slice used since the last one, and what its container 
 - `rate`: what a slice may use. A slice that wants its guarantee always has it. What others leave idle is divided among
   those that want more, by their guarantees, up to their limits. A slice that wants again has its guarantee back
   with the next beat, and meanwhile the GPU's own time slicing serves it.
-- `weight`: how much of the GPU a moment of work in flight really took, so that charges follow use. It is what was seen,
-  corrected so that over a second the sum of charges becomes the sum of use.
+- `weight`: how much of the GPU a moment of work in flight really took, so that charges follow use. Where the driver
+  tells use it is what was seen, corrected so that over a second the sum of charges becomes the sum of use. Where not,
+  it is what processes get of a GPU that serves them in turns (`turns`).
 
-What must hold: rates never go below guarantees nor above limits, whatever is seen; a tenant's own figures (which it can
-falsify) only move what is left over, never a neighbour's guarantee.
+What must hold: rates never go below guarantees nor above limits, whatever is seen. A tenant's own figures (which it can
+falsify, as it can go round all this) move what is left over, and how crowded the GPU is taken to be.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+
+from aliquot_agent.isolation.turns import Lately, weights
 
 # A slice wants to go on if it asked for a launch so shortly ago.
 WANTS_FOR_NS = 200_000_000
@@ -39,9 +42,13 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """One slice's counters at a beat, in nanoseconds of all its life; `used` is None where it is unknown."""
+    """One slice's counters at a beat, in nanoseconds of all its life; `used` is None where it is unknown.
+
+    `in_flight` is for how long its processes had work in flight, taken together; `busy`, for how long any had.
+    """
 
     in_flight: int
+    busy: int = 0
     charged: int
     held: int
     wanted: int
@@ -54,6 +61,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     rate: float
     weight: float = 1.0
     seen: Seen | None = None
+    lately: Lately = Lately()
 
 
 def next_beat(
@@ -64,12 +72,25 @@ def next_beat(
     before = {name: paces.get(name, Pace(rate=share.guarantee)) for name, share in shares.items()}
     wants = {name: _wants(before[name], seen.get(name), now=now, span=span) for name in shares}
     rates = divide(shares, wants)
-    # The GPU serves those that want it in turns: the best guess before anything was seen.
+    # The best guess before anything was seen: all that want it are in flight.
     guess = 1.0 / max(1, sum(want > 0 for want in wants.values()))
+    lately = {name: _lately(before[name], seen.get(name), span=span) for name in shares}
+    turns = weights(lately)
     return {
-        name: Pace(rate=rates[name], weight=_weight(before[name], seen.get(name), guess=guess), seen=seen.get(name))
+        name: Pace(
+            rate=rates[name],
+            weight=_weight(before[name], seen.get(name), guess=guess, turns=turns[name]),
+            seen=seen.get(name),
+            lately=lately[name],
+        )
         for name in shares
     }
+
+
+def _lately(pace: Pace, seen: Seen | None, *, span: int) -> Lately:
+    if seen is None or pace.seen is None:
+        return pace.lately
+    return pace.lately.then(span=span, busy=seen.busy - pace.seen.busy, in_flight=seen.in_flight - pace.seen.in_flight)
 
 
 def divide(shares: Mapping[str, Share], wants: Mapping[str, float]) -> dict[str, float]:
@@ -113,10 +134,12 @@ def _step(before: Seen, seen: Seen) -> int:
     return seen.charged - before.charged
 
 
-def _weight(pace: Pace, seen: Seen | None, *, guess: float) -> float:
-    """Where use is unknown, the guess: in turns, as the GPU serves whoever has work."""
-    if seen is None or pace.seen is None or seen.used is None or pace.seen.used is None:
+def _weight(pace: Pace, seen: Seen | None, *, guess: float, turns: float) -> float:
+    if seen is None or pace.seen is None:
         return guess
+    if seen.used is None or pace.seen.used is None:
+        # Who begins is not in what the others saw lately.
+        return turns if pace.seen.in_flight else min(turns, guess)
     in_flight = seen.in_flight - pace.seen.in_flight
     if in_flight <= 0:
         return min(pace.weight, guess) if pace.seen.in_flight == 0 else pace.weight
