@@ -24,6 +24,8 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import DisruptionBlockedError, UnreachableError
 from aliquot_kube.event_ledger import EventLedger
 from aliquot_kube.events import EventRecorder
+from aliquot_kube.transport import Question, Response
+from aliquot_scheduler.centre.evictions import Evictions
 from aliquot_scheduler.centre.over_use import OverUseEvictor, overdue
 from aliquot_scheduler.centre.pod_events import PodEvents
 from support.clocks import VirtualClock
@@ -268,7 +270,7 @@ def pod(uid: str = "u1", *, reason: str = "OverUse", at: float = 0.0, **more: An
 )
 def test_a_pod_goes_when_its_grace_is_over(one: Pod, due: bool) -> None:  # noqa: FBT001 - a column of the table
     """And only one that its agent has given up, and that is not on its way out."""
-    assert bool(overdue([one], names=NAMES, wall=100.0, grace=60.0)) is due
+    assert bool(list(overdue([one], names=NAMES, wall=100.0, grace=60.0))) is due
 
 
 class Centre:
@@ -277,12 +279,12 @@ class Centre:
     def __init__(self) -> None:
         self.clock, self.api, self.silent = VirtualClock(start=1000.0), FakeApi(), ""
         client = KubeClient(transport=self.api)
+        events = PodEvents(client=client, clock=self.clock, random=lambda: 0.5, names=NAMES, instance="i")
         self.evictor = OverUseEvictor(
-            client=client,
             clock=self.clock,
             names=NAMES,
             grace=60.0,
-            events=PodEvents(client=client, clock=self.clock, random=lambda: 0.5, names=NAMES, instance="i"),
+            evictions=Evictions(client=client, events=events),
             why_not=lambda: self.silent,
         )
 
@@ -331,6 +333,34 @@ async def test_who_could_not_be_evicted_is_asked_again(trouble: type[Exception])
     centre.api.before = [trouble("not now", where="a test")] * 2  # type: ignore[call-arg, list-item]
     assert await centre.run(16.0) == 3
     assert centre.evictor.evicted == 1
+
+
+async def test_nobody_is_evicted_whose_agent_takes_its_word_back_meanwhile() -> None:
+    """While another one is asked, which may take seconds."""
+    centre = Centre()
+    now = centre.clock.wall()
+    first, second = (pod(uid, at=now) for uid in ("u1", "u2"))
+    for one in (first, second):
+        centre.evictor.pod_changed(Added(new=one))
+    answer = centre.api.request
+
+    async def meanwhile(question: Question) -> Response:
+        centre.evictor.pod_changed(Modified(old=second, new=pod("u2", at=now, status="True")))
+        return await answer(question)
+
+    centre.api.request = meanwhile  # type: ignore[method-assign]
+    assert await centre.run(62.0) == 1
+    assert centre.api.writes[0].path.endswith("/pod-u1/eviction")
+
+
+async def test_nobody_else_is_asked_when_nobody_answers() -> None:
+    """For each we would wait for seconds."""
+    centre = Centre()
+    for uid in ("u1", "u2"):
+        centre.evictor.pod_changed(Added(new=pod(uid)))
+    centre.api.before = [UnreachableError("no", where="a test")]
+    assert await centre.run(6.0) == 1
+    assert await centre.run(6.0) == 2
 
 
 def test_a_condition_of_another_kind_is_no_over_use() -> None:

@@ -11,9 +11,13 @@ import msgspec
 import pytest
 
 from aliquot_core.objects import ObjectMeta, PodCondition, Queue
+from aliquot_kube.changes import Added, Deleted, Modified
 from aliquot_kube.client import KubeClient
+from aliquot_kube.errors import ForbiddenError, ServerTroubleError
 from aliquot_kube.patches import STRATEGIC_MERGE_PATCH
 from aliquot_kube.transport import Question, Response
+from aliquot_scheduler.centre.evictions import Evictions
+from aliquot_scheduler.centre.gang_returner import GangReturner
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.centre.pod_events import PodEvents
@@ -72,12 +76,21 @@ class Desk:
             turns=self.stage.queues,
             client=client,
             clock=self.clock,
+            random=lambda: 0.5,
             names=NAMES,
             events=self.events,
             why_not=lambda: self.silent,
         )
+        self.gangs = GangReturner(
+            turns=self.stage.queues,
+            clock=self.clock,
+            evictions=Evictions(client=client, events=self.events),
+            why_not=lambda: self.silent,
+        )
 
-    async def lives(self, writer: QueueWriter | NoticeWriter | PodEvents | Gatekeeper, *, seconds: float) -> None:
+    async def lives(
+        self, writer: QueueWriter | NoticeWriter | GangReturner | PodEvents | Gatekeeper, *, seconds: float
+    ) -> None:
         """Let a writer run for so long."""
         running = asyncio.ensure_future(writer.run())
         for _ in range(int(seconds)):
@@ -199,6 +212,130 @@ async def test_conditions_of_thousands_are_written_at_a_bounded_pace() -> None:
     assert 60 <= len(desk.sink.asked) <= 180
     await desk.lives(desk.notices, seconds=40)
     assert len(desk.sink.asked) == len({one.path for one in desk.sink.asked}) == 300
+
+
+def conditions(desk: Desk) -> list[tuple[str, str, str]]:
+    """What pods were told, one after the other: whom, whether it is let in, and why not."""
+    said = [(one["metadata"]["uid"], one["status"]["conditions"][0]) for one in desk.sink.bodies("/status")]
+    return [(uid, one["status"], one["reason"]) for uid, one in said]
+
+
+async def test_nobody_is_told_to_wait_who_was_let_in_while_others_were_told() -> None:
+    """A look takes two seconds to write down, and a turn may come in any of them."""
+    desk = Desk({"a": queue(), "b": queue()}, nodes=(1,))
+    desk.stage.submit("x", 100, queue="b")
+    desk.stage.run()
+    for number in range(20):
+        desk.stage.submit(f"p{number:02}", 5, queue="a")
+    desk.stage.run()
+    answer, let_in = desk.sink.request, list[str]()
+
+    async def meanwhile(question: Question) -> Response:
+        if len(desk.sink.asked) == 3 and not let_in:
+            desk.stage.end("x")
+            let_in.extend(desk.stage.round(after=1.0))
+        return await answer(question)
+
+    desk.sink.request = meanwhile  # type: ignore[method-assign]
+    await desk.lives(desk.notices, seconds=20)
+    assert len(let_in) == 20
+    # One was being told at that very instant.
+    assert len(conditions(desk)) == 4
+
+
+async def test_one_that_is_let_in_and_says_that_it_waits_is_mended() -> None:
+    """The word was written when its turn had come already, by us or by the leader before; once, and with an Event."""
+    desk = Desk(nodes=(1,))
+    pod = desk.stage.submit("p", 100, queue="a")
+    assert desk.stage.run() == ["p"]
+    said = PodCondition(type=NAMES.admitted, status="False", reason="NoRoom")
+    late = replace(pod, status=replace(pod.status, conditions=[said]))
+    desk.notices.pod_changed(Added(new=pod))
+    desk.notices.pod_changed(Modified(old=pod, new=late))
+    await asyncio.gather(desk.lives(desk.notices, seconds=10), desk.lives(desk.events, seconds=10))
+    assert conditions(desk) == [("p", "True", "LetIn")]
+    assert [(event["reason"], event["action"]) for event in desk.sink.bodies("/events")] == [("LetIn", "Admitting")]
+
+
+async def test_one_that_is_gone_is_not_mended() -> None:
+    """Nor one that has become another under its name, nor one that waits no more and says so."""
+    desk = Desk(nodes=(4,))
+    said = PodCondition(type=NAMES.admitted, status="False", reason="NoRoom")
+    told = {}
+    for uid in ("gone", "other", "mended"):
+        pod = desk.stage.submit(uid, 100, queue="a")
+        told[uid] = replace(pod, status=replace(pod.status, conditions=[said]))
+        desk.notices.pod_changed(Added(new=told[uid]))
+    assert len(desk.stage.run()) == 3
+    desk.notices.pod_changed(Deleted(old=told["gone"]))
+    meta = replace(told["other"].metadata, uid="another")
+    desk.notices.pod_changed(Modified(old=told["other"], new=replace(told["other"], metadata=meta)))
+    good = replace(said, status="True", reason="LetIn")
+    status = replace(told["mended"].status, conditions=[good])
+    desk.notices.pod_changed(Modified(old=told["mended"], new=replace(told["mended"], status=status)))
+    await desk.lives(desk.notices, seconds=10)
+    assert desk.sink.asked == []
+
+
+def two_wait(desk: Desk) -> None:
+    """For the one card there is."""
+    desk.stage.submit("x", 100, queue="b")
+    desk.stage.run()
+    for uid in ("p", "q"):
+        desk.stage.submit(uid, 100, queue="a")
+    desk.stage.run()
+
+
+async def test_a_pod_that_could_not_be_told_is_told_once_it_can_be() -> None:
+    """One write that fails must not silence its reason for as long as it holds."""
+    desk = Desk(nodes=(1,))
+    two_wait(desk)
+    answer, tried = desk.sink.request, list[str]()
+
+    async def troubled(question: Question) -> Response:
+        tried.append(question.path)
+        if len(tried) == 1:
+            raise ServerTroubleError("no", status=500)
+        return await answer(question)
+
+    desk.sink.request = troubled  # type: ignore[method-assign]
+    await desk.lives(desk.notices, seconds=30)
+    assert sorted(conditions(desk)) == [("p", "False", "NoRoom"), ("q", "False", "NoRoom")]
+    assert len(tried) == 3
+
+
+async def test_a_pod_that_can_never_be_told_is_tried_ever_more_seldom() -> None:
+    """A webhook denies it: others are told in that time."""
+    desk = Desk(nodes=(1,))
+    two_wait(desk)
+    answer, tried = desk.sink.request, list[str]()
+
+    async def denied(question: Question) -> Response:
+        if "pod-p/" in question.path:
+            tried.append(question.path)
+            raise ForbiddenError("no", status=403)
+        return await answer(question)
+
+    desk.sink.request = denied  # type: ignore[method-assign]
+    await desk.lives(desk.notices, seconds=600)
+    assert conditions(desk) == [("q", "False", "NoRoom")]
+    assert 5 <= len(tried) <= 12
+
+
+async def test_a_word_that_is_told_by_the_watch_does_not_outlive_what_others_write() -> None:
+    """It was let in and its gate could not be lifted: it waits again for what it said before, and has to say so."""
+    desk = Desk(nodes=(1,))
+    two_wait(desk)
+    await desk.lives(desk.notices, seconds=10)
+    before = desk.stage.pods["p"]
+    said = PodCondition(type=NAMES.admitted, status="False", reason="NoRoom")
+    waits = replace(before, status=replace(before.status, conditions=[said]))
+    let_in = replace(before, status=replace(before.status, conditions=[replace(said, status="True", reason="LetIn")]))
+    desk.notices.pod_changed(Modified(old=before, new=waits))
+    desk.notices.pod_changed(Modified(old=waits, new=let_in))
+    desk.stage.see(let_in)
+    await desk.lives(desk.notices, seconds=10)
+    assert [one for one in conditions(desk) if one[0] == "p"] == [("p", "False", "NoRoom")] * 2
 
 
 def reason(stage: Stage, uid: str) -> str:
@@ -476,19 +613,43 @@ async def test_conditions_and_events_together_keep_to_their_pace() -> None:
     assert len(desk.sink.bodies("/status")) >= 150
 
 
-async def test_what_is_left_of_a_gang_that_can_not_run_is_evicted_once() -> None:
-    """By its UID; again only after a while, if it is still there."""
-    desk = Desk(settings=QueueSettings(stale_gang=5.0))
-    for number in range(2):
-        desk.stage.submit(f"g{number}", 100, queue="a", group="g", notes={"group-size": "2"})
-    assert len(desk.stage.run()) == 2
-    pod = desk.stage.pods["g1"]
+def broken_gang(desk: Desk, name: str, *, left: int = 1) -> None:
+    """All of a gang run, and one of them fails."""
+    uids = [f"{name}{number}" for number in range(left + 1)]
+    for uid in uids:
+        desk.stage.submit(uid, 100, queue="a", group=name, notes={"group-size": str(left + 1)})
+    assert len(desk.stage.run()) == left + 1
+    pod = desk.stage.pods[uids[-1]]
     desk.stage.see(replace(pod, status=replace(pod.status, phase="Failed")))
-    await desk.lives(desk.notices, seconds=25)
+
+
+async def test_what_is_left_of_a_gang_that_can_not_run_is_evicted_once() -> None:
+    """By its UID, and it is told why; again only after a while, if it is still there."""
+    desk = Desk(settings=QueueSettings(stale_gang=5.0))
+    broken_gang(desk, "g")
+    await asyncio.gather(desk.lives(desk.gangs, seconds=15), desk.lives(desk.events, seconds=15))
     (eviction,) = desk.sink.bodies("/eviction")
     assert eviction["deleteOptions"]["preconditions"] == {"uid": "g0"}
-    await desk.lives(desk.notices, seconds=25)
+    assert [(event["reason"], event["action"]) for event in desk.sink.bodies("/events")] == [("GangBroken", "Evicting")]
+    await desk.lives(desk.gangs, seconds=25)
     assert len(desk.sink.bodies("/eviction")) == 2
+
+
+async def test_nobody_is_sent_back_whose_gang_is_whole_again() -> None:
+    """What was missing is there again while another one is asked: the others stay."""
+    desk = Desk(settings=QueueSettings(stale_gang=5.0))
+    broken_gang(desk, "g", left=2)
+    answer = desk.sink.request
+
+    async def meanwhile(question: Question) -> Response:
+        if question.path.endswith("/eviction"):
+            desk.stage.submit("g9", 100, queue="a", group="g", notes={"group-size": "3"})
+            desk.stage.run()
+        return await answer(question)
+
+    desk.sink.request = meanwhile  # type: ignore[method-assign]
+    await desk.lives(desk.gangs, seconds=20)
+    assert len(desk.sink.bodies("/eviction")) == 1
 
 
 @pytest.mark.parametrize("told", [False, True])

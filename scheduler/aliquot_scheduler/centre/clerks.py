@@ -11,6 +11,7 @@ from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
 from aliquot_scheduler.centre.evictions import Evictions
 from aliquot_scheduler.centre.evictor import Evictor
+from aliquot_scheduler.centre.gang_returner import GangReturner
 from aliquot_scheduler.centre.mix_keeper import MixKeeper
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.centre.over_use import OverUseEvictor
@@ -66,7 +67,7 @@ class Clerks:
             why_not=why_not,
         )
         self.notices = NoticeWriter(
-            turns=turns, client=client, clock=clock, names=names, events=events, why_not=why_not
+            turns=turns, client=client, clock=clock, random=random, names=names, events=events, why_not=why_not
         )
         evictions = Evictions(client=client, events=events)
         reclaim = Reclaim(queues=turns, picture=picture)
@@ -82,13 +83,9 @@ class Clerks:
             why_not=why_not,
         )
         self.over_use = OverUseEvictor(
-            client=client,
-            clock=clock,
-            names=names,
-            grace=settings.over_use_grace,
-            events=events,
-            why_not=why_not,
+            clock=clock, names=names, grace=settings.over_use_grace, evictions=evictions, why_not=why_not
         )
+        self.gangs = GangReturner(turns=turns, clock=clock, evictions=evictions, why_not=why_not)
         self.mix = MixKeeper(appraiser=appraiser, client=client, clock=clock, names=names)
         self.tables = TableRenewer(appraiser=appraiser, clock=clock, aside=aside)
 
@@ -100,6 +97,7 @@ class Clerks:
             self.notices.run,
             self.evictor.run,
             self.over_use.run,
+            self.gangs.run,
             self.events.run,
             self.mix.run,
             self.tables.run,

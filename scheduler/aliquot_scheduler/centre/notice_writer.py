@@ -1,7 +1,10 @@
-"""The leader tells waiting pods why they wait, in a condition of theirs and an Event; and sends broken gangs back.
+"""The leader tells waiting pods why they wait, in a condition of theirs and an Event.
 
 A condition is rewritten only when its reason is another one, and was so for a moment: a pod whose turn comes at once
 has none. With Events never more than 20 a second in all: what 5,000 pods wait for may change at one instant.
+
+Writing takes seconds then, and the watch tells of it later still. So each is told what holds when its turn to be told
+comes; and one that says that it waits though it was let in is mended, whoever wrote that.
 """
 
 from __future__ import annotations
@@ -9,17 +12,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock
 from aliquot_core.instants import second_time
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
+from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.pod_events import PodEvents
-from aliquot_scheduler.centre.pod_patches import said_of, saying
-from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.centre.pod_patches import LET_IN, said_of, saying
 from aliquot_scheduler.queues.notices import Notice
 from aliquot_scheduler.queues.turns import Queues
 
@@ -28,12 +32,13 @@ log = logging.getLogger(__name__)
 _LOOK = 2.0
 # 15 in any second at most, beside 5 Events.
 _BETWEEN = 1 / 14
-# A pod that was asked to go may take its time, or a disruption budget may forbid it.
-_ASK_AGAIN = 30.0
+_MOST_IN_A_LOOK = int(_LOOK / _BETWEEN)
+# Those that can't be told are not to take up what others are told in.
+_AGAIN = Backoff(first=4.0, longest=300.0)
 
 
 class NoticeWriter:
-    """Keeps conditions right, and asks stale gangs to go."""
+    """Keeps conditions right."""
 
     def __init__(
         self,
@@ -41,6 +46,7 @@ class NoticeWriter:
         turns: Queues,
         client: KubeClient,
         clock: Clock,
+        random: Random,
         names: Names,
         events: PodEvents,
         why_not: Callable[[], str],
@@ -49,31 +55,60 @@ class NoticeWriter:
         self._events = events
         self._client = client
         self._clock = clock
+        self._random = random
         self._names = names
         self._why_not = why_not
-        # What the pod will say once the watch has told; and what it should say, as of the last look.
+        # All by UID. Whoever says that it waits; what a pod will say once the watch has told; and what it should say,
+        # as of the last look.
+        self._waits: dict[str, Pod] = {}
         self._written: dict[str, str] = {}
         self._wanted: dict[str, str] = {}
-        self._asked: dict[str, float] = {}
+        # How often a pod could not be told, and when to try again.
+        self._failures: dict[str, tuple[int, float]] = {}
+
+    def pod_changed(self, change: Change[Pod]) -> None:
+        """Take in what the watch tells."""
+        match change:
+            case Deleted(old=pod):
+                self._waits.pop(pod.metadata.uid, None)
+            case Modified(old=old, new=pod):
+                self._waits.pop(old.metadata.uid, None)
+                self._seen(pod)
+            case Added(new=pod):
+                self._seen(pod)
+
+    def _seen(self, pod: Pod) -> None:
+        uid, said = pod.metadata.uid, said_of(pod, names=self._names)
+        if said is not None and said.status == "False":
+            self._waits[uid] = pod
+        if said is not None and said.reason == self._written.get(uid):
+            # From now on it says so itself, and what others write on it counts.
+            del self._written[uid]
 
     async def run(self) -> None:
         """Write what is due until cancelled."""
         while True:
             began = self._clock.monotonic()
             if not self._why_not():
-                for waiter, notice in self._due():
-                    await self._tell(waiter, notice)
-                await self._send_back()
+                for uid in self._due():
+                    if not self._why_not():
+                        await self._tell(uid)
             spent = self._clock.monotonic() - began
             await self._clock.sleep(max(_BETWEEN, _LOOK - spent))
 
-    def _due(self) -> list[tuple[Waiter, Notice]]:
+    def _due(self) -> list[str]:
         """Whose reason is another one than is written, and was so at the last look; as many as can be told now."""
-        waiting = {waiter.uid: (waiter, self._turns.word(waiter)) for waiter in self._turns.waiting()}
-        before, self._wanted = self._wanted, {uid: word for uid, (_, word) in waiting.items()}
-        self._written = {uid: reason for uid, reason in self._written.items() if uid in waiting}
-        due = [waiter for uid, (waiter, word) in waiting.items() if before.get(uid) == word != self._said(waiter.pod)]
-        return [(waiter, self._turns.notice(waiter)) for waiter in due[: int(_LOOK / _BETWEEN)]]
+        register, now = self._turns.register, self._clock.monotonic()
+        said = {uid: self._said(pod) for uid, pod in self._waits.items() if uid in register.inside}
+        wanted = dict.fromkeys(said, LET_IN.reason)
+        for waiter in register.hall:
+            said[waiter.uid], wanted[waiter.uid] = self._said(waiter.pod), self._turns.word(waiter)
+        before, self._wanted = self._wanted, wanted
+        self._written = {uid: reason for uid, reason in self._written.items() if uid in wanted}
+        self._failures = {uid: failed for uid, failed in self._failures.items() if uid in wanted}
+        put_off = {uid for uid, (_, until) in self._failures.items() if now < until}
+        due = [uid for uid, word in wanted.items() if before.get(uid) == word != said[uid] and uid not in put_off]
+        return due[:_MOST_IN_A_LOOK]
 
     def _said(self, pod: Pod) -> str:
         if (written := self._written.get(pod.metadata.uid)) is not None:
@@ -81,31 +116,35 @@ class NoticeWriter:
         said = said_of(pod, names=self._names)
         return said.reason if said else ""
 
-    async def _tell(self, waiter: Waiter, notice: Notice) -> None:
-        meta = waiter.pod.metadata
-        patch = saying(waiter.pod, notice, admitted=False, names=self._names, at=second_time(self._clock.wall()))
+    def _to_tell(self, uid: str) -> tuple[Pod, Notice] | None:
+        """By what holds now: while others were told it may have been let in, or gone."""
+        register = self._turns.register
+        if (waiter := register.hall.find(uid)) is not None:
+            pod, notice = waiter.pod, self._turns.notice(waiter)
+        elif uid in register.inside and uid in self._waits:
+            pod, notice = self._waits[uid], LET_IN
+        else:
+            return None
+        return None if notice.reason == self._said(pod) else (pod, notice)
+
+    async def _tell(self, uid: str) -> None:
+        if (told := self._to_tell(uid)) is None:
+            return
+        pod, notice = told
+        at, is_in = second_time(self._clock.wall()), notice is LET_IN
+        patch = saying(pod, notice, admitted=is_in, names=self._names, at=at)
+        meta = pod.metadata
         try:
             await self._client.patch(PODS, name=meta.name, namespace=meta.namespace, patch=patch, subresource="status")
         except (ApiError, NotLeadingError) as error:
-            log.info("a pod could not be told why it waits", extra={"pod": waiter.pod.key, "error": str(error)})
+            log.info("a pod could not be told of its turn", extra={"pod": pod.key, "error": str(error)})
+            self._failed(uid)
         else:
-            self._events.tell(waiter.pod, notice, action="Queueing")
-        self._written[meta.uid] = notice.reason
+            self._written[uid] = notice.reason
+            self._failures.pop(uid, None)
+            self._events.tell(pod, notice, action="Admitting" if is_in else "Queueing")
         await self._clock.sleep(_BETWEEN)
 
-    async def _send_back(self) -> None:
-        now = self._clock.monotonic()
-        stale = self._turns.stale_gangs(now=now)
-        self._asked = {pod.metadata.uid: self._asked.get(pod.metadata.uid, -_ASK_AGAIN) for pod in stale}
-        for pod in stale:
-            uid = pod.metadata.uid
-            if now - self._asked[uid] < _ASK_AGAIN:
-                continue
-            self._asked[uid] = now
-            try:
-                await self._client.evict(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=uid)
-            except (ApiError, NotLeadingError) as error:
-                log.warning("a gang's pod could not be sent back", extra={"pod": pod.key, "error": str(error)})
-            else:
-                log.info("sent back, since its gang can't run", extra={"pod": pod.key})
-            await self._clock.sleep(_BETWEEN)
+    def _failed(self, uid: str) -> None:
+        times = self._failures.get(uid, (0, 0.0))[0] + 1
+        self._failures[uid] = times, self._clock.monotonic() + _AGAIN.delay(failures=times, random=self._random)

@@ -123,6 +123,7 @@ class Reign:
         watches.nodes.subscribe(self._node_changed)
         watches.pods.subscribe(self._pod_changed)
         watches.pods.subscribe(self.clerks.over_use.pod_changed)
+        watches.pods.subscribe(self.clerks.notices.pod_changed)
         watches.leases.subscribe(self._lease_changed)
 
     def why_not(self) -> str:

@@ -150,6 +150,12 @@ class Hall:
             yield from line
         yield from [waiter for waiter, _ in (*self._nowhere.values(), *self._resting.values())]
 
+    def find(self, uid: str) -> Waiter | None:
+        """Who waits, wherever, if that pod does."""
+        if (found := self._nowhere.get(uid)) is not None:
+            return found[0]
+        return self.standing(uid) or self.resting(uid)
+
     def of_namespace(self, name: str) -> list[Waiter]:
         """All who wait of one namespace."""
         return [waiter for waiter in self if waiter.pod.metadata.namespace == name]

@@ -1,0 +1,51 @@
+"""Sends back what is left of gangs that can't run, and holds cards for nothing: the gang waits as a whole then.
+
+Who they are is asked anew before each is asked to go: meanwhile the one that was missing may have come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aliquot_core.clock import Clock
+from aliquot_core.objects import Pod
+from aliquot_scheduler.centre.evictions import Evictions
+from aliquot_scheduler.queues.notices import Notice
+from aliquot_scheduler.queues.turns import Queues
+
+_LOOK = 2.0
+# Beside all others that are asked to go.
+_BETWEEN = 0.1
+# A pod that was asked to go may take its time, or a disruption budget may forbid it.
+_ASK_AGAIN = 30.0
+_WHY = Notice(
+    reason="GangBroken",
+    message="too few of its group are left to run, and the others can't follow: all of it is to start anew together",
+)
+
+
+class GangReturner:
+    """Asks them to go, for whoever leads."""
+
+    def __init__(self, *, turns: Queues, clock: Clock, evictions: Evictions, why_not: Callable[[], str]) -> None:
+        self._turns = turns
+        self._clock = clock
+        self._evictions = evictions
+        self._why_not = why_not
+        # When each was asked (by its UID).
+        self._asked: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await self._clock.sleep(_LOOK)
+            while not self._why_not() and (pod := self._next()) is not None:
+                self._asked[pod.metadata.uid] = self._clock.monotonic()
+                await self._evictions.ask(pod, why=_WHY)
+                await self._clock.sleep(_BETWEEN)
+
+    def _next(self) -> Pod | None:
+        now = self._clock.monotonic()
+        stale = {pod.metadata.uid: pod for pod in self._turns.stale_gangs(now=now)}
+        self._asked = {uid: when for uid, when in self._asked.items() if uid in stale}
+        return next((pod for uid, pod in stale.items() if now - self._asked.get(uid, -_ASK_AGAIN) >= _ASK_AGAIN), None)
