@@ -20,7 +20,7 @@ from cluster.harness.errors import ApiError
 from cluster.harness.leftovers import MARK
 from cluster.harness.pods import pod, shell
 from cluster.harness.ports import free_port
-from cluster.installed import NAMES, SCHEDULER, SYSTEM, manifests
+from cluster.installed import NAMES, SCHEDULER, SYSTEM, binding, manifests
 
 FILES = ("00-namespace", "05-queue", "20-policies", "25-guards", "60-webhook")
 POLICY = "ValidatingAdmissionPolicy"
@@ -68,6 +68,12 @@ class Guarded:
             version = "rbac.authorization.k8s.io/v1"
             self.cluster.apply({"apiVersion": version, "kind": kind, "metadata": {"name": "test-centre"}, **rest})
         self.cluster.wait_for("webhook and policies to be in force", self._in_force)
+
+    def lift_and_bind(self, made: Json) -> None:
+        """What the centre does: lift the gate, then bind with the grant."""
+        path = self.cluster.api.path_of(made)
+        self.scheduler.patch(path, {"spec": {"schedulingGates": None}})
+        self.scheduler.post(f"{path}/binding", binding(made, "node1", {NAMES.grant: grant_text(30)}))
 
     def policies(self) -> list[Json]:
         """The policies, as the API server has them."""
@@ -134,3 +140,9 @@ def asking(name: str, namespace: str, limits: dict[str, str], **settings: Any) -
 def privileged() -> Json:
     """A container that has every device of its node."""
     return {**shell("true"), "securityContext": {"privileged": True}}
+
+
+def grant_text(compute: int, *, node: str = "node1") -> str:
+    """A grant as somebody might forge it."""
+    part = {"gpu": "GPU-1", "compute": compute, "memory": 100}
+    return json.dumps({"v": 1, "node": node, "pod": "u", "containers": {"main": {"slices": [part]}}})

@@ -15,12 +15,13 @@ NODE1, NODE2 = "/api/v1/nodes/node1", "/api/v1/nodes/node2"
 FORGED = {NAMES.grant: '{"v":1}'}
 
 
-def refused(write: Callable[[], object], *, by: str = "") -> None:
-    """Expect that the API server forbids a write, and that the policy named says so."""
+def refused(write: Callable[[], object], *, by: str = "") -> str:
+    """Expect that the API server forbids a write, and that the policy or webhook named says so; what it says."""
     with pytest.raises(ApiError) as caught:
         write()
     assert caught.value.status in (403, 422), caught.value
     assert by in str(caught.value)
+    return str(caught.value)
 
 
 def annotated(annotations: dict[str, str | None]) -> Json:

@@ -1,8 +1,8 @@
 """Which tests one process runs in a row when several share them out, and what is begun first.
 
 A file goes to one process, so that what is made once for its tests is made once: on the real cluster a control plane,
-an installation. All files that share a cluster go to one, too. Told by paths alone, for the process that shares tests
-out has loaded none of them.
+an installation. All files that share a cluster go to one, too: those of `tests/cluster` itself, and those of each
+folder below it. Told by paths alone, for the process that shares tests out has loaded none of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped] 
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = "tests/cluster/"
-INSTALLATION = f"{CLUSTER}daemonset/"
 
 
 class Place(NamedTuple):
@@ -27,11 +26,12 @@ class Place(NamedTuple):
 
 @cache
 def place_of(file: str) -> Place:
-    """By the path from the project's root; files with a cluster of their own are each a group, as any others."""
+    """By the path from the project's root; a file with a cluster of its own is a group, as any other is."""
     if not file.startswith(CLUSTER):
         return Place(group=file, rank=2)
-    if file.startswith(INSTALLATION):
-        return Place(group=INSTALLATION, rank=1)
+    folder = f"{file.rpartition('/')[0]}/"
+    if folder != CLUSTER:
+        return Place(group=folder, rank=1)
     alone = "\ndef cluster(" in (ROOT / file).read_text()
     return Place(group=file, rank=1) if alone else Place(group=CLUSTER, rank=0)
 

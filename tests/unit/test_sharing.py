@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sharing import CLUSTER, INSTALLATION, place_of
+from support.sharing import CLUSTER, place_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
     [
         ("tests/cluster/test_slices.py", CLUSTER, 0),
         ("tests/cluster/test_centre.py", "tests/cluster/test_centre.py", 1),
-        ("tests/cluster/daemonset/test_installed.py", INSTALLATION, 1),
+        ("tests/cluster/daemonset/test_installed.py", f"{CLUSTER}daemonset/", 1),
         ("tests/unit/test_sharing.py", "tests/unit/test_sharing.py", 2),
     ],
 )

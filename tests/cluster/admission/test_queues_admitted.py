@@ -9,7 +9,7 @@ import pytest
 
 from cluster.guarded import Guarded, asking
 from cluster.harness.api import Api, Json
-from cluster.harness.cluster import ClusterHarness, Options
+from cluster.harness.cluster import ClusterHarness
 from cluster.harness.errors import ApiError
 from cluster.installed import NAMES, manifests
 from cluster.queueing import QUEUES, queue
@@ -18,35 +18,15 @@ from cluster.refusals import refused
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.{NAMES.domain}"
 
 
-@pytest.fixture(scope="module")
-def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
-    """A control plane without nodes."""
-    with ClusterHarness(Options(nodes=())) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def guarded(cluster: ClusterHarness) -> Iterator[Guarded]:
-    """Webhook and policies in force."""
-    guarded = Guarded(cluster)
-    guarded.install()
-    cluster.wait_for("queues to be judged", lambda: "there is no queue" in tried(cluster, queue("x", parent="gone")))
-    yield guarded
-    guarded.webhook.stop()
-
-
 @pytest.fixture
-def namespace(cluster: ClusterHarness, guarded: Guarded) -> Iterator[str]:
-    """Lend a namespace, and leave no queues behind."""
-    name = cluster.make_namespace()
-    yield name
-    cluster.api.delete(f"/api/v1/namespaces/{name}/pods", gracePeriodSeconds=0)
-    cluster.api.delete(f"/api/v1/namespaces/{name}")
-    while found := [one["metadata"]["name"] for one in cluster.api.items(QUEUES)]:
-        parents = {one["spec"].get("parent") for one in cluster.api.items(QUEUES)}
-        for leaf in set(found) - parents:
+def namespace(cluster: ClusterHarness, namespace: str) -> Iterator[str]:
+    """Leave no queues behind."""
+    cluster.wait_for("queues to be judged", lambda: "there is no queue" in tried(cluster, queue("x", parent="gone")))
+    yield namespace
+    while found := cluster.api.items(QUEUES):
+        parents = {one["spec"].get("parent") for one in found}
+        for leaf in {one["metadata"]["name"] for one in found} - parents:
             cluster.api.delete(f"{QUEUES}/{leaf}")
-    assert guarded.webhook.running
 
 
 def tried(cluster: ClusterHarness, wanted: Json) -> str:

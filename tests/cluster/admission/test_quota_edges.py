@@ -2,44 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from cluster.guarded import Guarded, asking
 from cluster.harness.api import Json
-from cluster.harness.cluster import ClusterHarness, Options
+from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import container, pod, shell
 from cluster.installed import NAMES
 
 COMPUTE, MEMORY, BEST_EFFORT = NAMES.compute, NAMES.memory, NAMES.best_effort
-
-
-@pytest.fixture(scope="module")
-def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
-    """A control plane without nodes: pods stay as they come in."""
-    with ClusterHarness(Options(nodes=())) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def guarded(cluster: ClusterHarness) -> Iterator[Guarded]:
-    """Webhook and policies in force."""
-    guarded = Guarded(cluster)
-    guarded.install()
-    yield guarded
-    guarded.webhook.stop()
-
-
-@pytest.fixture
-def namespace(cluster: ClusterHarness, guarded: Guarded) -> Iterator[str]:
-    """Give the test a namespace of its own."""
-    name = cluster.make_namespace()
-    yield name
-    cluster.api.delete(f"/api/v1/namespaces/{name}/pods", gracePeriodSeconds=0)
-    cluster.api.delete(f"/api/v1/namespaces/{name}")
-    assert guarded.webhook.running
 
 
 def limit_by(cluster: ClusterHarness, namespace: str, hard: dict[str, str]) -> None:

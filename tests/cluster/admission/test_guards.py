@@ -1,0 +1,253 @@
+"""Policies on a real API server: what Aliquot writes of pods, leases and requests, nobody else does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from aliquot_core.names import LEADER_LEASE, MIX, PACE_LEASE
+from cluster.guarded import POLICY, Guarded, asking, grant_text
+from cluster.harness.api import APPLY, Api, Json
+from cluster.harness.cluster import ClusterHarness
+from cluster.harness.pods import pod, shell
+from cluster.installed import NAMES, SCHEDULER, binding
+from cluster.refusals import annotated, refused
+
+GATE = {"name": NAMES.gate}
+PODS = "/api/v1/namespaces/{}/pods"
+
+
+def test_every_policy_is_well_typed(cluster: ClusterHarness, guarded: Guarded) -> None:
+    """Kubernetes checks the expressions against its own types, and finds nothing to warn of."""
+
+    def checked() -> bool:
+        return all("typeChecking" in policy["status"] for policy in guarded.policies())
+
+    cluster.wait_for(f"each {POLICY} to be checked", checked)
+    assert {policy["metadata"]["name"]: policy["status"]["typeChecking"] for policy in guarded.policies()} == {
+        policy["metadata"]["name"]: {} for policy in guarded.policies()
+    }
+
+
+FORGED = {
+    "positive": grant_text(100),
+    "negative": grant_text(-100),
+    "another node's": grant_text(30, node="node2"),
+    "empty": "",
+}
+# Each is given an API, a waiting pod, its path, and the annotation.
+WAYS: dict[str, Callable[[Api, Json, str, dict[str, Any]], object]] = {
+    "create": lambda api, made, _, note: api.create({**made, "metadata": renamed(made, note)}),
+    "merge patch": lambda api, _, path, note: api.patch(path, annotated(note)),
+    "strategic patch": lambda api, _, path, note: api.patch(
+        path, annotated(note), kind="application/strategic-merge-patch+json"
+    ),
+    "apply": lambda api, _, path, note: api.request(
+        "PATCH",
+        path,
+        body={"apiVersion": "v1", "kind": "Pod", **annotated(note)},
+        query={"fieldManager": "forger", "force": "true"},
+        content_type=APPLY,
+    ),
+    "replace": lambda api, made, path, note: api.put(
+        path, {**made, "metadata": {**made["metadata"], "annotations": note}}
+    ),
+    "pods/status": lambda api, _, path, note: api.patch(f"{path}/status", annotated(note)),
+    "pods/status, all of it": lambda api, made, path, note: api.put(
+        f"{path}/status", {**made, "metadata": {**made["metadata"], "annotations": note}}
+    ),
+    "pods/binding": lambda api, made, path, note: api.post(f"{path}/binding", binding(made, "node1", note)),
+    "bindings": lambda api, made, path, note: api.post(
+        f"{path.rpartition('/pods/')[0]}/bindings", binding(made, "node1", note)
+    ),
+}
+
+
+def guards_of(way: str) -> str:
+    """Whose word is expected: of a pod's status a second policy says no too, and either may be the first."""
+    return "aliquot-guard-" if "status" in way else "aliquot-guard-grants"
+
+
+def renamed(made: Json, annotations: dict[str, Any]) -> Json:
+    """The metadata of another pod like this one."""
+    return {"name": "another", "namespace": made["metadata"]["namespace"], "annotations": annotations}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nobody_forges_a_grant_whatever_it_says(
+    cluster: ClusterHarness, guarded: Guarded, namespace: str, way: str
+) -> None:
+    """Nor turns or room; more than was granted, less than nothing, another node's or queue's: nor an administrator."""
+    made = guarded.cluster.create_pod(asking("waiting", namespace, {"compute": "30"}))
+    path = cluster.api.path_of(made)
+    others = [{NAMES.charged: "another"}, {NAMES.turn: "9"}, {NAMES.room: "{}"}]
+    for note in [*({NAMES.grant: text} for text in FORGED.values()), *others]:
+        refused(lambda note=note: WAYS[way](cluster.api, made, path, note), by=guards_of(way))  # type: ignore[misc]
+    ours = {NAMES.grant, NAMES.charged, NAMES.turn, NAMES.room}
+    assert not ours & cluster.api.get(path)["metadata"].get("annotations", {}).keys()
+
+
+@pytest.mark.parametrize("way", ["merge patch", "strategic patch", "replace", "pods/status"])
+def test_nobody_takes_a_grant_away_or_changes_it(
+    cluster: ClusterHarness, guarded: Guarded, namespace: str, way: str
+) -> None:
+    """The centre's own binding passes; what it wrote stands."""
+    made = cluster.create_pod(asking("bound", namespace, {"compute": "30"}))
+    path = cluster.api.path_of(made)
+    guarded.lift_and_bind(made)
+    bound = cluster.api.get(path)
+    assert bound["metadata"]["annotations"][NAMES.grant] == grant_text(30)
+    for note in ({NAMES.grant: text} for text in (None, *FORGED.values())):
+        given = {key: value for key, value in note.items() if value is not None} if way == "replace" else note
+        refused(lambda given=given: WAYS[way](cluster.api, bound, path, given), by=guards_of(way))  # type: ignore[misc]
+
+
+def test_only_the_scheduler_counts_turns(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
+    """Nobody else changes the number; whoever uninstalls takes it away."""
+    path = cluster.api.path_of(cluster.create_pod(asking("a", namespace, {"compute": "30"})))
+    guarded.scheduler.patch(path, annotated({NAMES.turn: "2"}))
+    for by in (path, f"{path}/status"):
+        refused(lambda by=by: cluster.api.patch(by, annotated({NAMES.turn: "3"})), by=guards_of(by))  # type: ignore[misc]
+    assert "annotations" not in cluster.api.patch(path, annotated({NAMES.turn: None}))["metadata"]
+
+
+SAID = {"labels": {NAMES.queue: "team"}, "annotations": {NAMES.preemptible: "false"}}
+
+
+@pytest.mark.parametrize("kind", SAID)
+def test_what_a_pod_says_to_us_does_not_change_through_its_status(
+    cluster: ClusterHarness, guarded: Guarded, namespace: str, kind: str
+) -> None:
+    """There no webhook reads it: nothing of ours is added, changed or taken away; what is others' is theirs."""
+    ours = {"labels": NAMES.of("note"), "annotations": NAMES.gpus}[kind]
+    made = cluster.create_pod(asking("a", namespace, {"compute": "30"}, **{kind: {ours: "1"}}))
+    path = cluster.api.path_of(made)
+    for change in (SAID[kind], {ours: "2"}, {ours: None}, None):
+        patch = {"metadata": {kind: change}}
+        refused(lambda patch=patch: cluster.api.patch(f"{path}/status", patch), by="aliquot-guard-status")  # type: ignore[misc]
+    found = cluster.api.patch(f"{path}/status", {"metadata": {kind: {"example.org/a": "b"}}})["metadata"][kind]
+    assert {ours: "1", "example.org/a": "b"}.items() <= found.items()
+    assert guarded.webhook.running
+
+
+def test_only_the_scheduler_lifts_the_gate(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
+    """Other gates are their owners'."""
+    made = cluster.create_pod(asking("a", namespace, {"compute": "30"}, schedulingGates=[{"name": "a.b/c"}]))
+    path = cluster.api.path_of(made)
+    refused(lambda: cluster.api.patch(path, {"spec": {"schedulingGates": None}}), by="aliquot-guard-gates")
+    now = cluster.api.patch(path, {"spec": {"schedulingGates": [GATE]}})
+    assert now["spec"]["schedulingGates"] == [GATE]
+    guarded.scheduler.patch(path, {"spec": {"schedulingGates": None}})
+    assert "schedulingGates" not in cluster.api.get(path)["spec"]
+
+
+def test_only_the_scheduler_writes_what_was_learnt_of_requests(cluster: ClusterHarness, guarded: Guarded) -> None:
+    """Whoever installs it may write its labels, and other ConfigMaps are their owners'."""
+    where = {"name": MIX, "namespace": NAMES.namespace}
+    body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": where}
+    path, by = cluster.api.path_of(body), "aliquot-guard-mix"
+    learnt: Json = {"data": {"page.json": "{}"}}
+    refused(lambda: cluster.api.create(body | learnt), by=by)
+    cluster.apply(body)
+    refused(lambda: cluster.api.patch(path, learnt), by=by)
+    guarded.scheduler.patch(path, learnt)
+    refused(lambda: cluster.api.patch(path, {"data": {"page.json": "?"}}), by=by)
+    refused(lambda: cluster.api.patch(path, {"data": None}), by=by)
+    cluster.apply(body | {"metadata": where | {"labels": {"team": "a"}}})
+    assert cluster.api.get(path)["data"] == learnt["data"]
+    other = cluster.api.create(body | learnt | {"metadata": where | {"name": "other"}})
+    tidier = may_delete(cluster, "configmaps")
+    refused(lambda: tidier.delete(path), by=by)
+    tidier.delete(cluster.api.path_of(other))
+    cluster.api.delete(path)  # who may delete the policy may delete what it guards
+
+
+def may_delete(cluster: ClusterHarness, resource: str) -> Api:
+    """Somebody who may delete these of our namespace, and no policies."""
+    user, version = f"tidier-of-{resource}", "rbac.authorization.k8s.io/v1"
+    where = {"name": user, "namespace": NAMES.namespace}
+    rules = [{"apiGroups": ["", "coordination.k8s.io"], "resources": [resource], "verbs": ["delete"]}]
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user}
+    cluster.apply({"apiVersion": version, "kind": "Role", "metadata": where, "rules": rules})
+    cluster.apply(
+        {"apiVersion": version, "kind": "RoleBinding", "metadata": where, "roleRef": role, "subjects": [subject]}
+    )
+    allowed = cluster.api_as(user)
+
+    def may() -> bool:
+        review = {"resourceAttributes": {"namespace": NAMES.namespace, "verb": "delete", "resource": resource}}
+        asked = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": review}
+        found = allowed.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", asked)
+        return bool(found["status"]["allowed"])
+
+    cluster.wait_for("the right to delete", may)
+    return allowed
+
+
+def lease(name: str, *, namespace: str = NAMES.namespace) -> Json:
+    """A Lease as it is created."""
+    where = {"name": name, "namespace": namespace}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": where}
+
+
+def test_nobody_else_writes_our_leases(cluster: ClusterHarness, guarded: Guarded) -> None:
+    """Heart-beats and who leads: nor an administrator; those of other namespaces are their owners'."""
+    ours = lease("node-written")
+    path, by = cluster.api.path_of(ours), "aliquot-guard-leases"
+    refused(lambda: cluster.api.create(ours), by=by)
+    guarded.scheduler.create(ours)
+    refused(lambda: cluster.api.patch(path, annotated({NAMES.state: "away"})), by=by)
+    guarded.scheduler.delete(path)
+    other = cluster.api.create(lease("node-written", namespace="default"))
+    cluster.api.delete(cluster.api.path_of(other))
+
+
+def test_an_administrator_tidies_up_after_a_node_that_is_gone(cluster: ClusterHarness, guarded: Guarded) -> None:
+    """By the right to delete the policy; whoever may only delete Leases may not, and who leads is left to nobody."""
+    heartbeat, led, paced = (
+        cluster.api.path_of(guarded.scheduler.create(lease(name))) for name in ("node-gone", LEADER_LEASE, PACE_LEASE)
+    )
+    tidier, by = may_delete(cluster, "leases"), "aliquot-guard-leases"
+    refused(lambda: tidier.delete(heartbeat), by=by)
+    cluster.api.delete(heartbeat)
+    assert cluster.api.find(heartbeat) is None
+    for path in (led, paced):
+        refused(lambda path=path: cluster.api.delete(path), by=by)  # type: ignore[misc]
+        guarded.scheduler.delete(path)
+
+
+def told(kind: str) -> Json:
+    """A status with one condition more."""
+    return {"status": {"conditions": [{"type": kind, "status": "True", "reason": "Test"}]}}
+
+
+def test_only_aliquot_speaks_in_its_own_conditions(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
+    """Others write theirs beside ours, and can neither change nor drop ours."""
+    path = cluster.api.path_of(cluster.create_pod(asking("a", namespace, {"compute": "30"})))
+    ours, strategic = NAMES.of("admitted"), "application/strategic-merge-patch+json"
+    write = partial(cluster.api.patch, f"{path}/status", kind=strategic)
+    by = "aliquot-guard-status"
+    refused(lambda: write(told(ours)), by=by)
+    guarded.scheduler.patch(f"{path}/status", told(ours), kind=strategic)
+    found = write(told("example.org/ready"))["status"]["conditions"]
+    assert {ours, "example.org/ready"} <= {each["type"] for each in found}
+    refused(lambda: write({"status": {"conditions": [{"type": ours, "status": "False"}]}}), by=by)
+    refused(lambda: cluster.api.patch(f"{path}/status", {"status": {"conditions": []}}), by=by)
+
+
+def test_only_schedulers_nominate_a_pod_that_asks(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
+    """Anybody may drop a nomination, as kubelets do; pods of others are nominated by whoever may."""
+    here = {"status": {"nominatedNodeName": "node1"}}
+    path = cluster.api.path_of(cluster.create_pod(asking("a", namespace, {"compute": "30"})))
+    refused(lambda: cluster.api.patch(f"{path}/status", here), by="aliquot-guard-status")
+    for user in (SCHEDULER, "system:kube-scheduler"):
+        cluster.api_as(user).patch(f"{path}/status", here)
+        now = cluster.api.patch(f"{path}/status", {"status": {"nominatedNodeName": None}})
+        assert "nominatedNodeName" not in now["status"]
+    other = cluster.api.path_of(cluster.create_pod(pod("other", shell("true"), namespace=namespace)))
+    assert cluster.api.patch(f"{other}/status", here)["status"]["nominatedNodeName"] == "node1"
+    assert guarded.webhook.running

@@ -1,0 +1,162 @@
+"""Ways round Aliquot on a real API server: devices and folders of a node that a pod takes without asking."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.guarded import Guarded, privileged
+from cluster.harness.api import Json
+from cluster.harness.cluster import ClusterHarness
+from cluster.harness.pods import pod, shell
+from cluster.installed import NAMES
+from cluster.refusals import refused
+
+
+def mounts(path: str) -> Json:
+    """Settings of a pod that mounts a path of its node."""
+    return {"volumes": [{"name": "v", "hostPath": {"path": path}}]}
+
+
+def mounting(at: str) -> Json:
+    """A container that has a volume there."""
+    return {**shell("true"), "volumeMounts": [{"name": "v", "mountPath": at}]}
+
+
+def sees(value: str, **limits: str) -> Json:
+    """A container that sets NVIDIA's variable."""
+    named = {NAMES.of(short): amount for short, amount in limits.items()}
+    return shell("true", env={"NVIDIA_VISIBLE_DEVICES": value}, limits=named)
+
+
+ROUND: dict[str, Json] = {
+    **{
+        f"mounts {path}": mounts(path)
+        for path in (
+            *("/", "/dev", "/dev/", "//dev/./nvidia0", "/dev/nvidia0", "/dev/nvidia-caps/x", "/run", "/var", "/etc"),
+            *("/var/run/cdi", "/run/cdi", "/run/cdi/x", "/etc/cdi", "/var/run", "/var/lib", "/var/lib/kubelet"),
+            *("/var/lib/kubelet/device-plugins", "/run/nvidia/driver", "/run/aliquot", "/var/lib/aliquot/isolation"),
+            *(
+                "/dev/char",
+                "/dev/char/195:0",
+                "/run/containerd",
+                "/run/containerd/containerd.sock",
+                "/run/k3s/containerd",
+            ),
+            *(
+                "/var/run/docker.sock",
+                "/run/docker.sock",
+                "/run/crio/crio.sock",
+                "/proc",
+                "/proc/1/root",
+                "/sys/fs/cgroup",
+            ),
+        )
+    },
+    "is privileged": {"containers": [privileged()]},
+    "has a privileged init container": {"initContainers": [{**privileged(), "name": "init"}]},
+    "sees all": {"containers": [sees("all")]},
+    "sees one": {"containers": [sees("0")]},
+    "sees what a field says": {
+        "containers": [
+            {
+                **shell("true"),
+                "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+            }
+        ]
+    },
+    "sees all beside a container with a slice": {
+        "containers": [sees("all"), {**sees("all", compute="30"), "name": "slice"}]
+    },
+    **{
+        f"mounts something at {at}": {"containers": [mounting(at)], "volumes": [{"name": "v", "emptyDir": {}}]}
+        for at in ("/var/run/nvidia-container-devices/all", "/run//nvidia-container-devices/0")
+    },
+    "names a device": {"metadata": {"annotations": {"cdi.k8s.io/gpu": "nvidia.com/gpu=all"}}},
+}
+HARMLESS: dict[str, Json] = {
+    **{
+        f"mounts {path}": mounts(path)
+        for path in (
+            *("/data", "/device", "/dev/shm", "/var/log", "/var/lib/kubelets", "/run/cdix", "/var/run/user"),
+            *("/dev/charm", "/run/containerds", "/process", "/system", "/run/docker"),
+        )
+    },
+    "mounts something elsewhere": {
+        "containers": [mounting("/opt/nvidia-container-devices-of-mine")],
+        "volumes": [{"name": "v", "emptyDir": {}}],
+    },
+    "mounts nothing of its node": {"volumes": [{"name": "v", "emptyDir": {}}]},
+    "is not privileged": {"containers": [{**shell("true"), "securityContext": {"privileged": False}}]},
+    "sees nothing": {"containers": [sees("void"), {**sees("none"), "name": "b"}, {**sees(""), "name": "c"}]},
+    "has a slice": {"containers": [sees("all", compute="30")]},
+    "has other annotations": {"metadata": {"annotations": {"accidi.io/cdi": "x", "cdi": "x"}}},
+}
+
+
+def going_round(settings: Json, namespace: str) -> Json:
+    """A pod with these settings of its spec, or of its metadata."""
+    made = pod("round", shell("true"), namespace=namespace)
+    made["metadata"] |= settings.get("metadata", {})
+    made["spec"] |= {key: value for key, value in settings.items() if key != "metadata"}
+    return made
+
+
+@pytest.fixture(scope="module")
+def denying(cluster: ClusterHarness, guarded: Guarded) -> str:
+    """A namespace in which ways round are refused."""
+    name = cluster.make_namespace()
+    cluster.api.patch(f"/api/v1/namespaces/{name}", label("deny"))
+    probe = going_round(ROUND["is privileged"], name)
+    cluster.wait_for("the label to count", lambda: "aliquot-ways-round" in guarded.refusal(probe))
+    return name
+
+
+def label(value: str) -> Json:
+    """What a namespace says of ways round."""
+    return {"metadata": {"labels": {NAMES.of("ways-round"): value}}}
+
+
+@pytest.mark.parametrize("row", ROUND)
+def test_a_way_round_is_refused_where_so_labelled(guarded: Guarded, denying: str, row: str) -> None:
+    """With what it is that goes round."""
+    assert "aliquot-ways-round" in guarded.refusal(going_round(ROUND[row], denying))
+
+
+@pytest.mark.parametrize("row", HARMLESS)
+def test_what_leads_to_no_gpu_is_let_be(guarded: Guarded, denying: str, row: str) -> None:
+    """Also where ways round are refused."""
+    assert guarded.refusal(going_round(HARMLESS[row], denying)) == ""
+
+
+def test_a_way_round_is_only_warned_of_elsewhere(guarded: Guarded, namespace: str) -> None:
+    """The author reads all of it, and the pod comes in."""
+    settings = {**mounts("/var/run/cdi"), "containers": [privileged()]}
+    said = guarded.warnings(going_round(settings, namespace))
+    assert len(said) == 2
+    assert "mounts /run/cdi of its node" in said[0]
+    assert "privileged containers have every GPU of their node: main" in said[1]
+
+
+def test_exempt_namespaces_and_the_system_s_own_go_round(
+    cluster: ClusterHarness, guarded: Guarded, namespace: str
+) -> None:
+    """Drivers, exporters and storage plugins live there; a label does not make kube-system ours."""
+    settings = ROUND["is privileged"]
+    cluster.api.patch("/api/v1/namespaces/kube-system", label("deny"))
+    # Labelled later, and seen later: when it counts, the other does too.
+    cluster.api.patch(f"/api/v1/namespaces/{namespace}", label("allow"))
+    cluster.wait_for("the label to count", lambda: not guarded.warnings(going_round(settings, namespace)) or None)
+    assert guarded.warnings(going_round(settings, "kube-system")) == []
+
+
+def test_an_ephemeral_container_goes_no_way_round(cluster: ClusterHarness, guarded: Guarded, denying: str) -> None:
+    """What `kubectl debug` adds to a pod counts as well."""
+    made = cluster.create_pod(pod("debugged", shell("true"), namespace=denying))
+    path = f"{cluster.api.path_of(made)}/ephemeralcontainers"
+    debug = {key: value for key, value in privileged().items() if key != "resources"} | {"name": "debug"}
+    strategic = "application/strategic-merge-patch+json"
+    patch = {"spec": {"ephemeralContainers": [debug]}}
+    refused(lambda: cluster.api.patch(path, patch, kind=strategic), by="aliquot-ways-round")
+    harmless = {"spec": {"ephemeralContainers": [{**debug, "securityContext": {"privileged": False}}]}}
+    assert cluster.api.patch(path, harmless, kind=strategic)["spec"]["ephemeralContainers"]
+    assert guarded.webhook.running
