@@ -101,7 +101,8 @@ async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
         stack.push_async_callback(transport.close)
         stack.push_async_callback(election.close)
         leadership = _leadership(settings, transport=election, clock=clock, random=luck)
-        centre = _centre(settings, transport=transport, leadership=leadership, clock=clock, random=luck)
+        fenced = FencedTransport(transport=transport, check=leadership.check)
+        centre = _centre(settings, transport=fenced, leadership=leadership, clock=clock, random=luck)
         keepers = _keepers(settings, client=KubeClient(transport=transport), clock=clock, random=luck)
         for keeper in keepers:
             await keeper.ensure()
@@ -122,9 +123,7 @@ async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
             settings, centre=centre, leadership=leadership, admission=admission, page=page, tls=tls, clock=clock
         )
         stack.push_async_callback(forwarder.close)
-        pace = _pace(
-            settings, client=KubeClient(transport=transport), centre=centre, leadership=leadership, clock=clock
-        )
+        pace = _pace(settings, client=KubeClient(transport=fenced), centre=centre, leadership=leadership, clock=clock)
         kept: list[Callable[[], Any]] = [partial(keeper.run, changed=tls.look) for keeper in keepers]
         running = [leadership.run, centre.run, server.run, landscape.run, pace.run, page.run, *kept]
         await until(stop, _all(*running), farewell=leadership.resign)
@@ -150,13 +149,11 @@ def _leadership(settings: Settings, *, transport: Transport, clock: Clock, rando
 def _centre(
     settings: Settings, *, transport: Transport, leadership: Leadership, clock: Clock, random: Random
 ) -> Centre:
-    fenced = FencedTransport(transport=transport, check=leadership.check)
-
     rules, mix = rules_in_force(settings.rules), settings.placement.given
 
     def new_reign() -> Reign:
         return Reign(
-            transport=fenced,
+            transport=transport,
             clock=clock,
             random=random,
             names=settings.names,

@@ -14,6 +14,7 @@ from aliquot_core.names import LEADER_LEASE, NAMESPACE, PACE_LEASE, Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.election import ElectionSettings
 from aliquot_kube.errors import ConflictError, UnreachableError
+from aliquot_kube.fencing import FencedTransport
 from aliquot_kube.heartbeat import HeartBeat
 from aliquot_kube.leadership import Leadership
 from aliquot_kube.lease import LeaseKeeper
@@ -83,8 +84,9 @@ def setter(
     beside: Mapping[str, str] | None = None,
 ) -> PaceSetter:
     """A centre that sees so many nodes; the test changes the list's only entry."""
+    fenced = FencedTransport(transport=api, check=leadership.check)
     return PaceSetter(
-        keeper=keeper(api, PACE_LEASE),
+        keeper=LeaseKeeper(client=KubeClient(transport=fenced), namespace=NAMESPACE, name=PACE_LEASE),
         clock=clock,
         names=Names(),
         leadership=leadership,

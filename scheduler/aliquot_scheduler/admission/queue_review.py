@@ -7,27 +7,17 @@ from typing import Any, Literal
 import msgspec
 
 from aliquot_core.objects import Queue
-from aliquot_scheduler.admission.review import User, Wire, decoded, without_nulls
+from aliquot_scheduler.admission.review import Asked, Envelope, Wire, decoded, without_nulls
 
 
 class _Kind(Wire, frozen=True, kw_only=True):
     kind: Literal["Queue"]
 
 
-class _Request(Wire, frozen=True, kw_only=True):
-    uid: str
+class _Request(Asked, frozen=True, kw_only=True):
     kind: _Kind
     operation: Literal["CREATE", "UPDATE", "DELETE"]
     name: str = ""
-    user_info: User = User()
-    object: msgspec.Raw = msgspec.Raw(b"null")
-    old_object: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _Review(Wire, frozen=True, kw_only=True):
-    api_version: Literal["admission.k8s.io/v1"]
-    kind: Literal["AdmissionReview"]
-    request: _Request
 
 
 class QueueReview(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +35,7 @@ class QueueReview(msgspec.Struct, frozen=True, kw_only=True):
         return self.new.spec if self.new else {}
 
 
-_reviews = msgspec.json.Decoder(_Review)
+_reviews = msgspec.json.Decoder(Envelope[_Request])
 _queues = msgspec.json.Decoder(Queue)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -54,24 +54,34 @@ class User(Wire, frozen=True, kw_only=True):
     groups: list[str] = []
 
 
-class _Kind(Wire, frozen=True, kw_only=True):
-    kind: Literal["Pod"]
+class Asked(Wire, frozen=True, kw_only=True):
+    """What every review asks, whatever it is about."""
 
-
-class _Request(Wire, frozen=True, kw_only=True):
     uid: str
-    kind: _Kind
-    operation: Literal["CREATE", "UPDATE"]
-    namespace: str = ""
     user_info: User = User()
     object: msgspec.Raw = msgspec.Raw(b"null")
     old_object: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Review(Wire, frozen=True, kw_only=True):
+A = TypeVar("A", bound=Asked)
+
+
+class Envelope(Wire, Generic[A], frozen=True, kw_only=True):
+    """What it is asked in."""
+
     api_version: Literal["admission.k8s.io/v1"]
     kind: Literal["AdmissionReview"]
-    request: _Request
+    request: A
+
+
+class _Kind(Wire, frozen=True, kw_only=True):
+    kind: Literal["Pod"]
+
+
+class _Request(Asked, frozen=True, kw_only=True):
+    kind: _Kind
+    operation: Literal["CREATE", "UPDATE"]
+    namespace: str = ""
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +98,7 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     old: Pod | None
 
 
-_reviews = msgspec.json.Decoder(_Review)
+_reviews = msgspec.json.Decoder(Envelope[_Request])
 _pods = msgspec.json.Decoder(Pod)
 _documents = msgspec.json.Decoder(dict[str, Any])
 

@@ -34,7 +34,11 @@ class PaceSetter:
         nodes: Callable[[], int | None],
         beside: Mapping[str, str] | None = None,
     ) -> None:
-        """`nodes` tells how many nodes there are that beat, None while that is not known; `beside` are annotations."""
+        """Put it together.
+
+        `keeper` writes only while we lead (`FencedTransport`). `nodes` tells how many nodes there are that beat, None
+        while that is not known; `beside` are annotations.
+        """
         self._keeper = keeper
         self._clock = clock
         self._names = names
@@ -59,7 +63,6 @@ class PaceSetter:
         lease = await self._keeper.read()
         if lease is not None and said.items() <= lease.metadata.annotations.items():
             return
-        self._leadership.check()
         lease = lease or await self._keeper.make()
         claim = Claim(
             holder=self._leadership.identity,
@@ -67,6 +70,5 @@ class PaceSetter:
             wall=self._clock.wall(),
             annotations=said,
         )
-        self._leadership.check()
         await self._keeper.put(claim, over=lease)
         log.info("heart-beat interval written", extra={"seconds": interval})

@@ -163,7 +163,8 @@ class SimReplica:
         )
 
     def _pace(self, life: Life) -> PaceSetter:
-        client = KubeClient(transport=self._api.wire(life))
+        fenced = FencedTransport(transport=self._api.wire(life), check=self.leadership.check)
+        client = KubeClient(transport=fenced)
         return PaceSetter(
             keeper=LeaseKeeper(client=client, namespace=self._names.namespace, name=PACE_LEASE),
             clock=self.clock,
