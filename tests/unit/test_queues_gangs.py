@@ -8,6 +8,7 @@ import pytest
 from aliquot_core.inventory import Gpu
 from aliquot_scheduler.fit.links import islands
 from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.showing import MOST_SHOWN
 from support.centre import gpus, make_node
 from support.queue_stage import Stage, queue
 
@@ -149,12 +150,80 @@ def test_with_autoscale_a_pod_without_room_is_shown() -> None:
     lifted = replace(stage.pods["p"], spec=replace(stage.pods["p"].spec, scheduling_gates=[]))
     stage.see(lifted)
     assert stage.round(after=60.0) == []
-    stage.picture.node_seen(make_node("n1", gpus("n1", 1)))
-    assert stage.round() == ["p"]
+    stage.picture.node_seen(make_node("n1", gpus("n1", 2)))
+    assert stage.round() == ["r", "p"]
     turn = stage.turns["p"]
     assert turn.promise is not None
     assert (turn.promise.node, turn.pod.spec.scheduling_gates) == ("n1", [])
     assert stage.used("a")[0] == 200
+
+
+def test_who_is_shown_passes_nobody_who_is_before_it_in_the_line() -> None:
+    """One GPU joins: it is for the queue that holds nothing, not for the one whose pod was shown first."""
+    stage = Stage({"a": queue(autoscale=True), "b": queue()}, nodes=(1,))
+    stage.submit("x", 100, queue="a")
+    stage.submit("p", 100, queue="a")
+    assert stage.round() == ["x", "p"]
+    stage.bind("x")
+    stage.submit("r", 100, queue="b")
+    assert stage.round() == []
+    stage.picture.node_seen(make_node("n1", gpus("n1", 1)))
+    assert stage.run() == ["r"]
+    stage.picture.node_seen(make_node("n2", gpus("n2", 1)))
+    assert stage.run() == ["p"]
+
+
+def test_who_is_shown_takes_no_share_and_no_quota_of_others() -> None:
+    """Five of them wait for whole GPUs: others have what is left of their parent's limit, and in their order."""
+    specs = {
+        "org": queue(limit=500),
+        "a": queue("org", autoscale=True),
+        "b": queue("org"),
+        "c": queue(),
+    }
+    stage = Stage(specs, nodes=(2,))
+    for uid in ("x", "y"):
+        stage.submit(uid, 60, queue="c")
+    assert stage.run() == ["x", "y"]
+    for number in range(8):
+        stage.submit(f"p{number}", 100, queue="a")
+    assert stage.round() == [f"p{number}" for number in range(5)]
+    assert stage.used("org")[0] == 500
+    stage.round(after=200.0)
+    for uid, where in (("b0", "b"), ("c0", "c")):
+        stage.submit(uid, 40, queue=where)
+    assert stage.run() == ["b0", "c0"]
+    assert stage.queues.books.usage.of("a", now=stage.now)[0] == 0
+    assert stage.queues.books.users.of(("a", "team"), now=stage.now)[0] == 0
+
+
+def test_of_one_queue_no_more_are_shown_than_a_list_holds() -> None:
+    """However many wait; the next ones follow as the first get room."""
+    stage = Stage({"a": queue(autoscale=True)}, nodes=(1,))
+    for number in range(MOST_SHOWN + 20):
+        stage.submit(f"p{number:03}", 100, queue="a")
+    assert len(stage.round()) == MOST_SHOWN + 1
+    assert stage.round() == []
+    stage.bind("p000")
+    stage.end("p000")
+    assert stage.round() == ["p001", "p101"]
+    assert stage.turns["p001"].promise is not None
+    assert stage.turns["p101"].promise is None
+
+
+def test_a_gang_that_is_shown_comes_in_as_a_whole() -> None:
+    """One GPU is not enough for the two of it."""
+    stage = Stage({"a": queue(autoscale=True), "b": queue()}, nodes=(1,))
+    stage.submit("x", 100, queue="b")
+    assert stage.run() == ["x"]
+    gang(stage, "g", pods=2, compute=100, topology="")
+    assert stage.round() == ["g0", "g1"]
+    assert stage.turns["g0"].promise is None
+    stage.picture.node_seen(make_node("n1", gpus("n1", 1)))
+    assert stage.round() == []
+    assert all("waits for room" in stage.queues.why_not(stage.pods[uid]) for uid in ("g0", "g1"))
+    stage.picture.node_seen(make_node("n2", gpus("n2", 1)))
+    assert stage.run() == ["g0", "g1"]
 
 
 def test_a_pod_is_not_shown_for_ever() -> None:

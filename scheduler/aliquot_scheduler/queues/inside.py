@@ -4,7 +4,7 @@
 |---|---|---|
 | through | its turn came, with room | it is bound; or its time is over |
 | adopted | found without a gate: another leader has let it in | kube-scheduler asks for it: through; its time is over |
-| shown | its turn came without room (queue option `autoscale`) | there is room: through; its time is over |
+| shown | it was within quota, without room (`showing.py`) | the next round: it waits with all; its time is over |
 | bound | the watch says so | it has ended, or is gone |
 
 All of them are charged, none of them waits.
@@ -58,6 +58,10 @@ class Inside:
     def way(self, uid: str) -> Way | None:
         """How somebody came in who is not bound."""
         return self._ways.get(uid)
+
+    def until(self, uid: str) -> float:
+        """How long somebody may take to be bound."""
+        return self._until[uid]
 
     def is_unasked(self, uid: str, *, now: float) -> bool:
         """Whether somebody was adopted, and the time is over in which kube-scheduler would have come by itself."""

@@ -240,12 +240,27 @@ class Register:
         ending = {uid for uid, one in bound if one.pod.metadata.deletion_timestamp or self.clearings.was_asked(uid)}
         return ending | self.clearings.victims() | self.refuges.movers()
 
-    def let_in(self, waiter: Waiter, *, way: Way, until: float, now: float) -> None:
+    def let_in(self, waiter: Waiter, *, until: float, now: float) -> None:
         """Its turn has come: it is charged from now on, and waits no more."""
         self.leave(waiter.uid)
         self.memory.forget(waiter.uid)
-        self.inside.enter(waiter, way=way, until=until)
+        self.inside.enter(waiter, way=Way.THROUGH, until=until)
         self.books.admit(waiter, self.enrolment.charge(waiter), now=now)
+
+    def show(self, waiter: Waiter, *, until: float) -> None:
+        """It is seen by whoever makes clusters larger: charged, since quota has to allow it, and not as used."""
+        self.leave(waiter.uid)
+        self.inside.enter(waiter, way=Way.SHOWN, until=until)
+        self.books.put(waiter, self.enrolment.charge(waiter))
+
+    def unshow(self) -> dict[str, float]:
+        """Let those who are shown stand in line with all others; until when each was to be shown."""
+        shown = self.inside.shown()
+        until = {waiter.uid: self.inside.until(waiter.uid) for waiter in shown}
+        for waiter in shown:
+            self.release(waiter.uid)
+            self._join(waiter)
+        return until
 
     def let_out(self, uid: str) -> Waiter | None:
         """It is let in no more; a pod that is bound meanwhile goes on being charged."""

@@ -14,8 +14,10 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     # How long those behind may pass the head of a line that does not fit.
     patience: Annotated[float, msgspec.Meta(ge=0, le=7 * _DAY)] = 300.0
-    # How long heads that were passed so long may hold others up; then all may pass again for the time of patience.
-    hold: Annotated[float, msgspec.Meta(ge=0, le=7 * _DAY)] = 3600.0
+    # How long heads that were passed so long may hold others up; then all may pass again for the time of patience. Nor
+    # is anybody kept waiting for pods that have run for longer. An hour made pods that run for days wait four times as
+    # long as a quarter of it (docs/simulate.md), and pods of minutes need no more.
+    hold: Annotated[float, msgspec.Meta(ge=0, le=7 * _DAY)] = 900.0
     # How long a pod waits inside its guarantee, which is free in pieces alone, before a node is kept for it: where pods
     # end within seconds it is whole again by itself, and nothing need stand idle for it.
     owed: Annotated[float, msgspec.Meta(ge=0, le=7 * _DAY)] = 60.0

@@ -20,7 +20,7 @@ from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.elsewhere import Without, admissible
 from aliquot_scheduler.queues.gangs import Placing
 from aliquot_scheduler.queues.hall import Hall
-from aliquot_scheduler.queues.line import Candidate, Heads, Line, Waiter
+from aliquot_scheduler.queues.line import Candidate, Heads, Line
 from aliquot_scheduler.queues.order import Order, within_guarantee
 from aliquot_scheduler.queues.rules import Cause, Refusal, Rules, no_room
 from aliquot_scheduler.queues.stayers import Stayers
@@ -65,15 +65,11 @@ class Sweep:
         self._watched = self._impatient | memory.owed(now=now)
         # Whether any guarantee is demanded and not met.
         self._somebody_misses = any(map(books.ledger.held_back, range(books.ledger.tree.dimensions.cards)))
-        self._somebody_grows = any(map(self._grows, hall.lines))
         self._reached: dict[tuple[str, str], tuple[Heads, int]] = {}
         self._passed: defaultdict[str, set[Mark]] = defaultdict(set)
 
     def let_in(self) -> Iterator[tuple[Candidate, list[Promise]]]:
-        """Who is let in, with the room that is kept; the caller books it before asking for the next.
-
-        Without room: whoever makes clusters larger is to see them.
-        """
+        """Who is let in, with the room that is kept; the caller books it before asking for the next."""
         self._memory.begin(version=self._cards.version)
         nodes = self._books.ledger.tree.nodes
         candidates = {
@@ -88,7 +84,7 @@ class Sweep:
             ):
                 tried, refusal = self._admissible(candidate)
                 promises = self._promised(tried) if refusal is None else []
-                if promises or (refusal is None and self._grows(candidate.first.queue)):
+                if promises:
                     self.again = candidate.uid in self._memory.kept(now=self._now)
                     yield tried, promises
                     self._shares.changed(candidate.first.queue)
@@ -115,18 +111,6 @@ class Sweep:
             self._may, self._few = self._cards.fitting(), self._cards.few_fitting()
         return tried, refusal
 
-    def bring_in(self, waiter: Waiter) -> Promise | None:
-        """Room for one that was let in without any, and is not charged at this moment."""
-        candidate, ledger = Candidate(members=(waiter,), amounts=waiter.amounts), self._books.ledger
-        # It asks meanwhile, or its own guarantee would not be held back for it.
-        ledger.ask(waiter.queue, waiter.amounts)
-        promises = self._promised(candidate) if self._rules.refusal(candidate) is None else []
-        ledger.ask_no_more(waiter.queue, waiter.amounts)
-        if not promises:
-            return None
-        self._rules.let_in()
-        return promises[0]
-
     def bring_in_all(self, clearing: Clearing) -> list[Promise]:
         """Room where it was made, for all of them or for none; it is kept for nobody at this moment."""
         candidate, ledger = clearing.candidate, self._books.ledger
@@ -145,15 +129,15 @@ class Sweep:
         """Whether the only user of a line has nobody whom any card has room for: of 200 lines most are so."""
         user = line.only_user
         heads = None if user is None or self._few is None else line.heads(user, let_in=self._books.let_in)
-        if heads is None or not self._none_able(queue, heads):
+        if heads is None or not self._none_able(heads):
             return False
         if heads:
             self._head_of(queue, heads[0])
         return True
 
     def _is_over(self, queues: Iterable[str]) -> bool:
-        """Whether no card has room for anybody any more, and nobody is shown without: most rounds end so at once."""
-        if self._few is None or self._few or self._watched or self._somebody_grows:
+        """Whether no card has room for anybody any more: most rounds end so at once."""
+        if self._few is None or self._few or self._watched:
             return False
         for queue in queues:
             if queue not in self._headed and (line := self._hall.lines.get(queue)):
@@ -189,11 +173,11 @@ class Sweep:
         if number >= len(heads):
             return number
         start, number = number, len(heads)
-        if len(heads) <= _SHORT or not self._none_able(queue, heads):
-            asked, passed, watched = self._grows(queue), self._passed[queue], self._watched
-            for place in self._places(heads, start, everybody=bool(asked or watched)):
+        if len(heads) <= _SHORT or not self._none_able(heads):
+            passed, watched = self._passed[queue], self._watched
+            for place in self._places(heads, start, everybody=bool(watched)):
                 candidate = heads[place]
-                able = asked or candidate.uid in watched or self._may_fit(candidate)
+                able = candidate.uid in watched or self._may_fit(candidate)
                 if able and (user, candidate.shape) not in passed and not self._is_never(candidate):
                     number = place
                     break
@@ -213,16 +197,10 @@ class Sweep:
         may, numbers = self._may, heads.in_order
         return (place for place in range(start, len(heads)) if may[numbers[place]])
 
-    def _none_able(self, queue: str, heads: Heads) -> bool:
+    def _none_able(self, heads: Heads) -> bool:
         """Whether that is plain without looking at each of them: no card has room for any."""
         few = self._few
-        return (
-            few is not None
-            and heads.lone
-            and heads.numbers.isdisjoint(few)
-            and heads.uids.isdisjoint(self._watched)
-            and not self._grows(queue)
-        )
+        return few is not None and heads.lone and heads.numbers.isdisjoint(few) and heads.uids.isdisjoint(self._watched)
 
     def _head_of(self, queue: str, candidate: Candidate) -> None:
         """The first of a line that is passed over is its head; a guarantee that lies in pieces is owed to it."""
@@ -240,10 +218,6 @@ class Sweep:
     def _is_never(self, candidate: Candidate) -> bool:
         """A gang that can't be let in whatever others do stands in line, but is no head of it."""
         return candidate.first.group is not None and self._hall.is_never(candidate.first)
-
-    def _grows(self, queue: str) -> bool:
-        """Whether its pods are shown to a cluster autoscaler."""
-        return self._books.ledger.tree.nodes[queue].spec.autoscale
 
     def _may_fit(self, candidate: Candidate) -> bool:
         """Whether a card may be there: what is taken in this sweep changes nothing of what was found not to be."""

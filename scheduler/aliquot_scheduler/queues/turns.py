@@ -37,6 +37,7 @@ from aliquot_scheduler.queues.notices import Notice, Notices, turn_lost
 from aliquot_scheduler.queues.register import Register
 from aliquot_scheduler.queues.report import recall, statuses
 from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.showing import Showing
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.sweep import Sweep
@@ -215,13 +216,19 @@ class Queues:
     # --- turns -------------------------------------------------------------------------------------------------------
     def turns(self, rooms: Rooms, *, now: float) -> Iterator[Turn]:
         """Let through whoever can be; each turn is to be carried out by the caller, who may stop asking at any time."""
-        self._register.tell_time(now)
+        shown = self._register.unshow()
+        try:
+            self._register.tell_time(now)
+            yield from self._untold_turns()
+            if self._register.inside.under_way < MOST_AT_ONCE:
+                yield from self._round(rooms, now=now)
+        finally:
+            self._show(shown, now=now)
         yield from self._untold_turns()
-        if self._register.inside.under_way >= MOST_AT_ONCE:
-            return
+
+    def _round(self, rooms: Rooms, *, now: float) -> Iterator[Turn]:
         sweep = self._sweep(rooms, now=now)
         self._bring_in_cleared(sweep, now=now)
-        self._bring_in_shown(sweep, now=now)
         yield from self._untold_turns()
         yield from self._swept(sweep, now=now)
         while sweep.again and self._register.inside.under_way < MOST_AT_ONCE:
@@ -230,8 +237,8 @@ class Queues:
 
     def _swept(self, sweep: Sweep, *, now: float) -> Iterator[Turn]:
         for candidate, promises in sweep.let_in():
-            for number, member in enumerate(candidate.members):
-                self._let_in(member, promises[number] if promises else None, now=now)
+            for member, promise in zip(candidate.members, promises, strict=True):
+                self._let_in(member, promise, now=now)
             self._register.gang_changed(candidate.first)
             yield from self._untold_turns()
             if self._register.inside.under_way >= MOST_AT_ONCE:
@@ -259,16 +266,18 @@ class Queues:
             now=now,
         )
 
-    def _bring_in_shown(self, sweep: Sweep, *, now: float) -> None:
-        """Those for whom there was no room come first when there is: they were let in before the others."""
-        for waiter in self._register.inside.shown():
-            charge = self.books.ledger.of(waiter.uid)
-            self.books.release(waiter.uid)
-            promise = sweep.bring_in(waiter)
-            if promise is not None:
-                self._let_in(waiter, promise, now=now)
-            elif charge is not None:
-                self.books.put(waiter, charge)
+    def _show(self, before: Mapping[str, float], *, now: float) -> None:
+        """Let an autoscaler see who found no room; `before` is who was shown already, and until when."""
+        register, nodes = self._register, self.books.ledger.tree.nodes
+        showing = Showing(books=self.books, hall=register.hall, cards=register.cards, now=now)
+        for candidate in showing.candidates():
+            for member in candidate.members:
+                until = before.get(member.uid)
+                if until is None:
+                    until = now + _MINUTE * nodes[member.queue].spec.autoscale_minutes
+                    self._untold.append(Turn(pod=member.pod, promise=None, number=self._next_turn(member)))
+                register.show(member, until=until)
+            register.gang_changed(candidate.first)
 
     def _bring_in_cleared(self, sweep: Sweep, *, now: float) -> None:
         """Those for whom room was made, as soon as all of it is there."""
@@ -291,13 +300,13 @@ class Queues:
         # Whoever is looked at next must not be let in by room that is kept again, nor be kept out of what is no more.
         sweep.room_changed()
 
-    def _let_in(self, waiter: Waiter, promise: Promise | None, *, now: float) -> None:
+    def _let_in(self, waiter: Waiter, promise: Promise, *, now: float) -> None:
         self.waits.add(waiter.queue, max(0.0, now - self._register.joined.pop(waiter.uid, now)))
-        shown = _MINUTE * self.books.ledger.tree.nodes[waiter.queue].spec.autoscale_minutes
-        until, way = (promise.until, Way.THROUGH) if promise else (now + shown, Way.SHOWN)
-        self._register.let_in(waiter, way=way, until=until, now=now)
-        number = max(self._turns_had(waiter.pod), self._register.lost.get(waiter.uid, 0)) + 1
-        self._untold.append(Turn(pod=waiter.pod, promise=promise, number=number))
+        self._register.let_in(waiter, until=promise.until, now=now)
+        self._untold.append(Turn(pod=waiter.pod, promise=promise, number=self._next_turn(waiter)))
+
+    def _next_turn(self, waiter: Waiter) -> int:
+        return max(self._turns_had(waiter.pod), self._register.lost.get(waiter.uid, 0)) + 1
 
     def _untold_turns(self) -> Iterator[Turn]:
         """All of a gang are told, even if the caller stops asking in the middle of it."""

@@ -1,0 +1,63 @@
+"""Who is shown to a cluster autoscaler: pods of queues with `autoscale` that are within their quota and have no room.
+
+Theory of operation. Who is shown has a lifted gate and nothing else: it stands in line with all others in every round,
+uncharged, and gets room when its turn comes like anybody. Only when all who have room are let in are the rest shown, in
+the order of their turns, as far as quota then allows; from then to the next round they are charged, so that no more is
+shown than limits allow. So who is shown takes no place in the line, no share, and no card from anybody.
+
+All of them are put down anew in each round, so of one queue no more than a hundred are shown at a time (0.2 ms each):
+an autoscaler needs no longer list to begin with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+
+from aliquot_scheduler.queues.books import Books
+from aliquot_scheduler.queues.cards import Cards
+from aliquot_scheduler.queues.hall import Hall
+from aliquot_scheduler.queues.line import Candidate
+from aliquot_scheduler.queues.order import Order
+from aliquot_scheduler.queues.rules import Rules
+
+MOST_SHOWN = 100
+
+
+class Showing:
+    """One look at those who found no room in a round."""
+
+    def __init__(self, *, books: Books, hall: Hall, cards: Cards, now: float) -> None:
+        self._books = books
+        self._hall = hall
+        self._shares = books.shares(now=now)
+        self._rules = Rules(ledger=books.ledger, cards=cards)
+        self._shown: Counter[str] = Counter()
+        self._passed: set[tuple[str, object]] = set()
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Who is to be shown; the caller charges it before asking for the next."""
+        nodes = self._books.ledger.tree.nodes
+        growing = [name for name in self._hall.lines if nodes[name].spec.autoscale and not nodes[name].stop]
+        if not growing:
+            return
+        firsts = {name: partial(self._first, name) for name in growing}
+        for candidate in Order(ledger=self._books.ledger, shares=self._shares, candidates=firsts):
+            queue = candidate.first.queue
+            if self._rules.refusal(candidate) is not None:
+                self._passed.add((queue, candidate.first.mark))
+                continue
+            self._shown[queue] += len(candidate.members)
+            yield candidate
+            self._shares.changed(queue)
+
+    def _first(self, queue: str) -> Candidate | None:
+        line = self._hall.lines.get(queue)
+        if line is None or self._shown[queue] >= MOST_SHOWN:
+            return None
+        for user in sorted(line.users(), key=lambda user: (self._shares.of_user(queue, user), user)):
+            for head in line.heads(user, let_in=self._books.let_in):
+                if (queue, head.first.mark) not in self._passed and not self._hall.is_never(head.first):
+                    return head
+        return None
