@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -373,6 +374,29 @@ static void use(double seconds, const char *how, unsigned microseconds, int batc
     printf("%llu %llu\n", (unsigned long long)launches, (unsigned long long)slowest);
 }
 
+static int by_size(const void *one, const void *other) {
+    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+    return (a > b) - (a < b);
+}
+
+/* Answer requests for so long, each a batch of kernels, with `idle` microseconds in between; how many there were, and how
+ * many microseconds half of them, 99 of 100 and all took at most. */
+static void serve(double seconds, unsigned microseconds, int batch, unsigned idle) {
+    static uint64_t took[1 << 16];
+    uint64_t end = now_ns() + (uint64_t)(seconds * 1e9);
+    size_t count = 0;
+    while (now_ns() < end && count < sizeof took / sizeof *took) {
+        uint64_t start = now_ns();
+        for (int i = 0; i < batch; i++) launch("kernel", microseconds, NULL);
+        CU(cuCtxSynchronize)();
+        took[count++] = (now_ns() - start) / 1000;
+        nanosleep(&(struct timespec){.tv_nsec = idle * 1000L}, NULL);
+    }
+    qsort(took, count, sizeof *took, by_size);
+    printf("%zu %llu %llu %llu\n", count, (unsigned long long)took[count / 2],
+           (unsigned long long)took[count * 99 / 100], (unsigned long long)took[count - 1]);
+}
+
 /* ------------------------------------------------------------------ what it is told */
 
 static uint64_t seed;
@@ -477,6 +501,33 @@ static void import_handle(const char *path) {
     printf("%d\n", CU(cuMemImportFromShareableHandle)(&handle, (void *)(intptr_t)file, 1));
 }
 
+struct thief {
+    pthread_t thread;
+    const struct way *way;
+    uint64_t bytes;
+    int taken;
+};
+
+static void *steal(void *with) {
+    struct thief *thief = with;
+    struct held h = {0};
+    CU(cuCtxSetCurrent)(context);
+    while (thief->way->take(&h, thief->bytes) == CUDA_SUCCESS) thief->taken++;
+    return NULL;
+}
+
+/* Many threads take at once, until each is refused. */
+static void race(const char *name, uint64_t bytes) {
+    struct thief thieves[16];
+    int taken = 0;
+    for (int i = 0; i < 16; i++) {
+        thieves[i] = (struct thief){.way = &ways[way_of(name)], .bytes = bytes};
+        pthread_create(&thieves[i].thread, NULL, steal, &thieves[i]);
+    }
+    for (int i = 0; i < 16; i++) pthread_join(thieves[i].thread, NULL), taken += thieves[i].taken;
+    printf("%d\n", taken);
+}
+
 static void do_fork(const char *name, uint64_t bytes) {
     fflush(stdout);
     pid_t child = fork();
@@ -513,6 +564,7 @@ static bool obey(const char *line) {
     if (strcmp(word, "start") == 0) printf("%d\n", start());
     else if (sscanf(line, "take %63s %llu", name, &number) == 2) printf("%d\n", take(way_of(name), number));
     else if (sscanf(line, "fill %63s %llu", name, &number) == 2) fill(name, number);
+    else if (sscanf(line, "race %63s %llu", name, &number) == 2) race(name, number);
     else if (sscanf(line, "give %llu", &number) == 1) printf("%d\n", give((int)number));
     else if (sscanf(line, "churn %llu %llu", &number, &other) == 2) seed = number | 1, churn(other);
     else if (strcmp(word, "empty") == 0) empty();
@@ -530,6 +582,8 @@ static bool obey(const char *line) {
     else if (sscanf(line, "fork %63s %llu", name, &number) == 2) do_fork(name, number);
     else if (sscanf(line, "use %lf %63s %u %d %u", &seconds, name, &micros, &batch, &idle) >= 3)
         use(seconds, name, micros, batch, idle);
+    else if (sscanf(line, "serve %lf %u %d %u", &seconds, &micros, &batch, &idle) == 4)
+        serve(seconds, micros, batch, idle);
     else if (sscanf(line, "lookup %255s %llu %llu", name, &number, &third) == 3) look_up(name, (int)number, third);
     else if (sscanf(line, "call %255s", name) == 1) call(name);
     else if (strcmp(word, "become") == 0) execl("/bin/cat", "cat", NULL);

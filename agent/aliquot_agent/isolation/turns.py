@@ -60,19 +60,18 @@ def weights(slices: Mapping[str, Lately]) -> dict[str, float]:
     """Of each slice, what a moment of one of its processes took."""
     crowd = [(one.chance, one.processes) for one in slices.values() if one.busy]
     together = [sum(math.log(_there(one, at)) for one in crowd) for at, _ in _POINTS]
-    return {name: _expected(one, together) for name, one in slices.items()}
+    # Who was not there meets all of them: one answer for all of these, and most are idle most of the time.
+    idle = _expected(Lately(), together)
+    return {name: _expected(one, together) if one.busy else idle for name, one in slices.items()}
 
 
 def _expected(one: Lately, together: list[float]) -> float:
     own, most = (one.chance, one.processes), one.processes - 1.0
-    alone = [math.log(_there(own, at)) if one.busy else 0.0 for at, _ in _POINTS]
-    return min(
-        1.0,
-        sum(
-            size * math.pow(at, most) * math.exp(all_of_them - its_own)
-            for (at, size), all_of_them, its_own in zip(_POINTS, together, alone, strict=True)
-        ),
+    expected = sum(
+        size * math.pow(at, most) * math.exp(all_of_them - math.log(_there(own, at)))
+        for (at, size), all_of_them in zip(_POINTS, together, strict=True)
     )
+    return min(1.0, expected)
 
 
 def _there(one: tuple[float, float], at: float) -> float:
