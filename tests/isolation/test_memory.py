@@ -92,6 +92,18 @@ def test_a_stream_takes_memory_of_its_own_gpu(tmp_path: Path, built: Built) -> N
     world.close()
 
 
+@pytest.mark.parametrize(
+    ("way", "each"), [("linear", 20), ("async", 20), ("handle", 20), ("array", 22), ("module", 22)]
+)
+def test_threads_that_race_get_no_more_than_one(world: World, way: str, each: int) -> None:
+    """Sixteen threads take at once until each is refused: together they have what fits, and no byte more."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    fits = (1000 * MIB - CONTEXT) // (each * MIB)
+    assert int(tenant.ask(f"race {way} {20 * MIB}")) == fits
+    assert container.peak == container.used == CONTEXT + fits * each * MIB
+
+
 def test_a_legal_pod_is_never_refused(world: World) -> None:
     """Just as many granules as are left fit, whole or in pieces, and the pieces come back for others."""
     container = world.container(memory_mib=1000)

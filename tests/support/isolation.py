@@ -105,7 +105,7 @@ def _compile(folder: Path, *, flags: tuple[str, ...]) -> None:
     shared = ["-shared", "-fPIC", "-pthread", f"-Wl,-soname,{LIBRARY}", "-o", str(folder / "real" / LIBRARY)]
     base = ["gcc", *_WARNINGS, *flags, f"-I{SOURCES}"]
     subprocess.run([*base, *shared, *fakes, str(weak)], check=True, timeout=60)
-    tenant = ["-o", str(folder / "tenant"), str(TESTED / "tenant.c"), "-ldl"]
+    tenant = ["-o", str(folder / "tenant"), str(TESTED / "tenant.c"), "-ldl", "-pthread"]
     subprocess.run([*base, *tenant], check=True, timeout=60)
     (folder / "done").touch()
 
