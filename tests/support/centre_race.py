@@ -15,7 +15,6 @@ from prometheus_client import CollectorRegistry
 
 from aliquot_core.grant import decode_grant
 from aliquot_core.objects import Pod
-from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.errors import ConflictError, NotFoundError, UnreachableError
 from aliquot_kube.transport import Question, Response
@@ -27,6 +26,7 @@ from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.routes import PREFIX, ExtenderRoutes
 from aliquot_scheduler.queues.turns import Queues
 from support.centre import NAMES, WALL, gpus, make_lease, make_node, picture_with, with_grant
+from support.centre_means import means
 
 Json = dict[str, Any]
 _OK = b"{}"
@@ -109,15 +109,7 @@ class Trial:
         for pod in pods:
             self.desk.pod_seen(pod)
             self.turns.pod_seen(pod)
-        client = KubeClient(transport=api)
-        self.binder = Binder(
-            desk=self.desk,
-            client=client,
-            clock=self.clock,
-            names=NAMES,
-            charged_in=self.turns.charged_in,
-            why_not=lambda: "",
-        )
+        self.binder = Binder(desk=self.desk, means=means(api, clock=self.clock), charged_in=self.turns.charged_in)
 
     def leap(self, seconds: float) -> None:
         """Let so much time pass; the agent beats on."""

@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from aliquot_kube.client import KubeClient
 from aliquot_scheduler.centre.binder import Binder
 from aliquot_scheduler.queues.spec import QueueSpec
 from support.centre import NAMES, asks
+from support.centre_means import means
 from support.centre_race import SlowApi, Trial
 from support.clocks import VirtualClock
 
@@ -26,15 +26,7 @@ class Early:
         trial = Trial([], api=self.api)
         self.desk = trial.desk
         self.turns = trial.turns
-        client = KubeClient(transport=self.api)
-        self.binder = Binder(
-            desk=self.desk,
-            client=client,
-            clock=self.clock,
-            names=NAMES,
-            charged_in=trial.turns.charged_in,
-            why_not=lambda: "",
-        )
+        self.binder = Binder(desk=self.desk, means=means(self.api, clock=self.clock), charged_in=trial.turns.charged_in)
 
     def bind(self) -> asyncio.Task[str]:
         """Ask."""

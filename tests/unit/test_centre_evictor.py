@@ -12,7 +12,6 @@ import pytest
 
 from aliquot_core.inventory import Health
 from aliquot_core.objects import OwnerReference
-from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import (
     ApiError,
     DisruptionBlockedError,
@@ -26,10 +25,10 @@ from aliquot_kube.errors import (
 from aliquot_kube.transport import Question, Response
 from aliquot_scheduler.centre.evictions import Evictions
 from aliquot_scheduler.centre.evictor import Evictor
-from aliquot_scheduler.centre.pod_events import PodEvents
 from aliquot_scheduler.centre.room_writer import RoomWriter
 from aliquot_scheduler.queues.spec import Preemption, QueueSpec
 from support.centre import NAMES, WALL, gpus, make_node
+from support.centre_means import means
 from support.clocks import VirtualClock
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
@@ -106,17 +105,14 @@ class Scene:
         self._lead()
 
     def _lead(self) -> None:
-        client = KubeClient(transport=self.api)
-        self.events = PodEvents(client=client, clock=self.clock, random=lambda: 0.5, names=NAMES, instance="replica")
+        given = means(self.api, clock=self.clock, why_not=lambda: self.silent)
         self.evictor = Evictor(
             reclaim=self.stage.reclaim,
             consolidation=self.stage.consolidation,
             turns=self.stage.queues,
-            client=client,
-            clock=self.clock,
-            evictions=Evictions(client=client, events=self.events),
-            rooms=RoomWriter(turns=self.stage.queues, client=client, names=NAMES),
-            why_not=lambda: self.silent,
+            means=given,
+            evictions=Evictions(means=given),
+            rooms=RoomWriter(turns=self.stage.queues, means=given),
         )
 
     def other_leader(self) -> None:

@@ -14,13 +14,13 @@ import pytest
 
 from aliquot_core.instants import second_time
 from aliquot_core.names import MIX
-from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, UnreachableError
 from aliquot_scheduler.centre.mix_keeper import MixKeeper
 from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.worth.mix import Shape
 from aliquot_scheduler.worth.page import LONGEST_PAGE, MixPageError, Page, decode_page, encode_page
 from support.centre import NAMES, asks, gpus, make_node, picture_with
+from support.centre_means import means
 from support.clocks import VirtualClock
 from support.fake_api import FakeApi
 from support.reigning import reigning, until
@@ -35,8 +35,7 @@ class Leader:
     def __init__(self, api: FakeApi) -> None:
         self.clock = VirtualClock()
         self.appraiser = Appraiser(picture=picture_with(make_node("n1", gpus("n1", 2))), names=NAMES)
-        client = KubeClient(transport=api)
-        self.keeper = MixKeeper(appraiser=self.appraiser, client=client, clock=self.clock, names=NAMES)
+        self.keeper = MixKeeper(appraiser=self.appraiser, means=means(api, clock=self.clock))
 
     def learn(self, *uids: str, at: float = 1_000.0) -> None:
         """Let pods arrive that were created then."""

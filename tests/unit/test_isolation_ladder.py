@@ -27,7 +27,7 @@ from aliquot_kube.events import EventRecorder
 from aliquot_kube.transport import Question, Response
 from aliquot_scheduler.centre.evictions import Evictions
 from aliquot_scheduler.centre.over_use import OverUseEvictor, overdue
-from aliquot_scheduler.centre.pod_events import PodEvents
+from support.centre_means import means
 from support.clocks import VirtualClock
 from support.fake_api import FakeApi
 
@@ -278,15 +278,8 @@ class Centre:
 
     def __init__(self) -> None:
         self.clock, self.api, self.silent = VirtualClock(start=1000.0), FakeApi(), ""
-        client = KubeClient(transport=self.api)
-        events = PodEvents(client=client, clock=self.clock, random=lambda: 0.5, names=NAMES, instance="i")
-        self.evictor = OverUseEvictor(
-            clock=self.clock,
-            names=NAMES,
-            grace=60.0,
-            evictions=Evictions(client=client, events=events),
-            why_not=lambda: self.silent,
-        )
+        given = means(self.api, clock=self.clock, why_not=lambda: self.silent)
+        self.evictor = OverUseEvictor(means=given, grace=60.0, evictions=Evictions(means=given))
 
     async def run(self, seconds: float) -> int:
         """How many evictions were asked for in so long."""

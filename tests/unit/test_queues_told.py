@@ -12,7 +12,6 @@ import pytest
 
 from aliquot_core.objects import ObjectMeta, PodCondition, Queue
 from aliquot_kube.changes import Added, Deleted, Modified
-from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, ServerTroubleError
 from aliquot_kube.patches import STRATEGIC_MERGE_PATCH
 from aliquot_kube.transport import Question, Response
@@ -27,6 +26,7 @@ from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import HostLimits
 from aliquot_scheduler.queues.status import read_status
 from support.centre import NAMES
+from support.centre_means import means
 from support.clocks import VirtualClock
 from support.queue_stage import Stage, queue
 
@@ -60,33 +60,13 @@ class Desk:
     def __init__(self, specs: Mapping[str, Any] | None = None, **more: Any) -> None:
         self.stage = Stage(TWO if specs is None else specs, **more)
         self.clock, self.sink = VirtualClock(), Sink()
-        client = KubeClient(transport=self.sink)
         self.silent = ""
         self.there = {name: Queue(metadata=ObjectMeta(name=name)) for name in TWO}
-        self.queues = QueueWriter(
-            turns=self.stage.queues,
-            client=client,
-            clock=self.clock,
-            names=NAMES,
-            there=lambda: self.there,
-            why_not=lambda: self.silent,
-        )
-        self.events = PodEvents(client=client, clock=self.clock, random=lambda: 0.5, names=NAMES, instance="replica")
-        self.notices = NoticeWriter(
-            turns=self.stage.queues,
-            client=client,
-            clock=self.clock,
-            random=lambda: 0.5,
-            names=NAMES,
-            events=self.events,
-            why_not=lambda: self.silent,
-        )
-        self.gangs = GangReturner(
-            turns=self.stage.queues,
-            clock=self.clock,
-            evictions=Evictions(client=client, events=self.events),
-            why_not=lambda: self.silent,
-        )
+        self.means = means(self.sink, clock=self.clock, why_not=lambda: self.silent)
+        self.events = self.means.events
+        self.queues = QueueWriter(turns=self.stage.queues, means=self.means, there=lambda: self.there)
+        self.notices = NoticeWriter(turns=self.stage.queues, means=self.means)
+        self.gangs = GangReturner(turns=self.stage.queues, means=self.means, evictions=Evictions(means=self.means))
 
     async def lives(
         self, writer: QueueWriter | NoticeWriter | GangReturner | PodEvents | Gatekeeper, *, seconds: float
@@ -677,15 +657,7 @@ async def test_an_event_tells_that_a_pod_waits_no_more(*, told: bool) -> None:
         said = PodCondition(type=NAMES.admitted, status="False", reason="NoRoom")
         desk.stage.see(replace(pod, status=replace(pod.status, conditions=[said])))
     desk.stage.beat()
-    gatekeeper = Gatekeeper(
-        desk=desk.stage.desk,
-        turns=desk.stage.queues,
-        client=KubeClient(transport=desk.sink),
-        clock=desk.clock,
-        names=NAMES,
-        events=desk.events,
-        why_not=lambda: "",
-    )
+    gatekeeper = Gatekeeper(desk=desk.stage.desk, turns=desk.stage.queues, means=desk.means)
     await asyncio.gather(desk.lives(gatekeeper, seconds=3), desk.lives(desk.events, seconds=3))
     assert len(desk.sink.bodies("/status")) == 1
     # Any other kind costs the API server more.

@@ -13,7 +13,6 @@ import yaml
 
 from aliquot_cli.queue_text import answer_text
 from aliquot_core.objects import Namespace, ObjectMeta
-from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import AlreadyExistsError, NotFoundError
 from aliquot_kube.transport import Question, Response
 from aliquot_scheduler.centre.view_writer import ViewWriter
@@ -21,6 +20,7 @@ from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.telling import shown
 from aliquot_scheduler.queues.views import View, read_view, views
 from support.centre import NAMES
+from support.centre_means import means
 from support.clocks import VirtualClock
 from support.queue_stage import Stage, queue
 
@@ -91,12 +91,9 @@ class Scene:
         self.queues = dict(TREE if specs is None else specs)
         self.writer = ViewWriter(
             turns=self.stage.queues,
-            client=KubeClient(transport=self.kept),
-            clock=self.clock,
-            names=NAMES,
+            means=means(self.kept, clock=self.clock, why_not=lambda: self.silent),
             queues=lambda: self.queues,
             namespaces=lambda: self.namespaces,
-            why_not=lambda: self.silent,
         )
 
     def label(self, name: str, home: str, **meta: Any) -> None:

@@ -14,12 +14,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
 from aliquot_core.grant import encode_grant
-from aliquot_core.names import Names
 from aliquot_core.objects import Pod
-from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import (
     ApiError,
     ConflictError,
@@ -28,9 +25,9 @@ from aliquot_kube.errors import (
     ServerTroubleError,
     UnreachableError,
 )
-from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.pacing import sleep_unless
 from aliquot_kube.resources import PODS
+from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.promises import Ended, Promise
 from aliquot_scheduler.extender.decisions import Filtered
@@ -56,22 +53,16 @@ class Binder:
         self,
         *,
         desk: Desk,
-        client: KubeClient,
-        clock: Clock,
-        names: Names,
         charged_in: Callable[[str], str],
-        why_not: Callable[[], str],
+        means: Means,
     ) -> None:
-        """`charged_in` says which queue is charged with a pod (by its UID), if queues count.
-
-        `why_not` says why nothing may be decided at this instant: another leads, or what we know is old.
-        """
+        """`charged_in` says which queue is charged with a pod (by its UID), if queues count."""
         self._desk = desk
         self._charged_in = charged_in
-        self._client = client
-        self._clock = clock
-        self._names = names
-        self._why_not = why_not
+        self._client = means.client
+        self._clock = means.clock
+        self._names = means.names
+        self._why_not = means.why_not
         # Who waits for word on a pod, by its UID.
         self._untold: dict[str, asyncio.Event] = {}
 
@@ -168,7 +159,7 @@ class Binder:
         except _UNTOLD as error:
             log.warning("no sure word on a binding", extra={"pod": promise.pod.key, "error": str(error)})
             return await self._looked_up(promise, error=error)
-        except (ApiError, NotLeadingError) as error:
+        except NOT_WRITTEN as error:
             return Ended.REFUSED, str(error)
         return Ended.TAKEN, ""
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from aliquot_core.backoff import Random
-from aliquot_core.clock import Clock
-from aliquot_core.names import Names
-from aliquot_kube.client import KubeClient
 from aliquot_scheduler.centre.evictions import Evictions
 from aliquot_scheduler.centre.evictor import Evictor
 from aliquot_scheduler.centre.gang_returner import GangReturner
+from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.centre.mix_keeper import MixKeeper
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.centre.over_use import OverUseEvictor
-from aliquot_scheduler.centre.pod_events import PodEvents
 from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.centre.room_writer import RoomWriter
 from aliquot_scheduler.centre.settings import CentreSettings
@@ -39,55 +35,35 @@ class Clerks:
         picture: Picture,
         appraiser: Appraiser,
         watches: Watches,
-        client: KubeClient,
-        clock: Clock,
-        random: Random,
-        names: Names,
+        means: Means,
         settings: CentreSettings,
         moves_per_hour: int,
         aside: Aside,
-        why_not: Callable[[], str],
     ) -> None:
-        events = self.events = PodEvents(client=client, clock=clock, random=random, names=names, instance=settings.name)
-        self.queue_writer = QueueWriter(
-            turns=turns,
-            client=client,
-            clock=clock,
-            names=names,
-            there=lambda: watches.queues.objects,
-            why_not=why_not,
-        )
+        self._events = means.events
+        self.queue_writer = QueueWriter(turns=turns, means=means, there=lambda: watches.queues.objects)
         self.views = ViewWriter(
             turns=turns,
-            client=client,
-            clock=clock,
-            names=names,
+            means=means,
             queues=lambda: watches.queues.objects,
             namespaces=lambda: watches.namespaces.objects,
-            why_not=why_not,
         )
-        self.notices = NoticeWriter(
-            turns=turns, client=client, clock=clock, random=random, names=names, events=events, why_not=why_not
-        )
-        evictions = Evictions(client=client, events=events)
+        self.notices = NoticeWriter(turns=turns, means=means)
+        evictions = Evictions(means=means)
         reclaim = Reclaim(queues=turns, picture=picture)
         moving = Consolidation(queues=turns, picture=picture, reclaim=reclaim, per_hour=moves_per_hour)
         self.evictor = Evictor(
             reclaim=reclaim,
             consolidation=moving,
             turns=turns,
-            client=client,
-            clock=clock,
+            means=means,
             evictions=evictions,
-            rooms=RoomWriter(turns=turns, client=client, names=names),
-            why_not=why_not,
+            rooms=RoomWriter(turns=turns, means=means),
         )
-        self.over_use = OverUseEvictor(
-            clock=clock, names=names, grace=settings.over_use_grace, evictions=evictions, why_not=why_not
-        )
-        self.gangs = GangReturner(turns=turns, clock=clock, evictions=evictions, why_not=why_not)
-        self.mix = MixKeeper(appraiser=appraiser, client=client, clock=clock, names=names)
-        self.tables = TableRenewer(appraiser=appraiser, clock=clock, aside=aside)
+        self.over_use = OverUseEvictor(means=means, grace=settings.over_use_grace, evictions=evictions)
+        self.gangs = GangReturner(turns=turns, means=means, evictions=evictions)
+        self.mix = MixKeeper(appraiser=appraiser, means=means)
+        self.tables = TableRenewer(appraiser=appraiser, clock=means.clock, aside=aside)
 
     def runs(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """What each of them does, until cancelled."""
@@ -98,7 +74,7 @@ class Clerks:
             self.evictor.run,
             self.over_use.run,
             self.gangs.run,
-            self.events.run,
+            self._events.run,
             self.mix.run,
             self.tables.run,
         ]

@@ -9,7 +9,6 @@ import logging
 from enum import StrEnum
 
 from aliquot_core.objects import Pod
-from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import (
     ApiError,
     ConflictError,
@@ -20,7 +19,7 @@ from aliquot_kube.errors import (
     UnreachableError,
 )
 from aliquot_kube.leadership import NotLeadingError
-from aliquot_scheduler.centre.pod_events import PodEvents
+from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.queues.notices import Notice
 
 log = logging.getLogger(__name__)
@@ -42,16 +41,16 @@ class Answer(StrEnum):
 class Evictions:
     """The way to ask."""
 
-    def __init__(self, *, client: KubeClient, events: PodEvents) -> None:
-        self._client = client
-        self._events = events
+    def __init__(self, *, means: Means) -> None:
+        self._client = means.client
+        self._events = means.events
 
     async def ask(self, pod: Pod, *, why: Notice) -> Answer:
         """Ask this very pod to go."""
         meta = pod.metadata
         try:
             await self._client.evict(namespace=meta.namespace, name=meta.name, uid=meta.uid)
-        except (ApiError, NotLeadingError) as error:
+        except NOT_WRITTEN as error:
             answer = _meaning(error)
             level = logging.INFO if isinstance(error, _USUAL) else logging.WARNING
             log.log(level, "not evicted", extra={"pod": pod.key, "answer": answer.value, "error": str(error)})

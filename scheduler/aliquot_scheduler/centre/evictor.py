@@ -11,14 +11,12 @@ the way out and who waits, and goes on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
-from aliquot_core.clock import Clock
-from aliquot_kube.client import KubeClient
-from aliquot_kube.errors import ApiError, NotFoundError
-from aliquot_kube.leadership import NotLeadingError
+from aliquot_kube.errors import NotFoundError
 from aliquot_kube.resources import DISRUPTION_BUDGETS
 from aliquot_scheduler.centre.evictions import Answer, Evictions
+from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.centre.room_writer import RoomWriter
 from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.line import Waiter
@@ -45,20 +43,18 @@ class Evictor:
         reclaim: Reclaim,
         consolidation: Consolidation,
         turns: Queues,
-        client: KubeClient,
-        clock: Clock,
         evictions: Evictions,
         rooms: RoomWriter,
-        why_not: Callable[[], str],
+        means: Means,
     ) -> None:
         self._rooms = rooms
         self._reclaim = reclaim
         self._consolidation = consolidation
         self._turns = turns
-        self._client = client
-        self._clock = clock
+        self._client = means.client
+        self._clock = means.clock
         self._evictions = evictions
-        self._why_not = why_not
+        self._why_not = means.why_not
         # Of whom the API server had only trouble to tell, how often (UIDs).
         self._failures: dict[str, int] = {}
         # How many were asked to go for others, how many were kept, and how many were asked to lie elsewhere.
@@ -78,7 +74,7 @@ class Evictor:
                 # First: while it can't be written nobody is asked.
                 await self._rooms.write()
                 await self._ask_all()
-            except (ApiError, NotLeadingError) as error:
+            except NOT_WRITTEN as error:
                 log.warning("nobody can be asked to go now", extra={"error": str(error)})
 
     def _anybody(self) -> bool:

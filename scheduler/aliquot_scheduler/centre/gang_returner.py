@@ -5,11 +5,9 @@ Who they are is asked anew before each is asked to go: meanwhile the one that wa
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from aliquot_core.clock import Clock
 from aliquot_core.objects import Pod
 from aliquot_scheduler.centre.evictions import Evictions
+from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.queues.notices import Notice
 from aliquot_scheduler.queues.turns import Queues
 
@@ -27,11 +25,11 @@ _WHY = Notice(
 class GangReturner:
     """Asks them to go, for whoever leads."""
 
-    def __init__(self, *, turns: Queues, clock: Clock, evictions: Evictions, why_not: Callable[[], str]) -> None:
+    def __init__(self, *, turns: Queues, means: Means, evictions: Evictions) -> None:
         self._turns = turns
-        self._clock = clock
+        self._clock = means.clock
         self._evictions = evictions
-        self._why_not = why_not
+        self._why_not = means.why_not
         # When each was asked (by its UID).
         self._asked: dict[str, float] = {}
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from aliquot_core.clock import Clock
 from aliquot_core.instants import second_time
-from aliquot_core.names import Names
-from aliquot_kube.client import KubeClient
-from aliquot_kube.errors import ApiError
-from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.pacing import sleep_unless
 from aliquot_kube.resources import PODS
+from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.centre.nominations import Nominations
-from aliquot_scheduler.centre.pod_events import PodEvents
 from aliquot_scheduler.centre.pod_patches import LET_IN, let_through, status_of, was_told_to_wait
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.turns import Turn
@@ -39,20 +34,16 @@ class Gatekeeper:
         *,
         desk: Desk,
         turns: Queues,
-        client: KubeClient,
-        clock: Clock,
-        names: Names,
-        events: PodEvents,
-        why_not: Callable[[], str],
+        means: Means,
     ) -> None:
-        self._events = events
+        self._events = means.events
         self._desk = desk
         self._turns = turns
-        self._client = client
-        self._clock = clock
-        self._names = names
-        self._why_not = why_not
-        self._nominations = Nominations(desk=desk, client=client)
+        self._client = means.client
+        self._clock = means.clock
+        self._names = means.names
+        self._why_not = means.why_not
+        self._nominations = Nominations(desk=desk, client=means.client)
         self._hands = asyncio.Semaphore(_HANDS)
         self._changed = asyncio.Event()
 
@@ -88,7 +79,7 @@ class Gatekeeper:
         try:
             async with self._hands:
                 await self._write(turn)
-        except (ApiError, NotLeadingError) as error:
+        except NOT_WRITTEN as error:
             log.warning("a pod could not be told of its turn", extra={"pod": turn.pod.key, "error": str(error)})
             self._not_told(turn)
 

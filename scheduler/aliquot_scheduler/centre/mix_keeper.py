@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import logging
 
-from aliquot_core.clock import Clock
-from aliquot_core.names import MIX, MIX_KEY, Names
+from aliquot_core.names import MIX, MIX_KEY
 from aliquot_core.objects import ConfigMap, ObjectMeta
-from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError, NotFoundError
-from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.patches import merge_patch
 from aliquot_kube.resources import CONFIG_MAPS
+from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.worth.page import MixPageError, Page, decode_page, encode_page
 
@@ -30,11 +28,11 @@ _BETWEEN = 1.0
 class MixKeeper:
     """Keeps the book of an appraiser."""
 
-    def __init__(self, *, appraiser: Appraiser, client: KubeClient, clock: Clock, names: Names) -> None:
+    def __init__(self, *, appraiser: Appraiser, means: Means) -> None:
         self._appraiser = appraiser
-        self._client = client
-        self._clock = clock
-        self._where = ObjectMeta(namespace=names.namespace, name=MIX)
+        self._client = means.client
+        self._clock = means.clock
+        self._where = ObjectMeta(namespace=means.names.namespace, name=MIX)
         self._kept = encode_page(Page())
 
     async def recall(self) -> None:
@@ -60,7 +58,7 @@ class MixKeeper:
                 continue
             try:
                 await self._write(text)
-            except (ApiError, NotLeadingError) as error:
+            except NOT_WRITTEN as error:
                 log.warning("the mix of requests could not be written", extra={"error": str(error)})
             else:
                 self._kept = text

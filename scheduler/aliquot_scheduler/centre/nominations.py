@@ -12,9 +12,8 @@ import logging
 
 from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient
-from aliquot_kube.errors import ApiError
-from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.resources import PODS
+from aliquot_scheduler.centre.means import NOT_WRITTEN
 from aliquot_scheduler.centre.pod_patches import not_nominated
 from aliquot_scheduler.deciding.desk import Desk
 
@@ -46,7 +45,7 @@ class Nominations:
             patch = not_nominated(pod)
             await self._client.patch(PODS, name=meta.name, namespace=meta.namespace, patch=patch, subresource="status")
             self._over.discard(meta.uid)
-        except (ApiError, NotLeadingError) as error:
+        except NOT_WRITTEN as error:
             log.warning("a pod's nomination could not be taken back", extra={"pod": pod.key, "error": str(error)})
         finally:
             self._asked.discard(meta.uid)

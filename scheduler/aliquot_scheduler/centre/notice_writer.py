@@ -10,19 +10,13 @@ comes; and one that says that it waits though it was let in is mended, whoever w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
-from aliquot_core.backoff import Backoff, Random
-from aliquot_core.clock import Clock
+from aliquot_core.backoff import Backoff
 from aliquot_core.instants import second_time
-from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified
-from aliquot_kube.client import KubeClient
-from aliquot_kube.errors import ApiError
-from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.resources import PODS
-from aliquot_scheduler.centre.pod_events import PodEvents
+from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.centre.pod_patches import LET_IN, said_of, saying
 from aliquot_scheduler.queues.notices import Notice
 from aliquot_scheduler.queues.turns import Queues
@@ -44,20 +38,15 @@ class NoticeWriter:
         self,
         *,
         turns: Queues,
-        client: KubeClient,
-        clock: Clock,
-        random: Random,
-        names: Names,
-        events: PodEvents,
-        why_not: Callable[[], str],
+        means: Means,
     ) -> None:
         self._turns = turns
-        self._events = events
-        self._client = client
-        self._clock = clock
-        self._random = random
-        self._names = names
-        self._why_not = why_not
+        self._events = means.events
+        self._client = means.client
+        self._clock = means.clock
+        self._random = means.random
+        self._names = means.names
+        self._why_not = means.why_not
         # All by UID. Whoever says that it waits; what a pod will say once the watch has told; and what it should say,
         # as of the last look.
         self._waits: dict[str, Pod] = {}
@@ -136,7 +125,7 @@ class NoticeWriter:
         meta = pod.metadata
         try:
             await self._client.patch(PODS, name=meta.name, namespace=meta.namespace, patch=patch, subresource="status")
-        except (ApiError, NotLeadingError) as error:
+        except NOT_WRITTEN as error:
             log.info("a pod could not be told of its turn", extra={"pod": pod.key, "error": str(error)})
             self._failed(uid)
         else:

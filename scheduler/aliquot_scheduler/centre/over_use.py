@@ -6,15 +6,15 @@ until it goes, or its agent takes the word back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
-from aliquot_core.clock import Clock
 from aliquot_core.instants import seconds_of
 from aliquot_core.isolation import is_over_use
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_scheduler.centre.evictions import Answer, Evictions
+from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.queues.notices import Notice
 
 # Grace is counted in whole seconds of two machines' clocks.
@@ -38,19 +38,17 @@ class OverUseEvictor:
     def __init__(
         self,
         *,
-        clock: Clock,
-        names: Names,
         grace: float,
         evictions: Evictions,
-        why_not: Callable[[], str],
+        means: Means,
     ) -> None:
-        self._clock = clock
-        self._names = names
+        self._clock = means.clock
+        self._names = means.names
         self._grace = grace
         self._evictions = evictions
         # By UID, whom agents have given up.
         self._given_up: dict[str, Pod] = {}
-        self._why_not = why_not
+        self._why_not = means.why_not
         # How many went.
         self.evicted = 0
 

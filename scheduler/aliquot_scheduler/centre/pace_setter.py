@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
 from aliquot_core.pace import interval_for, write_interval
-from aliquot_kube.errors import ApiError
-from aliquot_kube.leadership import Leadership, NotLeadingError
+from aliquot_kube.leadership import Leadership
 from aliquot_kube.lease import Claim, LeaseKeeper
+from aliquot_scheduler.centre.means import NOT_WRITTEN
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class PaceSetter:
             try:
                 if nodes is not None:
                     await self._say(interval_for(nodes))
-            except (ApiError, NotLeadingError) as error:
+            except NOT_WRITTEN as error:
                 log.warning("the heart-beat interval could not be written", extra={"error": str(error)})
             await self._clock.sleep(LOOK_AGAIN)
 

@@ -12,15 +12,11 @@ from typing import Any
 
 import msgspec
 
-from aliquot_core.clock import Clock
 from aliquot_core.instants import second_time
-from aliquot_core.names import Names
 from aliquot_core.objects import Queue
-from aliquot_kube.client import KubeClient
-from aliquot_kube.errors import ApiError
-from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.patches import add, json_patch
 from aliquot_kube.resources import queues_of
+from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.queues.contradictions import problems_by_queue
 from aliquot_scheduler.queues.entry import specs_of
 from aliquot_scheduler.queues.status import Amounts, QueueStatus
@@ -40,19 +36,16 @@ class QueueWriter:
         self,
         *,
         turns: Queues,
-        client: KubeClient,
-        clock: Clock,
-        names: Names,
         there: Callable[[], Mapping[str, Queue]],
-        why_not: Callable[[], str],
+        means: Means,
     ) -> None:
         """`there` is every Queue object by its name."""
         self._turns = turns
-        self._client = client
-        self._clock = clock
-        self._resource = queues_of(names)
+        self._client = means.client
+        self._clock = means.clock
+        self._resource = queues_of(means.names)
         self._there = there
-        self._why_not = why_not
+        self._why_not = means.why_not
         self._written: dict[str, tuple[float, QueueStatus]] = {}
         # The specs that were judged last, and what is wrong with them.
         self._judged: tuple[dict[str, dict[str, Any]], dict[str, tuple[str, ...]]] = {}, {}
@@ -102,7 +95,7 @@ class QueueWriter:
         patch = json_patch(add("/status", msgspec.to_builtins(status)))
         try:
             await self._client.patch(self._resource, name=name, patch=patch, subresource="status")
-        except (ApiError, NotLeadingError) as error:
+        except NOT_WRITTEN as error:
             log.warning("a queue's status could not be written", extra={"queue": name, "error": str(error)})
         else:
             self._written[name] = now, status

@@ -22,6 +22,7 @@ from aliquot_kube.transport import Timeouts, Transport
 from aliquot_scheduler.centre.binder import Binder
 from aliquot_scheduler.centre.clerks import Clerks
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
+from aliquot_scheduler.centre.means import Means, means_of
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.centre.table_renewer import Aside, at_once
 from aliquot_scheduler.centre.watches import Watches
@@ -63,11 +64,9 @@ class Reign:
 
         `aside` does long work beside the decisions.
         """
-        self._settled = settled
-        self._clock = clock
-        self._names = names
+        self._clock, self._names = clock, names
         self._stale = settings.stale
-        self._leads = leads
+        self._leads, self._settled = leads, settled
         self.picture = Picture(names=names)
         self.rules = rules
         self.turns = Queues(names=names, random=random, picture=self.picture, settings=queues, rules=rules)
@@ -80,40 +79,31 @@ class Reign:
             look=self.appraiser.look,
             rules=rules,
         )
-        client = KubeClient(transport=transport, timeouts=WRITES)
         self._watches = Watches(transport=transport, clock=clock, random=random, names=names)
+        means = self._means(transport=transport, random=random, instance=settings.name)
         self.clerks = Clerks(
             turns=self.turns,
             picture=self.picture,
             appraiser=self.appraiser,
             watches=self._watches,
-            client=client,
-            clock=clock,
-            random=random,
-            names=names,
+            means=means,
             settings=settings,
             moves_per_hour=queues.moves_per_hour,
             aside=aside,
-            why_not=self.why_not,
         )
-        self.binder = Binder(
-            desk=self.desk,
-            client=client,
-            clock=clock,
-            names=names,
-            charged_in=self.turns.charged_in,
-            why_not=self.why_not,
-        )
-        self.gatekeeper = Gatekeeper(
-            desk=self.desk,
-            turns=self.turns,
-            client=client,
-            clock=clock,
-            names=names,
-            events=self.clerks.events,
-            why_not=self.why_not,
-        )
+        self.binder = Binder(desk=self.desk, means=means, charged_in=self.turns.charged_in)
+        self.gatekeeper = Gatekeeper(desk=self.desk, turns=self.turns, means=means)
         self._subscribe()
+
+    def _means(self, *, transport: Transport, random: Random, instance: str) -> Means:
+        return means_of(
+            client=KubeClient(transport=transport, timeouts=WRITES),
+            clock=self._clock,
+            random=random,
+            names=self._names,
+            instance=instance,
+            why_not=self.why_not,
+        )
 
     def _subscribe(self) -> None:
         watches = self._watches

@@ -9,11 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from aliquot_core.names import Names
 from aliquot_core.objects import Pod
-from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from aliquot_kube.resources import PODS
+from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.centre.pod_patches import with_room
 from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.recalling import words_for
@@ -25,10 +24,10 @@ log = logging.getLogger(__name__)
 class RoomWriter:
     """What pods that wait are to say of room, and what they say."""
 
-    def __init__(self, *, turns: Queues, client: KubeClient, names: Names) -> None:
+    def __init__(self, *, turns: Queues, means: Means) -> None:
         self._turns = turns
-        self._client = client
-        self._names = names
+        self._client = means.client
+        self._names = means.names
         # What was written; the watch may tell of it later.
         self._written: dict[str, str] = {}
 

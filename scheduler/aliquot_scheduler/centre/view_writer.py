@@ -14,15 +14,13 @@ from typing import Any
 
 import msgspec
 
-from aliquot_core.clock import Clock
 from aliquot_core.instants import second_time
 from aliquot_core.names import Names
 from aliquot_core.objects import Namespace, ObjectMeta
-from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import AlreadyExistsError, ApiError, NotFoundError
-from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.patches import add, json_patch
 from aliquot_kube.resources import Resource
+from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.queues.entry import home_of
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.queues.views import View, Where, of_the_moment, views
@@ -54,22 +52,19 @@ class ViewWriter:
         self,
         *,
         turns: Queues,
-        client: KubeClient,
-        clock: Clock,
-        names: Names,
         queues: Callable[[], Collection[str]],
         namespaces: Callable[[], Mapping[str, Namespace]],
-        why_not: Callable[[], str],
+        means: Means,
     ) -> None:
         """`queues` and `namespaces` are all there are."""
         self._turns = turns
-        self._client = client
-        self._clock = clock
-        self._names = names
-        self._resource = views_of(names)
+        self._client = means.client
+        self._clock = means.clock
+        self._names = means.names
+        self._resource = views_of(means.names)
         self._queues = queues
         self._namespaces = namespaces
-        self._why_not = why_not
+        self._why_not = means.why_not
         # What is there, as far as we know it; None is nothing that we have written.
         self._there: dict[Where, View | None] = {}
 
@@ -126,7 +121,7 @@ class ViewWriter:
             self._there.pop(where, None)
         except AlreadyExistsError:
             self._there[where] = None
-        except (ApiError, NotLeadingError) as error:
+        except NOT_WRITTEN as error:
             self._told(where, error)
         else:
             self._there[where] = view
@@ -138,7 +133,7 @@ class ViewWriter:
             await self._client.delete(self._resource, namespace=namespace, name=queue)
         except NotFoundError:
             del self._there[where]
-        except (ApiError, NotLeadingError) as error:
+        except NOT_WRITTEN as error:
             self._told(where, error)
         else:
             del self._there[where]
