@@ -102,7 +102,7 @@ class Everybody:
 
 
 def test_the_keeper_s_word_says_which_processes_are_mps_s_own() -> None:
-    """What it tells of a GPU's servers reaches the accounts."""
+    """What it tells of a GPU's servers reaches the accounts, and what it tells of GPUs the metrics."""
     accounting = Accounting(register=Everybody(), grant="grant")
     seat = Seat(wanted=Use.SHARED, told=KeeperTold(use=Use.SHARED, servers=(9,)))
     sample = Sample(at=1.0, usages=(usage(A, (9, 25, 60)),))
@@ -110,6 +110,8 @@ def test_the_keeper_s_word_says_which_processes_are_mps_s_own() -> None:
     for seats, strangers in (({}, {(A, Owner.POD): 1}), ({A: seat}, {})):
         told = accounting.account(msgspec.structs.replace(known, seats=seats), sample)
         assert told.sampled.accounts.strangers == strangers
+        blind = accounting.account(msgspec.structs.replace(known, seats=seats, recorded=None), sample)
+        assert told.sampled.seats == blind.sampled.seats == seats
 
 
 def test_processes_of_one_container_add_up_by_gpu() -> None:

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from itertools import chain
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from aliquot_agent.isolation.gpu_modes import Seat, Told, Use
 from aliquot_agent.web.call_times import PRESTART
 from aliquot_agent.web.exposition import write
 from aliquot_agent.web.figures import Figures, Sampled
@@ -18,10 +20,10 @@ from aliquot_agent.web.metrics import FiguresCollector, SlicesCollector
 from aliquot_core.inventory import Health
 from support.node_figures import FULL, MIB, ON_A, ON_B, SLICE, B
 
-Told = dict[tuple[str, frozenset[tuple[str, str]]], float]
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def told(figures: Figures) -> Told:
+def told(figures: Figures) -> Samples:
     """What a Prometheus would read."""
     slices = SlicesCollector(figures.sampled.accounts.slices)
     text = write(chain(FiguresCollector(figures).collect(), slices.collect())).decode()
@@ -32,7 +34,7 @@ def told(figures: Figures) -> Told:
     }
 
 
-def at(found: Told, name: str, labels: Mapping[str, str] | None = None) -> float | None:
+def at(found: Samples, name: str, labels: Mapping[str, str] | None = None) -> float | None:
     """One sample, if it is there."""
     return found.get((f"aliquot_{name}", frozenset((labels or {}).items())))
 
@@ -81,6 +83,27 @@ def test_modes_are_told_of_gpus_and_of_slices() -> None:
     assert at(found, "slice_isolation", {**SLICE, "isolation": "interposer"}) == 1
     told_of = [labels for name, labels in found if name == "aliquot_slice_isolation"]
     assert [dict(labels)["pod"] for labels in told_of] == ["p1"]
+
+
+@pytest.mark.parametrize(
+    ("seat", "ready"),
+    [
+        (Seat(wanted=Use.SHARED, told=Told(use=Use.SHARED, clients=3, most_clients=48)), 1),
+        (Seat(wanted=Use.SHARED, told=Told(use=Use.SHARED, clients=3, most_clients=48), kept=False), 0),
+        (Seat(wanted=Use.SHARED, told=Told(use=Use.SHARED, clients=3, most_clients=48, problem="it fell")), 0),
+        (Seat(wanted=Use.EXCLUSIVE, told=Told(use=Use.SHARED, clients=3, most_clients=48)), 0),
+        (Seat(wanted=Use.SHARED), 0),
+    ],
+    ids=["ready", "nobody-keeps-it", "problem", "changing", "nothing-told"],
+)
+def test_gpus_of_mps_tell_whether_containers_can_start(seat: Seat, ready: int) -> None:
+    """And how full the daemon is, where its keeper says so; a GPU that MPS does not share tells nothing of it."""
+    found = told(msgspec.structs.replace(FULL, sampled=msgspec.structs.replace(FULL.sampled, seats={B: seat})))
+    assert at(found, "gpu_mps_ready", ON_B) == ready
+    assert at(found, "gpu_mps_use", {**ON_B, "use": seat.wanted}) == 1
+    full = [at(found, f"gpu_mps_{name}", ON_B) for name in ("clients", "most_clients")]
+    assert full == ([3, 48] if seat.told else [None, None])
+    assert at(found, "gpu_mps_ready", ON_A) is None
 
 
 def test_who_uses_too_much_is_told_with_its_rung() -> None:

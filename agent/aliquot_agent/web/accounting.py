@@ -56,7 +56,7 @@ class Accounting:
         usages = {usage.uuid: usage for usage in sample.usages}
         if not known.complete or (known.recorded is None and not known.listed):
             # Who holds what is not known: the GPUs are told of, and no slices.
-            return Sampled(at=sample.at, usages=usages)
+            return Sampled(at=sample.at, usages=usages, seats=known.seats)
         held = dict(in_force(known))
         tenants = {uid: one for uid in held if (one := self._tenant(known.pods.get(uid))) is not None}
         pids = {process.pid for usage in sample.usages for process in usage.processes}
@@ -68,7 +68,12 @@ class Accounting:
             servers={pid for seat in known.seats.values() if seat.told for pid in seat.told.servers},
         )
         return Sampled(
-            at=sample.at, usages=usages, accounts=found, claims=totals(held.values()), drifts=self._drifts(known)
+            at=sample.at,
+            usages=usages,
+            accounts=found,
+            claims=totals(held.values()),
+            drifts=self._drifts(known),
+            seats=known.seats,
         )
 
     def _tenant(self, pod: Pod | None) -> Tenant | None:

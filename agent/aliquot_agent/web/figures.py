@@ -9,6 +9,7 @@ import msgspec
 from aliquot_agent.gpus.model import GpuFacts, GpuUsage
 from aliquot_agent.health.ailments import Verdict
 from aliquot_agent.isolation.beyond import Whose
+from aliquot_agent.isolation.gpu_modes import Seat
 from aliquot_agent.isolation.ladder import Rung
 from aliquot_agent.starting.drift import Drift
 from aliquot_agent.web.accounts import Accounts
@@ -29,6 +30,8 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True):
     claims: Mapping[str, tuple[Claim, int]] | None = None
     # What runs here and should not, or not so; None: not known.
     drifts: frozenset[Drift] | None = None
+    # GPUs that are shared by MPS.
+    seats: Mapping[str, Seat] = {}
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):

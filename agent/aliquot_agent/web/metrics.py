@@ -34,6 +34,7 @@ class FiguresCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Every family of them."""
         yield from _of_gpus(self._figures)
+        yield from _of_mps(self._figures)
         yield from _of_health(self._figures)
         yield from _of_over_use(self._figures)
         yield from _of_agent(self._figures)
@@ -103,6 +104,24 @@ def _of_gpus(figures: Figures) -> Iterator[Metric]:
                 if value is not None:
                     family.add_metric(labels, value / unit)
     yield from (total, reserved, used, granted, compute, busy, pods, modes, heat, power)
+
+
+def _of_mps(figures: Figures) -> Iterator[Metric]:
+    """Of GPUs that are shared by MPS; what the daemon's keeper has not told has no sample."""
+    use = _gauge("gpu_mps_use", "1 for how the GPU is to be used: free, shared, exclusive.", (*_GPU, "use"))
+    ready = _gauge("gpu_mps_ready", "Whether it is as it is to be: if not, containers wait there.", _GPU)
+    clients = _gauge("gpu_mps_clients", "Processes that use its MPS daemon.", _GPU)
+    most = _gauge("gpu_mps_most_clients", "How many of them the daemon takes.", _GPU)
+    for gpu in figures.inventory.gpus:
+        if (seat := figures.sampled.seats.get(gpu.uuid)) is None:
+            continue
+        labels, told = _labels(gpu), seat.told
+        use.add_metric((*labels, seat.wanted), 1)
+        ready.add_metric(labels, seat.kept and told is not None and told.use is seat.wanted and not told.problem)
+        if told is not None and told.most_clients:
+            clients.add_metric(labels, told.clients)
+            most.add_metric(labels, told.most_clients)
+    yield from (use, ready, clients, most)
 
 
 def _of_health(figures: Figures) -> Iterator[Metric]:
