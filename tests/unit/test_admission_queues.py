@@ -18,6 +18,8 @@ from aliquot_scheduler.admission.review import MalformedReviewError
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.queues.contradictions import problems_of
 from aliquot_scheduler.queues.entry import Plan, plan_of, specs_of
+from aliquot_scheduler.queues.oddities import oddities_of
+from aliquot_scheduler.queues.spec import QueueSpec, Quota
 from support.admitting import NAMES, Json, answered, container, mutated, queue_review, review, written
 
 Specs = Mapping[str, Any]
@@ -114,6 +116,10 @@ async def test_what_the_tree_can_t_bear_is_refused(row: str) -> None:
     assert sentence in answer["status"]["message"]
 
 
+CLOSED = (
+    "queue c, spec.compute: none of it may be used, but pods that ask for memory alone come in all the same: "
+    "write memory: {limit: 0} too, if they are not to"
+)
 TAKEN: dict[str, tuple[str, Any, list[str]]] = {
     "a new one": ("c", {"parent": "org", "compute": {"guarantee": 100}}, []),
     "another parent": ("b", {"compute": {"guarantee": 300}}, []),
@@ -134,6 +140,28 @@ TAKEN: dict[str, tuple[str, Any, list[str]]] = {
         "c",
         {"memory": {"weight": 0, "borrowingLimit": 5}},
         ["queue c, spec.memory: borrowingLimit 5 does nothing: a queue of weight 0 borrows nothing"],
+    ),
+    "closed for compute by its limit": ("c", {"compute": {"limit": 0}}, [CLOSED]),
+    "closed for compute by what it may borrow": ("c", {"compute": {"borrowingLimit": 0}}, [CLOSED]),
+    "closed for compute by its weight": ("c", {"compute": {"weight": 0}}, [CLOSED]),
+    "closed for both": ("c", {"compute": {"limit": 0}, "memory": {"limit": 0}}, []),
+    "closed for both by two words": ("c", {"compute": {"limit": 0}, "memory": {"weight": 0}}, []),
+    "its guarantee is all it has": ("c", {"compute": {"guarantee": 50, "weight": 0}}, []),
+    "closed for a model's compute": (
+        "c",
+        {"models": {"A100*": {"compute": {"limit": 0}}}},
+        [
+            (
+                "queue c, spec.models[A100*].compute: none of it may be used, but pods that ask for memory alone come "
+                "in all the same: write models: {'A100*': {memory: {limit: 0}}} too, if they are not to"
+            )
+        ],
+    ),
+    "closed for a model": ("c", {"models": {"A100*": {"compute": {"limit": 0}, "memory": {"limit": 0}}}}, []),
+    "closed for all compute, a model's too": (
+        "c",
+        {"compute": {"limit": 0}, "models": {"A100*": {"compute": {"limit": 0}}}},
+        [CLOSED],
     ),
     "borrowing beyond the limit": (
         "c",
@@ -166,6 +194,13 @@ TAKEN: dict[str, tuple[str, Any, list[str]]] = {
         ],
     ),
 }
+
+
+def test_a_queue_whose_parent_is_closed_for_memory_is_closed_with_it() -> None:
+    """Nobody comes in there who asks for memory alone."""
+    shut, half = Quota(limit=0), QueueSpec(parent="org", compute=Quota(limit=0))
+    assert list(oddities_of("c", {"org": QueueSpec(memory=shut), "c": half})) == []
+    assert len(list(oddities_of("c", {"org": QueueSpec(), "c": half}))) == 1
 
 
 @pytest.mark.parametrize("row", TAKEN)

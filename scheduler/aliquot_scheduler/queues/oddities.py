@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, plant
 
 
 def oddities_of(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
@@ -15,6 +16,7 @@ def oddities_of(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
     for thing, quota in _quotas(spec):
         for said in (*_lending(quota), *_borrowing(quota), *_above(quota, above.get(thing), parent=spec.parent)):
             yield f"queue {name}, spec.{thing}: {said}"
+    yield from _half_closed(name, specs)
     yield from _starved(name, specs)
     if spec.namespaces and any(other.parent == name for other in specs.values()):
         yield f"queue {name}, spec.namespaces does nothing: pods wait in the queues below it"
@@ -50,6 +52,28 @@ def _above(quota: Quota, above: Quota | None, *, parent: str) -> Iterator[str]:
         return
     if quota.limit is not None and quota.limit > above.limit:
         yield f"limit {quota.limit} is never reached: queue {parent} above it has limit {above.limit}"
+
+
+def _half_closed(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
+    """Closed for compute, which may be meant as closed at all: pods that ask for memory alone come in all the same."""
+    tree = plant(specs)
+    if name not in tree.nodes:
+        return
+    own, path = tree.nodes[name].ceiling, [tree.nodes[one].ceiling for one in tree.path(name)]
+    # Compute and memory by turns: of all GPUs, then of each model.
+    for compute in range(COMPUTE, tree.dimensions.cards, 2):
+        if own[compute] or not all(ceiling[MEMORY] and ceiling[compute + 1] for ceiling in path):
+            continue
+        if not (model := tree.dimensions.model_of(compute)):
+            where, remedy = "spec.compute", "memory: {limit: 0}"
+        elif own[COMPUTE]:
+            where, remedy = f"spec.models[{model}].compute", f"models: {{{model!r}: {{memory: {{limit: 0}}}}}}"
+        else:
+            continue
+        yield (
+            f"queue {name}, {where}: none of it may be used, but pods that ask for memory alone come in all the same: "
+            f"write {remedy} too, if they are not to"
+        )
 
 
 def _starved(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
