@@ -45,14 +45,28 @@ def registered(reign: Reign | None) -> CollectorRegistry:
         ("promises", {"stage": "offered"}, 0.0),
         ("waiting_pods", {}, 1.0),
         ("clearings", {}, 0.0),
-        ("evictions_total", {"outcome": "taken"}, 0.0),
-        ("evictions_total", {"outcome": "kept by a disruption budget"}, 0.0),
     ],
 )
 def test_each_figure_is_what_the_picture_says(reign: Reign, name: str, labels: dict[str, str], value: float) -> None:
     """A GPU given whole has nothing free, whatever memory was asked; a cordoned node's GPUs don't count."""
     found = registered(reign).get_sample_value(f"aliquot_centre_{name}", labels)
     assert found == pytest.approx(value)
+
+
+def test_pods_that_were_asked_to_go_are_counted_by_why_and_what_came_of_it(reign: Reign) -> None:
+    """For others, for what they use, and for what has become of their group."""
+    clerks = reign.clerks
+    clerks.evictor.evicted, clerks.evictor.kept, clerks.evictor.moved = 1, 2, 3
+    clerks.over_use.evicted, clerks.gangs.evicted = 4, 5
+    told = registered(reign)
+    outcomes = {"taken": 1.0, "kept": 2.0, "taken to be placed elsewhere": 3.0}
+    assert {
+        outcome: told.get_sample_value("aliquot_centre_evictions_total", {"outcome": outcome}) for outcome in outcomes
+    } == outcomes
+    causes = {"over-use": 4.0, "broken group": 5.0}
+    assert {
+        cause: told.get_sample_value("aliquot_centre_evictions_for_cause_total", {"cause": cause}) for cause in causes
+    } == causes
 
 
 def test_each_rule_is_told_of(reign: Reign) -> None:

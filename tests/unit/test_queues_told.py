@@ -612,7 +612,7 @@ async def test_what_is_left_of_a_gang_that_can_not_run_is_evicted_once() -> None
     assert eviction["deleteOptions"]["preconditions"] == {"uid": "g0"}
     assert [(event["reason"], event["action"]) for event in desk.sink.bodies("/events")] == [("GangBroken", "Evicting")]
     await desk.lives(desk.gangs, seconds=25)
-    assert len(desk.sink.bodies("/eviction")) == 2
+    assert len(desk.sink.bodies("/eviction")) == desk.gangs.evicted == 2
 
 
 async def test_nobody_is_sent_back_whose_gang_is_whole_again() -> None:

@@ -6,7 +6,7 @@ Who they are is asked anew before each is asked to go: meanwhile the one that wa
 from __future__ import annotations
 
 from aliquot_core.objects import Pod
-from aliquot_scheduler.centre.evictions import Evictions
+from aliquot_scheduler.centre.evictions import Answer, Evictions
 from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.queues.notices import Notice
 from aliquot_scheduler.queues.turns import Queues
@@ -32,6 +32,8 @@ class GangReturner:
         self._why_not = means.why_not
         # When each was asked (by its UID).
         self._asked: dict[str, float] = {}
+        # How many went.
+        self.evicted = 0
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
@@ -39,7 +41,7 @@ class GangReturner:
             await self._clock.sleep(_LOOK)
             while not self._why_not() and (pod := self._next()) is not None:
                 self._asked[pod.metadata.uid] = self._clock.monotonic()
-                await self._evictions.ask(pod, why=_WHY)
+                self.evicted += await self._evictions.ask(pod, why=_WHY) is Answer.TAKEN
                 await self._clock.sleep(_BETWEEN)
 
     def _next(self) -> Pod | None:

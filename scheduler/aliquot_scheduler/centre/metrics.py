@@ -114,9 +114,15 @@ def _evictions(reign: Reign) -> Iterable[Metric]:
         "aliquot_centre_evictions", "Pods that were asked to go for others, by what came of it.", labels=["outcome"]
     )
     asked.add_metric(["taken"], reign.clerks.evictor.evicted)
-    asked.add_metric(["kept by a disruption budget"], reign.clerks.evictor.kept)
+    asked.add_metric(["kept"], reign.clerks.evictor.kept)
     asked.add_metric(["taken to be placed elsewhere"], reign.clerks.evictor.moved)
     yield asked
+    caused = CounterMetricFamily(
+        "aliquot_centre_evictions_for_cause", "Pods that were asked to go for nobody else.", labels=["cause"]
+    )
+    caused.add_metric(["over-use"], reign.clerks.over_use.evicted)
+    caused.add_metric(["broken group"], reign.clerks.gangs.evicted)
+    yield caused
 
 
 def _queues(reign: Reign) -> Iterable[Metric]:
