@@ -9,8 +9,6 @@ import msgspec
 import pytest
 
 from aliquot_core.quantities import MiB, Percent
-from aliquot_scheduler.centre.pod_patches import let_through
-from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.recalling import recalled, words_for
@@ -64,7 +62,7 @@ def test_of_a_group_all_say_it_or_none_has() -> None:
     """One is gone, or goes to another queue: those who are left ask anew."""
     told = _told(_made(2))
     assert recalled(told[:1], word=NAMES.room, until=0.0) == []
-    assert recalled([told[0], told[1].moved("blue")], word=NAMES.room, until=0.0) == []
+    assert recalled([told[0], msgspec.structs.replace(told[1], queue="blue")], word=NAMES.room, until=0.0) == []
 
 
 @pytest.mark.parametrize(
@@ -117,17 +115,27 @@ def test_a_node_that_is_gone_is_kept_for_nobody() -> None:
     assert len(stage.queues.register.clearings) == 0
 
 
-def test_whoever_is_let_in_says_nothing_of_room_any_more() -> None:
-    """The patch that lifts its gate takes the words away, and only where there are any."""
+def test_whoever_was_let_in_and_is_not_bound_keeps_its_room() -> None:
+    """The leader died when it had lifted the gate; who has less of the cluster would come first."""
     (waiter,) = _told(_made(1))
-    (silent,) = (place.waiter for place in _made(1).places)
-    patches = [
-        json.loads(let_through(Turn(pod=one.pod, promise=None, number=1), queue="red", names=NAMES).body)
-        for one in (waiter, silent)
-    ]
-    notes = [patch["metadata"]["annotations"] for patch in patches]
-    assert notes == [{NAMES.charged: "red", NAMES.room: None}, {NAMES.charged: "red"}]
-    assert all(patch["spec"] == {"schedulingGates": None} for patch in patches)
+    spec = msgspec.structs.replace(waiter.pod.spec, scheduling_gates=[])
+    before = _full()
+    before.gone("b3")
+    stage = ReclaimStage({**OWNER, "green": queue()})
+    for pod in (*before.pods.values(), msgspec.structs.replace(waiter.pod, spec=spec)):
+        stage.see(pod)
+    stage.submit("other", 100, queue="green", user="other")
+    assert stage.run() == ["r0"]
+    assert stage.turns["r0"].number == 1
+
+
+def test_of_a_group_those_keep_theirs_who_are_not_bound_yet() -> None:
+    """The leader died in the middle of binding it."""
+    clearing = _made(2)
+    told = _told(clearing)
+    (again,) = recalled(told[:1], bound=told[1:], word=NAMES.room, until=0.0)
+    assert [one.waiter.uid for one in again.places] == [told[0].uid]
+    assert again.candidate.amounts == told[0].amounts
 
 
 @pytest.mark.parametrize("memory", [20_000, 80_000])

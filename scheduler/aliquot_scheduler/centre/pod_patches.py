@@ -11,6 +11,7 @@ What must always hold: each patch meets the very pod that was judged, and nothin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from aliquot_core.names import Names
@@ -58,9 +59,7 @@ def let_through(turn: Turn, *, queue: str, names: Names) -> Patch:
     The queue that lets it in goes with it, if queues count: the next leader charges that one, whatever the namespace
     is labelled by then. No gate can be added to a pod that is there, so what was the last one is so still.
     """
-    notes: dict[str, str | None] = {names.charged: queue} if queue else {}
-    if names.room in turn.pod.metadata.annotations:
-        notes[names.room] = None
+    notes = {names.charged: queue} if queue else {}
     if turn.pod.spec.scheduling_gates:
         return _patched(turn.pod, notes, spec={"schedulingGates": None})
     return _patched(turn.pod, notes | {names.turn: str(turn.number)})
@@ -71,7 +70,7 @@ def with_room(pod: Pod, words: str, *, names: Names) -> Patch:
     return _patched(pod, {names.room: words or None})
 
 
-def _patched(pod: Pod, notes: dict[str, str | None], **more: Any) -> Patch:
+def _patched(pod: Pod, notes: Mapping[str, str | None], **more: Any) -> Patch:
     return strategic_patch({"metadata": {"uid": pod.metadata.uid, "annotations": notes}, **more})
 
 

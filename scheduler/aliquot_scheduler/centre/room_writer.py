@@ -1,7 +1,7 @@
 """Tells pods where room is being made for them, before anybody is asked to go; and that none is any more.
 
-It is for the next leader (`queues/recalling.py`). Whoever is let in is told nothing here: what lifts its gate takes the
-words away.
+It is for the next leader (`queues/recalling.py`). Whoever is let in goes on saying so: its binding may be still to come
+when the leader dies.
 """
 
 from __future__ import annotations

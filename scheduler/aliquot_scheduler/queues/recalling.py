@@ -2,13 +2,16 @@
 
 The word is written before the first victim is asked to go (`centre/room_writer.py`). Without it a new leader would find
 cards free that somebody was sent away from, and give them to whoever comes first; then others would have to go for the
-same pod. Nothing else is believed: who goes is seen at those who go, and room that is not to come true by them is
-called off at the next look, and decided on anew by everybody's rights (`reclaim/reclaim.py`).
+same pod. It stays when the gate is lifted, and means nothing once the pod is bound.
+
+Nothing else is believed: who goes is seen at those who go, and room that is not to come true by them is called off at
+the next look, and decided on anew by everybody's rights (`reclaim/reclaim.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import msgspec
@@ -47,15 +50,21 @@ def words_for(clearing: Clearing, place: Place) -> str:
     return msgspec.json.encode(room).decode()
 
 
-def recalled(in_line: Iterable[Waiter], *, word: str, until: float) -> list[Clearing]:
-    """What is said by all of those for whom it is; `word` is the annotation in which they say it."""
+def recalled(unbound: Iterable[Waiter], *, bound: Iterable[Waiter] = (), word: str, until: float) -> list[Clearing]:
+    """Room for those who are not bound yet, if all for whom it was say so; `word` is the annotation that says it."""
     by_whose: dict[str, list[tuple[Waiter, _Room]]] = {}
-    for waiter in in_line:
-        room = _read(waiter.pod.metadata.annotations.get(word, ""))
-        if room is not None and room.queue == waiter.queue:
+    for waiter, room in _saying(unbound, word=word):
+        if room.queue == waiter.queue:
             by_whose.setdefault(room.whose, []).append((waiter, room))
-    whole = (found for found in by_whose.values() if len(found) == found[0][1].count)
+    arrived = Counter(room.whose for _, room in _saying(bound, word=word)) if by_whose else Counter[str]()
+    whole = (found for whose, found in by_whose.items() if len(found) + arrived[whose] == found[0][1].count)
     return sorted((_clearing(found, until=until) for found in whole), key=lambda one: one.candidate.first.place)
+
+
+def _saying(some: Iterable[Waiter], *, word: str) -> Iterator[tuple[Waiter, _Room]]:
+    for waiter in some:
+        if (room := _read(waiter.pod.metadata.annotations.get(word, ""))) is not None:
+            yield waiter, room
 
 
 def _clearing(found: list[tuple[Waiter, _Room]], *, until: float) -> Clearing:

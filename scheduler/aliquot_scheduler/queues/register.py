@@ -153,9 +153,9 @@ class Register:
         elif self._looks != self.enrolment.looks:
             self.hall.look_anew(books=self.books)
         self._looks = self.enrolment.looks
-        self.judge_found()
         if not self.has_recalled:
             self._recall()
+        self.judge_found()
         self.refuges.tell_time(now)
         self.stayers.tell_time(now)
         for waiter in self.hall.rested(now):
@@ -288,9 +288,14 @@ class Register:
         if self.plain:
             return
         in_line = [waiter for line in self.hall.lines.values() for waiter in line]
-        going = (one for one in self.inside.bound.values() if one.pod.metadata.deletion_timestamp)
+        # Without a gate, but not bound: the leader before us died when it had let them in.
+        on_their_way = [waiter for pod in self._found.values() if (waiter := self.enrolment.waiter(pod))]
+        bound = self.inside.bound.values()
+        going = (one for one in bound if one.pod.metadata.deletion_timestamp)
         until = self.now + longest_grace(going) + OVERDUE
-        for clearing in recalled(in_line, word=self._names.room, until=until):
+        for clearing in recalled([*in_line, *on_their_way], bound=bound, word=self._names.room, until=until):
+            for place in clearing.places:
+                self._found.pop(place.waiter.uid, None)
             self.clear(clearing)
 
     def judge_found(self) -> None:

@@ -45,6 +45,9 @@ class Doomed:
         """Put in what there is before anybody starts."""
         await self.town.furnish()
 
+    async def before(self) -> None:
+        """What has come about before anybody dies."""
+
     async def begin(self) -> None:
         """What users do, and the leader is to see through."""
         raise NotImplementedError
@@ -69,6 +72,7 @@ class Doomed:
         for replica in town.replicas:
             replica.start()
         await self.until(lambda: not town.shortcomings())
+        await self.before()
         leader = self.leader
         assert leader.life is not None
         leader.life.doom(self._death)

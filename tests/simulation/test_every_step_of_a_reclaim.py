@@ -1,0 +1,113 @@
+"""The leader is killed at each single step from the coming of an urgent pod to the lifting of its gate.
+
+Somebody goes for it, once, and the room is its own: though nobody leads while the victim ends, and somebody else waits
+who would come first by the order of turns. `ALIQUOT_STEP=17` plays that death alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from aliquot_core.objects import Node, Pod
+from aliquot_kube.client import KubeClient
+from aliquot_kube.resources import PODS, Resource, queues_of
+from aliquot_standalone.installed import as_installed
+from simulation.test_reclaim_in_towns import DEFINITIONS
+from simulation.universe.doomed import Doomed, quiet
+from simulation.universe.replica import SimReplica
+from simulation.universe.world import NAMESPACES
+
+QUIET = quiet("test_every_step_of_a_reclaim.py")
+FEWEST_STEPS = 20
+# By namespace, which is its queue's name too.
+MINE, THEIRS = "mine", "theirs"
+SPECS: dict[str, dict[str, Any]] = {MINE: {"preemption": {"withinQueue": "SameUser"}}, THEIRS: {}}
+PRIORITIES = Resource(
+    group="scheduling.k8s.io", version="v1", plural="priorityclasses", kind="PriorityClass", type=Node, namespaced=False
+)
+
+
+class Urgent(Doomed):
+    """A GPU is full; its holder's owner wants it for something more urgent, and another team for anything."""
+
+    def __init__(self, *, death: int) -> None:
+        super().__init__(scale=QUIET, death=death)
+        # Whether the victim was asked to go when the leader died.
+        self.was_asked = False
+
+    async def furnish(self) -> None:
+        """Two queues, each with a namespace of its own."""
+        await super().furnish()
+        town = self.town
+        (definition,) = [one for one in as_installed() if one["kind"] == DEFINITIONS.kind]
+        await town.api.create(DEFINITIONS, {key: definition[key] for key in ("metadata", "spec")})
+        await town.api.create(PRIORITIES, {"metadata": {"name": "urgent"}, "value": 9})
+        for name, spec in SPECS.items():
+            queue = {"metadata": {"name": name}, "spec": {**spec, "namespaces": ["*"]}}
+            await town.api.create(queues_of(town.names), queue)
+            labels = {town.names.queue: name}
+            await town.api.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
+
+    async def before(self) -> None:
+        """Somebody runs on all of it."""
+        await self.town.api.create(PODS, self.asking("low", 100, 9000), namespace=MINE)
+        await self.until(lambda: self.town.starts == 1)
+
+    async def begin(self) -> None:
+        """The urgent one, and one of a team that has nothing."""
+        urgent = self.asking("urgent", 100, 9000)
+        urgent["spec"]["priorityClassName"] = "urgent"
+        await self.town.api.create(PODS, urgent, namespace=MINE)
+        await self.town.api.create(PODS, self.asking("other", 100, 9000), namespace=THEIRS)
+
+    def is_over(self) -> bool:
+        """It is let in."""
+        return not self._pod("urgent").spec.scheduling_gates
+
+    async def after_death(self) -> None:
+        """Look how far it came."""
+        low = [pod for pod in self.town.api.pods() if pod.metadata.name == "low"]
+        self.was_asked = not low or bool(low[0].metadata.deletion_timestamp)
+
+    async def end(self, leader: SimReplica) -> None:
+        """It runs, and the other waits still; then that one has its turn."""
+        await self.until(lambda: bool(self._pod("urgent").spec.node_name))
+        assert self._pod("other").spec.scheduling_gates, f"the other was let in, the leader being {leader.name}"
+        await self.until(lambda: self.town.starts == 2)
+        await self.town.workload.delete(self._pod("urgent"), force=False)
+        await self.until(lambda: bool(self._pod("other").spec.node_name))
+        await self.well()
+        assert self.town.books.bound == 3
+
+    def _pod(self, name: str) -> Pod:
+        return next(pod for pod in self.town.api.pods() if pod.metadata.name == name)
+
+
+@pytest.mark.timeout(300)
+def test_a_leader_s_death_gives_nobody_else_what_was_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does it send anybody away twice: one goes for it in each story, whenever the leader dies."""
+    evicted: Counter[str] = Counter()
+    evict = KubeClient.evict
+
+    async def counted(self: KubeClient, *, namespace: str, name: str, uid: str = "", **more: Any) -> None:
+        await evict(self, namespace=namespace, name=name, uid=uid, **more)
+        evicted[name] += 1
+
+    monkeypatch.setattr(KubeClient, "evict", counted)
+    first = int(os.environ.get("ALIQUOT_STEP", "1"))
+    asked = set()
+    for death in itertools.count(first):
+        evicted.clear()
+        told = Urgent(death=death)
+        died = told.dies()
+        # Who dies with the answer on its way has not heard of it.
+        assert evicted in ({"low": 1}, {}), (death, evicted)
+        if not died or "ALIQUOT_STEP" in os.environ:
+            break
+        asked.add(told.was_asked)
+    assert first > 1 or (death > FEWEST_STEPS and asked == {False, True}), (death, asked)
