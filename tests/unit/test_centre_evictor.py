@@ -446,6 +446,34 @@ async def test_one_that_can_t_be_told_keeps_nobody_from_what_is_theirs(error: Ap
     assert sorted(scene.api.evicted) == ["b2", "b3"]
 
 
+async def test_trouble_with_one_that_is_to_be_told_holds_up_nobody_else() -> None:
+    """Its namespace's webhook is down: room is made for others at once, and for it after a few tries."""
+    scene = Scene()
+    scene.api.untold["r0"] = ServerTroubleError("no", status=500)
+    for number in range(2):
+        scene.stage.submit(f"r{number}", 100, queue="red")
+    await scene.look(1)
+    assert len(scene.api.evicted) == 1
+    assert _says(scene, "r1")
+    await scene.look(1)
+    assert len(scene.api.evicted) == 1
+    await scene.look(3)
+    assert len(scene.api.evicted) == 2
+
+
+async def test_trouble_that_passes_keeps_no_word_back() -> None:
+    """Nobody is asked before it is told, which it is once it can be."""
+    scene = Scene()
+    scene.api.untold["r0"] = ServerTroubleError("no", status=500)
+    scene.stage.submit("r0", 100, queue="red")
+    await scene.look(1)
+    assert scene.api.tried == []
+    scene.api.untold.clear()
+    await scene.look(1)
+    assert _says(scene, "r0")
+    assert scene.api.evicted == ["b3"]
+
+
 async def test_nobody_is_asked_before_it_is_told_for_whom() -> None:
     """The word comes first: without it, whoever leads next would not know."""
     scene = Scene()

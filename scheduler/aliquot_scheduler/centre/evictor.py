@@ -18,6 +18,7 @@ from aliquot_kube.resources import DISRUPTION_BUDGETS
 from aliquot_scheduler.centre.evictions import Answer, Evictions
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.centre.room_writer import RoomWriter
+from aliquot_scheduler.centre.tries import Tries
 from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.notices import Notice
@@ -30,8 +31,6 @@ from aliquot_scheduler.reclaim.residents import Budget, budgets_of
 log = logging.getLogger(__name__)
 
 _LOOK = 1.0
-# Trouble that is the API server's own is over by then, mostly.
-_MOST_TRIES = 3
 
 
 class Evictor:
@@ -55,8 +54,7 @@ class Evictor:
         self._clock = means.clock
         self._evictions = evictions
         self._why_not = means.why_not
-        # Of whom the API server had only trouble to tell, how often (UIDs).
-        self._failures: dict[str, int] = {}
+        self._tries = Tries()
         # How many were asked to go for others, how many were kept, and how many were asked to lie elsewhere.
         self.evicted = 0
         self.kept = 0
@@ -71,7 +69,7 @@ class Evictor:
             try:
                 if not self._why_not() and self._anybody():
                     await self._decide()
-                # First: while it can't be written nobody is asked.
+                # First: nobody is asked for whom this could not be written yet.
                 await self._rooms.write()
                 await self._ask_all()
             except NOT_WRITTEN as error:
@@ -119,7 +117,7 @@ class Evictor:
         clearings, bound = register.clearings, register.inside.bound
         for clearing in clearings:
             for victim in clearings.unasked(clearing, bound=bound):
-                if victim.uid not in but:
+                if victim.uid not in but and self._rooms.has_told(clearing):
                     return victim, _makes_room(clearing, victim)
         for refuge in register.refuges.drained(bound):
             uid = refuge.place.waiter.uid
@@ -137,20 +135,12 @@ class Evictor:
             self.evicted += not is_moved
         elif answer is not Answer.GONE:
             register.clearings.not_asked(uid)
-        if answer is Answer.KEPT or (answer is Answer.FAILED and self._fails_for_good(uid)):
+        # Of two budgets over one pod the API server says again and again that it has trouble itself.
+        fails = answer is Answer.FAILED and self._tries.fails_for_good(uid, among=register.inside.bound)
+        if answer is Answer.KEPT or fails:
             self.kept += 1
             self._reclaim.refused(victim, now=self._clock.monotonic())
         return answer
-
-    def _fails_for_good(self, uid: str) -> bool:
-        """Of two budgets over one pod the API server says again and again that it has trouble itself."""
-        bound = self._turns.register.inside.bound
-        self._failures = {one: count for one, count in self._failures.items() if one in bound}
-        self._failures[uid] = self._failures.get(uid, 0) + 1
-        if self._failures[uid] < _MOST_TRIES:
-            return False
-        del self._failures[uid]
-        return True
 
 
 def _makes_room(clearing: Clearing, victim: Waiter) -> Notice:

@@ -10,10 +10,12 @@ import logging
 from collections.abc import Iterator
 
 from aliquot_core.objects import Pod
-from aliquot_kube.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from aliquot_kube.errors import ApiError, ConflictError, ForbiddenError, InvalidError, NotFoundError, UnreachableError
+from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.centre.pod_patches import with_room
+from aliquot_scheduler.centre.tries import Tries
 from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.recalling import words_for
 from aliquot_scheduler.queues.turns import Queues
@@ -30,11 +32,18 @@ class RoomWriter:
         self._names = means.names
         # What was written; the watch may tell of it later.
         self._written: dict[str, str] = {}
+        self._tries = Tries()
 
     async def write(self) -> None:
-        """Write whatever is not said yet, or no more true."""
-        while (due := next(self._due(), None)) is not None:
+        """Write whatever is not said yet, or no more true; each once."""
+        tried: set[str] = set()
+        while (due := next((one for one in self._due() if one[0].metadata.uid not in tried), None)) is not None:
+            tried.add(due[0].metadata.uid)
             await self._tell(*due)
+
+    def has_told(self, clearing: Clearing) -> bool:
+        """Whether all for whom it is say so, or can't be told."""
+        return all(self._said(pod) == words for pod, words in self._wanted_by(clearing))
 
     def _due(self) -> Iterator[tuple[Pod, str]]:
         """Clearings come and go while something is written."""
@@ -64,4 +73,10 @@ class RoomWriter:
             log.info("gone before it was told of its room", extra={"pod": pod.key})
         except (ForbiddenError, InvalidError) as error:
             log.warning("a pod could not be told of its room", extra={"pod": pod.key, "error": str(error)})
+        except (UnreachableError, NotLeadingError):
+            raise
+        except ApiError as error:
+            log.warning("a pod could not be told of its room yet", extra={"pod": pod.key, "error": str(error)})
+            if not self._tries.fails_for_good(meta.uid, among={waiter.uid for waiter in self._turns.register.hall}):
+                return
         self._written[meta.uid] = words
