@@ -110,7 +110,8 @@ def test_who_waits_is_told_its_place_and_how_long_others_waited(stage: PageStage
     stage.submit("next", 250, 1_000, queue="red")
     stage.round(after=1.0)
     assert "1 of 2 of user team; 2 wait in queue red" in told_of(stage, "waits")
-    assert "2 of 2 of user team; 2 wait in queue red" in told_of(stage, "next")
+    among_all = "among all: aliquot explain -n team pod-next"
+    assert f"2 of 2 of user team; 2 wait in queue red; {among_all}" in told_of(stage, "next")
     assert "Usual wait" not in told_of(stage, "next")
     assert "Place" not in told_of(stage, "coming").replace("Placing", "")
     placed = PodCondition(type="PodScheduled", status="True", last_transition_time="2026-11-21T10:00:42Z")

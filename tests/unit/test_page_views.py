@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot_scheduler.page.html import Html
-from aliquot_scheduler.page.views import Region, View, change, keyed
+from aliquot_scheduler.page.views import Region, View, change, keyed, row
 
 KEYS = st.sampled_from("abcdef")
 CHILDREN = st.dictionaries(KEYS, st.sampled_from("123").map(Html))
@@ -52,3 +52,10 @@ def test_a_view_is_its_pieces_and_its_regions() -> None:
     view = View(title="t", section="s", pieces=(Html("<p>"), region))
     assert view.body() == '<p><ul id="rows" data-region><li data-key="a">&lt;x&gt;</li></ul>'
     assert view.regions() == {"rows": region.children}
+
+
+def test_sentences_get_room_and_words_stay_whole() -> None:
+    """A column of sentences is never a letter wide, and markup is measured by nobody."""
+    drawn = row("k", "a" * 50, "SchedulingGated", "no node has room for it: " + "9" * 30, Html("<i>" * 20), 7)
+    assert [drawn.count(part) for part in ('<td class="long">', "<td>", "<th")] == [1, 3, 1]
+    assert '<td class="long">no node has' in drawn

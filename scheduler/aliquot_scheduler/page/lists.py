@@ -92,7 +92,12 @@ def waiting_view(state: State) -> View:
         for one in shown
     }
     pieces = (
-        *table("Why pods wait", ("Reason", "Pods"), Region(name="reasons", element="tbody", children=reasons)),
+        *table(
+            "Why pods wait",
+            ("Reason", "Pods"),
+            Region(name="reasons", element="tbody", children=reasons),
+            numbers=frozenset({1}),
+        ),
         _filter("waiting"),
         *table(
             "Who waits, the first of each queue first", heads, Region(name="waiting", element="tbody", children=rows)

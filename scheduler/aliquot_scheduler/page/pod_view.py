@@ -81,7 +81,10 @@ def _place(pod: PodShown, waits: WaitingShown, state: State) -> Iterator[str]:
     stages = {one.key: one.stage for one in state.pods}
     line = [one for one in state.waiting if one.queue == waits.queue and stages.get(one.pod) is Stage.WAITING]
     own = [one.pod for one in line if one.user == waits.user]
-    yield f"{own.index(pod.key) + 1} of {len(own)} of user {waits.user}; {len(line)} wait in queue {waits.queue}"
+    yield (
+        f"{own.index(pod.key) + 1} of {len(own)} of user {waits.user}; {len(line)} wait in queue {waits.queue}; "
+        f"among all: aliquot explain -n {pod.namespace} {pod.name}"
+    )
 
 
 def _usual(queue: str, state: State, *, pods: Mapping[str, Pod]) -> Iterator[str]:

@@ -13,6 +13,9 @@ import msgspec
 
 from aliquot_scheduler.page.html import Html, join, open_tag, tag
 
+# What is no longer is a word or an amount, and stays in one piece.
+_SHORT = 40
+
 Children = Mapping[str, Html]
 
 
@@ -90,5 +93,12 @@ def row(key: str, *cells: object, numbers: frozenset[int] = frozenset(), filter_
     """A row of such a table; its first cell is its heading."""
     first, *rest = cells
     parts = [tag("th", first, scope="row")]
-    parts += [tag("td", cell, class_="num" if at in numbers else None) for at, cell in enumerate(rest, start=1)]
+    parts += [
+        tag("td", cell, class_="num" if at in numbers else _length(cell)) for at, cell in enumerate(rest, start=1)
+    ]
     return keyed("tr", key, *parts, data_filter=filter_)
+
+
+def _length(cell: object) -> str | None:
+    """Sentences get room, and are broken anywhere: on a phone a column would be a letter wide, or as wide as a hash."""
+    return "long" if not isinstance(cell, Html) and len(str(cell)) > _SHORT else None
