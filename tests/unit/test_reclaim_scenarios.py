@@ -246,16 +246,61 @@ def test_siblings_share_what_their_parent_is_guaranteed() -> None:
 
 def test_a_node_that_is_short_of_cpu_is_no_place() -> None:
     """Victims give back theirs; where that is not enough, nobody goes."""
-    stage = ReclaimStage(OWNER, nodes=(2,))
-    stage.picture.node_seen(small(make_node("n0", gpus("n0", 2)), cpu="4"))
+    stage = ReclaimStage(OWNER | {"own": queue(guarantee=100)}, nodes=(3,))
+    stage.picture.node_seen(small(make_node("n0", gpus("n0", 3)), cpu="6"))
+    stage.submit("own0", 100, queue="own", requests={"cpu": "2"})
     for number in range(2):
         stage.submit(f"blue{number}", 100, queue="blue", requests={"cpu": "2"})
     stage.run()
-    stage.submit("large", 100, queue="red", requests={"cpu": "3"})
+    stage.submit("large", 100, queue="red", requests={"cpu": "5"})
     assert stage.victims() == []
     stage.submit("red0", 100, queue="red", requests={"cpu": "2"})
     assert stage.reclaimed() == ["blue1"]
     assert stage.run() == ["red0"]
+
+
+@pytest.mark.parametrize(("asked", "gone"), [("1", ["small"]), ("3", ["large"]), ("4", ["large", "small"])])
+def test_for_cpus_alone_those_go_who_hold_them(asked: str, gone: list[str]) -> None:
+    """A card is free, and no CPU beside it: what is guaranteed is had all the same, at least harm."""
+    stage = ReclaimStage(OWNER, nodes=(3,))
+    stage.picture.node_seen(small(make_node("n0", gpus("n0", 3)), cpu="4"))
+    stage.submit("large", 60, queue="blue", requests={"cpu": "3"})
+    stage.submit("small", 50, queue="blue", requests={"cpu": "1"})
+    stage.run()
+    stage.submit("red0", 100, queue="red", requests={"cpu": asked})
+    assert stage.run() == []
+    assert stage.reclaimed() == gone
+    assert stage.run() == ["red0"]
+
+
+def test_what_cpus_cost_is_compared_without_those_who_need_not_go() -> None:
+    """The small one is tried first, and is of no use: the other node would cost more than the large one alone."""
+    stage = ReclaimStage(OWNER, nodes=(3, 3))
+    for node in ("n0", "n1"):
+        stage.picture.node_seen(small(make_node(node, gpus(node, 3)), cpu="4"))
+    for name, compute, cpus, node in (("large", 60, "3", "n0"), ("small", 50, "1", "n0"), ("mid", 80, "4", "n1")):
+        notes = {"gpu-uuid": f"GPU-{node}-*"}
+        stage.submit(name, compute, queue="blue", requests={"cpu": cpus}, notes=notes)
+    stage.run()
+    stage.submit("red0", 100, queue="red", requests={"cpu": "3"})
+    assert stage.victims() == ["large"]
+
+
+def test_whoever_gives_back_cpus_already_is_waited_for() -> None:
+    """Nobody goes in addition, and what it gives back is kept: a pod of another with a small slice waits."""
+    stage = ReclaimStage(OWNER, nodes=(3,))
+    stage.picture.node_seen(small(make_node("n0", gpus("n0", 3)), cpu="4"))
+    for number in range(2):
+        stage.submit(f"blue{number}", 60, queue="blue", requests={"cpu": "2"})
+    stage.run()
+    stage.leave("blue0")
+    ((_, gpu),) = stage.picture.holdings.of("blue0")
+    stage.submit("red0", 100, queue="red", requests={"cpu": "2"}, notes={"gpu-uuid": f"!{gpu}"})
+    (clearing,) = stage.decide()
+    assert clearing.victims == ()
+    stage.submit("other", 10, queue="blue", user="other", requests={"cpu": "2"})
+    stage.gone("blue0")
+    assert stage.run(after=1.0) == ["red0"]
 
 
 def test_one_that_asks_too_much_keeps_nothing_from_those_behind_it() -> None:

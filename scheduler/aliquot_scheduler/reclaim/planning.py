@@ -216,7 +216,15 @@ class Planner:
     def has_to_wait(self, clearing: Clearing) -> bool:
         """Whether somebody has to go for it, or goes already; else a turn is all that it needs."""
         leaving = {gpu for one in self._residents.leaving.values() for gpu in one.claims}
-        return bool(clearing.victims) or any(gpu in leaving for place in clearing.places for gpu in place.room)
+        if clearing.victims or any(gpu in leaving for place in clearing.places for gpu in place.room):
+            return True
+        return any(self._lacks_now(node, clearing) for node in {node for node, _ in leaving})
+
+    def _lacks_now(self, node: str, clearing: Clearing) -> bool:
+        """Whether a node has less CPU or memory than those ask who come to it, as long as nobody has left."""
+        asked = [(*place.waiter.shape.host.amounts, 1) for place in clearing.places if place.node == node]
+        free = self._picture.hosts.free[self._picture.nodes[node].row].tolist() if asked else []
+        return any(sum(column) > there for column, there in zip(zip(*asked, strict=True), free, strict=False))
 
     def _release(self, one: Resident) -> None:
         charge = self._books.ledger.of(one.uid)

@@ -1,7 +1,8 @@
 """One pod on one node: who has to go so that it fits, card by card.
 
 Of those who may go the least harmful is taken first until a piece fits; then each is tried for sparing, the most
-harmful first. Of a gang that has nobody to spare all go; what they leave elsewhere costs nothing more.
+harmful first. Where the node's CPU or memory lacks then, more of those who lie there go in the same way. Of a gang that
+has nobody to spare all go; what they leave elsewhere costs nothing more.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Trying:
                 claims = plan.claims if plan else None
             else:
                 claims = self._chosen(pieces, known, cards, taken)
-            if claims is None or not self._scene.host_takes(known, waiter):
+            if claims is None or not self._host_freed(waiter, known, taken):
                 return None
             place = Place(waiter=waiter, node=known.name, claims=claims, gpus=tuple(only))
             return Option(harm=sum(map(self.harm, taken)), victims=tuple(taken), place=place)
@@ -153,6 +154,26 @@ class Trying:
                 taken.remove(one)
                 plan = without
         return plan
+
+    def _host_freed(self, waiter: Waiter, known: KnownNode, taken: list[Resident]) -> bool:
+        """Whether the node has its CPU and memory for the pod, with those gone who lie there beside its cards."""
+        more: list[Resident] = []
+        there = {one.uid: one for gpu in known.columns for one in self._residents.on.get((known.name, gpu), ())}
+        line = iter(() if self._scene.host_takes(known, waiter) else self.by_harm(there.values()))
+        while not self._scene.host_takes(known, waiter):
+            if (one := next(line, None)) is None:
+                taken += more
+                return False
+            more += self.take_with_it(one)
+        for one in sorted(more, key=lambda one: -self.harm(one)):
+            if self.goes_alone(one):
+                self.stay(one)
+                if self._scene.host_takes(known, waiter):
+                    more.remove(one)
+                else:
+                    self.go(one)
+        taken += more
+        return True
 
     # --- who goes ----------------------------------------------------------------------------------------------------
     def by_harm(self, there: Iterable[Resident]) -> list[Resident]:
