@@ -4,8 +4,12 @@
 #ifndef ALIQUOT_OLD_LIBC_H
 #define ALIQUOT_OLD_LIBC_H
 
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+#if (defined(__x86_64__) || defined(__aarch64__)) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+#ifdef __x86_64__
 #define OLD(name, version) __asm__(".symver " #name "," #name "@GLIBC_" #version)
+#else /* its first glibc was 2.17 */
+#define OLD(name, version) __asm__(".symver " #name "," #name "@GLIBC_2.17")
+#endif
 OLD(dlopen, 2.2.5);
 OLD(dlsym, 2.2.5);
 OLD(dlerror, 2.2.5);

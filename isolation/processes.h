@@ -2,6 +2,7 @@
 #ifndef ALIQUOT_PROCESSES_H
 #define ALIQUOT_PROCESSES_H
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -10,7 +11,7 @@
 
 /* As stat and fstat, which are other symbols in old C libraries than in new ones. */
 static inline int status_of_path(const char *path, struct stat *into) {
-    return (int)syscall(SYS_stat, path, into);
+    return (int)syscall(SYS_newfstatat, AT_FDCWD, path, into, 0);
 }
 
 static inline int status_of_file(int file, struct stat *into) {
