@@ -194,8 +194,12 @@ def _endless(centre: PlayedCentre) -> None:
         centre.settled({"endless": 400})
         centre.lined_up({"endless": 6})
         assert len(centre.pods("endless")) == 10
-        events = centre.api.items("/api/v1/namespaces/endless/events")
-        assert any("exceeded quota: line" in event["message"] for event in events)
+        centre.cluster.wait_for("the quota to be told of", lambda: "exceeded quota: line" in _events(centre, "endless"))
+
+
+def _events(centre: PlayedCentre, namespace: str) -> str:
+    """What Events of a namespace say."""
+    return "\n".join(event["message"] for event in centre.api.items(f"/api/v1/namespaces/{namespace}/events"))
 
 
 @example("half-started-groups")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
-
-import pytest
 
 from aliquot_core.grant import decode_grant
 from cluster.guarded import asking
 from cluster.harness.api import Api, Json
-from cluster.harness.cluster import ClusterHarness, Options
+from cluster.harness.cluster import ClusterHarness
 from cluster.harness.controlplane import LOOPBACK
 from cluster.harness.errors import ApiError
 from cluster.installed import NAMES
@@ -22,22 +20,6 @@ from cluster.queueing import QUEUES, queue
 from cluster.refusals import refused
 
 NOT_FOUND, NO_SUCH = 3, "no-such"
-
-
-@pytest.fixture(scope="module")
-def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
-    """A control plane whose nodes are played."""
-    with ClusterHarness(Options(nodes=())) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def centre(cluster: ClusterHarness) -> Iterator[PlayedCentre]:
-    """Four cards."""
-    played = PlayedCentre(cluster, gpus=[4])
-    played.start()
-    yield played
-    played.stop()
 
 
 def namespace(name: str, home: str) -> Json:

@@ -1,35 +1,18 @@
-"""The scenario tables against the real centre, kube-scheduler and API server; cards are played."""
+"""The scenario tables, and what tables can't say, against the real centre, kube-scheduler and API server."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 
 import pytest
 
 from cluster.guarded import asking
 from cluster.harness.api import MERGE, Json
-from cluster.harness.cluster import ClusterHarness, Options
+from cluster.harness.cluster import ClusterHarness
 from cluster.harness.errors import ApiError
 from cluster.installed import NAMES
 from cluster.played_centre import PlayedCentre
 from cluster.queueing import QUEUES, queue
+from cluster.queues.told import said, used
 from support.queue_scenarios import SCENARIOS, Pods, Scenario
-
-
-@pytest.fixture(scope="module")
-def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
-    """A control plane whose nodes are played."""
-    with ClusterHarness(Options(nodes=())) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def centre(cluster: ClusterHarness) -> Iterator[PlayedCentre]:
-    """Four cards on one node."""
-    played = PlayedCentre(cluster, gpus=[4])
-    played.start()
-    yield played
-    played.stop()
 
 
 def home(name: str) -> Json:
@@ -67,50 +50,6 @@ def test_it_is_as_the_table_says(cluster: ClusterHarness, centre: PlayedCentre, 
                     centre.end(pod)
             centre.settled({f"{name}-1": held for name, held in step.held.items()})
             centre.lined_up({f"{name}-1": count for name, count in step.waiting.items()})
-
-
-def told(centre: PlayedCentre, pod: str) -> set[tuple[str, str]]:
-    """The Events of a pod that are the centre's: reason, and what is done about it."""
-    events = centre.api.items("/apis/events.k8s.io/v1/namespaces/one/events")
-    ours = [event for event in events if event.get("reportingController") == NAMES.of("scheduler")]
-    return {(event["reason"], event["action"]) for event in ours if event["regarding"]["name"] == pod}
-
-
-def condition(centre: PlayedCentre, pod: str) -> Json:
-    """The condition in which a pod says why it waits."""
-    conditions = next(
-        one["status"].get("conditions", []) for one in centre.pods("one") if one["metadata"]["name"] == pod
-    )
-    return next((one for one in conditions if one["type"] == NAMES.admitted), {})
-
-
-def said(centre: PlayedCentre, pod: str) -> str:
-    """The reason in it; empty if there is none."""
-    reason: str = condition(centre, pod).get("reason", "")
-    return reason
-
-
-def used(centre: PlayedCentre, name: str) -> int:
-    """How much compute a queue's status says that it uses; -1 if it says nothing."""
-    status = centre.api.get(f"{QUEUES}/{name}").get("status", {})
-    return int(status.get("used", {}).get("compute", -1))
-
-
-def test_events_tell_why_a_pod_waits_and_that_it_goes_in(cluster: ClusterHarness, centre: PlayedCentre) -> None:
-    """One for each new reason, with the rights that the manifests give; none of a pod that never waited."""
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one", "labels": {NAMES.queue: "one"}}}
-    with centre.applied([queue("one", compute={"limit": 200}), namespace]):
-        for name in ("first", "second"):
-            cluster.create_pod(asking(name, "one", {"compute": "150", "memory": "1000"}))
-            centre.settled({"one": 150})
-        cluster.wait_for("the reason to be told", lambda: told(centre, "second") == {("OverLimit", "Queueing")})
-        assert said(centre, "second") == "OverLimit"
-        centre.api.patch(f"{QUEUES}/one", {"spec": {"stop": "hold"}})
-        cluster.wait_for("the next one to be told", lambda: ("QueueHeld", "Queueing") in told(centre, "second"))
-        centre.api.patch(f"{QUEUES}/one", {"spec": {"stop": None}})
-        centre.end(centre.holding("one")[0])
-        cluster.wait_for("its turn to be told", lambda: ("LetIn", "Admitting") in told(centre, "second"))
-        assert told(centre, "first") == set()
 
 
 def test_a_bound_pod_stays_charged_where_it_was_let_in(cluster: ClusterHarness, centre: PlayedCentre) -> None:
@@ -190,79 +129,6 @@ def test_a_leader_killed_before_a_gate_is_lifted_costs_nothing(cluster: ClusterH
         cluster.wait_for("the queue to be told of", lambda: used(centre, "one") == 100 or None)
 
 
-# A turn comes within this once a node takes the pod.
-SOON = 2.0
-ONE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one"}}
-
-
-def waits_and_comes_in(centre: PlayedCentre, pod: Json, *, why: str, mend: Callable[[], object]) -> None:
-    """It stays behind its gate and says why; and is let in soon after that is mended, and bound."""
-    name = pod["metadata"]["name"]
-    centre.cluster.create_pod(pod)
-    centre.cluster.wait_for(f"{name} to say why it waits", lambda: said(centre, name) == "NoNode" or None)
-    assert condition(centre, name)["message"] == why
-    centre.lined_up({"one": 1})
-    mend()
-    centre.cluster.wait_for(f"{name} to be let in", lambda: centre.waiting("one") == 0 or None, timeout=SOON)
-    centre.cluster.wait_for(
-        f"{name} to be bound", lambda: name in {one["metadata"]["name"] for one in centre.holding("one")} or None
-    )
-    (held,) = [one for one in centre.pods("one") if one["metadata"]["name"] == name]
-    # A turn that had led to nothing would be counted.
-    assert NAMES.turn not in held["metadata"]["annotations"]
-
-
-def test_a_pod_waits_for_a_node_with_its_labels(centre: PlayedCentre) -> None:
-    """A node that has them but no room is told of, and another one that gets them takes the pod at once."""
-    picky = asking("picky", "one", {"compute": "100", "memory": "1000"})
-    picky["spec"]["nodeSelector"] = {"disk": "ssd"}
-    labelled = {"metadata": {"labels": {"disk": "ssd"}}}
-    with centre.applied([ONE]), centre.one_more_node("gpu2", gpus=1) as full:
-        centre.api.patch(full, labelled)
-        first = asking("first", "one", {"compute": "100", "memory": "1000"})
-        first["spec"]["nodeSelector"] = {"disk": "ssd"}
-        centre.cluster.create_pod(first)
-        centre.settled({"one": 100})
-        waits_and_comes_in(
-            centre,
-            picky,
-            why="1 node has room on its GPUs: 1 is not what its nodeSelector or its affinity to nodes names; "
-            "the one that would take it has no room on its GPUs",
-            mend=lambda: centre.api.patch("/api/v1/nodes/gpu1", labelled),
-        )
-        centre.api.patch("/api/v1/nodes/gpu1", {"metadata": {"labels": {"disk": None}}})
-
-
-def test_a_pod_waits_for_a_node_that_is_not_tainted(centre: PlayedCentre) -> None:
-    """It is told of the taint, and comes in when that is taken off."""
-    node = "/api/v1/nodes/gpu1"
-    centre.api.patch(node, {"spec": {"taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}]}})
-    with centre.applied([ONE]):
-        waits_and_comes_in(
-            centre,
-            asking("plain", "one", {"compute": "100", "memory": "1000"}),
-            why="1 node has room on its GPUs: 1 is tainted (team=red)",
-            mend=lambda: centre.api.patch(node, {"spec": {"taints": None}}),
-        )
-
-
-def test_a_pod_waits_for_cpu_that_others_have(centre: PlayedCentre) -> None:
-    """Also a pod that asks nothing of ours has it; when that has ended, who waits comes in."""
-    with centre.applied([ONE]):
-        web = asking("web", "one", {})
-        web["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "60"}}
-        web["spec"]["nodeName"] = "gpu1"
-        made = centre.cluster.create_pod(web)
-        hungry = asking("hungry", "one", {"compute": "100", "memory": "1000"})
-        hungry["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "10"}
-        waits_and_comes_in(
-            centre,
-            hungry,
-            why="1 node has room on its GPUs: 1 has 4 CPUs free of 10 asked",
-            mend=lambda: centre.end(made),
-        )
-
-
 def test_an_owner_takes_back_what_it_lent_as_budgets_allow(cluster: ClusterHarness, centre: PlayedCentre) -> None:
     """By the eviction subresource, with the rights of the manifests; nobody goes whom a budget keeps, nobody twice."""
     budget = {
@@ -293,39 +159,6 @@ def reason(centre: PlayedCentre, namespace: str) -> str:
     (pod,) = centre.pods(namespace)
     conditions = pod["status"].get("conditions", [])
     return next((str(one["reason"]) for one in conditions if one["type"] == NAMES.admitted), "")
-
-
-def unschedulable(centre: PlayedCentre, name: str) -> bool:
-    """Whether kube-scheduler says so of a pod: by this a cluster autoscaler knows that a node is wanted."""
-    conditions = next(one["status"]["conditions"] for one in centre.pods("one") if one["metadata"]["name"] == name)
-    return any(
-        (one["type"], one["status"], one.get("reason")) == ("PodScheduled", "False", "Unschedulable")
-        for one in conditions
-    )
-
-
-@pytest.mark.timeout(240)
-def test_a_queue_that_grows_shows_its_pods_to_a_cluster_autoscaler(
-    cluster: ClusterHarness, centre: PlayedCentre
-) -> None:
-    """Within quota and without cards: the gate is lifted, the quota charged, and a node that comes takes the pod."""
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one", "labels": {NAMES.queue: "one"}}}
-    with centre.applied([queue("one", compute={"limit": 700}, autoscale=True), namespace]):
-        cluster.create_pod(asking("fills", "one", {"compute": "400", "memory": "4000"}))
-        centre.settled({"one": 400})
-        cluster.create_pod(asking("shown", "one", {"compute": "200", "memory": "2000"}))
-        cluster.wait_for("kube-scheduler to say it", lambda: unschedulable(centre, "shown") or None, timeout=60)
-        # Not before: of two that come in one round the name decides.
-        cluster.create_pod(asking("over", "one", {"compute": "200", "memory": "2000"}))
-        centre.lined_up({"one": 1})
-        cluster.wait_for("the quota to be charged", lambda: used(centre, "one") == 600 or None, timeout=60)
-        with centre.one_more_node("gpu3", gpus=2):
-            centre.settled({"one": 600}, timeout=60)
-            for pod in centre.holding("one"):
-                centre.end(pod)
-            centre.settled({"one": 200}, timeout=60)
-            for pod in centre.holding("one"):
-                centre.end(pod)
 
 
 def nodes_of(centre: PlayedCentre, namespace: str) -> list[str]:

@@ -1,0 +1,1 @@
+"""Tests of queues before the real centre and kube-scheduler; cards are played."""

@@ -1,0 +1,26 @@
+"""The centre before four played cards, for all tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cluster.harness.cluster import ClusterHarness, Options
+from cluster.played_centre import PlayedCentre
+
+
+@pytest.fixture(scope="package")
+def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
+    """A control plane whose nodes are played."""
+    with ClusterHarness(Options(nodes=())) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def centre(cluster: ClusterHarness) -> Iterator[PlayedCentre]:
+    """Four cards on one node."""
+    played = PlayedCentre(cluster, gpus=[4])
+    played.start()
+    yield played
+    played.stop()

@@ -1,0 +1,144 @@
+"""Why pods wait, and what lets them in: nodes, taints, CPU of others, room that is to come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cluster.guarded import asking
+from cluster.harness.api import Json
+from cluster.harness.cluster import ClusterHarness
+from cluster.installed import NAMES
+from cluster.played_centre import PlayedCentre
+from cluster.queueing import QUEUES, queue
+from cluster.queues.told import condition, said, used
+
+# A turn comes within this once a node takes the pod.
+SOON = 2.0
+ONE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one"}}
+
+
+def told(centre: PlayedCentre, pod: str) -> set[tuple[str, str]]:
+    """The Events of a pod that are the centre's: reason, and what is done about it."""
+    events = centre.api.items("/apis/events.k8s.io/v1/namespaces/one/events")
+    ours = [event for event in events if event.get("reportingController") == NAMES.of("scheduler")]
+    return {(event["reason"], event["action"]) for event in ours if event["regarding"]["name"] == pod}
+
+
+def test_events_tell_why_a_pod_waits_and_that_it_goes_in(cluster: ClusterHarness, centre: PlayedCentre) -> None:
+    """One for each new reason, with the rights that the manifests give; none of a pod that never waited."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one", "labels": {NAMES.queue: "one"}}}
+    with centre.applied([queue("one", compute={"limit": 200}), namespace]):
+        for name in ("first", "second"):
+            cluster.create_pod(asking(name, "one", {"compute": "150", "memory": "1000"}))
+            centre.settled({"one": 150})
+        cluster.wait_for("the reason to be told", lambda: told(centre, "second") == {("OverLimit", "Queueing")})
+        assert said(centre, "second") == "OverLimit"
+        centre.api.patch(f"{QUEUES}/one", {"spec": {"stop": "hold"}})
+        cluster.wait_for("the next one to be told", lambda: ("QueueHeld", "Queueing") in told(centre, "second"))
+        centre.api.patch(f"{QUEUES}/one", {"spec": {"stop": None}})
+        centre.end(centre.holding("one")[0])
+        cluster.wait_for("its turn to be told", lambda: ("LetIn", "Admitting") in told(centre, "second"))
+        assert told(centre, "first") == set()
+
+
+def waits_and_comes_in(centre: PlayedCentre, pod: Json, *, why: str, mend: Callable[[], object]) -> None:
+    """It stays behind its gate and says why; and is let in soon after that is mended, and bound."""
+    name = pod["metadata"]["name"]
+    centre.cluster.create_pod(pod)
+    centre.cluster.wait_for(f"{name} to say why it waits", lambda: said(centre, name) == "NoNode" or None)
+    assert condition(centre, name)["message"] == why
+    centre.lined_up({"one": 1})
+    mend()
+    centre.cluster.wait_for(f"{name} to be let in", lambda: centre.waiting("one") == 0 or None, timeout=SOON)
+    centre.cluster.wait_for(
+        f"{name} to be bound", lambda: name in {one["metadata"]["name"] for one in centre.holding("one")} or None
+    )
+    (held,) = [one for one in centre.pods("one") if one["metadata"]["name"] == name]
+    # A turn that had led to nothing would be counted.
+    assert NAMES.turn not in held["metadata"]["annotations"]
+
+
+def test_a_pod_waits_for_a_node_with_its_labels(centre: PlayedCentre) -> None:
+    """A node that has them but no room is told of, and another one that gets them takes the pod at once."""
+    picky = asking("picky", "one", {"compute": "100", "memory": "1000"})
+    picky["spec"]["nodeSelector"] = {"disk": "ssd"}
+    labelled = {"metadata": {"labels": {"disk": "ssd"}}}
+    with centre.applied([ONE]), centre.one_more_node("gpu2", gpus=1) as full:
+        centre.api.patch(full, labelled)
+        first = asking("first", "one", {"compute": "100", "memory": "1000"})
+        first["spec"]["nodeSelector"] = {"disk": "ssd"}
+        centre.cluster.create_pod(first)
+        centre.settled({"one": 100})
+        waits_and_comes_in(
+            centre,
+            picky,
+            why="1 node has room on its GPUs: 1 is not what its nodeSelector or its affinity to nodes names; "
+            "the one that would take it has no room on its GPUs",
+            mend=lambda: centre.api.patch("/api/v1/nodes/gpu1", labelled),
+        )
+        centre.api.patch("/api/v1/nodes/gpu1", {"metadata": {"labels": {"disk": None}}})
+
+
+def test_a_pod_waits_for_a_node_that_is_not_tainted(centre: PlayedCentre) -> None:
+    """It is told of the taint, and comes in when that is taken off."""
+    node = "/api/v1/nodes/gpu1"
+    centre.api.patch(node, {"spec": {"taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}]}})
+    with centre.applied([ONE]):
+        waits_and_comes_in(
+            centre,
+            asking("plain", "one", {"compute": "100", "memory": "1000"}),
+            why="1 node has room on its GPUs: 1 is tainted (team=red)",
+            mend=lambda: centre.api.patch(node, {"spec": {"taints": None}}),
+        )
+
+
+def test_a_pod_waits_for_cpu_that_others_have(centre: PlayedCentre) -> None:
+    """Also a pod that asks nothing of ours has it; when that has ended, who waits comes in."""
+    with centre.applied([ONE]):
+        web = asking("web", "one", {})
+        web["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "60"}}
+        web["spec"]["nodeName"] = "gpu1"
+        made = centre.cluster.create_pod(web)
+        hungry = asking("hungry", "one", {"compute": "100", "memory": "1000"})
+        hungry["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "10"}
+        waits_and_comes_in(
+            centre,
+            hungry,
+            why="1 node has room on its GPUs: 1 has 4 CPUs free of 10 asked",
+            mend=lambda: centre.end(made),
+        )
+
+
+def unschedulable(centre: PlayedCentre, name: str) -> bool:
+    """Whether kube-scheduler says so of a pod: by this a cluster autoscaler knows that a node is wanted."""
+    conditions = next(one["status"]["conditions"] for one in centre.pods("one") if one["metadata"]["name"] == name)
+    return any(
+        (one["type"], one["status"], one.get("reason")) == ("PodScheduled", "False", "Unschedulable")
+        for one in conditions
+    )
+
+
+@pytest.mark.timeout(240)
+def test_a_queue_that_grows_shows_its_pods_to_a_cluster_autoscaler(
+    cluster: ClusterHarness, centre: PlayedCentre
+) -> None:
+    """Within quota and without cards: the gate is lifted, the quota charged, and a node that comes takes the pod."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one", "labels": {NAMES.queue: "one"}}}
+    with centre.applied([queue("one", compute={"limit": 700}, autoscale=True), namespace]):
+        cluster.create_pod(asking("fills", "one", {"compute": "400", "memory": "4000"}))
+        centre.settled({"one": 400})
+        cluster.create_pod(asking("shown", "one", {"compute": "200", "memory": "2000"}))
+        cluster.wait_for("kube-scheduler to say it", lambda: unschedulable(centre, "shown") or None, timeout=60)
+        # Later, also by name: of two that were created within one second the name decides who is shown.
+        cluster.create_pod(asking("too-much", "one", {"compute": "200", "memory": "2000"}))
+        centre.lined_up({"one": 1})
+        cluster.wait_for("the quota to be charged", lambda: used(centre, "one") == 600 or None, timeout=60)
+        with centre.one_more_node("gpu3", gpus=2):
+            centre.settled({"one": 600}, timeout=60)
+            for pod in centre.holding("one"):
+                centre.end(pod)
+            centre.settled({"one": 200}, timeout=60)
+            for pod in centre.holding("one"):
+                centre.end(pod)

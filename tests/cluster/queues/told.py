@@ -1,0 +1,28 @@
+"""What tests read of the centre's word on pods of namespace `one`, and on queues."""
+
+from __future__ import annotations
+
+from cluster.harness.api import Json
+from cluster.installed import NAMES
+from cluster.played_centre import PlayedCentre
+from cluster.queueing import QUEUES
+
+
+def condition(centre: PlayedCentre, pod: str) -> Json:
+    """The condition in which a pod says why it waits."""
+    conditions = next(
+        one["status"].get("conditions", []) for one in centre.pods("one") if one["metadata"]["name"] == pod
+    )
+    return next((one for one in conditions if one["type"] == NAMES.admitted), {})
+
+
+def said(centre: PlayedCentre, pod: str) -> str:
+    """The reason in it; empty if there is none."""
+    reason: str = condition(centre, pod).get("reason", "")
+    return reason
+
+
+def used(centre: PlayedCentre, name: str) -> int:
+    """How much compute a queue's status says that it uses; -1 if it says nothing."""
+    status = centre.api.get(f"{QUEUES}/{name}").get("status", {})
+    return int(status.get("used", {}).get("compute", -1))
