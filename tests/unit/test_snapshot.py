@@ -22,12 +22,17 @@ from aliquot_kube.clock import SystemClock
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.in_force import InForce
+from aliquot_scheduler.queues.recalling import words_for
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.simulating.deciding import LetIn, Replayed, makes_room
 from aliquot_scheduler.simulating.snapshot import Snapshot, SnapshotError, packed, unpacked
+from aliquot_scheduler.worth.mix import Shape as MixShape
+from aliquot_scheduler.worth.page import Page, encode_page
 from aliquot_standalone.apiserver.direct import DirectTransport
-from support.centre import WALL, asks
+from support.centre import WALL, asks, gpus, make_lease, make_node
 from support.large_cluster import NAMES, NAMESPACE, pod_manifest
+from support.queue_stage import Stage, queue
+from support.reclaim_stage import ReclaimStage
 from support.reigning import Reigning, until
 from support.server_apart import PODS
 
@@ -114,6 +119,59 @@ async def test_a_file_replays_to_what_the_next_leader_decides() -> None:
     assert len(told.room) >= 2
     assert len(told.let_in) >= 1
     assert sum(len(one.victims) for one in told.room) >= 2
+
+
+def _half_full(*, mix: str) -> Snapshot:
+    """One card has 50 % left and the other 70 %; somebody waits who wants 20 %, where it does least harm."""
+    stage = Stage(nodes=(2,), memory=100_000)
+    for card, compute in enumerate((50, 30)):
+        stage.submit(f"there{card}", compute, 1_000 * compute, notes={"gpu-uuid": f"GPU-n0-{card}"})
+    assert len(stage.run()) == 2
+    stage.submit("new", 20, 20_000)
+    nodes = [make_node("n0", gpus("n0", 2, memory=100_000))]
+    return Snapshot(
+        wall=WALL,
+        names=NAMES,
+        settings=InForce(),
+        nodes=nodes,
+        leases=[make_lease("n0")],
+        pods=list(stage.pods.values()),
+        mix=mix,
+    )
+
+
+@pytest.mark.parametrize(("usual", "card"), [(50, 1), (70, 0)])
+def test_a_replay_places_by_what_the_leader_had_learnt(usual: int, card: int) -> None:
+    """Room is left whole for what is usually asked: halves, or seven tenths."""
+    page = Page(counts=[(MixShape(compute=usual, memory=usual, gpus=1), 10_000.0)], requests=10_000)
+    told = _half_full(mix=encode_page(page))
+    (let_in,) = Replayed(unpacked(packed(told), where="memory")).decide().let_in
+    assert let_in.gpus == [f"n0/GPU-n0-{card}"]
+
+
+def test_a_replay_tells_of_room_that_the_leader_was_making() -> None:
+    """Its victim is on the way out: nobody else goes, and the room is on the same card."""
+    stage = ReclaimStage({"red": queue(guarantee=100), "blue": queue()}, nodes=(2,))
+    for number in range(2):
+        stage.submit(f"blue{number}", 100, queue="blue")
+    stage.run()
+    pod = stage.submit("red0", 100, queue="red")
+    (clearing,) = stage.decide()
+    (leaving,) = stage.evict()
+    notes = {**pod.metadata.annotations, NAMES.room: words_for(clearing, clearing.places[0])}
+    stage.see(msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=notes)))
+    told = Snapshot(
+        wall=WALL,
+        names=NAMES,
+        settings=InForce(),
+        nodes=[make_node("n0", gpus("n0", 2))],
+        leases=[make_lease("n0")],
+        pods=list(stage.pods.values()),
+        queues=[_read_queue(_queue("red", guarantee=100)), _read_queue(_queue("blue"))],
+    )
+    cards = [f"{node}/{gpu}" for node, gpu in stage.picture.holdings.of(leaving)]
+    found = Replayed(unpacked(packed(told), where="memory")).decide()
+    assert [(one.pods, one.gpus, one.victims) for one in found.room] == [([pod.key], cards, [])]
 
 
 def test_nothing_secret_is_in_a_file() -> None:

@@ -77,7 +77,8 @@ class Replayed:
         turns = [(turn.pod, turn.promise) for turn in self.queues.turns(self._desk, now=_NOW)]
         budgets = budgets_of(self._snapshot.budgets, bound=self.queues.register.inside.bound.values())
         reclaim = Reclaim(queues=self.queues, picture=self._picture)
-        made = reclaim.decide(now=_NOW, wall=wall, budgets=budgets) if reclaim.anybody(now=_NOW) else []
+        if reclaim.anybody(now=_NOW):
+            reclaim.decide(now=_NOW, wall=wall, budgets=budgets)
         return Decisions(
             let_in=[
                 LetIn(
@@ -87,7 +88,8 @@ class Replayed:
                 )
                 for pod, promise in turns
             ],
-            room=[makes_room(one) for one in made],
+            # What the leader before was making is among it.
+            room=[makes_room(one) for one in self.queues.register.clearings],
             waiting=len(self.queues),
         )
 
