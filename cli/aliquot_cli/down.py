@@ -46,7 +46,11 @@ async def _end(home: Home, *, purge: bool) -> None:
 
 
 def _purge(home: Home) -> None:
+    was_there = home.folder.is_dir()
     strangers = home.purge()
+    if not was_there:
+        hand_out(f"there is no {home.folder}: nothing to remove")
+        return
     hand_out(f"removed {home.folder}" if not strangers else f"emptied {home.folder}")
     for path in strangers:
         hand_out(f"left alone, for it is not ours: {path}")

@@ -120,12 +120,14 @@ class Home(Whereabouts):
     def purge(self) -> list[Path]:
         """Remove all that is ours; what is left in the folder is somebody else's."""
         shutil.rmtree(self.runtime, ignore_errors=True)
+        if not self.folder.is_dir():
+            return []
         for name in ("centre", "logs", "nodes"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
         for path in (self.kubeconfig, self.up_file, self._last, *self.folder.glob("journal*"), self.lock):
             path.unlink(missing_ok=True)
-        left = sorted(self.folder.iterdir()) if self.folder.is_dir() else []
-        if self.folder.is_dir() and not left:
+        left = sorted(self.folder.iterdir())
+        if not left:
             self.folder.rmdir()
         return left
 

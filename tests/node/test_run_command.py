@@ -29,6 +29,7 @@ from aliquot_kube.resources import PODS
 from support.small_machine import SmallMachine, phase, small_machine
 
 GATE = [{"name": "aliquot.dev/queue"}]
+_MANY = 40
 
 
 @pytest.fixture(scope="module")
@@ -281,6 +282,7 @@ def attending_by(
     machine: SmallMachine,
     *,
     say: Callable[[str], None],
+    write: Callable[[bytes], None] = lambda _: None,
     interrupts: asyncio.Queue[None] | None = None,
 ) -> Attending:
     """A run over this way to the API server."""
@@ -290,7 +292,7 @@ def attending_by(
         names=Names(),
         clock=SystemClock(),
         random=lambda: 0.5,
-        write=lambda _: None,
+        write=write,
         say=say,
         places=no_places,
         interrupts=interrupts or asyncio.Queue(),
@@ -346,3 +348,29 @@ async def test_a_pod_that_is_gone_before_it_can_be_watched_is_missed(machine: Sm
         machine.binds.set()
         await transport.close()
     assert said == ["somebody has deleted it"]
+
+
+async def test_many_at_once_get_each_its_own(machine: SmallMachine) -> None:
+    """Each prints what its own program printed, whole, and returns that one's code; nothing is said of any."""
+    said, printed, codes = list[str](), [b""] * _MANY, [-1] * _MANY
+
+    async def attend(number: int) -> None:
+        def write(piece: bytes) -> None:
+            printed[number] += piece
+
+        transport = PlainTransport(PlainServer(url=machine.url))
+        program = f"seq {number}; exit {number % 5}"
+        wish = Wish(command=["sh", "-c", program], name=f"many-{number}", namespace="default", compute=10)
+        try:
+            created = await create(transport, manifest(wish, names=Names()))
+            attending = attending_by(transport, machine, say=said.append, write=write)
+            codes[number] = await attending.attend(created, keep=False)
+        finally:
+            await transport.close()
+
+    async with asyncio.TaskGroup() as runs:
+        for number in range(_MANY):
+            runs.create_task(attend(number))
+    assert codes == [number % 5 for number in range(_MANY)]
+    assert printed == [b"".join(b"%d\n" % line for line in range(1, number + 1)) for number in range(_MANY)]
+    assert said == []

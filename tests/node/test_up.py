@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
@@ -19,7 +20,18 @@ from support.endpoints import short_folder
 from support.fake_nvml import FakeNvml
 from support.gpu_contract import MODELS
 from support.http_api import HttpApi, Json
-from support.up_process import NAMES, PODS, aliquot, eventually, gone, naming, processes_of, running_up
+from support.up_process import (
+    ALIQUOT,
+    NAMES,
+    ONE,
+    PODS,
+    aliquot,
+    eventually,
+    gone,
+    naming,
+    processes_of,
+    running_up,
+)
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 MIXED = "8xA100-80GB,2x4xL40S"
@@ -294,6 +306,33 @@ def test_down_ends_what_a_kill_has_left(folder: Path) -> None:
     assert "processes of pods that it had left" in aliquot("down", "--purge", folder=folder).stdout
     assert processes_of(uid) == []
     assert not folder.exists()
+
+
+def test_a_home_that_can_not_be_written_is_named(tmp_path: Path) -> None:
+    """With what to do about it; commands that only look there find nobody, and there is nothing to remove."""
+    home = tmp_path / "home"
+    home.write_text("a file, which not even root writes below")
+    folder = home / ".local" / "state" / "aliquot"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ALIQUOT_", "KUBE", "XDG_"))}
+
+    def called(*words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [*ALIQUOT, *words],
+            env={**kept, "HOME": str(home)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    remedy = "name another folder with --folder or $ALIQUOT_HOME"
+    assert called("up", "--simulate", ONE) == (3, f"aliquot: {folder}: can't be made: Not a directory; {remedy}\n")
+    code, told = called("ps")
+    assert (code, f"no `aliquot up` runs from {folder}" in told) == (4, True)
+    nothing = f"no `aliquot up` runs from {folder}\nthere is no {folder}: nothing to remove\n"
+    assert called("down", "--purge") == (0, nothing)
 
 
 @pytest.mark.timeout(180)
