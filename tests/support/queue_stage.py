@@ -19,6 +19,8 @@ from support.centre import NAMES, WALL, asks, gpus, make_lease, make_node, pictu
 
 GATED = {"schedulingGates": [{"name": NAMES.gate}]}
 DAY = "2026-11-21T"
+A100 = "NVIDIA A100-SXM4-80GB"
+H100 = "NVIDIA H100 80GB HBM3"
 
 
 def queue(
@@ -53,12 +55,17 @@ class Stage:
         *,
         nodes: Sequence[int] = (4,),
         memory: int = 80_000,
+        models: Mapping[int, str] | None = None,
         settings: QueueSettings | None = None,
         rules: Rules = NO_RULES,
     ) -> None:
+        """`nodes` is how many cards each has, `models` which, by its number; else they are A100."""
         self.now = 0.0
         self.picture = picture_with(
-            *(make_node(f"n{at}", gpus(f"n{at}", count, memory=memory)) for at, count in enumerate(nodes))
+            *(
+                make_node(f"n{at}", gpus(f"n{at}", count, memory=memory, model=(models or {}).get(at, A100)))
+                for at, count in enumerate(nodes)
+            )
         )
         self.queues = Queues(
             names=NAMES,

@@ -10,6 +10,7 @@ from aliquot_scheduler.queues.dues import Hardware
 from aliquot_scheduler.queues.ledger import Charge, Ledger
 from aliquot_scheduler.queues.spec import ModelQuota, QueueSpec, Quota
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, plant
+from support.centre import gpus, make_node
 from support.queue_stage import Stage, queue
 from support.reclaim_stage import ReclaimStage
 
@@ -196,3 +197,18 @@ def test_a_group_that_is_never_evicted_as_a_whole_is_sent_back_as_a_whole() -> N
     stage.gone("w2")
     assert stage.queues.stale_gangs(now=stage.now) == []
     assert len(stage.queues.stale_gangs(now=stage.now + 1_000.0)) == 2
+
+
+def test_what_can_never_be_given_for_good_keeps_nothing_from_others() -> None:
+    """All memory is guaranteed to b, so what a asks for good waits in no line; cards that come later are given so."""
+    specs = {"a": queue(guarantee=100), "b": queue(memory=Quota(guarantee=4 * CARD)), "c": queue()}
+    stage = Stage(specs, nodes=(4,))
+    stage.submit("firm", 100, queue="a", notes=FIRM)
+    for number in range(4):
+        stage.submit(f"c{number}", 100, queue="c")
+    assert stage.run() == ["c0", "c1", "c2", "c3"]
+    (waiter,) = stage.queues.waiting()
+    notice = stage.queues.notice(waiter)
+    assert (notice.reason, "others are guaranteed what is left of it" in notice.message) == ("NeverFits", True)
+    stage.picture.node_seen(make_node("later", gpus("later", 1)))
+    assert stage.run() == ["firm"]

@@ -312,6 +312,20 @@ NEVER: dict[str, tuple[dict[str, str], int, int, int | None, str]] = {
         None,
         "with 3 pods on a node each, and 2 could take them",
     ),
+    "in pieces that no two share a card": (
+        {"group-topology": ""},
+        5,
+        60,
+        None,
+        "which ask on all nodes together slices that can't be cut and need 5 GPUs, of which at most 4 are there",
+    ),
+    "in pieces of which two share a card": (
+        {"group-topology": "node"},
+        5,
+        40,
+        None,
+        "which ask on one node slices that can't be cut and need 3 GPUs, of which at most 2 are there",
+    ),
     "larger than all": (
         {"group-topology": ""},
         5,

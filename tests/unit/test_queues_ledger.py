@@ -150,9 +150,6 @@ def test_firm_pods_stay_within_their_own_guarantee() -> None:
     assert ledger.unsure("c", amounts(41), capacity=capacity) == ("c", COMPUTE)
     assert ledger.unsure("c", amounts(40), capacity=capacity) is None
     assert ledger.unsure("b", amounts(1), capacity=capacity) == ("b", COMPUTE)
-    assert ledger.never_firm("c", amounts(101)) == COMPUTE
-    assert ledger.never_firm("c", amounts(100)) is None
-    assert ledger.never_firm("b", amounts(1)) == COMPUTE
 
 
 def test_a_charge_is_corrected_in_place() -> None:

@@ -144,6 +144,18 @@ def test_what_it_was_kept_off_stays_so_when_other_queues_are_made() -> None:
     assert stage.desk.filter(stage.pods["a1"], sorted(stage.picture.nodes), now=stage.now).nodes == ["k-a100"]
 
 
+def test_a_limit_that_comes_too_late_changes_nothing_for_who_is_on_the_way() -> None:
+    """It may be bound to the H100 that it was promised, so it goes on to count for that."""
+    stage = mixed({"a": queue(), "b": of_model(H100, weight=1)})
+    stage.submit("p", 200, queue="a")
+    assert stage.round() == ["p"]
+    assert nodes_of(stage, ["p"]) == ["g-h100", "g-h100"]
+    stage.queues.queues_seen({"a": of_model(H100, limit=100)})
+    before = list(stage.queues.books.ledger.accounts["a"].used)
+    stage.bind("p")
+    assert stage.queues.books.ledger.accounts["a"].used == before
+
+
 def test_who_waits_long_for_a_model_stops_nobody_on_other_cards() -> None:
     """A head that has lost patience for the limit of H100 is passed by those who take none of it."""
     settings = QueueSettings(patience=10.0, hold=1_000.0)

@@ -72,7 +72,8 @@ class QueueWriter:
         at = second_time(self._clock.wall())
         found = self._turns.statuses(now=now, at=at)
         for name, problems in self._problems().items():
-            found[name] = msgspec.structs.replace(found.get(name, QueueStatus(at=at)), problems=problems)
+            status = found.get(name, QueueStatus(at=at))
+            found[name] = msgspec.structs.replace(status, problems=(*problems, *status.problems))
         return found
 
     def _problems(self) -> dict[str, tuple[str, ...]]:

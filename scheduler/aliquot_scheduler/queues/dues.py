@@ -61,8 +61,11 @@ def is_silent(quota: Quota) -> bool:
 
 
 def kept_of(quota: Quota) -> int:
-    """What a queue keeps of its guarantee even when idle."""
-    return 0 if quota.lending_limit is None else max(0, (quota.guarantee or 0) - quota.lending_limit)
+    """What a queue keeps of its guarantee even when idle; a limit below that comes first."""
+    if quota.guarantee is None or quota.lending_limit is None:
+        return 0
+    due = quota.guarantee if quota.limit is None else min(quota.guarantee, quota.limit)
+    return max(0, due - quota.lending_limit)
 
 
 def _reserving(quota: Quota, kept: int, *, part: int, of: int) -> Quota:

@@ -102,8 +102,11 @@ class Enrolment:
         return self._read(pod)
 
     def anew(self, was: Waiter) -> Waiter:
-        """One that was let in, as it counts by now, where it was let in; kept off what it was kept off."""
-        now = self._read(was.pod, queue=was.queue) or was
+        """One that was let in, as it counts by now, where it was let in; kept off what it was kept off, and no more.
+
+        Whatever its queue may have by now, it may be about to be bound where it was promised room.
+        """
+        now = self._as_written(was.pod, queue=was.queue) or was
         for model in was.off:
             now = self.without(now, model) or now
         return now
@@ -124,6 +127,10 @@ class Enrolment:
         )
 
     def _read(self, pod: Pod, *, queue: str = "") -> Waiter | None:
+        waiter = self._as_written(pod, queue=queue)
+        return self._within_limits((waiter,))[0] if waiter else None
+
+    def _as_written(self, pod: Pod, *, queue: str) -> Waiter | None:
         try:
             request = parse_request(pod, names=self._names)
         except AliquotError:
@@ -139,7 +146,7 @@ class Enrolment:
             words=self._cards.ruled.words(pod),
         )
         known = self._of_shape(shape)
-        waiter = Waiter(
+        return Waiter(
             pod=pod,
             demand=known.demand,
             shape=shape,
@@ -150,7 +157,6 @@ class Enrolment:
             priority=0 if self._plain else pod.spec.priority,
             group=request.group,
         )
-        return self._within_limits((waiter,))[0]
 
     def _within_limits(self, members: Sequence[Waiter]) -> tuple[Waiter, ...]:
         """As few of them as it takes kept off models of which their queue may never have so much, from the last on."""
@@ -205,11 +211,19 @@ class Enrolment:
             account, dim = broken
             asked, most = spoken(amounts[dim], dim, of=dimensions), bare(account.node.ceiling[dim], dim, of=dimensions)
             return f"{asks} {asked}, more than the {most} that queue {account.node.name} may have"
-        if firm and (beyond := ledger.never_firm(queue, firm)) is not None:
-            due = bare(self._tree.nodes[queue].due[beyond], beyond, of=dimensions)
-            asked = spoken(firm[beyond], beyond, of=dimensions)
-            return f"{asks} {asked} never to be taken back, and queue {queue} is guaranteed {due}"
-        return self._kept_from(queue, amounts, asks)
+        return self._unsure(queue, firm, asks) or self._kept_from(queue, amounts, asks)
+
+    def _unsure(self, queue: str, firm: Vector, asks: str) -> str:
+        """Why so much could not be given for good even if nothing else were; it changes with what there is."""
+        capacity = self._cards.stock().capacity if firm else ()
+        unsure = self._idle.unsure(queue, firm, capacity=capacity) if firm else None
+        if unsure is None:
+            return ""
+        name, dim = unsure
+        asked, due = spoken(firm[dim], dim, of=self._tree.dimensions), self._tree.nodes[queue].due[dim]
+        said = f"queue {queue} is guaranteed {bare(due, dim, of=self._tree.dimensions)}"
+        why = said if name == queue else "others are guaranteed what is left of it"
+        return f"{asks} {asked} never to be taken back, and {why}"
 
     def _kept_from(self, queue: str, amounts: Vector, asks: str) -> str:
         """Why it would wait for ever even if it were alone: under a limit above it, others keep what they don't use."""

@@ -159,10 +159,6 @@ class Ledger:
                     return account, dimension
         return None
 
-    def never_firm(self, queue: str, amounts: Sequence[int]) -> int | None:
-        """In which dimension so much, never to be taken back, is more than the queue is due."""
-        return self._beyond(self._path(queue)[0].node, (0,) * self.width, amounts)
-
     def unsure(self, queue: str, amounts: Sequence[int], *, capacity: Sequence[int]) -> tuple[str, int] | None:
         """Where, and in which dimension, so much more can't be given for good: in the queue itself, or above it."""
         path = self._path(queue)

@@ -151,7 +151,7 @@ class Register:
         if outdated or (self._looks != self.enrolment.looks and self._grows_otherwise()):
             self._replant()
         elif self._looks != self.enrolment.looks:
-            self.hall.look_anew(books=self.books)
+            self._look_anew()
         self._looks = self.enrolment.looks
         if not self.has_recalled:
             self._recall()
@@ -357,6 +357,12 @@ class Register:
     def _is_next(self, pod: Pod) -> bool:
         """Whether ours is the last gate: a turn is for pods that can use it."""
         return [gate.name for gate in pod.spec.scheduling_gates] == [self._names.gate]
+
+    def _look_anew(self) -> None:
+        """Other hardware: gangs may start that could not, and more may be given for good, or less."""
+        for waiter in [one for one in self.hall if one.shape.firm and self.hall.resting(one.uid) is None]:
+            self.take_as_waiting(waiter.pod)
+        self.hall.look_anew(books=self.books)
 
     def _hardware_now(self) -> Hardware:
         return hardware_of(self._picture, models_of(self._specs))

@@ -9,6 +9,7 @@ from aliquot_core.instants import seconds_of
 from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.order import borrowed
+from aliquot_scheduler.queues.overkept import kept_beyond_all
 from aliquot_scheduler.queues.shares import shares
 from aliquot_scheduler.queues.status import Amounts, QueueStatus
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT
@@ -27,6 +28,7 @@ def statuses(books: Books, *, waiting: Iterable[Waiter], at: str, now: float) ->
     due = [_due(books, dimension) for dimension in (COMPUTE, MEMORY)]
     counts = Counter(name for waiter in waiting for name in tree.path(waiter.queue))
     users = _users(books, now=now)
+    overkept = kept_beyond_all(tree, capacity=books.capacity)
     return {
         name: QueueStatus(
             used=_amounts(account.used),
@@ -36,6 +38,7 @@ def statuses(books: Books, *, waiting: Iterable[Waiter], at: str, now: float) ->
             waiting=counts[name],
             lately=_amounts(books.usage.of(name, now=now)),
             users=users.get(name, {}),
+            problems=overkept.get(name, ()),
             at=at,
         )
         for name, account in accounts.items()

@@ -35,7 +35,7 @@ class QueueStatus(_Written, frozen=True, kw_only=True):
     lately: Amounts = Amounts()
     # The same of the queue's users, of those who used most.
     users: dict[str, Amounts] = {}
-    # What is wrong with the queue, where it was written past the webhook; docs/queues.md says how it is used then.
+    # What is wrong with the queue: what the webhook would have refused, and more kept idle than there is.
     problems: tuple[str, ...] = ()
     # When this was worked out, as Kubernetes writes instants.
     at: str = ""

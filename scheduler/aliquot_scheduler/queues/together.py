@@ -1,12 +1,14 @@
 """Whether pods that are let in together could lie as their group wants to, if every node were empty; or why not.
 
-Told from sums: who passes here may still find no place once the pieces are laid on cards, and waits as others do. Who
-does not pass never will, until there is other hardware: such a gang asks for no guarantee and is told so.
+Told from sums, and from how many cards pieces need that can't be cut (`uncut.py`): who passes here may still find no
+place once the pieces are laid on cards, and waits as others do. Who does not pass never will, until there is other
+hardware: such a gang asks for no guarantee and is told so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,9 +21,19 @@ from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.uncut import cards_needed
 
-# Compute and memory.
-_Room = tuple[int, int]
+
+class _Room(NamedTuple):
+    """Of empty cards in one place: what they have together, and the memory of the largest."""
+
+    compute: int
+    memory: int
+    largest: int
+
+    @property
+    def cards(self) -> int:
+        return self.compute // WHOLE.value
 
 
 class Together:
@@ -54,8 +66,7 @@ class Together:
             case Topology.NVLINK:
                 there, where = self._islands(np.logical_and.reduce(able)), "on GPUs of one node that NVLinks join"
             case _:
-                nodes = self._nodes(np.logical_or.reduce(able))
-                there, where = [(sum(one for one, _ in nodes), sum(one for _, one in nodes))], "on all nodes together"
+                there, where = [_all_of(self._nodes(np.logical_or.reduce(able)))], "on all nodes together"
         return _told(members, there, where=where)
 
     def _able(self, members: Iterable[Waiter]) -> dict[int, Bools]:
@@ -66,9 +77,11 @@ class Together:
 
     def _nodes(self, rows: Bools) -> list[_Room]:
         grid = self._picture.grid
+        usable = np.where(grid.open, grid.usable, 0)
         compute = WHOLE.value * grid.open.sum(axis=1)
-        memory = grid.usable.sum(axis=1, where=grid.open, dtype=np.int64)
-        return list(zip(compute[rows].tolist(), memory[rows].tolist(), strict=True))
+        memory, largest = usable.sum(axis=1, dtype=np.int64), usable.max(axis=1, initial=0)
+        columns = (column[rows].tolist() for column in (compute, memory, largest))
+        return [_Room(*room) for room in zip(*columns, strict=True)]
 
     def _islands(self, rows: Bools) -> list[_Room]:
         return [
@@ -81,7 +94,8 @@ class Together:
     def _on(self, known: KnownNode, gpus: Sequence[str]) -> _Room:
         grid, row = self._picture.grid, known.row
         columns = [known.columns[gpu] for gpu in gpus if grid.open[row, known.columns[gpu]]]
-        return WHOLE.value * len(columns), int(grid.usable[row, columns].sum())
+        usable = grid.usable[row, columns]
+        return _Room(WHOLE.value * len(columns), int(usable.sum()), int(usable.max(initial=0)))
 
     def _too_few(self, members: Sequence[Waiter]) -> str:
         """The most choosy first: the third needs three nodes, whoever takes which."""
@@ -95,20 +109,43 @@ class Together:
         )
 
 
+def _all_of(rooms: Sequence[_Room]) -> _Room:
+    compute, memory = (sum(room[dim] for room in rooms) for dim in (0, 1))
+    return _Room(compute, memory, max((room.largest for room in rooms), default=0))
+
+
 def _told(members: Sequence[Waiter], there: Sequence[_Room], *, where: str) -> str:
-    """What they ask together that no place has; empty if one has enough of both."""
+    """What they ask together that no place has; empty if one has enough of both, and of cards."""
     asked = tuple(map(sum, zip(*map(_least, members), strict=True)))
-    if any(compute >= asked[0] and memory >= asked[1] for compute, memory in there):
+    enough = [room for room in there if room.compute >= asked[0] and room.memory >= asked[1]]
+    needed = [_needed(members, room) for room in enough]
+    if any(cards <= room.cards for cards, room in zip(needed, enough, strict=True)):
         return ""
-    most = tuple(max((room[dim] for room in there), default=0) for dim in (0, 1))
-    pairs = zip(asked, most, ("compute", "MiB of memory"), strict=True)
-    short = [f"{ask} of {what}, of which at most {has} are there" for ask, has, what in pairs if has < ask]
-    said = " and ".join(short) or f"{asked[0]} of compute and {asked[1]} MiB of memory, and none has both"
+    said = _of_cards(min(needed), enough) if needed else _of_sums(asked, there)
     ask = agreed(len(members), "asks", "ask")
     return f"its group starts with {counted(len(members), 'pod')}, which {ask} {where} {said}"
 
 
-def _least(member: Waiter) -> _Room:
+def _of_sums(asked: Sequence[int], there: Sequence[_Room]) -> str:
+    most = tuple(max((room[dim] for room in there), default=0) for dim in (0, 1))
+    pairs = zip(asked, most, ("compute", "MiB of memory"), strict=True)
+    short = [f"{ask} of {what}, of which at most {has} are there" for ask, has, what in pairs if has < ask]
+    return " and ".join(short) or f"{asked[0]} of compute and {asked[1]} MiB of memory, and none has both"
+
+
+def _of_cards(needed: int, rooms: Sequence[_Room]) -> str:
+    most = max(room.cards for room in rooms)
+    return f"slices that can't be cut and need {counted(needed, 'GPU')}, of which at most {most} are there"
+
+
+def _needed(members: Sequence[Waiter], room: _Room) -> int:
+    """No fewer cards will do; of pods whose containers may share cards nothing is known."""
+    pieces = [piece for member in members for piece in member.demand.pieces or ()]
+    compute = cards_needed([piece.compute for piece in pieces], card=WHOLE.value)
+    return max(compute, cards_needed([piece.memory_on(room.largest) for piece in pieces], card=room.largest))
+
+
+def _least(member: Waiter) -> tuple[int, int]:
     """What it needs at least: init containers run before the others, perhaps on the same cards."""
     pieces = member.demand.pieces
     if pieces is not None:
