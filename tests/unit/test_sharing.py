@@ -21,11 +21,13 @@ ROOT = Path(__file__).parents[2]
         ("tests/cluster/test_slices.py", CLUSTER, 0),
         ("tests/cluster/test_centre.py", "tests/cluster/test_centre.py", 1),
         ("tests/cluster/daemonset/test_installed.py", f"{CLUSTER}daemonset/", 1),
-        ("tests/unit/test_sharing.py", "tests/unit/test_sharing.py", 2),
+        ("tests/unit/test_sharing.py", "tests/unit/test_sharing.py", 3),
+        ("tests/node/test_up.py", "tests/node/test_up.py", 2),
+        ("tests/cluster/queues/test_waits.py", f"{CLUSTER}queues/", 1),
     ],
 )
 def test_a_file_goes_with_whatever_shares_its_cluster(file: str, group: str, rank: int) -> None:
-    """The one cluster that many share comes first, then those of single files, then all else by files."""
+    """The one cluster that many share comes first, then others, then all else by files: the short ones last."""
     assert place_of(file) == (group, rank)
 
 
