@@ -226,12 +226,16 @@ async def test_nobody_is_told_to_wait_who_was_let_in_while_others_were_told() ->
 async def test_one_that_is_let_in_and_says_that_it_waits_is_mended() -> None:
     """The word was written when its turn had come already, by us or by the leader before; once, and with an Event."""
     desk = Desk(nodes=(1,))
-    pod = desk.stage.submit("p", 100, queue="a")
-    assert desk.stage.run() == ["p"]
     said = PodCondition(type=NAMES.admitted, status="False", reason="NoRoom")
-    late = replace(pod, status=replace(pod.status, conditions=[said]))
-    desk.notices.pod_changed(Added(new=pod))
-    desk.notices.pod_changed(Modified(old=pod, new=late))
+    gated = desk.stage.submit("p", 100, queue="a")
+    gated = replace(gated, status=replace(gated.status, conditions=[said]))
+    desk.notices.pod_changed(Added(new=gated))
+    assert desk.stage.run() == ["p"]
+    await desk.lives(desk.notices, seconds=10)
+    # As long as its gate is there, whoever lifts it writes that too.
+    assert conditions(desk) == []
+    lifted = replace(gated, spec=replace(gated.spec, scheduling_gates=[]))
+    desk.notices.pod_changed(Modified(old=gated, new=lifted))
     await asyncio.gather(desk.lives(desk.notices, seconds=10), desk.lives(desk.events, seconds=10))
     assert conditions(desk) == [("p", "True", "LetIn")]
     assert [(event["reason"], event["action"]) for event in desk.sink.bodies("/events")] == [("LetIn", "Admitting")]
@@ -244,7 +248,8 @@ async def test_one_that_is_gone_is_not_mended() -> None:
     told = {}
     for uid in ("gone", "other", "mended"):
         pod = desk.stage.submit(uid, 100, queue="a")
-        told[uid] = replace(pod, status=replace(pod.status, conditions=[said]))
+        spec = replace(pod.spec, scheduling_gates=[])
+        told[uid] = replace(pod, spec=spec, status=replace(pod.status, conditions=[said]))
         desk.notices.pod_changed(Added(new=told[uid]))
     assert len(desk.stage.run()) == 3
     desk.notices.pod_changed(Deleted(old=told["gone"]))

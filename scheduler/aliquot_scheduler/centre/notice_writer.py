@@ -88,7 +88,7 @@ class NoticeWriter:
     def _due(self) -> list[str]:
         """Whose reason is another one than is written, and was so at the last look; as many as can be told now."""
         register, now = self._turns.register, self._clock.monotonic()
-        said = {uid: self._said(pod) for uid, pod in self._waits.items() if uid in register.inside}
+        said = {uid: self._said(pod) for uid, pod in self._waits.items() if self._is_let_in(uid)}
         wanted = dict.fromkeys(said, LET_IN.reason)
         for waiter in register.hall:
             said[waiter.uid], wanted[waiter.uid] = self._said(waiter.pod), self._turns.word(waiter)
@@ -98,6 +98,10 @@ class NoticeWriter:
         put_off = {uid for uid, (_, until) in self._failures.items() if now < until}
         due = [uid for uid, word in wanted.items() if before.get(uid) == word != said[uid] and uid not in put_off]
         return due[:_MOST_IN_A_LOOK]
+
+    def _is_let_in(self, uid: str) -> bool:
+        """Of one that says that it waits: as long as its gate is there, that is still to be written with its turn."""
+        return uid in self._waits and uid in self._turns.register.inside and not self._waits[uid].spec.scheduling_gates
 
     def _said(self, pod: Pod) -> str:
         if (written := self._written.get(pod.metadata.uid)) is not None:
@@ -110,7 +114,7 @@ class NoticeWriter:
         register = self._turns.register
         if (waiter := register.hall.find(uid)) is not None:
             pod, notice = waiter.pod, self._turns.notice(waiter)
-        elif uid in register.inside and uid in self._waits:
+        elif self._is_let_in(uid):
             pod, notice = self._waits[uid], LET_IN
         else:
             return None
@@ -123,17 +127,19 @@ class NoticeWriter:
         at, is_in = second_time(self._clock.wall()), notice is LET_IN
         patch = saying(pod, notice, admitted=is_in, names=self._names, at=at)
         meta = pod.metadata
+        # Before: the watch may be faster than the answer.
+        self._written[uid] = notice.reason
         try:
             await self._client.patch(PODS, name=meta.name, namespace=meta.namespace, patch=patch, subresource="status")
         except NOT_WRITTEN as error:
             log.info("a pod could not be told of its turn", extra={"pod": pod.key, "error": str(error)})
             self._failed(uid)
         else:
-            self._written[uid] = notice.reason
             self._failures.pop(uid, None)
             self._events.tell(pod, notice, action="Admitting" if is_in else "Queueing")
         await self._clock.sleep(_BETWEEN)
 
     def _failed(self, uid: str) -> None:
+        self._written.pop(uid, None)
         times = self._failures.get(uid, (0, 0.0))[0] + 1
         self._failures[uid] = times, self._clock.monotonic() + _AGAIN.delay(failures=times, random=self._random)
