@@ -15,7 +15,8 @@ What must always hold: who stays is bound, and was for so long as this leader sa
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from operator import add
 
 import numpy as np
 
@@ -42,6 +43,7 @@ class Stayers:
         # When who begins to stay, or ends to; who is gone by then is passed over.
         self._alarms: list[tuple[float, str, float, bool]] = []
         self._version = 0
+        self._held: tuple[int, Ledger | None, Mapping[str, Sequence[int]]] = (-1, None, {})
         self._cells: tuple[tuple[int, int], Cells] = (_NOTHING_YET, Cells())
 
     def __contains__(self, uid: str) -> bool:
@@ -82,14 +84,27 @@ class Stayers:
             return False
         dimension = refusal.dimension
         most = capacity[dimension] if refusal.queue == ROOT else ledger.accounts[refusal.queue].node.ceiling[dimension]
-        charges = [charge for uid in self._staying if (charge := ledger.of(uid))]
-        held = sum(one.amounts[dimension] for one in charges if refusal.queue in ledger.tree.path(one.queue))
-        return held + refusal.asked > most
+        held = self._held_in(ledger).get(refusal.queue)
+        return held is not None and held[dimension] + refusal.asked > most
 
     def _set(self, uid: str, *, stays: bool) -> None:
         if stays is not (uid in self._staying):
             (self._staying.add if stays else self._staying.remove)(uid)
             self._version += 1
+
+    def _held_in(self, ledger: Ledger) -> Mapping[str, Sequence[int]]:
+        """What they hold, by queue; added up once for all heads, since there may be thousands of both."""
+        if self._held[:2] != (self._version, ledger):
+            leaves: dict[str, Sequence[int]] = {}
+            for charge in (charge for uid in self._staying if (charge := ledger.of(uid))):
+                so_far = leaves.get(charge.queue)
+                leaves[charge.queue] = tuple(map(add, so_far, charge.amounts)) if so_far else charge.amounts
+            found: dict[str, Sequence[int]] = {}
+            for leaf, amounts in leaves.items():
+                for name in ledger.tree.path(leaf):
+                    found[name] = tuple(map(add, found[name], amounts)) if name in found else amounts
+            self._held = self._version, ledger, found
+        return self._held[2]
 
     def _worked_out(self) -> Cells:
         grid, holdings = self._picture.grid, self._picture.holdings
