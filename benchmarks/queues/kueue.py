@@ -18,19 +18,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 from support.centre import WALL
-from support.queue_replay import Job, Replay, mean
-
-NOMINAL = 2_000
-# Workloads of a queue, each one's CPUs, seconds, priority, and how long after the one before it comes.
-CLASSES = {"small": (1, 0.2, 50, 0.1), "medium": (5, 0.5, 100, 0.5), "large": (20, 1.0, 200, 1.2)}
-COUNTS = {
-    "baseline": {"small": 350, "medium": 100, "large": 50},
-    "large": {"small": 35, "medium": 11, "large": 4},
-}
-KUEUE = {"small": 215.0, "medium": 76.8, "large": 16.5}
+from support.kueue_workloads import COUNTS, KUEUE, NOMINAL, generate
+from support.queue_replay import Replay, mean
 
 
 class Reclaiming(Replay):
@@ -98,35 +89,6 @@ def main() -> None:
     for size, kueue in KUEUE.items():
         waits = [job.admitted - job.at for job in done if job.kind == size and job.admitted is not None]
         print(f"{size:7} mean time to admission {mean(waits):6.1f} s (Kueue {kueue} s, its baseline)")
-
-
-def generate(*, cohorts: int, members: int, counts: dict[str, int]) -> tuple[dict[str, QueueSpec], list[Job]]:
-    """Their queues and workloads."""
-    specs: dict[str, QueueSpec] = {}
-    jobs: list[Job] = []
-    for cohort in range(cohorts):
-        top = f"cohort-{cohort}"
-        specs[top] = QueueSpec(compute=Quota(guarantee=NOMINAL * members, limit=NOMINAL * members))
-        for member in range(members):
-            name = f"{top}-{member}"
-            quota = Quota(guarantee=NOMINAL, borrowing_limit=100 * 100)
-            specs[name] = QueueSpec(parent=top, compute=quota, namespaces=("*",))
-            for kind, count in counts.items():
-                cpus, runs, priority, every = CLASSES[kind]
-                jobs += [
-                    Job(
-                        name=f"{name}-{kind}-{number:03}",
-                        queue=name,
-                        user=name,
-                        kind=kind,
-                        at=every * number,
-                        runs=runs,
-                        pods=cpus,
-                        priority=priority,
-                    )
-                    for number in range(count)
-                ]
-    return specs, jobs
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     count: int
     compute: int
+    memory: int = 1000
     gang: str = ""
     notes: Mapping[str, str] = {}
 
@@ -162,6 +163,75 @@ SCENARIOS = (
             # Now it would fit: nothing more is lent.
             Step(submit=[Pods(queue="blue", count=1, compute=60)], held={"blue": 280}, waiting={"red": 2, "blue": 1}),
             Step(end={"blue": 4}, held={"red": 200, "blue": 60}),
+        ],
+    ),
+    Scenario(
+        name="what is beyond guarantees goes by weight",
+        # A whole GPU counts with all its memory, so both have to say it.
+        queues={"red": {"compute": {"weight": 3}, "memory": {"weight": 3}}, "blue": {}, "green": {}},
+        steps=[
+            Step(submit=_each(green=4), held={"green": 400}),
+            Step(submit=_each(red=4, blue=4), held={"red": 0, "blue": 0}, waiting={"red": 4, "blue": 4}),
+            Step(end={"green": 4}, held={"red": 300, "blue": 100}, waiting={"red": 1, "blue": 3}),
+        ],
+    ),
+    Scenario(
+        name="the sibling of higher priority is served first",
+        queues={"red": {"priority": 1}, "blue": {}, "green": {}},
+        steps=[
+            Step(submit=_each(green=4), held={"green": 400}),
+            Step(submit=_each(blue=4, red=3), held={"red": 0, "blue": 0}, waiting={"red": 3, "blue": 4}),
+            Step(end={"green": 4}, held={"red": 300, "blue": 100}, waiting={"red": 0, "blue": 3}),
+        ],
+    ),
+    Scenario(
+        name="for a held queue nothing is kept",
+        queues={"org": {"stop": "hold"}, "red": {"parent": "org", "compute": {"guarantee": 200}}, "blue": {}},
+        steps=[
+            Step(submit=_each(red=2), held={"red": 0}, waiting={"red": 2}),
+            Step(submit=_each(blue=5), held={"red": 0, "blue": 400}, waiting={"red": 2, "blue": 1}),
+        ],
+    ),
+    Scenario(
+        name="a limit of memory holds for pods of little compute",
+        queues={"red": {"memory": {"limit": 5000}}, "blue": {}},
+        steps=[
+            Step(
+                submit=[Pods(queue="red", count=3, compute=10, memory=2000)],
+                held={"red": 20},
+                waiting={"red": 1},
+            ),
+            Step(end={"red": 1}, held={"red": 20}, waiting={"red": 0}),
+        ],
+    ),
+    Scenario(
+        name="nobody borrows more than is said",
+        queues={
+            "red": {"compute": {"guarantee": 100, "borrowingLimit": 50}},
+            "blue": {"compute": {"guarantee": 100, "weight": 0}},
+        },
+        steps=[
+            Step(
+                submit=[Pods(queue="red", count=4, compute=50), Pods(queue="blue", count=3, compute=50)],
+                held={"red": 150, "blue": 100},
+                waiting={"red": 1, "blue": 1},
+            ),
+        ],
+    ),
+    Scenario(
+        name="a gang starts with its minimum, and the others follow",
+        queues={"red": {}, "blue": {}},
+        steps=[
+            Step(submit=_each(blue=3), held={"blue": 300}),
+            Step(
+                submit=[
+                    Pods(queue="red", count=3, compute=100, gang="job", notes={"group-size": "3", "group-min": "2"})
+                ],
+                held={"red": 0},
+                waiting={"red": 3},
+            ),
+            Step(end={"blue": 1}, held={"red": 200, "blue": 200}, waiting={"red": 1}),
+            Step(end={"blue": 1}, held={"red": 300, "blue": 100}, waiting={"red": 0}),
         ],
     ),
 )

@@ -14,7 +14,7 @@ def _submit(stage: Stage, pods: Pods, made: dict[str, list[str]]) -> None:
     for _ in range(pods.count):
         uid = f"{pods.queue}{len(made[pods.queue])}"
         made[pods.queue].append(uid)
-        stage.submit(uid, pods.compute, queue=pods.queue, group=pods.gang, notes=pods.notes)
+        stage.submit(uid, pods.compute, pods.memory, queue=pods.queue, group=pods.gang, notes=pods.notes)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)

@@ -24,7 +24,8 @@ def home(name: str) -> Json:
 def submit(cluster: ClusterHarness, pods: Pods, made: dict[str, int]) -> None:
     """Create them, one after the other."""
     for _ in range(pods.count):
-        wanted = asking(f"p{made[pods.queue]}", f"{pods.queue}-1", {"compute": str(pods.compute), "memory": "1000"})
+        asks = {"compute": str(pods.compute), "memory": str(pods.memory)}
+        wanted = asking(f"p{made[pods.queue]}", f"{pods.queue}-1", asks)
         made[pods.queue] += 1
         meta = wanted["metadata"]
         meta["labels"] = {**meta.get("labels", {}), **({NAMES.group: pods.gang} if pods.gang else {})}
