@@ -185,8 +185,17 @@ def test_daemons_of_mps_are_kept_apart_from_the_agent(
         assert spec["updateStrategy"] == {"type": "OnDelete"}
         (told,) = (each for name, each in containers(objects) if name == "aliquot-mps")
         folder = Sources(environment=environment(told)).resolve("mps", MpsSettings).value.folder
-        (mounted,) = (each["hostPath"]["path"] for each in spec["template"]["spec"]["volumes"] if each["name"] == "mps")
-        assert mounted == folder == AgentSettings().mps_folder
+        pod = spec["template"]["spec"]
+        volumes = {each["name"]: each for each in pod["volumes"]}
+        assert volumes["mps"]["hostPath"]["path"] == folder == AgentSettings().mps_folder
+        for name, container in containers(objects):
+            if name in {"aliquot-mps", "aliquot-agent"}:
+                assert {"name": "mps", "mountPath": folder} in container["volumeMounts"]
+        # What the daemons need of the node, and nothing of the API server; the node's own shared memory is not theirs.
+        assert (pod["hostPID"], pod["automountServiceAccountToken"]) == (True, False)
+        assert (told["securityContext"]["privileged"], told["securityContext"]["runAsUser"]) == (True, 0)
+        assert "compute" in environment(told)["NVIDIA_DRIVER_CAPABILITIES"]
+        assert volumes["shm"]["emptyDir"] == {"medium": "Memory"}
 
 
 @pytest.mark.parametrize(("value", "added"), [("report", None), ("stop", ["KILL"])])
