@@ -107,7 +107,8 @@ async def _serve(stop: asyncio.Event, *, wish: Wish) -> None:
     ports = choose_ports(settings)
     home.create()
     with _logged(home, settings=wish.log):
-        async with standing(home=home, plan=machine, names=wish.names, ports=ports, clock=clock) as whole:
+        say = partial(click.echo, err=True)
+        async with standing(home=home, plan=machine, names=wish.names, ports=ports, clock=clock, say=say) as whole:
             home.remember(gpus)
             await until(stop, _stay(whole, wish=wish, clock=clock, began=began))
     if not wish.summary:

@@ -14,6 +14,7 @@ import random
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import msgspec
 
@@ -24,6 +25,7 @@ from aliquot_kube.plain import PlainServer, PlainTransport
 from aliquot_kube.questions import Transport
 from aliquot_standalone.apiserver.direct import DirectTransport
 from aliquot_standalone.apiserver.embedded import kubeconfig, serving
+from aliquot_standalone.apiserver.journal import Recovery
 from aliquot_standalone.apiserver.store import Store
 from aliquot_standalone.centre_child import CentrePlace, centre_command, until_ready
 from aliquot_standalone.certificates import CentreFiles, make_files
@@ -178,8 +180,13 @@ class Whole:
 
 
 @asynccontextmanager
-async def standing(*, home: Home, plan: Plan, names: Names, ports: Ports, clock: Clock) -> AsyncIterator[Whole]:
-    """Hold the folder and serve its API; `start` brings up the rest, and all ends with the block."""
+async def standing(
+    *, home: Home, plan: Plan, names: Names, ports: Ports, clock: Clock, say: Callable[[str], None]
+) -> AsyncIterator[Whole]:
+    """Hold the folder and serve its API; `start` brings up the rest, and all ends with the block.
+
+    `say` tells the user what was wrong with what the folder had.
+    """
     home.create()
     luck = random.Random().random  # noqa: S311 - spreads retries, guards nothing
     store = Store()
@@ -193,6 +200,7 @@ async def standing(*, home: Home, plan: Plan, names: Names, ports: Ports, clock:
                 store=store,
                 folder=home.folder,
                 logs=pod_logs(store=store, home=home, clock=clock),
+                recovered=partial(_tell_cut, say=say),
             )
         )
         # The lock is ours from here on.
@@ -209,3 +217,11 @@ async def standing(*, home: Home, plan: Plan, names: Names, ports: Ports, clock:
 async def _ended(task: asyncio.Future[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+def _tell_cut(found: Recovery, *, say: Callable[[str], None]) -> None:
+    if found.cut:
+        say(
+            "the journal ended in the middle of a record, as a kill or a full disk leaves it: "
+            f"all before that is there, the rest is kept in {found.kept_in}"
+        )

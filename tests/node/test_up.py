@@ -266,8 +266,9 @@ def test_after_a_kill_nothing_is_held_for_pods_that_are_gone(folder: Path) -> No
 
 
 def test_a_journal_that_was_cut_in_a_record_loses_no_other(folder: Path) -> None:
-    """Whatever stands before the cut is there, slices are given out by what is there, and the log says so."""
+    """Whatever stands before the cut is there, slices are given out by what is there, and it is said once."""
     with running_up(folder) as up:
+        assert "journal" not in up.said
         up.run("one", "true")
         up.until("one", "Succeeded")
         assert up.stop() == 0
@@ -278,6 +279,7 @@ def test_a_journal_that_was_cut_in_a_record_loses_no_other(folder: Path) -> None
         up.run("two", "true")
         up.until("two", "Succeeded")
         assert up.stop() == 0
+    assert "the journal ended in the middle of a record" in up.said
     assert "the journal ends in the middle of a record" in (up.home.logs / "up.log").read_text()
 
 

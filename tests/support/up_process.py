@@ -29,8 +29,10 @@ _PATIENCE = 60.0
 class Up:
     """A running `aliquot up`."""
 
-    def __init__(self, *, process: subprocess.Popen[str], home: Home) -> None:
+    def __init__(self, *, process: subprocess.Popen[str], home: Home, said: str) -> None:
+        """`said` is what it printed until it was ready."""
         self.process = process
+        self.said = said
         self.home = home
         server = plain_server(home.kubeconfig)
         assert server
@@ -100,7 +102,7 @@ def running_up(folder: Path, *flags: str, gpus: str = ONE, environment: Mapping[
                     break
             else:
                 raise AssertionError("".join(told))
-            yield Up(process=process, home=Home(folder, environment=environment))
+            yield Up(process=process, home=Home(folder, environment=environment), said="".join(told))
         finally:
             process.kill()
             # Whoever was killed leaves its containers; a test that wants them ends its block after the next run.

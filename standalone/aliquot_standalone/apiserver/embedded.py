@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from aliquot_core.clock import Clock
 
     from .consulting import Service
+    from .journal import Recovery
     from .logs import LogSource
     from .store import Json
 
@@ -55,11 +56,12 @@ async def serving(
     find: Callable[[Service], Address | None] | None = None,
     folder: Path | None = None,
     logs: LogSource | None = None,
+    recovered: Callable[[Recovery], None] = lambda _: None,
 ) -> AsyncIterator[HttpServer]:
     """Serve on loopback for as long as the block runs.
 
     `find` says where a webhook's Service is; what is written goes to a journal in the folder, where one is given;
-    `logs` reads what containers print.
+    `logs` reads what containers print; `recovered` is told what the journal had.
     """
     store = store or Store()
     async with AsyncExitStack() as stack:
@@ -67,7 +69,7 @@ async def serving(
         if folder is not None:
             journal = Journal(folder)
             stack.callback(journal.close)
-            journal.recover(store)
+            recovered(journal.recover(store))
         frontend = Frontend(fresh=fresh or system_fresh(), now=clock.wall(), store=store)
         caller = HttpWebhookCaller(find=find)
         stack.push_async_callback(caller.close)
