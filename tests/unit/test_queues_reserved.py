@@ -39,6 +39,7 @@ RESERVED: dict[str, tuple[QueueSpec, tuple[int, int]]] = {
         queue(guarantee=300, lend=0, memory=Quota(limit=CARD)),
         (300, CARD),
     ),
+    "what its own limit forbids keeps nothing of the other": (queue(guarantee=300, lend=0, limit=0), (0, 0)),
     "a guarantee that is lent keeps nothing": (queue(guarantee=300), (0, 0)),
 }
 
