@@ -12,19 +12,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from aliquot_core.claims import NOTHING, Claim, overdrawn
+from aliquot_core.inventory import Gpu
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB
 from aliquot_scheduler.queues.ledger import Charge
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import HostLimits, QueueSpec, Quota
-from aliquot_scheduler.queues.tree import Tree
+from aliquot_scheduler.queues.spec import HostLimits, ModelQuota, QueueSpec, Quota
+from aliquot_scheduler.queues.tree import ROOT, Tree
 from support.centre import NAMES, gpus, make_node, sick
 from support.guarantee_oracle import Guarantees
-from support.queue_stage import Stage, queue
+from support.queue_stage import A100, H100, Stage, queue
 
 MEMORY = 80_000
 NODES = (2, 1, 4)
+# The scarce ones are on the first node.
+MODELS = {0: H100}
+SCARCE = "*H100*"
 ASKED = (10, 30, 50, 60, 90, 100, 150, 200)
 SETTINGS = QueueSettings(patience=100.0, hold=200.0)
 replace = msgspec.structs.replace
@@ -38,7 +42,7 @@ class QueueWorld(Stage):
         self.chance = random.Random(0)  # noqa: S311 - repeats itself, guards nothing
         self.specs: dict[str, QueueSpec] = {}
         self._made = 0
-        super().__init__({}, nodes=NODES, memory=MEMORY, settings=SETTINGS)
+        super().__init__({}, nodes=NODES, memory=MEMORY, models=MODELS, settings=SETTINGS)
         self.plant()
 
     # --- operators ---------------------------------------------------------------------------------------------------
@@ -52,17 +56,33 @@ class QueueWorld(Stage):
         parents = ["", "", "o", "p"] if name in "abc" else [""]
         if self.chance.random() < 0.05:
             parents = ["a", "gone"]
-        return queue(
+        spec = queue(
             self.chance.choice(parents),
             guarantee=self.chance.choice((None, None, 100, 200)),
             limit=self.chance.choice((None, None, 150, 300)),
-            memory=Quota(limit=self.chance.choice((None, 120_000))),
+            memory=Quota(
+                guarantee=self.chance.choice((None, None, 80_000)),
+                limit=self.chance.choice((None, 120_000)),
+                lending_limit=self.chance.choice((None, None, None, 0)),
+            ),
             lend=self.chance.choice((None, None, None, 0)),
             weight=self.chance.choice((1, 1, 2, 0)),
             priority=self.chance.choice((0, 0, 1)),
-            stop=self.chance.choice(("", "", "", "", "hold")),
+            stop=self.chance.choice(("", "", "", "", "hold", "drain")),
             hosts=HostLimits(cpu=self.chance.choice((None, None, "3"))),
+            models=self._of_models(),
         )
+        return replace(spec, compute=replace(spec.compute, borrowing_limit=self.chance.choice((None, None, None, 100))))
+
+    def _of_models(self) -> dict[str, ModelQuota]:
+        if self.chance.random() < 0.6:
+            return {}
+        quota = Quota(
+            guarantee=self.chance.choice((None, None, 100, 200)),
+            limit=self.chance.choice((None, 0, 100, 200)),
+            lending_limit=self.chance.choice((None, None, 0)),
+        )
+        return {SCARCE: ModelQuota(compute=quota)}
 
     def home(self) -> None:
         """A namespace's label is changed."""
@@ -90,14 +110,17 @@ class QueueWorld(Stage):
         self, uid: str, *, notes: Mapping[str, str] | None = None, group: str = "", where: str = "?", user: str = ""
     ) -> None:
         firm = {"preemptible": "false"} if self.chance.random() < 0.2 else {}
+        model = self.chance.choice(("", "", "", "", SCARCE, f"!{SCARCE}"))
+        named = {"gpu-model": model} if model else {}
+        alone = self.chance.random() < 0.15
         self.submit(
             uid,
-            self.chance.choice(ASKED),
-            self.chance.choice((1_000, 40_000, None)),
+            None if alone else self.chance.choice(ASKED),
+            self.chance.choice((1_000, 40_000)) if alone else self.chance.choice((1_000, 40_000, None)),
             queue=self.chance.choice(("a", "b", "c", "o", "")) if where == "?" else where,
             user=user or self.chance.choice("uv"),
             priority=self.chance.choice((0, 0, 1_000)),
-            notes={**firm, **(notes or {})},
+            notes={**firm, **named, **(notes or {})},
             group=group,
         )
 
@@ -127,10 +150,14 @@ class QueueWorld(Stage):
     def node(self) -> None:
         """A card falls sick or recovers, a node is cordoned or opened."""
         at = self.chance.randrange(len(NODES))
-        cards = list(gpus(f"n{at}", NODES[at], memory=MEMORY))
+        cards = self._cards_of(at)
         if self.chance.random() < 0.3:
             cards[0] = sick(cards[0])
         self.picture.node_seen(make_node(f"n{at}", cards, cordoned=self.chance.random() < 0.2))
+
+    @staticmethod
+    def _cards_of(at: int) -> list[Gpu]:
+        return list(gpus(f"n{at}", NODES[at], memory=MEMORY, model=MODELS.get(at, A100)))
 
     def wait(self) -> None:
         """Time passes, and may leap: whoever was let in and is not bound loses the turn."""
@@ -158,7 +185,16 @@ class QueueWorld(Stage):
         self.check_gangs(told)
         for uid in [uid for uid in self.turns if uid in self.pods and self.is_coming(uid)]:
             if self.chance.random() < 0.8:
-                self.bind(uid)
+                self._bind_checked(uid)
+
+    def _bind_checked(self, uid: str) -> None:
+        accounts = self.queues.books.ledger.accounts
+        before = {name: list(account.used) for name, account in accounts.items()}
+        self.bind(uid)
+        for name, account in accounts.items():
+            assert all(now <= was for now, was in zip(account.used, before[name], strict=True)), (
+                "it was charged with the most that it may come to"
+            )
 
     def _rejoin(self) -> None:
         """Whoever asks again from this round on does so before it is counted: that is nobody's fault who is let in."""
@@ -178,7 +214,7 @@ class QueueWorld(Stage):
         # Without queues nothing is said of them.
         charged = {uid: self.queues.charged_in(uid) for uid in self.pods}
         bound = [uid for uid, pod in self.pods.items() if pod.spec.node_name]
-        Stage.__init__(self, {}, nodes=NODES, memory=MEMORY, settings=SETTINGS)
+        Stage.__init__(self, {}, nodes=NODES, memory=MEMORY, models=MODELS, settings=SETTINGS)
         self.now = now
         self.desk.tell_time(now)
         self.specs = specs
@@ -248,7 +284,7 @@ class QueueWorld(Stage):
     def go_on(self) -> None:
         """Whoever may ever be let in is, once those before have ended."""
         for at in range(len(NODES)):
-            self.picture.node_seen(make_node(f"n{at}", list(gpus(f"n{at}", NODES[at], memory=MEMORY))))
+            self.picture.node_seen(make_node(f"n{at}", self._cards_of(at)))
         for _ in range(4 * len(self.pods) + 10):
             self.now += self.chance.uniform(301.0, 601.0)
             self.desk.tell_time(self.now)
@@ -262,8 +298,21 @@ class QueueWorld(Stage):
     def _waits_rightly(self, waiter: Waiter, tree: Tree) -> bool:
         if self.queues.notice(waiter).reason == "NeverFits" or tree.nodes[waiter.queue].stop:
             return True
-        # A gang that is not there, or is too large to be in together; or what it needs is never lent.
-        return waiter.group is not None or self._is_kept_for_good(waiter, tree)
+        # A gang that is not there, or is too large to be in together; or what it needs is never lent, or not for good.
+        return waiter.group is not None or self._is_kept_for_good(waiter, tree) or self._is_unsure(waiter, tree)
+
+    def _is_unsure(self, waiter: Waiter, tree: Tree) -> bool:
+        """Whether more would be sure then than there can be, since it may never be evicted."""
+        for dimension in range(tree.dimensions.cards) if waiter.shape.firm else ():
+            there, amount = self.queues.stock().capacity[dimension], waiter.amounts[dimension]
+            without, with_it = (
+                {name: _sure(tree, name, dimension, given={waiter.queue: most}) for name in tree.nodes}
+                for most in (0, amount)
+            )
+            rooms = {name: there if name == ROOT else tree.nodes[name].ceiling[dimension] for name in tree.nodes}
+            if any(without[name] < with_it[name] > rooms[name] for name in tree.nodes):
+                return True
+        return False
 
     def _is_kept_for_good(self, waiter: Waiter, tree: Tree) -> bool:
         """Whether what it needs is others' and never lent, though nobody asks: the tree contradicts itself."""
@@ -274,6 +323,13 @@ class QueueWorld(Stage):
             if has.lacking() > asks.lacking():
                 return True
         return False
+
+
+def _sure(tree: Tree, name: str, dimension: int, *, given: Mapping[str, int]) -> int:
+    """What is guaranteed there or given for good, whichever is more, there or below."""
+    node = tree.nodes[name]
+    below = sum(_sure(tree, child, dimension, given=given) for child in node.children)
+    return max(node.guarantee[dimension], given.get(name, 0) + below)
 
 
 class Count:

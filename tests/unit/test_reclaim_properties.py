@@ -67,7 +67,7 @@ def test_nobody_goes_for_nothing(first: int) -> None:
         inside = {waiter.uid for waiter in world.queues.under_way()}
         for clearing in found:
             assert {member.uid for member in clearing.candidate.members} <= inside, seed
-    assert decided > 5
+    assert decided > 2
 
 
 SIZES = (20, 25, 50, 100)
