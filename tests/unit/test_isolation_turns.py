@@ -51,6 +51,12 @@ def test_who_was_not_there_is_weighed_as_one_more() -> None:
     assert weights({}) == {}
 
 
+def test_a_container_that_does_not_tell_when_it_was_busy_is_one_process() -> None:
+    """Those that run while the node is upgraded have the library that they started with."""
+    old = Lately().then(span=SPAN, busy=0, in_flight=SPAN // 4)
+    assert (old.chance, old.processes) == (0.25, 1.0)
+
+
 def test_two_that_begin_at_once_are_weighed_as_two() -> None:
     """Neither is in what the other saw lately, and neither pays for the whole of what they share."""
     shares = dict.fromkeys("ab", Share(guarantee=0.5, limit=0.5))

@@ -37,6 +37,8 @@ class Lately(msgspec.Struct, frozen=True, kw_only=True):
     def then(self, *, span: int, busy: int, in_flight: int) -> Lately:
         """One beat later; figures that can't be are made to fit."""
         in_flight = min(max(in_flight, 0), _MOST_PROCESSES * span)
+        # A container that started with an older library does not tell: it is taken for one process.
+        busy = busy if busy > 0 else in_flight
         # At the least what the most processes need for it, all at once.
         busy = min(max(busy, -(-in_flight // _MOST_PROCESSES)), in_flight, span)
         return Lately(
