@@ -10,12 +10,14 @@ from aliquot_core.inventory import Health, decode_inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_deviceplugin.cdi.store import SpecStore
+from aliquot_standalone.kubelet.lifecycle import Exited, back_off
 from simulation.universe.api import ApiServer
 from simulation.universe.disk import DiskOf
 from simulation.universe.judge import Deed
 from simulation.universe.life import Life
 from simulation.universe.loop import VirtualLoop
 from simulation.universe.node import SimNode
+from simulation.universe.pod_worker import SETTINGS
 
 
 class Ends:
@@ -49,8 +51,17 @@ class Ends:
                 if not failed_for_a_reason:
                     yield f"{pod.key} failed at admission: {refused}"
                 continue
-            if not pod.ended and not any((pod.metadata.uid, one.name) in living for one in pod.spec.containers):
+            runs = any((pod.metadata.uid, one.name) in living for one in pod.spec.containers)
+            if not (runs or pod.ended or self._backs_off(pod)):
                 yield f"{pod.key} ({pod.status.phase}) is well granted and does not run"
+
+    def _backs_off(self, pod: Pod) -> bool:
+        """Whether it has run so often that the kubelet starts it again only after a while: minutes, at last."""
+        _, lives = self._node.kubelet.lives.get(pod.metadata.uid, (pod, {}))
+        return any(
+            isinstance(life.state, Exited) and self._wall < life.state.until + back_off(life.ends, SETTINGS)
+            for life in lives.values()
+        )
 
     def _node_object(self) -> Iterator[str]:
         node = self._api.node(self._node.name)
