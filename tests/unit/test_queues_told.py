@@ -411,6 +411,19 @@ def test_a_gang_that_is_not_all_there_is_told_how_many_are_missing() -> None:
     assert {told(stage, uid) for uid in ("g0", "g1")} == {said}
 
 
+def test_who_is_gone_or_moved_is_counted_in_its_gang_no_more() -> None:
+    """Also when all is put down anew, for other queues."""
+    stage = Stage(TWO, nodes=(4,))
+    members(stage, "g0", "g1", queue="b")
+    stage.gone("g1")
+    stage.run()
+    said = "GangIncomplete: group g starts with 3 pods, and 1 is there: create 2 more, or lower aliquot.dev/group-min"
+    assert told(stage, "g0") == said
+    stage.queues.queues_seen({**TWO, "c": queue()})
+    stage.run()
+    assert told(stage, "g0") == said
+
+
 def test_a_gang_that_waits_in_several_queues_is_told_where() -> None:
     """It could never start, though all of it are there."""
     stage = Stage(TWO, nodes=(4,))

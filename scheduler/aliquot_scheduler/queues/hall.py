@@ -193,7 +193,6 @@ class Hall:
         self._asking.clear()
         self._never.clear()
         self._nowhere.clear()
-        self.musters.clear()
         return everybody
 
 

@@ -53,8 +53,3 @@ class Musters:
             del spots[spot]
         if not spots:
             del self._gangs[gang]
-
-    def clear(self) -> None:
-        """Nobody waits."""
-        self._gangs.clear()
-        self._where.clear()

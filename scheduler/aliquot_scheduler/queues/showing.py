@@ -12,7 +12,7 @@ an autoscaler needs no longer list to begin with.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from aliquot_scheduler.queues.books import Books
@@ -21,14 +21,22 @@ from aliquot_scheduler.queues.hall import Hall
 from aliquot_scheduler.queues.line import Candidate
 from aliquot_scheduler.queues.order import Order
 from aliquot_scheduler.queues.rules import Rules
+from aliquot_scheduler.queues.tree import Tree
 
 MOST_SHOWN = 100
+
+
+def growing(hall: Hall, tree: Tree) -> list[str]:
+    """The queues of which somebody might be shown; nearly always there are none."""
+    nodes = tree.nodes
+    return [name for name in hall.lines if nodes[name].spec.autoscale and not nodes[name].stop]
 
 
 class Showing:
     """One look at those who found no room in a round."""
 
-    def __init__(self, *, books: Books, hall: Hall, cards: Cards, now: float) -> None:
+    def __init__(self, queues: Sequence[str], *, books: Books, hall: Hall, cards: Cards, now: float) -> None:
+        self._queues = queues
         self._books = books
         self._hall = hall
         self._shares = books.shares(now=now)
@@ -38,11 +46,7 @@ class Showing:
 
     def candidates(self) -> Iterator[Candidate]:
         """Who is to be shown; the caller charges it before asking for the next."""
-        nodes = self._books.ledger.tree.nodes
-        growing = [name for name in self._hall.lines if nodes[name].spec.autoscale and not nodes[name].stop]
-        if not growing:
-            return
-        firsts = {name: partial(self._first, name) for name in growing}
+        firsts = {name: partial(self._first, name) for name in self._queues}
         for candidate in Order(ledger=self._books.ledger, shares=self._shares, candidates=firsts):
             queue = candidate.first.queue
             if self._rules.refusal(candidate) is not None:

@@ -37,7 +37,7 @@ from aliquot_scheduler.queues.notices import Notice, Notices, turn_lost
 from aliquot_scheduler.queues.register import Register
 from aliquot_scheduler.queues.report import recall, statuses
 from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.showing import Showing
+from aliquot_scheduler.queues.showing import Showing, growing
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.sweep import Sweep
@@ -268,13 +268,15 @@ class Queues:
 
     def _show(self, before: Mapping[str, float], *, now: float) -> None:
         """Let an autoscaler see who found no room; `before` is who was shown already, and until when."""
-        register, nodes = self._register, self.books.ledger.tree.nodes
-        showing = Showing(books=self.books, hall=register.hall, cards=register.cards, now=now)
+        register, tree = self._register, self.books.ledger.tree
+        if not (queues := growing(register.hall, tree)):
+            return
+        showing = Showing(queues, books=self.books, hall=register.hall, cards=register.cards, now=now)
         for candidate in showing.candidates():
             for member in candidate.members:
                 until = before.get(member.uid)
                 if until is None:
-                    until = now + _MINUTE * nodes[member.queue].spec.autoscale_minutes
+                    until = now + _MINUTE * tree.nodes[member.queue].spec.autoscale_minutes
                     self._untold.append(Turn(pod=member.pod, promise=None, number=self._next_turn(member)))
                 register.show(member, until=until)
             register.gang_changed(candidate.first)
