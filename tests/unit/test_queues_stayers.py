@@ -141,6 +141,18 @@ def test_a_node_is_kept_where_pods_come_and_go_and_not_where_one_stays() -> None
     assert kept == {"large": ("n1",)}
 
 
+def test_no_node_is_kept_for_whole_gpus_where_one_who_asks_for_memory_alone_stays() -> None:
+    """It takes no compute, and yet its GPU is never whole."""
+    stage = Stage(OPEN, nodes=(2,), settings=SETTINGS)
+    stage.submit("ever", None, 1000, queue="b")
+    assert stage.run() == ["ever"]
+    stage.now = HOLD
+    stage.submit("large", 200, 2000, queue="a")
+    stage.run()
+    stage.run(after=2 * PATIENCE)
+    assert stage.queues.register.memory.kept(now=stage.now).get("large", ()) == ()
+
+
 def test_a_pod_that_says_when_it_is_ended_is_counted_on_once_that_is_near() -> None:
     """Until then it stays like any other that has run for so long."""
     stage = Stage(OPEN, nodes=(2,), settings=SETTINGS)
