@@ -17,6 +17,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
+from aliquot_core.hosts import host_request
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
 from aliquot_scheduler.deciding.appraiser import Appraiser
@@ -50,8 +51,6 @@ def _decide(nodes: int) -> list[float]:
     made = [make_node(name, gpus(name, CARDS)) for name in names]
     picture = picture_with(*made)
     appraiser = Appraiser(picture=picture, names=NAMES)
-    for node in made:
-        appraiser.node_seen(node)
     for number, name in enumerate(names):
         held = {f"GPU-{name}-{card}": (size := draw.choice((22, 46, 55, 81)), size * PER_PERCENT) for card in range(4)}
         _seen(bound(asks(f"old{number}", 20, 1), node=name, held=held), picture=picture, appraiser=appraiser)
@@ -71,6 +70,7 @@ def _decide(nodes: int) -> list[float]:
         took.append(1e3 * (time.process_time() - start))
         assert plan is not None
         picture.hold(pod.metadata.uid, {(best, uuid): claim for uuid, claim in plan.claims.items()})
+        picture.hosts.hold(pod.metadata.uid, node=best, amounts=host_request(pod))
     return took[20:]
 
 

@@ -32,8 +32,6 @@ class Office:
     def __init__(self, *nodes: Node) -> None:
         self.picture = picture_with(*nodes)
         self.appraiser = Appraiser(picture=self.picture, names=NAMES)
-        for one in nodes:
-            self.appraiser.node_seen(one)
         turns = Queues(names=NAMES, random=lambda: 0.5, picture=self.picture)
         self.desk = Desk(picture=self.picture, names=NAMES, turns=turns, look=self.appraiser.look)
 
@@ -59,7 +57,7 @@ def test_the_best_of_many_that_are_nearly_equal_is_one_better() -> None:
     """Grades are whole numbers, and kube-scheduler draws among equals: the fullest node is to be filled."""
     names = [f"n{number}" for number in range(20)]
     office = Office(*(node(name, cards=0 if number else 1, cpu=400) for number, name in enumerate(names)))
-    office.appraiser.pod_seen(plain("old", cpu=30, on="n7"))
+    office.picture.pod_lies(plain("old", cpu=30, on="n7"))
     found = office.grades(plain("p", cpu=1), *names[1:])
     assert found.pop("n7") == BEST_GRADE
     assert set(found.values()) == {BEST_GRADE - 1}

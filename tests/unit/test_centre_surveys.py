@@ -70,7 +70,6 @@ class Changing:
         node = make_node(name, its if well else (sick(its[0]), *its[1:]), cordoned=cordoned)
         node.status.allocatable["cpu"] = "8"
         self.picture.node_seen(node)
-        self.appraiser.node_seen(node)
 
     def hold(self, name: str, *, compute: int, card: int = 0) -> None:
         """Somebody is promised a part of a GPU."""
@@ -86,12 +85,11 @@ class Changing:
         """A pod without GPUs takes cores."""
         self.count += 1
         cores = {"name": "x", "resources": {"requests": {"cpu": "3"}}}
-        self.appraiser.pod_seen(bound(make_pod(f"c{self.count}", cores), node=name, held={}))
+        self.picture.pod_lies(bound(make_pod(f"c{self.count}", cores), node=name, held={}))
 
     def go(self, name: str) -> None:
         """A node is gone."""
         self.picture.node_gone(name)
-        self.appraiser.node_gone(name)
 
     def learn(self, size: int) -> None:
         """Many pods of one size come."""
@@ -321,8 +319,6 @@ def test_rows_that_nobody_uses_change_nothing() -> None:
     many = [make_node(f"n{number}", gpus(f"n{number}", 2), cordoned=number > 67) for number in range(70)]
     picture = picture_with(*many)
     appraiser = Appraiser(picture=picture, names=NAMES)
-    for node in many:
-        appraiser.node_seen(node)
     assert (picture.grid.rows, picture.grid.in_use) == (128, slice(0, 68))
     pod = asks("u", 30, 20_000)
     look = appraiser.look(pod)
@@ -331,7 +327,7 @@ def test_rows_that_nobody_uses_change_nothing() -> None:
     )
     assert (found.fits.size, int(found.fits.sum())) == (128, 68)
     assert not found.fits[[known.row for name, known in picture.nodes.items() if name in ("n68", "n69")]].any()
-    known = scarcity(room_of(picture.grid, cores=appraiser._free_cores()), look.tables)
+    known = scarcity(room_of(picture.grid, cores=picture.hosts.cores), look.tables)
     assert np.array_equal(look.scarcity.crowding, known.crowding)
     assert np.array_equal(look.scarcity.large, known.large)
 

@@ -16,10 +16,12 @@ from aliquot_core.quantities import MiB, Percent
 from aliquot_core.request import parse_request
 from aliquot_scheduler.centre.table_renewer import TableRenewer
 from aliquot_scheduler.deciding.appraiser import Appraiser, Known, Work
+from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.fit.appraisal import Appraisal, room_of
 from aliquot_scheduler.fit.demand import Demand, demand_of
 from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.simulating.fleet import ALL, Fleet
 from aliquot_scheduler.simulating.valued import Valued
 from aliquot_scheduler.simulating.workload import Machine, Need
@@ -85,10 +87,7 @@ def make_appraiser(*, cpu: str = "8") -> tuple[Picture, Appraiser]:
     for node in nodes:
         node.status.allocatable["cpu"] = cpu
     picture = picture_with(*nodes)
-    appraiser = Appraiser(picture=picture, names=NAMES)
-    for node in nodes:
-        appraiser.node_seen(node)
-    return picture, appraiser
+    return picture, Appraiser(picture=picture, names=NAMES)
 
 
 def with_cpu(pod: Pod, cpu: str) -> Pod:
@@ -99,14 +98,77 @@ def with_cpu(pod: Pod, cpu: str) -> Pod:
 
 def test_cores_are_taken_from_binding_to_end_and_by_every_pod() -> None:
     """Whoever bound it, and whether or not it asks for GPUs."""
-    picture, appraiser = make_appraiser()
+    picture, _ = make_appraiser()
     row = picture.nodes["n1"].row
-    free = [appraiser._free_cores()[row]]
+    free = [picture.hosts.cores[row]]
     pod = bound(with_cpu(asks("u", 30, 1_000), "2500m"), node="n1", held={})
-    for seen in (appraiser.pod_seen, appraiser.pod_seen, appraiser.pod_gone, appraiser.pod_gone):
+    for seen in (picture.pod_lies, picture.pod_lies, picture.pod_gone, picture.pod_gone):
         seen(pod)
-        free.append(appraiser._free_cores()[row])
+        free.append(picture.hosts.cores[row])
     assert free == [8.0, 5.5, 5.5, 8.0, 8.0]
+
+
+def free_cores(appraiser: Appraiser, pod: Pod) -> list[float]:
+    """What both nodes have free, in the eyes of a pod."""
+    free: list[float] = appraiser.look(pod)._free[:2].tolist()
+    return free
+
+
+def test_cores_that_are_promised_are_taken_and_not_from_the_pod_itself() -> None:
+    """As it is with GPUs: what is found where a pod was promised room does not depend on that promise."""
+    picture, appraiser = make_appraiser()
+    turns = Queues(names=NAMES, random=lambda: 0.5, picture=picture)
+    desk = Desk(picture=picture, names=NAMES, turns=turns, look=appraiser.look)
+    first, second = (with_cpu(asks(uid, 30, 1_000), "2500m") for uid in ("u", "v"))
+    before = free_cores(appraiser, first)
+    promise = desk.promise_best(first, demand(first), now=0.0)
+    assert promise is not None
+    row = picture.nodes[promise.node].row
+    expected = [8.0, 8.0]
+    expected[row] = 5.5
+    assert (before, free_cores(appraiser, first), free_cores(appraiser, second)) == ([8.0, 8.0], [8.0, 8.0], expected)
+    desk.take_back("u")
+    assert free_cores(appraiser, second) == [8.0, 8.0]
+
+
+def test_a_pod_that_is_resized_in_place_takes_what_it_asks_for_now() -> None:
+    """More or less than when it was bound."""
+    picture, _ = make_appraiser()
+    row = picture.nodes["n1"].row
+    for cpu, left in (("2500m", 5.5), ("4", 4.0), ("1", 7.0)):
+        picture.pod_lies(bound(with_cpu(asks("u", 30, 1_000), cpu), node="n1", held={}))
+        assert picture.hosts.cores[row] == left
+
+
+@pytest.mark.parametrize("cpu", ["", "nonsense"])
+def test_a_node_that_does_not_say_its_cores_has_none_to_value(cpu: str) -> None:
+    """Before and after somebody lies there; the largest node is another one."""
+    picture, appraiser = make_appraiser()
+    untold = make_node("n3", gpus("n3", 2))
+    untold.status.allocatable.pop("cpu", None)
+    if cpu:
+        untold.status.allocatable["cpu"] = cpu
+    picture.node_seen(untold)
+    row = picture.nodes["n3"].row
+    pod = bound(with_cpu(asks("u", 30, 1_000), "2"), node="n3", held={})
+    for lying in ((), (pod,)):
+        for one in lying:
+            picture.pod_lies(one)
+        assert (picture.hosts.cores[row], appraiser.look(pod)._free[row]) == (0.0, 0.0)
+        assert appraiser._hardware().cores == 8.0
+
+
+def test_nothing_is_known_of_the_cores_of_a_node_that_is_gone() -> None:
+    """Tables are made for the largest that is there; and who comes in its place has its own."""
+    picture, appraiser = make_appraiser()
+    for cpu in ("64", "16"):
+        node = make_node("big", gpus("big", 2))
+        node.status.allocatable["cpu"] = cpu
+        picture.node_seen(node)
+        row = picture.nodes["big"].row
+        assert (appraiser._hardware().cores, picture.hosts.cores[row]) == (float(cpu), float(cpu))
+        picture.node_gone("big")
+        assert (appraiser._hardware().cores, picture.hosts.cores[row]) == (8.0, 0.0)
 
 
 def test_percents_of_memory_are_whole_where_the_mib_are() -> None:

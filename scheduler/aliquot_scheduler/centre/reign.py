@@ -165,10 +165,8 @@ class Reign:
         match change:
             case Added(new=node) | Modified(new=node):
                 self.picture.node_seen(node)
-                self.appraiser.node_seen(node)
             case Deleted(old=node):
                 self.picture.node_gone(node.metadata.name)
-                self.appraiser.node_gone(node.metadata.name)
         self.gatekeeper.look()
 
     def _queue_changed(self, change: Change[Queue]) -> None:

@@ -1,12 +1,12 @@
-"""What the centre knows of requests and of cores, for the value of a place: followed event by event like the picture.
+"""What the centre knows of requests, for the value of a place: followed event by event like the picture.
 
 Theory of operation. Each request counts in the mix once. When enough has come, tables are to be worked out of the mix
 anew (40 to 150 ms, some 40 times in the first 20,000 requests and every 1,000 after that): `due` hands that work out,
 to be done beside the decisions, and `renew` takes in what came of it; until then the tables that are there go on. Only
 where the hardware is another one, so that they can't be read, is it done at once. Prices of what is scarce are renewed
-every 200 requests. A pod that is bound takes its cores from its node, also one without GPUs.
+every 200 requests. What cores are free the picture says: less what is promised, and what is kept for somebody.
 
-What must always hold: the same events give the same answers; a pod that is gone or has ended takes no cores.
+What must always hold: the same events give the same answers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ import msgspec
 import numpy as np
 
 from aliquot_core.errors import AliquotError
-from aliquot_core.hosts import host_request, quantity
+from aliquot_core.hosts import host_request
 from aliquot_core.names import Names
-from aliquot_core.objects import Node, Pod
-from aliquot_core.quantities import QuantityError
+from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
 from aliquot_scheduler.fit.appraisal import Appraisal, room_of, shape_of
 from aliquot_scheduler.fit.demand import demand_of
-from aliquot_scheduler.picture.changes import RowChanges
+from aliquot_scheduler.picture.host_room import CPU, MILLI, UNTOLD
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.worth.learning import MixBook, expected_mix, next_look
 from aliquot_scheduler.worth.mix import Mix
@@ -36,7 +35,6 @@ from aliquot_scheduler.worth.tables import Kind, Tables, tables
 
 # After so many requests prices are renewed; every 50: the same, every 1,000: 0.06 points less (facts of openb).
 RENEWED = 200
-_MILLI = 1000
 _USUAL_CARD = 16_384
 
 
@@ -74,16 +72,11 @@ class Appraiser:
         self._counted: set[str] = set()
         self._picture = picture
         self.book = MixBook()
-        self._allocatable: dict[str, float] = {}
-        self._taken: dict[str, tuple[str, float]] = {}
-        self._by_node: dict[str, float] = {}
         self._card = _USUAL_CARD
         self._tables: Known | None = None
         self._scarcity: tuple[int, Tables, Scarcity] | None = None
-        # Free cores by row of the grid, or none until they are asked for again.
-        self._free: Reals | None = None
-        self._changes = RowChanges(0)
-        self._most_cores: float | None = None
+        # Of any node, as of so many changes of their sizes.
+        self._most_cores: tuple[int, float] = -1, 0.0
         self._made_for: Hardware | None = None
 
     def recall(self, page: Page) -> None:
@@ -91,52 +84,29 @@ class Appraiser:
         self.book = MixBook(page)
 
     # --- what the watches tell ---------------------------------------------------------------------------------------
-    def node_seen(self, node: Node) -> None:
-        """A node is there, or is changed."""
-        cores = _cores(node)
-        # A node tells of itself every few seconds, mostly the same.
-        if self._allocatable.get(node.metadata.name) != cores:
-            self._allocatable[node.metadata.name] = cores
-            self._most_cores = None
-            self._free = None
-
-    def node_gone(self, name: str) -> None:
-        """A node's object is deleted."""
-        self._allocatable.pop(name, None)
-        self._most_cores = None
-        self._free = None
-
     def pod_seen(self, pod: Pod) -> None:
-        """Any pod is there, or is changed: its cores are taken from when it is bound until it ends.
-
-        What it asks for of GPUs counts in the mix, once.
-        """
+        """Any pod is there, or is changed: what it asks for of GPUs counts in the mix, once."""
         if pod.metadata.uid not in self._counted:
             self._counted.add(pod.metadata.uid)
             self._count(pod)
-        node = pod.spec.node_name
-        if pod.ended:
-            self._release(pod.metadata.uid)
-        elif node and pod.metadata.uid not in self._taken:
-            self._take(pod.metadata.uid, node=node, cores=host_request(pod)[0] / _MILLI)
 
     def pod_gone(self, pod: Pod) -> None:
         """A pod is gone."""
-        self._release(pod.metadata.uid)
         self._counted.discard(pod.metadata.uid)
         self.book.gone(pod.metadata.uid)
 
     # --- what is asked -----------------------------------------------------------------------------------------------
     def look(self, pod: Pod) -> Appraisal:
         """All that is known now, for this pod."""
-        known, free = self._tables_now(), self._free_cores()
+        known, hosts = self._tables_now(), self._picture.hosts
         return Appraisal(
             cells=self._picture.grid,
-            free=free,
-            changes=self._changes,
+            # A place that was promised to it is looked at once more.
+            free=hosts.cores_but(pod.metadata.uid),
+            changes=hosts.changes,
             tables=known,
-            scarcity=self._scarcity_now(known, free),
-            cores=host_request(pod)[0] / _MILLI,
+            scarcity=self._scarcity_now(known),
+            cores=host_request(pod)[0] / MILLI,
         )
 
     # --- what is worked out beside ---------------------------------------------------------------------------------
@@ -159,23 +129,8 @@ class Appraiser:
             # Whoever has to refuse it says why; nothing can be learnt of it.
             return
         if request.containers:
-            shape = shape_of(demand_of(request), cores=host_request(pod)[0] / _MILLI, card=self._card)
+            shape = shape_of(demand_of(request), cores=host_request(pod)[0] / MILLI, card=self._card)
             self.book.seen(shape, uid=pod.metadata.uid, created=pod.metadata.creation_timestamp or "")
-
-    def _take(self, uid: str, *, node: str, cores: float) -> None:
-        self._taken[uid] = node, cores
-        self._change(node, cores)
-
-    def _release(self, uid: str) -> None:
-        if (taken := self._taken.pop(uid, None)) is not None:
-            node, cores = taken
-            self._change(node, -cores)
-
-    def _change(self, node: str, cores: float) -> None:
-        self._by_node[node] = self._by_node.get(node, 0.0) + cores
-        if self._free is not None and (known := self._picture.nodes.get(node)) is not None:
-            self._free[known.row] -= cores
-            self._changes.note(known.row)
 
     def _tables_now(self) -> Tables:
         hardware = self._hardware()
@@ -187,7 +142,7 @@ class Appraiser:
         grid, hardware = self._picture.grid, self._hardware()
         gpus = int(grid.open.sum())
         self._card = int(np.median(grid.usable[grid.open])) if gpus else _USUAL_CARD
-        per_gpu = sum(self._allocatable.values()) / max(1, gpus)
+        per_gpu = float(self._cores_there().sum()) / max(1, gpus)
         return partial(
             _known,
             hardware,
@@ -197,38 +152,29 @@ class Appraiser:
 
     def _hardware(self) -> Hardware:
         """The same object as long as nothing has changed: it is asked for with every pod."""
-        grid, made = self._picture.grid, self._made_for
-        if self._most_cores is None:
-            self._most_cores = max(self._allocatable.values(), default=0.0)
+        grid, hosts, made = self._picture.grid, self._picture.hosts, self._made_for
+        if self._most_cores[0] != hosts.sizes_version:
+            self._most_cores = hosts.sizes_version, float(self._cores_there().max())
+        most_cores = self._most_cores[1]
         if (
             made is None
-            or made.cores != self._most_cores
+            or made.cores != most_cores
             or made.gpus != grid.open.shape[1]
             or len(made.kinds) != max(1, len(grid.kinds))
         ):
             kinds = tuple(kind.models for kind in grid.kinds) or ((),)
-            made = self._made_for = Hardware(kinds=kinds, gpus=grid.open.shape[1], cores=self._most_cores)
+            made = self._made_for = Hardware(kinds=kinds, gpus=grid.open.shape[1], cores=most_cores)
         return made
 
-    def _scarcity_now(self, known: Tables, free: Reals) -> Scarcity:
+    def _scarcity_now(self, known: Tables) -> Scarcity:
         if self._scarcity is None or self._scarcity[1] is not known or self.book.requests >= self._scarcity[0]:
             rows = self._picture.grid.in_use
-            room = room_of(self._picture.grid.part(rows), cores=free[rows])
+            room = room_of(self._picture.grid.part(rows), cores=self._picture.hosts.cores[rows])
             self._scarcity = self.book.requests + RENEWED, known, scarcity(room, known)
         return self._scarcity[2]
 
-    def _free_cores(self) -> Reals:
-        if self._free is None or self._free.size != self._picture.grid.rows:
-            self._free = np.zeros(self._picture.grid.rows)
-            for name, known in self._picture.nodes.items():
-                self._free[known.row] = self._allocatable.get(name, 0.0) - self._by_node.get(name, 0.0)
-            self._changes.all_anew(self._free.size)
-        return self._free
-
-
-def _cores(node: Node) -> float:
-    """What pods may request of the node; one that says nothing of it has none to value."""
-    try:
-        return float(quantity(node.status.allocatable.get("cpu", "0"), where="cpu"))
-    except QuantityError:
-        return 0.0
+    def _cores_there(self) -> Reals:
+        """By row; a node that says nothing of its cores has none to value."""
+        cpu = self._picture.hosts.allocatable[:, CPU]
+        cores: Reals = np.where(cpu == UNTOLD, 0.0, cpu / MILLI)
+        return cores

@@ -18,10 +18,9 @@ from aliquot_core.names import Names
 from aliquot_core.node_rules import ANY_NODE, Wanted, barrier, tolerations_of, wanted_by, why_unsuited
 from aliquot_core.objects import Pod, Toleration
 from aliquot_scheduler.picture.grid import Bools
-from aliquot_scheduler.picture.host_room import CPU, MEMORY, PODS, HostInts
+from aliquot_scheduler.picture.host_room import CPU, MEMORY, MILLI, PODS, HostInts
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 
-_MILLI = 1000
 _GIB = 2**30
 
 
@@ -154,7 +153,7 @@ def _amount(column: int, *, asked: int, there: int, word: str) -> str:
     """Begun GiB as they are, so that 8.0 is never said to be less than 8."""
     there = max(0, there)
     if column == CPU:
-        return f"{there / _MILLI:g} CPUs {word} of {asked / _MILLI:g} asked"
+        return f"{there / MILLI:g} CPUs {word} of {asked / MILLI:g} asked"
     if column == MEMORY:
         return f"{there / _GIB:.6g} GiB of memory {word} of {asked / _GIB:.6g} asked"
     return "no place for one more pod"

@@ -16,11 +16,10 @@ from aliquot_scheduler.fit.cost import WORST
 from aliquot_scheduler.fit.demand import Demand
 from aliquot_scheduler.fit.survey import Survey
 from aliquot_scheduler.picture.grid import Bools
+from aliquot_scheduler.picture.host_room import MILLI
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.rules.judging import Judgement, Rules
 from aliquot_scheduler.rules.rule import NodeFacts, PodFacts
-
-_MILLI = 1000
 
 
 class Ruled:
@@ -110,5 +109,5 @@ def pod_facts(pod: Pod, demand: Demand) -> PodFacts:
         gpus=len(demand.pieces) if demand.pieces else 1,
         compute=max(piece.compute for piece in pieces),
         memory=max(piece.memory for piece in pieces),
-        cores=host_request(pod)[0] / _MILLI,
+        cores=host_request(pod)[0] / MILLI,
     )

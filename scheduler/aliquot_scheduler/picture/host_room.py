@@ -18,6 +18,7 @@ import numpy.typing as npt
 from aliquot_core.hosts import MOST, quantity
 from aliquot_core.objects import Node
 from aliquot_core.quantities import QuantityError
+from aliquot_scheduler.picture.changes import RowChanges
 
 # Thousandths of CPUs, bytes of memory, pods: the columns of the arrays.
 CPU, MEMORY, PODS = range(3)
@@ -25,8 +26,10 @@ HostAmounts = tuple[int, int, int]
 # As good as without end, and still nothing overflows when pods are taken from it.
 UNTOLD = 2**62
 _NOTHING: HostAmounts = (0, 0, 0)
-_READ = (("cpu", 1000), ("memory", 1), ("pods", 1))
+MILLI = 1000
+_READ = (("cpu", MILLI), ("memory", 1), ("pods", 1))
 HostInts = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
 
 
 class HostRoom:
@@ -38,6 +41,10 @@ class HostRoom:
         self.sizes_version = 0
         self.allocatable = _array(rows)
         self.free = _array(rows)
+        # What of it is free CPU, in cores, for whoever values it: a node that does not tell of any has none to value.
+        self.cores: Reals = np.zeros(rows)
+        # When what is free of which node changed last.
+        self.changes = RowChanges(rows)
         self._rows: dict[str, int] = {}
         self._told: dict[str, Mapping[str, str]] = {}
         self._held: dict[str, tuple[str, HostAmounts]] = {}
@@ -49,6 +56,8 @@ class HostRoom:
         name, told = node.metadata.name, node.status.allocatable
         if rows > len(self.free):
             self.allocatable, self.free = _grown(self.allocatable, rows), _grown(self.free, rows)
+            self.cores = np.concatenate([self.cores, np.zeros(rows - self.cores.size)])
+            self.changes.all_anew(rows)
         # It tells of itself every few seconds, mostly the same.
         if self._rows.get(name) == row and self._told[name] == told:
             return
@@ -60,8 +69,11 @@ class HostRoom:
 
     def node_gone(self, name: str) -> None:
         """A node's object is deleted; what its pods hold is theirs until they are gone too."""
-        self._rows.pop(name, None)
-        self._told.pop(name, None)
+        if (row := self._rows.pop(name, None)) is not None:
+            del self._told[name]
+            self.allocatable[row] = self.free[row] = self.cores[row] = 0
+            self.changes.note(row)
+            self.sizes_version += 1
 
     def hold(self, holder: str, *, node: str, amounts: tuple[int, int]) -> None:
         """Let a pod hold so much CPU and memory of this node, and nothing of any other."""
@@ -89,6 +101,16 @@ class HostRoom:
             self._add(*kept, sign=-1)
             self.version += 1
 
+    def cores_but(self, holder: str) -> Reals:
+        """Free cores by row, as if this one held none."""
+        node, amounts = self._held.get(holder, ("", _NOTHING))
+        row = self._rows.get(node)
+        if row is None or self.allocatable[row, CPU] == UNTOLD:
+            return self.cores
+        cores = self.cores.copy()
+        cores[row] += amounts[CPU] / MILLI
+        return cores
+
     def is_kept(self, whom: str) -> bool:
         """Whether anything is kept for it."""
         return whom in self._kept
@@ -106,6 +128,8 @@ class HostRoom:
         if (row := self._rows.get(node)) is not None:
             taken = [min(MOST, amount) for amount in self._by_node.get(node, _NOTHING)]
             self.free[row] = self.allocatable[row] - np.array(taken, dtype=np.int64)
+            self.cores[row] = 0.0 if self.allocatable[row, CPU] == UNTOLD else self.free[row, CPU] / MILLI
+            self.changes.note(row)
 
 
 def _array(rows: int) -> HostInts:

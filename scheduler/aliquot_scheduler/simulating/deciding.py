@@ -106,7 +106,6 @@ class Replayed:
         self.queues.recall(known, wall=snapshot.wall, now=_NOW)
         for node in snapshot.nodes:
             self._picture.node_seen(node)
-            self._appraiser.node_seen(node)
         for lease in snapshot.leases:
             self._picture.lease_seen(lease, wall=snapshot.wall)
         for pod in snapshot.pods:

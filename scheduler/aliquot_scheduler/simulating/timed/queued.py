@@ -92,7 +92,6 @@ class Queued:
         for row, machine in enumerate(self._machines):
             node = node_of(machine, row=row, names=self._names)
             self._picture.node_seen(node)
-            self._appraiser.node_seen(node)
             lease, wall = lease_of(row, names=self._names)
             self._picture.lease_seen(lease, wall=wall)
 
