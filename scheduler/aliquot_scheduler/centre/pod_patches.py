@@ -17,6 +17,7 @@ from typing import Any
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod, PodCondition
 from aliquot_kube.patches import Patch, strategic_patch
+from aliquot_scheduler.deciding.offers import takes_any_node
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.notices import Notice
 
@@ -45,12 +46,6 @@ def saying(pod: Pod, notice: Notice, *, admitted: bool, names: Names, at: str, n
     }
     status: dict[str, Any] = {"conditions": [said]} | ({"nominatedNodeName": node} if node else {})
     return strategic_patch({"metadata": {"uid": pod.metadata.uid}, "status": status})
-
-
-def may_be_nominated(pod: Pod) -> bool:
-    """Whether any node with room is as good as another to this pod."""
-    spec = pod.spec
-    return not (spec.affinity or spec.topology_spread_constraints or spec.node_selector)
 
 
 def let_through(turn: Turn, *, queue: str, names: Names) -> Patch:
@@ -82,7 +77,7 @@ def nominated(pod: Pod, node: str) -> Patch:
 def status_of(turn: Turn, *, names: Names, at: str) -> Patch | None:
     """Where there is room for it; and that it waits no more, if it was told that it does. None if there is nothing."""
     pod = turn.pod
-    node = turn.promise.node if turn.promise and may_be_nominated(pod) else ""
+    node = turn.promise.node if turn.promise and takes_any_node(pod) else ""
     if was_told_to_wait(pod, names=names):
         return saying(pod, LET_IN, admitted=True, names=names, at=at, node=node)
     return nominated(pod, node) if node else None

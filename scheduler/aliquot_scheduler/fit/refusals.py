@@ -16,7 +16,7 @@ from aliquot_core.names import Names
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.demand import Piece, named, pieces_of, refused
-from aliquot_scheduler.fit.survey import allowed_places, needed_memory
+from aliquot_scheduler.fit.places import allowed_places, needed_memory
 from aliquot_scheduler.picture.grid import Bools, Grid
 from aliquot_scheduler.picture.picture import KnownNode
 

@@ -22,8 +22,6 @@ from aliquot_scheduler.fit.together import Levels, alike, may_fit, surely_fits
 from aliquot_scheduler.picture.grid import Bools, Cells, Rows
 from aliquot_scheduler.rules.judging import Judgement
 
-__all__ = ["Room", "Survey", "Trial", "allowed_places", "needed_memory", "survey", "takes"]
-
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
     """The answer, by row of the grid; `cost` is meaningless where nothing `fits`."""

@@ -22,9 +22,8 @@ from aliquot_core.quantities import WHOLE
 from aliquot_core.request import Kind, PodRequest, Quality
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
 from aliquot_scheduler.fit.ground import Ground, HostAsk
-from aliquot_scheduler.fit.places import named_places
+from aliquot_scheduler.fit.places import allowed_places, named_places, needed_memory, takes
 from aliquot_scheduler.fit.ruled import Ruled
-from aliquot_scheduler.fit.survey import allowed_places, needed_memory, takes
 from aliquot_scheduler.picture.grid import Bools, Cells
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.dues import ALL_CARDS, Hardware
