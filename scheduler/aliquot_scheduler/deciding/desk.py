@@ -28,7 +28,7 @@ from aliquot_scheduler.deciding.promises import DOUBT, NEVER, PROMISE, Ended, Pr
 from aliquot_scheduler.deciding.turns import Turns
 from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
-from aliquot_scheduler.fit.demand import Demand, demand_of
+from aliquot_scheduler.fit.demand import Demand, demand_of, of_anybody
 from aliquot_scheduler.fit.finder import Finder, Look
 from aliquot_scheduler.fit.ground import Ground, host_ask
 from aliquot_scheduler.fit.layout import Plan
@@ -224,7 +224,10 @@ class Desk:
         promise = self.promises.of(uid)
         if promise is None or not self._offers.was_expected(uid):
             return None
-        if promise.node not in nodes or promise.demand != demand or not takes_any_node(pod):
+        if promise.node not in nodes or not takes_any_node(pod):
+            return None
+        # In a turn, nobody asks whose the pod is.
+        if of_anybody(promise.demand.request) != of_anybody(demand.request):
             return None
         if (plan := self._plan_again(promise, node=promise.node)) is None:
             return None

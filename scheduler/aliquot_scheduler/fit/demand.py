@@ -51,6 +51,11 @@ def demand_of(request: PodRequest) -> Demand:
     return Demand(request=request, pieces=_pieces(request.containers))
 
 
+def of_anybody(request: PodRequest) -> PodRequest:
+    """All that matters of where a pod fits: whose it is does not."""
+    return msgspec.structs.replace(request, queue="", group=None, preemptible=True)
+
+
 def suits(kind: GpuKind, request: PodRequest) -> bool:
     """Whether a GPU of this kind is one that the pod allows, and that allows the pod, however much room it has.
 

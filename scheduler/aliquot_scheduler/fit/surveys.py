@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 
 from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.appraisal import Appraisal, beyond_best
 from aliquot_scheduler.fit.cost import Reals
-from aliquot_scheduler.fit.demand import Demand
+from aliquot_scheduler.fit.demand import Demand, of_anybody
 from aliquot_scheduler.fit.survey import Survey, Trial, survey
 from aliquot_scheduler.picture.changes import RowChanges
 from aliquot_scheduler.picture.grid import Bools, Grid, Rows
@@ -117,6 +116,4 @@ class Surveys:
 
 
 def _asked(demand: Demand, appraisal: Appraisal | None) -> _Asked:
-    """All that matters of a pod; whose it is does not."""
-    plain = msgspec.structs.replace(demand.request, queue="", group=None, preemptible=True)
-    return plain, appraisal.cores if appraisal else 0.0
+    return of_anybody(demand.request), appraisal.cores if appraisal else 0.0

@@ -16,7 +16,7 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
 from aliquot_scheduler.fit.bounds import without_models
-from aliquot_scheduler.fit.demand import Demand, demand_of
+from aliquot_scheduler.fit.demand import Demand, demand_of, of_anybody
 from aliquot_scheduler.fit.ground import HostAsk, host_ask
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.entry import why_barred
@@ -138,9 +138,8 @@ class Enrolment:
             return None
         if not request.containers:
             return None
-        plain = msgspec.structs.replace(request, queue="", group=None, preemptible=True)
         shape = Shape(
-            request=plain,
+            request=of_anybody(request),
             host=host_ask(pod, names=self._names),
             firm=not (request.preemptible or self._plain),
             words=self._cards.ruled.words(pod),

@@ -1,0 +1,36 @@
+"""A pod that had a turn is told of the node that its turn found, alone: kube-scheduler then weighs no others."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.centre import NAMES
+from support.queue_stage import Stage, queue
+
+NODES = ["n0", "n1", "n2"]
+
+
+@pytest.mark.parametrize("whose", ["nobody's", "a queue's", "a group's", "never evicted"])
+def test_the_node_of_a_turn_is_told_alone_and_once(whose: str) -> None:
+    """Whosever the pod is; who comes a second time could not be bound there, and is told of all."""
+    stage = Stage({"q": queue(guarantee=400)}, nodes=(2, 2, 2))
+    notes = {"a group's": {"group-size": "1"}, "never evicted": {"preemptible": "false"}}.get(whose, {})
+    home = "" if whose == "nobody's" else "q"
+    pod = stage.submit("p", 50, queue=home, group="g" if whose == "a group's" else "", notes=notes)
+    assert stage.round() == ["p"]
+    stage.lift("p")
+    pod = stage.pods["p"]
+    assert not pod.spec.scheduling_gates
+    assert len(stage.desk.filter(pod, NODES, now=stage.now).nodes) == 1
+    assert stage.desk.filter(pod, NODES, now=stage.now).nodes == NODES
+
+
+def test_a_pod_that_asks_for_something_else_meanwhile_is_told_of_all() -> None:
+    """A promise is of what was asked."""
+    stage = Stage({"q": queue(guarantee=400)}, nodes=(2, 2, 2))
+    stage.submit("p", 50, queue="q")
+    stage.round()
+    stage.lift("p")
+    pod = stage.pods["p"]
+    pod.metadata.annotations[NAMES.of("placement")] = "spread"
+    assert stage.desk.filter(pod, NODES, now=stage.now).nodes == NODES
