@@ -93,8 +93,11 @@ class Hall:
     def gang_changed(self, waiter: Waiter, *, books: Books) -> None:
         """Another number of its gang is in."""
         gang = waiter.gang
+        if gang is None:
+            return
         # Of one that was let in elsewhere too: since then its namespace may be at home in another queue.
-        for line in self.lines.values() if gang else ():
+        for queue in sorted({spot.queue for spot in self.musters.of(gang)} & self.lines.keys()):
+            line = self.lines[queue]
             for first in line.firsts_of(gang):
                 line.changed(first)
                 self._tell(first, books=books)

@@ -199,7 +199,7 @@ class Line:
         row = self._rows.get(waiter.user, {}).get(_row(waiter), [])
         return len(row), self._waiters[row[0][1]] if row else None
 
-    def firsts_of(self, gang: GangKey | None) -> list[Waiter]:
+    def firsts_of(self, gang: GangKey) -> list[Waiter]:
         """Of each user who has pods of this gang here, the first of them."""
         return [self._waiters[rows[gang][0][1]] for rows in self._rows.values() if gang in rows]
 
