@@ -49,6 +49,8 @@ def test_a_gang_of_one_node_lies_on_one_node() -> None:
     assert stage.round() == ["g0", "g1"]
     assert nodes_of(stage, "g0", "g1") == ["n0"]
     open_pod = replace(stage.pods["g0"], spec=replace(stage.pods["g0"].spec, scheduling_gates=[]))
+    # The node of its turn is told alone; who comes again is told of the others too.
+    assert stage.desk.filter(open_pod, ["n0", "n1"], now=stage.now).unresolvable == {}
     asked = stage.desk.filter(open_pod, ["n0", "n1"], now=stage.now)
     assert asked.nodes == ["n0"]
     assert "group lies elsewhere" in asked.unresolvable["n1"]
