@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import importlib
 import signal
@@ -12,6 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
+from aliquot_cli.handing_out import hand_out
 from aliquot_core.errors import AliquotError, NotAdmittedError
 
 # Exit codes that scripts can use; click has 2 for wrong usage.
@@ -45,6 +47,32 @@ COMMANDS = {
 }
 
 
+def _show_help(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
+    if value and not ctx.resilient_parsing:
+        hand_out(ctx.get_help())
+        ctx.exit()
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
+    if value and not ctx.resilient_parsing:
+        from importlib.metadata import version  # noqa: PLC0415 - 10 ms that only this costs
+
+        hand_out(f"aliquot, version {version('aliquot')}")
+        ctx.exit()
+
+
+# In place of click's own, which fail with a traceback where there is no room for what they print.
+_helped = click.help_option("-h", "--help", callback=_show_help)
+_versioned = click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands' one-line help without importing them."""
 
@@ -58,29 +86,42 @@ class LazyGroup(click.Group):
             return None
         module, _, attribute = COMMANDS[name][0].partition(":")
         with _nothing_collected():
-            command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
+            command: click.Command = copy.copy(getattr(importlib.import_module(module), attribute))
+        command.params = list(command.params)
+        return _helped(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """List the commands from the table above."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read what is typed before the command; help and version are printed here."""
+        with _told():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
-        """Turn our errors into one line and an exit code that says whose fault it is."""
-        try:
+        """Carry out the command."""
+        with _told():
             return super().invoke(ctx)
-        except AliquotError as error:
-            _end(error)
-        except KeyboardInterrupt:
-            # Whoever pressed Ctrl-C need not be told so; what has more to say of it handles the signal itself.
-            sys.exit(128 + signal.SIGINT)
-        except ExceptionGroup as group:
-            # What failed among several that run beside each other; a defect among them keeps its traceback.
-            ours, others = group.split(AliquotError)
-            if ours is None or others is not None:
-                raise
-            _end(*_leaves(ours))
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn our errors into one line and an exit code that says whose fault it is."""
+    try:
+        yield
+    except AliquotError as error:
+        _end(error)
+    except KeyboardInterrupt:
+        # Whoever pressed Ctrl-C need not be told so; what has more to say of it handles the signal itself.
+        sys.exit(128 + signal.SIGINT)
+    except ExceptionGroup as group:
+        # What failed among several that run beside each other; a defect among them keeps its traceback.
+        ours, others = group.split(AliquotError)
+        if ours is None or others is not None:
+            raise
+        _end(*_leaves(ours))
 
 
 @contextmanager
@@ -109,8 +150,9 @@ def _leaves(group: ExceptionGroup[AliquotError]) -> Iterator[AliquotError]:
             yield one
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="aliquot")
+@click.group(cls=LazyGroup)
+@_versioned
+@_helped
 def main() -> None:
     """Many pods on one GPU, by 1 % of compute and 1 MiB of memory, fairly shared.
 

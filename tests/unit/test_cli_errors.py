@@ -49,6 +49,8 @@ CODES = {
     "config --config /nowhere": 4,
     "up --config /nowhere": 4,
 }
+# What click itself would print, and how.
+TOLD_BY_CLICK = ["--help", "-h", "--version", "up --help"]
 
 TAKEN = ClusterError("can't listen", where="0.0.0.0:10943", remedy="who else does?")
 
@@ -89,7 +91,7 @@ def test_ctrl_c_ends_a_command_without_a_word(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["held-back", "unbuffered"])
-@pytest.mark.parametrize("typed", ["config", "config -o json", "completion bash"])
+@pytest.mark.parametrize("typed", ["config", "config -o json", "completion bash", *TOLD_BY_CLICK])
 def test_a_full_disk_is_one_line(typed: str, unbuffered: str) -> None:
     """Not a traceback, neither at once nor when the interpreter writes at its end what was held back."""
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
