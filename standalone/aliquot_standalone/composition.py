@@ -220,8 +220,12 @@ async def _ended(task: asyncio.Future[None]) -> None:
 
 
 def _tell_cut(found: Recovery, *, say: Callable[[str], None]) -> None:
-    if found.cut:
-        say(
-            "the journal ended in the middle of a record, as a kill or a full disk leaves it: "
-            f"all before that is there, the rest is kept in {found.kept_in}"
+    if not found.cut:
+        return
+    if found.lost:
+        what = (
+            f"the journal is damaged after record {found.records}, and {found.lost} whole ones behind that are left out"
         )
+    else:
+        what = "the journal ended in the middle of a record, as a kill or a full disk leaves it"
+    say(f"{what}: all before that is there, the rest is kept in {found.kept_in}")

@@ -48,9 +48,10 @@ async def end_running(running: Running) -> None:
 
 async def end_leftovers(home: Home, *, clock: Clock, grace: float) -> int:
     """End containers whose `aliquot up` was killed; how many processes there were. Raises if one runs."""
-    if not home.folder.is_dir():
+    if not home.is_ours:
         return 0
-    journal = Journal(home.folder)
+    with home.writing():
+        journal = Journal(home.folder)
     try:
         places = [Folders(root=folder) for folder in home.nodes()]
         return sum([await _end_node(one, clock=clock, grace=grace) for one in places])

@@ -28,8 +28,13 @@ from aliquot_standalone.kubelet.births import birth
 from aliquot_standalone.kubelet.settings import Folders
 from aliquot_standalone.whereabouts import FOLDER_VARIABLE, Running, Whereabouts
 
+# What tells a folder of ours from any other: nothing is removed where it is missing.
+_MARK = ".made-by-aliquot-up"
 # A node's name may have so many bytes and its sockets still fit.
 LONGEST_NODE = 24
+
+
+_OTHER = f"name another folder with --folder or ${FOLDER_VARIABLE}"
 
 
 class FolderUnfitError(UserError):
@@ -84,17 +89,33 @@ class Home(Whereabouts):
             return beside
         return Path("/tmp") / f"{name}-{os.getuid()}"  # noqa: S108 - `create` refuses one that is not ours alone
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether an `aliquot up` has made it."""
+        return self._mark.is_file()
+
     def create(self) -> None:
         """Make the folders, for this user alone."""
-        for folder in (self.folder, self.centre, self.logs, self.runtime):
-            try:
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            except OSError as error:
-                remedy = f"name another folder with --folder or ${FOLDER_VARIABLE}"
-                raise FolderUnfitError(f"can't be made: {error.strerror}", where=str(folder), remedy=remedy) from error
+        _make(self.folder)
+        self._claim()
+        for folder in (self.centre, self.logs, self.runtime):
+            _make(folder)
         found = self.runtime.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
             raise FolderUnfitError("others can write there", where=str(self.runtime), remedy="remove it")
+
+    def _claim(self) -> None:
+        if self.is_ours:
+            return
+        try:
+            strangers = sorted(path.name for path in self.folder.iterdir())
+        except OSError as error:
+            raise FolderUnfitError(f"can't be read: {error.strerror}", where=str(self.folder), remedy=_OTHER) from error
+        if strangers:
+            what = f"is not empty ({strangers[0]!r} is there), and no `aliquot up` made it"
+            raise FolderUnfitError(what, where=str(self.folder), remedy=_OTHER)
+        with self.writing():
+            self._mark.touch()
 
     def announce(self, *, api: str, page: str, now: float) -> Running:
         """Say that this process serves here."""
@@ -119,17 +140,31 @@ class Home(Whereabouts):
 
     def purge(self) -> list[Path]:
         """Remove all that is ours; what is left in the folder is somebody else's."""
-        shutil.rmtree(self.runtime, ignore_errors=True)
         if not self.folder.is_dir():
             return []
-        for name in ("centre", "logs", "nodes"):
-            shutil.rmtree(self.folder / name, ignore_errors=True)
-        for path in (self.kubeconfig, self.up_file, self._last, *self.folder.glob("journal*"), self.lock):
-            path.unlink(missing_ok=True)
-        left = sorted(self.folder.iterdir())
-        if not left:
-            self.folder.rmdir()
+        if not self.is_ours:
+            what = "no `aliquot up` made this folder, so nothing was removed"
+            raise FolderUnfitError(what, where=str(self.folder), remedy="name the one that `aliquot up` was given")
+        for folder in (self.runtime, self.centre, self.logs, self.folder / "nodes"):
+            shutil.rmtree(folder, ignore_errors=True)
+        set_aside = self.folder.glob("journal.cut-at-*")
+        with self.writing():
+            for path in (self.kubeconfig, self.up_file, self._last, *set_aside, *self._journals, self.lock):
+                path.unlink(missing_ok=True)
+            # Last of all, so that one who was broken off can go on.
+            self._mark.unlink()
+            left = sorted(self.folder.iterdir())
+            if not left:
+                self.folder.rmdir()
         return left
+
+    @property
+    def _mark(self) -> Path:
+        return self.folder / _MARK
+
+    @property
+    def _journals(self) -> list[Path]:
+        return [self.journal, self.journal.with_name("journal.new")]
 
     @property
     def _last(self) -> Path:
@@ -178,6 +213,13 @@ class _NamedUser(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Kubeconfig(msgspec.Struct, frozen=True, kw_only=True):
     users: tuple[_NamedUser, ...]
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise FolderUnfitError(f"can't be made: {error.strerror}", where=str(folder), remedy=_OTHER) from error
 
 
 def longest_socket(runtime: Path) -> int:

@@ -83,3 +83,35 @@ def test_a_folder_that_can_not_be_written_is_named(tmp_path: Path) -> None:
     for write in writes:
         with pytest.raises(FolderFullError, match=r"can't be written: Is a directory; make room there, or"):
             write()
+
+
+def test_only_what_is_ours_is_removed(tmp_path: Path) -> None:
+    """Whatever was made, however much of it: what somebody else put there stays, whatever its name begins with."""
+    home = Home(tmp_path / "home", environment={})
+    home.create()
+    home.remember("8xA100-80GB")
+    for name in ("journal", "journal.cut-at-7", "journal.new", "lock", "journalism.txt"):
+        (home.folder / name).write_text("x")
+    home.node("a").mkdir(parents=True)
+    assert home.purge() == [home.folder / "journalism.txt"]
+    (home.folder / "journalism.txt").unlink()
+    home.create()
+    assert home.purge() == []
+    assert not home.folder.exists()
+    assert home.purge() == []
+
+
+def test_a_folder_of_somebody_else_s_is_neither_used_nor_emptied(tmp_path: Path) -> None:
+    """Be there folders and files of the very names that ours have."""
+    home = Home(tmp_path, environment={})
+    for name in ("logs", "nodes", "run", "centre"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "theirs").write_text("x")
+    for name in ("journal", "kubeconfig", "lock"):
+        (tmp_path / name).write_text("x")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(FolderUnfitError, match=r"nothing was removed.*name the one"):
+        home.purge()
+    with pytest.raises(FolderUnfitError, match=r"is not empty \('centre' is there\).*--folder"):
+        home.create()
+    assert sorted(tmp_path.rglob("*")) == before

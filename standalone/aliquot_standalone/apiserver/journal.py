@@ -18,6 +18,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,9 +50,11 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 
     objects: int = 0
     records: int = 0
-    # How many bytes at the end were no whole record, and where they are kept.
+    # How many bytes behind the last good record were cut off, where they are kept, and how many whole records are
+    # there: none where a write was broken off, some where the file was damaged.
     cut: int = 0
     kept_in: str = ""
+    lost: int = 0
 
 
 class Journal:
@@ -160,15 +163,17 @@ class Journal:
         return size
 
     def _read(self, store: Store) -> Recovery:
-        if not self._path.exists() or self._path.stat().st_size == 0:
+        if not self._path.exists():
+            return Recovery()
+        if not self._path.is_file():
+            raise self._unknown()
+        if self._path.stat().st_size == 0:
             return Recovery()
         records = 0
         with self._path.open("rb") as file:
             head = payload_of(file.readline())
             if head is None:
-                raise UnknownJournalError(
-                    "this is no journal of ours", where=str(self._path), remedy="move it away, or name another folder"
-                )
+                raise self._unknown()
             store.restore_version(version_at_head(head, where=str(self._path)))
             self._end = file.tell()
             for line in file:
@@ -180,6 +185,11 @@ class Journal:
                 records += 1
         return self._cut(Recovery(objects=store.count(), records=records))
 
+    def _unknown(self) -> UnknownJournalError:
+        return UnknownJournalError(
+            "this is no journal of ours", where=str(self._path), remedy="move it away, or name another folder"
+        )
+
     def _cut(self, recovery: Recovery) -> Recovery:
         """Keep what is behind the last whole record for a person to look at, and take it off."""
         with self._path.open("r+b") as file:
@@ -190,11 +200,11 @@ class Journal:
             kept = self._path.with_name(f"journal.cut-at-{self._end}")
             kept.write_bytes(rest)
             file.truncate(self._end)
-        _log.warning(
-            "the journal ends in the middle of a record; what is before it is all there",
-            extra={"bytes": len(rest), "kept_in": str(kept)},
-        )
-        return msgspec.structs.replace(recovery, cut=len(rest), kept_in=str(kept))
+        lost = sum(payload_of(line) is not None for line in BytesIO(rest).readlines()[1:])
+        what = "is damaged, and what follows is set aside" if lost else "ends in the middle of a record"
+        extra = {"bytes": len(rest), "whole_records": lost, "kept_in": str(kept)}
+        _log.warning("the journal %s; what is before it is all there", what, extra=extra)
+        return msgspec.structs.replace(recovery, cut=len(rest), kept_in=str(kept), lost=lost)
 
 
 def _sync_folder(folder: Path) -> None:

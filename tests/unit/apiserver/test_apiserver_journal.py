@@ -103,7 +103,7 @@ def test_a_file_cut_anywhere_gives_the_last_whole_record(tmp_path: Path) -> None
         whole = max(size for size in states if size <= length)
         with opened(folder) as (store, _, recovery):
             assert state_of(store) == states[whole]
-            assert recovery.cut == length - whole
+            assert (recovery.cut, recovery.lost) == (length - whole, 0)
             put(store, "new")
         if recovery.cut:
             assert Path(recovery.kept_in).read_bytes() == data[whole:length]
@@ -124,7 +124,14 @@ def test_a_record_that_was_changed_ends_what_is_believed(tmp_path: Path) -> None
     (tmp_path / "journal").write_bytes(data)
     with opened(tmp_path) as (store, _, recovery):
         assert set(state_of(store)) == {("things", "a")}
-        assert recovery.cut == len(data) - size
+        assert (recovery.cut, recovery.lost) == (len(data) - size, 1)
+
+
+def test_a_folder_in_the_journal_s_place_is_no_journal(tmp_path: Path) -> None:
+    """It is named, and what to do."""
+    (tmp_path / "journal").mkdir()
+    with pytest.raises(UnknownJournalError, match=r"no journal of ours.*move it away"), opened(tmp_path):
+        pass
 
 
 class Disk:
