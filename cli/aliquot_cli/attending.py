@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from aliquot_cli.cluster import Connection
 from aliquot_cli.handing_out import OutputError
-from aliquot_cli.one_run import Action, Delete, End, OneRun, ReadLog, Say
+from aliquot_cli.one_run import Action, Delete, End, OneRun, ReadLog, Say, Warn
 from aliquot_cli.pod_output import Log, print_all
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
@@ -50,16 +50,18 @@ class Attending:
         random: Random,
         write: Callable[[bytes], None],
         say: Callable[[str], None],
+        warn: Callable[[str], None],
         places: Places,
         interrupts: asyncio.Queue[None],
         container: str,
     ) -> None:
-        """`write` takes what the pod prints, `say` what there is to tell of it; `interrupts` are the user's wish."""
+        """`write` takes what it prints, `say` how it goes, `warn` what is wrong; `interrupts` are the user's wish."""
         self._connection = connection
         self._clock = clock
         self._random = random
         self._write = write
         self._say = say
+        self._warn = warn
         self._places = places
         self._interrupts = interrupts
         self._container = container
@@ -95,6 +97,8 @@ class Attending:
                         return code
                     case Say(text=text):
                         self._say(text)
+                    case Warn(text=text):
+                        self._warn(text)
                     case ReadLog(follow=follow):
                         self._start("log", self._read(follow=follow))
                     case Delete(now=now):
@@ -152,13 +156,13 @@ class Attending:
                 there=self._can_be_read,
             )
             if why:
-                self._say(f"its output can't be read: {why}")
+                self._warn(f"its output can't be read: {why}")
         except BrokenPipeError:
             self._events.put_nowait(self._run.unheard)
         except OutputError as error:
             self._events.put_nowait(partial(self._run.unwritten, error.what))
         except (UnreachableError, ServerTroubleError) as error:
-            self._say(f"its output can't be read: {error}")
+            self._warn(f"its output can't be read: {error}")
         finally:
             self._events.put_nowait(self._run.log_ended)
 
@@ -182,7 +186,7 @@ class Attending:
         try:
             await self._delete(now=False)
         except (ServerTroubleError, UnreachableError) as error:
-            self._say(f"it could not be deleted: {error.what}")
+            self._warn(f"it could not be deleted: {error.what}")
 
     async def _delete(self, *, now: bool) -> None:
         meta = self._pod.metadata

@@ -33,7 +33,13 @@ _ENOUGH = 3
 
 
 class Say(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell the user."""
+    """Tell the user how it goes, if the user wants to be told."""
+
+    text: str
+
+
+class Warn(msgspec.Struct, frozen=True, kw_only=True):
+    """Tell the user what is wrong, wanted or not: without it nobody could know why the code is no success."""
 
     text: str
 
@@ -56,7 +62,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     code: int
 
 
-Action = Say | ReadLog | Delete | End
+Action = Say | Warn | ReadLog | Delete | End
 
 
 class OneRun:
@@ -82,7 +88,7 @@ class OneRun:
             code = exit_code(pod)
             self._code = LOST if code is None else code
             if code is None and now.why:
-                yield Say(text=f"it has failed: {now.why}")
+                yield Warn(text=f"it has failed: {now.why}")
         if has_started(pod) and not self._reading:
             self._reading = True
             yield ReadLog(follow=not pod.ended)
@@ -100,7 +106,7 @@ class OneRun:
         if self._code is None:
             self._code = self._code_of_interrupts()
             if not self._interrupts:
-                yield Say(text="somebody has deleted it")
+                yield Warn(text="somebody has deleted it")
         yield from self._over()
 
     def log_ended(self) -> Iterator[Action]:
@@ -117,7 +123,7 @@ class OneRun:
     def unwritten(self, why: str) -> Iterator[Action]:
         """What it prints can't be written down: no reason to end hours of work, yet nobody is to think all is there."""
         self.is_unwritten = True
-        yield Say(text=f"{why}; the program goes on, and its pod is kept: `aliquot logs` has what it prints")
+        yield Warn(text=f"{why}; the program goes on, and its pod is kept: `aliquot logs` has what it prints")
 
     def interrupted(self) -> Iterator[Action]:
         """The user wants it to end."""

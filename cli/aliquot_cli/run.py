@@ -53,7 +53,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.option("--image", default="", help="In a cluster: the container's image.")
 @click.option("--detach", is_flag=True, help="Print the pod's name, and leave it alone.")
 @click.option("--keep", is_flag=True, help="Do not delete the pod at the end.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing of waiting.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing of waiting; errors are told.")
 @namespace_option
 @server_options
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -75,8 +75,7 @@ def run(*, detach: bool, keep: bool, quiet: bool, **asked: Any) -> None:
       aliquot run --context prod --image pytorch/pytorch:2.9 --compute 50 -- python train.py
     """
     call = make_call(**{name: asked.pop(name) for name in ("file", "kubeconfig", "context")})
-    say: Callable[[str], None] = (lambda _: None) if quiet else partial(click.echo, err=True)
-    _leave(asyncio.run(_run(call, asked, detach=detach, keep=keep, say=say)))
+    _leave(asyncio.run(_run(call, asked, detach=detach, keep=keep, quiet=quiet)))
 
 
 def _leave(code: int) -> NoReturn:
@@ -87,7 +86,8 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-async def _run(call: Call, asked: dict[str, Any], *, detach: bool, keep: bool, say: Callable[[str], None]) -> int:
+async def _run(call: Call, asked: dict[str, Any], *, detach: bool, keep: bool, quiet: bool) -> int:
+    say = _silent if quiet else _tell
     async with connected("run", place=call.place, say=say) as connection:
         here = call.place.up is not None or await _is_embedded(connection)
         wish = make_wish(asked, call=call, namespace=connection.namespace, here=here)
@@ -105,8 +105,21 @@ async def _run(call: Call, asked: dict[str, Any], *, detach: bool, keep: bool, s
             connection=connection,
             call=call,
             interrupts=interrupts,
-            say=lambda text: say(f"aliquot: {wish.name}: {tame(text)}"),
+            say=lambda text: say(_line(wish, text)),
+            warn=lambda text: _tell(_line(wish, text)),
         )
+
+
+def _tell(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _silent(_: str) -> None:
+    """For whoever wants no word of waiting."""
+
+
+def _line(wish: Wish, text: str) -> str:
+    return f"aliquot: {wish.name}: {tame(text)}"
 
 
 def _interrupts() -> asyncio.Queue[None]:
@@ -126,6 +139,7 @@ async def _attend(
     call: Call,
     interrupts: asyncio.Queue[None],
     say: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> int:
     # A quarter of what a run imports: the pod takes longer to run than this takes.
     from aliquot_cli.attending import Attending  # noqa: PLC0415
@@ -138,6 +152,7 @@ async def _attend(
         random=random.random,
         write=writer_to(sys.stdout.buffer),
         say=say,
+        warn=warn,
         places=partial(_tell_places, connection=connection, call=call),
         interrupts=interrupts,
         container=CONTAINER,

@@ -173,15 +173,22 @@ def test_a_program_whose_output_nobody_reads_ends(machine: SmallMachine) -> None
     machine.until_gone("unheard")
 
 
-def test_output_that_finds_no_room_is_kept_with_the_pod(machine: SmallMachine) -> None:
-    """The program runs to its end, and a script learns that it has not all of it."""
-    argv = [sys.executable, "-m", "aliquot_cli.main", "run", "--name", "roomless", "--", "echo", "precious"]
+def without_room(machine: SmallMachine, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command whose output goes to a full disk."""
+    argv = [sys.executable, "-m", "aliquot_cli.main", *arguments]
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
+        return subprocess.run(
             argv, stdout=full, stderr=subprocess.PIPE, env=machine.environment(), text=True, timeout=100, check=False
         )
+
+
+@pytest.mark.parametrize("name", ["roomless", "roomless-quiet"])
+def test_output_that_finds_no_room_is_kept_with_the_pod(machine: SmallMachine, name: str) -> None:
+    """The program runs to its end, and a script learns that it has not all of it, even one that wants no chatter."""
+    quiet = ["--quiet"] if name.endswith("quiet") else []
+    done = without_room(machine, "run", *quiet, "--name", name, "--", "echo", "precious")
     assert (done.returncode, "its pod is kept" in done.stderr) == (LOST, True)
-    assert machine.api.get("/api/v1/namespaces/default/pods/roomless/log").body == "precious\n"
+    assert machine.api.get(f"/api/v1/namespaces/default/pods/{name}/log").body == "precious\n"
 
 
 def test_ctrl_c_while_it_waits_takes_the_pod_away(machine: SmallMachine) -> None:
@@ -294,6 +301,7 @@ def attending_by(
         random=lambda: 0.5,
         write=write,
         say=say,
+        warn=say,
         places=no_places,
         interrupts=interrupts or asyncio.Queue(),
         container=CONTAINER,

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from aliquot_cli.one_run import INTERRUPTED, KILLED, LOST, Action, Delete, End, OneRun, ReadLog, Say
+from aliquot_cli.one_run import INTERRUPTED, KILLED, LOST, Action, Delete, End, OneRun, ReadLog, Say, Warn
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 
@@ -81,7 +81,7 @@ def test_what_keeps_the_node_from_starting_it_is_said() -> None:
 )
 def test_a_pod_that_never_ran_is_lost(seen: Pod, told: str) -> None:
     """It has no code of its own, and the reason is told."""
-    assert list(OneRun(names=NAMES).seen(seen)) == [Say(text=told), End(code=LOST)]
+    assert list(OneRun(names=NAMES).seen(seen)) == [Warn(text=told), End(code=LOST)]
 
 
 @pytest.mark.parametrize(("interrupts", "code"), [(0, LOST), (1, INTERRUPTED), (2, KILLED)])
@@ -98,7 +98,7 @@ def test_a_full_disk_ends_no_program_but_is_no_success(own: int, code: int) -> N
     """It is said once, the pod runs to its end and is kept, and a script that goes by the code is not misled."""
     run = OneRun(names=NAMES)
     assert list(run.seen(RUNNING)) == [ReadLog(follow=True)]
-    assert [type(one) for one in run.unwritten("no space left")] == [Say]
+    assert [type(one) for one in run.unwritten("no space left")] == [Warn]
     assert list(run.log_ended()) == []
     assert run.is_unwritten
     assert list(run.seen(ended(own))) == [End(code=code)]
