@@ -13,6 +13,7 @@ import msgspec
 
 from aliquot_core.claims import NOTHING, Claim, overdrawn
 from aliquot_core.inventory import Gpu
+from aliquot_core.membership import parse_group
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB
 from aliquot_scheduler.queues.ledger import Charge
@@ -355,10 +356,9 @@ class Count:
         for waiter in sorted(world.queues.waiting(), key=lambda one: one.place):
             if world.queues.is_in_line(waiter.uid) and not self.tree.nodes[waiter.queue].stop:
                 askers[(waiter.queue, waiter.user, waiter.gang) if waiter.gang else waiter.uid].append(waiter)
-        gangs_in = Counter(
-            (world.pods[uid].metadata.namespace, world.pods[uid].metadata.labels.get(NAMES.group, ""))
-            for uid in world.queues.books.ledger.charges()
-        )
+        charged = (world.pods[uid].metadata for uid in world.queues.books.ledger.charges())
+        groups = ((meta.namespace, parse_group(meta, names=NAMES)) for meta in charged)
+        gangs_in = Counter((space, one.name, one.size, one.minimum) for space, one in groups if one)
         found: list[tuple[str, tuple[int, ...]]] = []
         for first, *others in askers.values():
             needed = max(1, first.group.minimum - gangs_in[first.gang]) if first.group and first.gang else 1

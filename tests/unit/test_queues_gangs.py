@@ -396,3 +396,75 @@ def test_a_gang_whose_first_pods_are_in_another_queue_starts_with_those_that_wai
     stage.gone("g0")
     stage.gone("g1")
     assert ledger.accounts["b"].asked[0] == 0
+
+
+def told_of(stage: Stage, uid: str) -> str:
+    """The word and the sentence of one that waits."""
+    (notice,) = [stage.queues.notice(waiter) for waiter in stage.queues.waiting() if waiter.uid == uid]
+    return f"{notice.reason}: {notice.message}"
+
+
+def says(stage: Stage, *uids: str, size: int, least: int | None = None) -> None:
+    """Submit pods of one group that say this of it."""
+    for uid in uids:
+        notes = {"group-size": str(size), "group-min": str(least or size)}
+        stage.submit(uid, 20, queue="a", group="g", notes=notes)
+
+
+@pytest.mark.parametrize("order", [("old", "odd"), ("odd", "old")])
+@pytest.mark.parametrize(("agreed", "least", "odd"), [(2, 2, 5), (2, 2, 3), (5, 1, 5), (4, 2, 3)])
+def test_who_disagrees_about_a_gang_is_not_let_in_with_it(
+    order: tuple[str, str], agreed: int, least: int, odd: int
+) -> None:
+    """Those who agree and are enough start, whoever is older; the odd one waits, at once and later, and is told."""
+    stage = Stage(ONE, nodes=(4,))
+    for which in order:
+        if which == "old":
+            says(stage, "x0", "x1", size=agreed, least=least)
+        else:
+            says(stage, "y", size=odd)
+    assert sorted(stage.run()) == ["x0", "x1"]
+    assert stage.run() == []
+    said = {f"2 say {least} of {agreed}", f"1 says {odd} of {odd}"}
+    word, sentence = told_of(stage, "y").split(": ", 1)
+    assert word == "GangDisagrees"
+    assert set(sentence.split("start: ")[1].split(";")[0].split(", ")) == said
+
+
+def test_a_gang_of_one_takes_nobody_in_who_waits_for_more() -> None:
+    """Nor does the later one come in once it is looked at alone; when the first one has gone it lacks pods instead."""
+    stage = Stage(ONE, nodes=(4,))
+    says(stage, "x", size=1)
+    assert stage.run() == ["x"]
+    says(stage, "y", size=2)
+    assert stage.run() == []
+    assert told_of(stage, "y").startswith(
+        "GangDisagrees: pods of group g disagree about how many start: 1 says 1 of 1, 1 "
+    )
+    stage.end("x")
+    assert stage.run() == []
+    assert told_of(stage, "y").startswith("GangIncomplete: group g starts with 2 pods, and 1 is there")
+
+
+def test_who_says_less_later_does_not_come_in_as_one_more() -> None:
+    """Of a gang of three that runs, a fourth that says two waits; it comes in with another that says the same."""
+    stage = Stage(ONE, nodes=(4,))
+    says(stage, "x0", "x1", "x2", size=3)
+    assert stage.run() == ["x0", "x1", "x2"]
+    says(stage, "y0", size=2)
+    assert stage.run() == []
+    assert told_of(stage, "y0").startswith("GangDisagrees: ")
+    says(stage, "y1", size=2)
+    assert stage.run() == ["y0", "y1"]
+
+
+def test_who_is_made_to_agree_comes_in_with_its_gang() -> None:
+    """Its annotation is written anew while it waits."""
+    stage = Stage(ONE, nodes=(4,))
+    says(stage, "x0", "x1", size=4, least=2)
+    says(stage, "y", size=3)
+    assert stage.run() == ["x0", "x1"]
+    pod = stage.pods["y"]
+    notes = dict(stage.pods["x0"].metadata.annotations)
+    stage.see(replace(pod, metadata=replace(pod.metadata, annotations=notes)))
+    assert stage.run() == ["y"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from aliquot_scheduler.queues.ledger import Charge, Ledger
-from aliquot_scheduler.queues.line import GangKey, Waiter
+from aliquot_scheduler.queues.line import GangKey, GroupKey, Waiter
 from aliquot_scheduler.queues.order import Shares, Whose, borrowed
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, Tree
 from aliquot_scheduler.queues.usage import Forgetting, Usage
@@ -19,6 +20,8 @@ class Books:
     def __init__(self, *, tree: Tree, forgetting: Forgetting) -> None:
         self.ledger = Ledger(tree)
         self.let_in: dict[GangKey, set[str]] = {}
+        # By group: as many as disagree about it.
+        self._gangs: dict[GroupKey, set[GangKey]] = {}
         # A queue's is what it used beyond its guarantee.
         self.usage: Usage[str] = Usage(width=_WIDTH, forgetting=forgetting)
         self.users: Usage[Whose] = Usage(width=_WIDTH, forgetting=forgetting)
@@ -47,6 +50,7 @@ class Books:
         self._holders[waiter.uid] = waiter
         if gang := waiter.gang:
             self.let_in.setdefault(gang, set()).add(waiter.uid)
+            self._gangs.setdefault(gang[:2], set()).add(gang)
         self._holds(waiter, charge, sign=+1)
 
     def admit(self, waiter: Waiter, charge: Charge, *, now: float) -> None:
@@ -64,13 +68,15 @@ class Books:
         charge = self.ledger.of(uid)
         waiter = self._holders.pop(uid, None)
         if waiter and (gang := waiter.gang) and gang in self.let_in:
-            self.let_in[gang].discard(uid)
-            if not self.let_in[gang]:
-                del self.let_in[gang]
+            self._leaves(uid, gang)
         if charge and waiter:
             self.ledger.release(uid)
             self._holds(waiter, charge, sign=-1)
         return waiter
+
+    def said_by_those_in(self, gang: GangKey) -> Counter[tuple[int, int]]:
+        """How many of a gang's group are in who say which size and minimum of it."""
+        return Counter({one[2:]: len(self.let_in[one]) for one in self._gangs.get(gang[:2], ())})
 
     def settle(self, now: float) -> None:
         """What has changed counts from now on."""
@@ -86,6 +92,16 @@ class Books:
         return Shares(
             ledger=self.ledger, usage=self.usage, users=self.users, holds=self._held, capacity=self.capacity, now=now
         )
+
+    def _leaves(self, uid: str, gang: GangKey) -> None:
+        self.let_in[gang].discard(uid)
+        if self.let_in[gang]:
+            return
+        del self.let_in[gang]
+        gangs = self._gangs[gang[:2]]
+        gangs.remove(gang)
+        if not gangs:
+            del self._gangs[gang[:2]]
 
     def _holds(self, waiter: Waiter, charge: Charge, *, sign: int) -> None:
         who, amounts = (charge.queue, waiter.user), charge.amounts

@@ -1,12 +1,12 @@
 """Why a gang does not stand in line as a whole: some of it are missing, or they don't belong together as written.
 
-A gang starts from the pods that wait in one queue, as one user's, and it needs as many as the first of them says.
+A gang starts from the pods that wait in one queue, as one user's, and that agree about its size and its minimum. Who of
+its group says something else is not of it, whether it waits or is in: it counts for nobody, and comes in with nobody.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -14,7 +14,8 @@ import msgspec
 from aliquot_core.counting import agreed, counted
 from aliquot_core.membership import Group
 from aliquot_core.names import Names
-from aliquot_scheduler.queues.line import GangKey, Line, Waiter, still_needed
+from aliquot_scheduler.queues.books import Books
+from aliquot_scheduler.queues.line import Line, Waiter, still_needed
 from aliquot_scheduler.queues.musters import Musters, Spot
 
 
@@ -34,27 +35,28 @@ class Gathering(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-def gathering(
-    waiter: Waiter, *, line: Line | None, musters: Musters, let_in: Mapping[GangKey, Collection[str]], names: Names
-) -> Gathering | None:
+def gathering(waiter: Waiter, *, line: Line | None, musters: Musters, books: Books, names: Names) -> Gathering | None:
     """What the gang of a pod lacks to be let in as a whole; None if nothing, or if it is in none."""
     group, gang = waiter.group, waiter.gang
     if group is None or gang is None:
         return None
-    standing, first = line.gathered(waiter) if line else (0, None)
-    if standing >= still_needed(first or waiter, let_in=let_in):
+    standing = line.gathered(waiter) if line else 0
+    if standing >= still_needed(waiter, let_in=books.let_in):
         return None
-    spots, inside = musters.of(gang), len(let_in.get(gang, ()))
-    if len({(spot.size, spot.minimum) for spot in spots}) > 1:
-        return Gathering(lack=Lack.DISAGREES, message=_disagrees(group, spots, names=names))
+    spots, said = musters.of(gang), books.said_by_those_in(gang)
+    inside = said[group.size, group.minimum]
+    for spot, count in spots.items():
+        said[spot.size, spot.minimum] += count
+    if len(said) > 1:
+        return Gathering(lack=Lack.DISAGREES, message=_disagrees(group, said, names=names))
     if len({(spot.queue, spot.user) for spot in spots}) > 1:
         return Gathering(lack=Lack.SPLIT, message=_split(group, spots, names=names))
     there = spots.total() + inside
     if there < group.minimum:
         return Gathering(lack=Lack.INCOMPLETE, message=_incomplete(group, there, names=names))
     apart = there - inside - standing
-    said = f"{agreed(apart, 'has', 'have')} no turn for now, as {agreed(apart, 'its own condition says', 'theirs say')}"
-    return Gathering(lack=Lack.RESTS, message=f"{_starts(group)}, and {apart} of those there {said}")
+    why = f"{agreed(apart, 'has', 'have')} no turn for now, as {agreed(apart, 'its own condition says', 'theirs say')}"
+    return Gathering(lack=Lack.RESTS, message=f"{_starts(group)}, and {apart} of those there {why}")
 
 
 def _starts(group: Group) -> str:
@@ -83,10 +85,7 @@ def _split(group: Group, spots: Counter[Spot], *, names: Names) -> str:
     return f"{_starts(group)} of one user, and {', '.join(parts)}: create all of them as one user"
 
 
-def _disagrees(group: Group, spots: Counter[Spot], *, names: Names) -> str:
-    said: Counter[tuple[int, int]] = Counter()
-    for spot, count in spots.items():
-        said[spot.size, spot.minimum] += count
+def _disagrees(group: Group, said: Counter[tuple[int, int]], *, names: Names) -> str:
     parts = [
         f"{count} {agreed(count, 'says', 'say')} {minimum} of {size}" for (size, minimum), count in sorted(said.items())
     ]

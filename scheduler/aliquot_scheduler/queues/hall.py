@@ -9,7 +9,7 @@ needs to start, and for each of the others apart. A pod is in one of the three p
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from aliquot_core.names import Names
 from aliquot_scheduler.queues.books import Books
@@ -183,10 +183,10 @@ class Hall:
         """Whether its gang can't start, whatever others do."""
         return _asker(waiter) in self._never
 
-    def gathering(self, waiter: Waiter, *, let_in: Mapping[GangKey, Collection[str]], names: Names) -> Gathering | None:
+    def gathering(self, waiter: Waiter, *, books: Books, names: Names) -> Gathering | None:
         """What the gang of a pod lacks to be let in as a whole; None if nothing, or if it is in none."""
         line = self.lines.get(waiter.queue)
-        return gathering(waiter, line=line, musters=self.musters, let_in=let_in, names=names)
+        return gathering(waiter, line=line, musters=self.musters, books=books, names=names)
 
     def clear(self) -> list[Waiter]:
         """Send everybody away, to be put down in other books; until when somebody rests is still known."""

@@ -24,7 +24,9 @@ from aliquot_scheduler.queues.tree import Vector
 # Priority (highest first), age, namespace, name, uid: no two are equal.
 Place = tuple[int, str, str, str, str]
 # Namespace and name of a group.
-GangKey = tuple[str, str]
+GroupKey = tuple[str, str]
+# The same with the size and the minimum that a pod of it says: only who agrees is of one gang.
+GangKey = tuple[str, str, int, int]
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,8 +79,9 @@ class Waiter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gang(self) -> GangKey | None:
-        """Which group it is in."""
-        return (self.pod.metadata.namespace, self.group.name) if self.group else None
+        """Which group it is in, as it has it."""
+        group = self.group
+        return (self.pod.metadata.namespace, group.name, group.size, group.minimum) if group else None
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -194,10 +197,9 @@ class Line:
         row = self._rows.get(waiter.user, {}).get(_row(waiter), [])
         return [self._waiters[uid] for _, uid in row]
 
-    def gathered(self, waiter: Waiter) -> tuple[int, Waiter | None]:
-        """How many stand here in a gang with it, and the first of them, whose word counts."""
-        row = self._rows.get(waiter.user, {}).get(_row(waiter), [])
-        return len(row), self._waiters[row[0][1]] if row else None
+    def gathered(self, waiter: Waiter) -> int:
+        """How many stand here in a gang with it."""
+        return len(self._rows.get(waiter.user, {}).get(_row(waiter), ()))
 
     def firsts_of(self, gang: GangKey) -> list[Waiter]:
         """Of each user who has pods of this gang here, the first of them."""

@@ -9,7 +9,7 @@ from collections import Counter
 
 import msgspec
 
-from aliquot_scheduler.queues.line import GangKey, Waiter
+from aliquot_scheduler.queues.line import GangKey, GroupKey, Waiter
 
 
 class Spot(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,12 +25,12 @@ class Musters:
     """Of all gangs, how many of their pods wait where."""
 
     def __init__(self) -> None:
-        self._gangs: dict[GangKey, Counter[Spot]] = {}
-        self._where: dict[str, tuple[GangKey, Spot]] = {}
+        self._groups: dict[GroupKey, Counter[Spot]] = {}
+        self._where: dict[str, tuple[GroupKey, Spot]] = {}
 
     def of(self, gang: GangKey) -> Counter[Spot]:
-        """How many of one gang there are, wherever and however they wait."""
-        return self._gangs.get(gang, Counter())
+        """How many of one group there are, wherever and however they wait, and whether or not they agree with it."""
+        return self._groups.get(gang[:2], Counter())
 
     def come(self, waiter: Waiter) -> None:
         """A pod waits; who was counted before is counted as it is now."""
@@ -39,17 +39,18 @@ class Musters:
             return
         group = waiter.group
         spot = Spot(queue=waiter.queue, user=waiter.user, size=group.size, minimum=group.minimum)
-        self._where[waiter.uid] = waiter.gang, spot
-        self._gangs.setdefault(waiter.gang, Counter())[spot] += 1
+        named = waiter.gang[:2]
+        self._where[waiter.uid] = named, spot
+        self._groups.setdefault(named, Counter())[spot] += 1
 
     def go(self, uid: str) -> None:
         """It does not wait any more."""
         if uid not in self._where:
             return
-        gang, spot = self._where.pop(uid)
-        spots = self._gangs[gang]
+        named, spot = self._where.pop(uid)
+        spots = self._groups[named]
         spots[spot] -= 1
         if not spots[spot]:
             del spots[spot]
         if not spots:
-            del self._gangs[gang]
+            del self._groups[named]

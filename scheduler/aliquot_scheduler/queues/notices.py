@@ -77,7 +77,7 @@ class Notices:
             return "NeverFits", partial(str, why)
         if register.books.ledger.tree.nodes[waiter.queue].stop:
             return "QueueHeld", lambda: self._wording().of_stop(waiter.queue)
-        if lack := register.hall.gathering(waiter, let_in=register.books.let_in, names=self._names):
+        if lack := register.hall.gathering(waiter, books=register.books, names=self._names):
             return lack.lack.value, partial(str, lack.message)
         return self._of_a_candidate(waiter)
 

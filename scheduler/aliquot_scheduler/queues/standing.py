@@ -193,7 +193,7 @@ class Standing:
 
     def gathering(self, waiter: Waiter) -> Gathering | None:
         """What the gang of a pod lacks to be let in as a whole; None if nothing, or if it is in none."""
-        return self._hall.gathering(waiter, let_in=self.books.let_in, names=self._names)
+        return self._hall.gathering(waiter, books=self.books, names=self._names)
 
     @property
     def wording(self) -> Wording:
