@@ -19,7 +19,7 @@ import msgspec
 
 from aliquot_cli.cluster import Connection, connected
 from aliquot_cli.creating import create
-from aliquot_cli.handing_out import hand_out
+from aliquot_cli.handing_out import OutputError, hand_out
 from aliquot_cli.names_of import complete_queues
 from aliquot_cli.options import Call, make_call, namespace_option, server_options
 from aliquot_cli.settings import RunSettings
@@ -94,7 +94,7 @@ async def _run(call: Call, asked: dict[str, Any], *, detach: bool, keep: bool, q
         made = manifest(wish, names=call.names)
         if detach:
             await create(connection.transport, made)
-            hand_out(wish.name)
+            _hand_out_name(wish)
             return 0
         # From before it is made: whoever interrupts then has the pod taken away, too.
         interrupts = _interrupts()
@@ -108,6 +108,15 @@ async def _run(call: Call, asked: dict[str, Any], *, detach: bool, keep: bool, q
             say=lambda text: say(_line(wish, text)),
             warn=lambda text: _tell(_line(wish, text)),
         )
+
+
+def _hand_out_name(wish: Wish) -> None:
+    """Print it, or name the pod in the error: it goes on, and nobody else knows what it is called."""
+    try:
+        hand_out(wish.name)
+    except OutputError as error:
+        remedy = f"pod {wish.namespace}/{wish.name} is made all the same: `aliquot stop {wish.name}` ends it"
+        raise OutputError(error.what, where=error.where, remedy=remedy) from None
 
 
 def _tell(line: str) -> None:

@@ -247,6 +247,15 @@ def test_what_can_not_be_is_refused_before_anything_runs(
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_detached_pod_is_named_though_its_name_finds_no_room(machine: SmallMachine) -> None:
+    """It is there, and whoever started it must be able to stop it."""
+    done = without_room(machine, "run", "--detach", "--name", "nameless", "--", "true")
+    told = "the result can't be written: No space left on device; pod default/nameless is made all the same"
+    ends = "`aliquot stop nameless` ends it"
+    assert (done.returncode, done.stderr) == (3, f"aliquot: standard output: {told}: {ends}\n")
+    assert "nameless" in machine.pods()
+
+
 def test_detached_it_goes_on_alone(machine: SmallMachine) -> None:
     """The name is printed for other commands."""
     name = machine.run("run", "--detach", "--", "true").stdout.strip()
