@@ -22,6 +22,7 @@ from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, NotFoundError
 from aliquot_scheduler.centre.view_writer import views_of
+from aliquot_scheduler.in_force import told_in_force
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.telling import QueueAnswer, QueueRow, answer, rows, shown
 from aliquot_scheduler.queues.tree import ROOT
@@ -63,15 +64,16 @@ async def _told(name: str | None, *, namespace: str, call: Call) -> list[QueueRo
         except ForbiddenError as error:
             return await _shown(name, client, namespace=namespace or connection.namespace, names=names, why=error)
         everything = await read_everything(client, names=names)
-    standing = None
+    standing, led = None, False
     if everything is not None:
+        led = told_in_force(everything.leases, names=names) is not None
         wall = time.time()
         picture = everything.picture(names=names, wall=wall)
         standing = standing_of(everything, picture, plan=plan, told=statuses, call=call, wall=wall)
     if name is None:
         return rows(plan, statuses=statuses, standing=standing)
     _check(name, plan)
-    return answer(name, plan, statuses=statuses, standing=standing)
+    return answer(name, plan, statuses=statuses, standing=standing, led=led)
 
 
 async def _shown(

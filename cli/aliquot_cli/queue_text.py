@@ -89,16 +89,19 @@ def answer_text(told: QueueAnswer, *, wide: bool, now: float) -> str:
     if told.pods:
         parts.append(_pods(told.pods, now=now))
     if told.settings:
-        parts.append(_by(told.settings))
+        parts.append(_by(told.settings, of=told.settings_of))
     return "\n\n".join(parts)
 
 
-def _by(settings: QueueSettings) -> str:
-    """The leader's own settings are on its machine alone."""
+def _by(settings: QueueSettings, *, of: str) -> str:
+    """The leader goes by its own, so that by others the order may come out differently."""
+    their, more = "the leader's", ""
+    if of != "leader":
+        their, more = "your", " The leader's are not known here; it goes by its own, which may be others."
     whose = f"label {settings.user_label}" if settings.user_label else "namespace"
     return (
-        f"Shares are worked out by your settings [queues]: half-life {settings.half_life:g} s, penalty "
-        f"{settings.penalty:g} s, users by {whose}. The leader goes by its own."
+        f"Shares are worked out by {their} settings [queues]: half-life {settings.half_life:g} s, penalty "
+        f"{settings.penalty:g} s, users by {whose}.{more}"
     )
 
 

@@ -43,15 +43,23 @@ def encode_in_force(settings: InForce) -> str:
 
 def read_in_force(leases: Iterable[Lease], *, names: Names, own: InForce) -> InForce:
     """What the leader has told; what it has not, and all that is not understood, is as the reader has it."""
+    told = told_in_force(leases, names=names)
+    if told is None:
+        return own
+    return told if told.rules is not None else msgspec.structs.replace(told, rules=own.rules)
+
+
+def told_in_force(leases: Iterable[Lease], *, names: Names) -> InForce | None:
+    """What the leader has told; None if it has told nothing, or nothing that is understood."""
     lease = next((one for one in leases if one.metadata.name == PACE_LEASE), None)
     text = lease.metadata.annotations.get(names.settings) if lease else None
     if text is None:
-        return own
+        return None
     try:
         told = msgspec.json.decode(text, type=InForce)
         check(told.rules.expressions if told.rules else ())
     except (msgspec.DecodeError, AliquotError, ValueError, RecursionError) as error:
         # Of another version.
         log.info("the leader's settings are not understood", extra={"error": str(error)})
-        return own
-    return told if told.rules is not None else msgspec.structs.replace(told, rules=own.rules)
+        return None
+    return told

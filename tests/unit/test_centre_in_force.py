@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aliquot_core.names import PACE_LEASE, Names
 from aliquot_core.objects import Lease, ObjectMeta
-from aliquot_scheduler.in_force import InForce, encode_in_force, read_in_force
+from aliquot_scheduler.in_force import InForce, encode_in_force, read_in_force, told_in_force
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.rules.expressions import Expression, RuleSettings
 
@@ -83,3 +83,10 @@ def test_rules_that_are_too_long_are_left_out() -> None:
     text = encode_in_force(InForce(queues=queues, rules=RuleSettings(expressions=many)))
     assert len(text) < 1000
     assert read(told(text)) == msgspec.structs.replace(OWN, queues=queues)
+
+
+def test_whether_the_leader_has_told_is_known() -> None:
+    """What is not understood is not told; what is equal to one's own is."""
+    assert told_in_force(told(encode_in_force(OWN)), names=NAMES) == OWN
+    assert told_in_force(told("[]"), names=NAMES) is None
+    assert told_in_force([], names=NAMES) is None

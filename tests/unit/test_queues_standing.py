@@ -121,10 +121,18 @@ def test_who_waits_behind_others_gates_is_in_no_line() -> None:
     assert NAMES.gate not in told["team/pod-held"].why
 
 
-def test_it_is_told_by_which_settings_shares_are_worked_out() -> None:
-    """They are those of who asks."""
-    text = answer_text(answer("a", plan(), statuses={}, standing=stand(*BUSY)), wide=False, now=WALL)
-    assert "half-life 86400 s, penalty 60 s, users by namespace. The leader goes by its own." in text
+@pytest.mark.parametrize(
+    ("led", "their", "end"),
+    [
+        (True, "the leader's", "namespace."),
+        (False, "your", "namespace. The leader's are not known here; it goes by its own, which may be others."),
+    ],
+)
+def test_it_is_told_by_which_settings_shares_are_worked_out(*, led: bool, their: str, end: str) -> None:
+    """The leader's where it has told them; else those of who asks, and that the leader's may be others."""
+    text = answer_text(answer("a", plan(), statuses={}, standing=stand(*BUSY), led=led), wide=False, now=WALL)
+    said = f"Shares are worked out by {their} settings [queues]: half-life 86400 s, penalty 60 s, users by {end}"
+    assert text.splitlines()[-1] == said
 
 
 def test_equals_take_turns() -> None:

@@ -92,8 +92,9 @@ class QueueAnswer(_Told, frozen=True, kw_only=True):
     siblings: Sequence[SiblingStanding] = ()
     users: Sequence[UserStanding] = ()
     pods: Sequence[WaitingPod] = ()
-    # By which shares were worked out: the settings of who asks.
+    # By which shares were worked out; and whose they are: the "leader"'s, or if it has told none those of who asks.
     settings: QueueSettings | None = None
+    settings_of: str = ""
 
 
 def rows(plan: Plan, *, statuses: Mapping[str, QueueStatus], standing: Standing | None) -> list[QueueRow]:
@@ -110,8 +111,10 @@ def rows(plan: Plan, *, statuses: Mapping[str, QueueStatus], standing: Standing 
     return found
 
 
-def answer(name: str, plan: Plan, *, statuses: Mapping[str, QueueStatus], standing: Standing | None) -> QueueAnswer:
-    """All of one queue; the standing can't be asked anything afterwards."""
+def answer(
+    name: str, plan: Plan, *, statuses: Mapping[str, QueueStatus], standing: Standing | None, led: bool = False
+) -> QueueAnswer:
+    """All of one queue; the standing can't be asked anything afterwards. `led`: its settings are the leader's."""
     (row,) = (one for one in rows(plan, statuses=statuses, standing=standing) if one.name == name)
     node = plan.tree.nodes[name]
     told = QueueAnswer(
@@ -128,6 +131,7 @@ def answer(name: str, plan: Plan, *, statuses: Mapping[str, QueueStatus], standi
         users=standing.users(name),
         pods=waiting_pods(name, standing),
         settings=standing.settings,
+        settings_of="leader" if led else "reader",
     )
 
 
