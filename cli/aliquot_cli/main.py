@@ -11,10 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-import click
+try:
+    import click
 
-from aliquot_cli.handing_out import hand_out
-from aliquot_core.errors import AliquotError, NotAdmittedError
+    from aliquot_cli.handing_out import hand_out
+    from aliquot_core.errors import AliquotError, NotAdmittedError
+except KeyboardInterrupt:
+    # Pressed in the first tenth of a second, before anything below could hear of it.
+    sys.exit(128 + signal.SIGINT)
 
 # Exit codes that scripts can use; click has 2 for wrong usage.
 FAULTS = {"user": 3, "cluster": 4, "aliquot": 70}

@@ -90,6 +90,32 @@ def test_ctrl_c_ends_a_command_without_a_word(monkeypatch: pytest.MonkeyPatch) -
     assert (result.exit_code, result.output) == (INTERRUPTED, "")
 
 
+# As the installed script does, with Ctrl-C pressed the moment somebody imports what is named.
+PRESSED = """
+import os, signal, sys
+
+module = sys.argv.pop(1)
+
+class Pressing:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Pressing())
+from aliquot_cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["click", "aliquot_core.errors", "aliquot_cli.run", "aliquot_cli.submitting"])
+def test_ctrl_c_while_modules_are_imported_is_no_defect(module: str, tmp_path: Path) -> None:
+    """Whoever sees at once that the line is wrong wants no traceback."""
+    argv = [sys.executable, "-c", PRESSED, module, "run", "--", "true"]
+    environment = {**os.environ, "KUBECONFIG": "", "ALIQUOT_HOME": str(tmp_path)}
+    done = subprocess.run(argv, capture_output=True, env=environment, timeout=150, check=False)
+    assert (done.returncode, done.stderr) == (INTERRUPTED, b"")
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["held-back", "unbuffered"])
 @pytest.mark.parametrize("typed", ["config", "config -o json", "completion bash", *TOLD_BY_CLICK])
 def test_a_full_disk_is_one_line(typed: str, unbuffered: str) -> None:
