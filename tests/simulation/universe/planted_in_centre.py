@@ -9,6 +9,7 @@ import pytest
 
 from aliquot_core.objects import Pod
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
+from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.promises import Ended, Promise, Promises
 from aliquot_scheduler.picture.picture import Picture
@@ -68,7 +69,8 @@ def take_deletion_for_the_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def tell_nobody_again(patch: pytest.MonkeyPatch) -> None:
-    """A pod that gets another turn is not told, since its gate is gone."""
+    """A pod that gets another turn is not told, since its gate is gone; nor is it when what it says is put right."""
+    patch.setattr(NoticeWriter, "_is_let_in", lambda _, uid: not uid)
     real = Gatekeeper._write
 
     async def write(self: Gatekeeper, turn: Any) -> None:
