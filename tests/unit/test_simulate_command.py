@@ -126,13 +126,21 @@ def test_who_is_told_to_stop_prints_what_there_is_and_says_that_it_is_partial(
     assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
 
 
+@pytest.fixture
+def heard_ctrl_c() -> Iterator[None]:
+    """As where somebody sits before it: a shell has what it starts in the background ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard_ctrl_c")
 def test_who_presses_ctrl_c_twice_does_not_wait(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends there and then, as any other command."""
     signalled(monkeypatch, signal.SIGINT, signal.SIGINT)
-    before = signal.getsignal(signal.SIGINT)
     done = run(*files, "-o", "json")
     assert (done.exit_code, done.stdout) == (130, "")
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 # --- what means nothing is refused -----------------------------------------------------------------------------------
