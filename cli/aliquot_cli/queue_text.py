@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from aliquot_cli.tables import ago, table
+from msgspec.structs import replace
+
+from aliquot_cli.tables import ago, table, tame
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.telling import Part, QueueAnswer, QueueRow, WaitingPod
 
@@ -12,7 +14,13 @@ _UNKNOWN = "-"
 
 
 def rows_text(rows: Sequence[QueueRow], *, wide: bool) -> str:
-    """The tree of queues; or those that a namespace is shown, with its own part."""
+    """The tree of queues, with a mark at whom something is wrong with; or those that a namespace is shown."""
+    marked = [replace(row, name=f"{row.name} {_MARK}") if row.problems else row for row in rows]
+    note = f"\n\n{_WRONG}" if any(row.problems for row in rows) else ""
+    return _table(marked, wide=wide) + note
+
+
+def _table(rows: Sequence[QueueRow], *, wide: bool) -> str:
     if rows and rows[0].own:
         return _shown_text(rows, rows[0].own.namespace)
     heading = ["QUEUE", *_headings("", wide=wide), "RUNNING", "WAITING", "STOP"]
@@ -23,6 +31,8 @@ def rows_text(rows: Sequence[QueueRow], *, wide: bool) -> str:
     return table(lines) + told
 
 
+_MARK = "!"
+_WRONG = f"{_MARK} Something is wrong with this queue: `aliquot queue NAME` says what, and what to do."
 _LEADER = "As the leader wrote it last: you may not read all pods and nodes, by which it could be worked out now."
 
 
@@ -76,7 +86,9 @@ def _count(number: int | None) -> str:
 
 def answer_text(told: QueueAnswer, *, wide: bool, now: float) -> str:
     """All of one queue."""
-    parts = [" / ".join(told.path), rows_text([_flat(told.row)], wide=wide)]
+    parts = [" / ".join(told.path), _table([replace(told.row, depth=0)], wide=wide)]
+    if told.row.problems:
+        parts.append("\n".join(f"{_MARK} {tame(problem)}" for problem in told.row.problems))
     if not told.row.own:
         parts.append(_whose(told))
     if len(told.siblings) > 1:
@@ -103,10 +115,6 @@ def _by(settings: QueueSettings, *, of: str) -> str:
         f"Shares are worked out by {their} settings [queues]: half-life {settings.half_life:g} s, penalty "
         f"{settings.penalty:g} s, users by {whose}.{more}"
     )
-
-
-def _flat(row: QueueRow) -> QueueRow:
-    return type(row)(**{**{field: getattr(row, field) for field in row.__struct_fields__}, "depth": 0})
 
 
 def _whose(told: QueueAnswer) -> str:

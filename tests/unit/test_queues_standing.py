@@ -336,3 +336,41 @@ def test_the_table_reads_as_a_tree() -> None:
     assert text[4].split("  ")[:2] == ["", "a"]
     assert "hold" in text[2]
     assert waiting_pods("held", stand(*BUSY))[0].place == 0
+
+
+_NOTE = "! Something is wrong with this queue: `aliquot queue NAME` says what, and what to do."
+OVERPROMISED: Mapping[str, Any] = {
+    **TREE,
+    "org": {"compute": {"guarantee": 150}},
+    "b": {"parent": "org", "compute": {"guarantee": 100}, "namespaces": ["*"]},
+}
+
+
+def test_what_is_wrong_with_a_queue_is_told() -> None:
+    """A mark in the table and a note below it; of one queue a line for each problem, as the leader writes it."""
+    of = plan(OVERPROMISED)
+    text = rows_text(rows(of, statuses={}, standing=stand(*BUSY, of=of)), wide=False)
+    assert [line.split("  ")[0] for line in text.splitlines() if "!" in line[:10]] == ["org !", _NOTE]
+    told = answer("org", of, statuses={}, standing=stand(*BUSY, of=of))
+    (problem,) = told.row.problems
+    assert "guarantee" in problem
+    lines = answer_text(told, wide=False, now=WALL).splitlines()
+    assert f"! {problem}" in lines
+    assert _NOTE not in lines
+
+
+def test_a_queue_that_keeps_more_than_there_is_is_told_so() -> None:
+    """Which is wrong beside the hardware, and not by its spec."""
+    of = plan({**TREE, "reserved": {"compute": {"guarantee": 500, "lendingLimit": 0}, "namespaces": ["*"]}})
+    found = {row.name: row.problems for row in rows(of, statuses={}, standing=stand(of=of))}
+    assert [name for name, problems in found.items() if problems] == ["reserved"]
+    assert "lendingLimit" in found["reserved"][0]
+
+
+def test_what_the_leader_has_found_wrong_is_told_without_rights() -> None:
+    """As it wrote it, with what could move a cursor made harmless; where nothing is wrong nothing is said."""
+    statuses = {"a": QueueStatus(problems=("first", "sec\x1bond"))}
+    lines = answer_text(answer("a", plan(), statuses=statuses, standing=None), wide=True, now=WALL).splitlines()
+    assert lines[lines.index("! first") + 1] == "! sec?ond"
+    assert "!" not in answer_text(answer("b", plan(), statuses=statuses, standing=None), wide=True, now=WALL)
+    assert "!" not in rows_text(rows(plan(), statuses={}, standing=stand(*BUSY)), wide=False)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from aliquot_scheduler.queues.contradictions import ALL_MODELS, quota_of
+from aliquot_scheduler.queues.contradictions import ALL_MODELS, problems_by_queue, quota_of
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.reasons import why_it_waits
@@ -66,6 +66,8 @@ class QueueRow(_Told, frozen=True, kw_only=True):
     told_by: str
     # Where it is told by the view of a namespace.
     own: OwnPart | None = None
+    # What is wrong with it.
+    problems: Sequence[str] = ()
 
 
 class WaitingPod(_Told, frozen=True, kw_only=True):
@@ -100,7 +102,7 @@ class QueueAnswer(_Told, frozen=True, kw_only=True):
 def rows(plan: Plan, *, statuses: Mapping[str, QueueStatus], standing: Standing | None) -> list[QueueRow]:
     """Every queue, each parent before its children."""
     if standing is not None:
-        statuses = standing.statuses()
+        statuses = _with_problems(standing.statuses(), plan)
     found: list[QueueRow] = []
     pending = [(name, 0) for name in reversed(plan.tree.nodes[ROOT].children)]
     while pending:
@@ -109,6 +111,15 @@ def rows(plan: Plan, *, statuses: Mapping[str, QueueStatus], standing: Standing 
         found.append(_row(node, depth=depth, status=statuses.get(name), standing=standing))
         pending += [(child, depth + 1) for child in reversed(node.children)]
     return found
+
+
+def _with_problems(statuses: Mapping[str, QueueStatus], plan: Plan) -> dict[str, QueueStatus]:
+    """The leader writes what is wrong with the queues together before what is wrong with one beside the hardware."""
+    found = problems_by_queue(plan.specs)
+    return {
+        name: msgspec.structs.replace(status, problems=(*found.get(name, ()), *status.problems))
+        for name, status in statuses.items()
+    }
 
 
 def answer(
@@ -223,6 +234,7 @@ def _row(node: Node, *, depth: int, status: QueueStatus | None, standing: Standi
         priority=node.priority,
         stop=node.stop,
         told_by="computed" if standing else "status",
+        problems=status.problems if status else (),
     )
 
 
