@@ -29,8 +29,9 @@ from aliquot_standalone.kubelet.node import SmallKubelet
 from aliquot_standalone.kubelet.settings import Folders, Settings
 
 # It is one machine and somebody looks on: what a kubelet tells every ten seconds is told each second, and our own
-# plugins are the only ones that it waits for.
-_KUBELET = Settings(node_status_every=1.0, settle=0.2)
+# plugins are the only ones that it waits for. Pods wait longer for them than `_PATIENCE`: where no slices
+# come back, `up` ends before a pod fails for it.
+_KUBELET = Settings(node_status_every=1.0, settle=0.2, plugin_patience=60.0)
 _LOOK_AGAIN = 0.05
 _PATIENCE = 30.0
 # Of this process's environment, what a person's own command would miss.

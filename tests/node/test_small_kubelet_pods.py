@@ -23,7 +23,7 @@ from aliquot_standalone.kubelet import checkpoint
 from aliquot_standalone.kubelet.containers import Launch, LocalProcesses
 from aliquot_standalone.kubelet.lifecycle import Life, Process, Starting
 from aliquot_standalone.kubelet.memory import Memories
-from aliquot_standalone.kubelet.settings import Folders
+from aliquot_standalone.kubelet.settings import Folders, Settings
 from support.kubelets import QUICK, RESOURCE, plugin_on, running, short_folders
 from support.pipes import Pipe
 from support.pod_board import PodBoard, container, pod
@@ -31,6 +31,7 @@ from support.tiny_plugin import Refusal, TinyPlugin, cdi_answer, device
 
 TWO = {RESOURCE: "2"}
 SETTLE = 7.0
+PATIENCE = 1234.0
 
 
 @pytest.fixture
@@ -532,6 +533,110 @@ async def test_plugins_have_a_second_before_pods_are_taken(folders: Folders, boa
         assert board.statuses == {}
         clock.settled.set()
         await board.until_phase("one", "Succeeded")
+
+
+class _Hears(SystemClock):
+    """Notes that somebody began to wait for so many seconds, and lets them pass when the test says so."""
+
+    def __init__(self, seconds: float) -> None:
+        self.begun, self.over = asyncio.Event(), asyncio.Event()
+        self._seconds = seconds
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep as long as asked, but for that one wait, which the clock's own run has shortened a little."""
+        if self._seconds - 10 < seconds <= self._seconds:
+            self.begun.set()
+            await self.over.wait()
+            self._seconds = 0.0
+        else:
+            await super().sleep(seconds)
+
+    def monotonic(self) -> float:
+        """Time, with what the test has let pass."""
+        return super().monotonic() + (PATIENCE if self.over.is_set() else 0.0)
+
+
+@pytest.fixture
+def patient() -> Settings:
+    """Settings of a kubelet that waits for plugins to come back."""
+    return msgspec.structs.replace(QUICK, plugin_patience=PATIENCE, node_status_every=3600.0)
+
+
+def bind_three(board: PodBoard) -> None:
+    """Pods that were bound while no kubelet was there, two of them for a plugin's devices."""
+    board.put(pod("one", containers=[container("main", "true", limits=TWO)], restartPolicy="Never"))
+    board.put(pod("two", containers=[container("main", "true", limits=TWO)], restartPolicy="Never"))
+    board.put(pod("plain", containers=[container("main", "true")], restartPolicy="Never"))
+
+
+async def test_pods_wait_for_a_plugin_that_is_to_come_back(
+    folders: Folders, board: PodBoard, patient: Settings
+) -> None:
+    """However late it registers, pods that ask for its devices run; who asks for none does not wait for it."""
+    bind_three(board)
+    folders.checkpoint.write_bytes(checkpoint.encode([], {RESOURCE: [], "example.test/never-back": []}))
+    clock = _Hears(PATIENCE)
+    plugin = TinyPlugin(
+        resource=RESOURCE,
+        devices=[device(f"d{number}") for number in range(4)],
+        folder=folders.device_plugins,
+        socket="sub/tiny.sock",
+    )
+    async with running(folders, board, settings=patient, clock=clock):
+        await clock.begun.wait()
+        await board.until_phase("plain", "Succeeded")
+        await board.until_node(lambda status: status["allocatable"].get(RESOURCE) == "0")
+        assert set(board.statuses) == {"uid-plain"}
+        await plugin.serve()
+        await plugin.register()
+        await board.until_phase("one", "Succeeded")
+        await board.until_phase("two", "Succeeded")
+        await plugin.stop()
+
+
+async def test_running_pod_does_not_wait_for_its_plugin(
+    folders: Folders, board: PodBoard, pipe: Callable[[str], Pipe], patient: Settings
+) -> None:
+    """A patient kubelet finds it again at once, though its plugin is away."""
+    ready, go = pipe("ready"), pipe("go")
+    async with plugin_after_start(folders, board) as plugin:
+        main = container("main", "sh", "-c", f"echo >{ready}; read x <{go}", limits=TWO)
+        board.put(pod("one", containers=[main], restartPolicy="Never"))
+        await ready.heard()
+        await board.until_phase("one", "Running")
+    await plugin.stop()
+    clock = _Hears(PATIENCE)
+    async with running(folders, board, settings=patient, clock=clock):
+        go.tell()
+        await board.until_phase("one", "Succeeded")
+    assert not clock.begun.is_set()
+
+
+async def test_plugin_that_never_comes_back_is_not_waited_for_for_ever(
+    folders: Folders, board: PodBoard, patient: Settings
+) -> None:
+    """When patience ends the pods that ask for its devices fail and say why."""
+    bind_three(board)
+    folders.checkpoint.write_bytes(checkpoint.encode([], {RESOURCE: []}))
+    clock = _Hears(PATIENCE)
+    async with running(folders, board, settings=patient, clock=clock):
+        await clock.begun.wait()
+        await board.until_phase("plain", "Succeeded")
+        assert set(board.statuses) == {"uid-plain"}
+        clock.over.set()
+        status = await board.until_phase("one", "Failed")
+    assert "has no healthy device" in status["message"]
+
+
+async def test_resource_that_no_plugin_ever_had_is_not_waited_for(
+    folders: Folders, board: PodBoard, patient: Settings
+) -> None:
+    """A patient kubelet starts a pod at once whose resource is in no checkpoint."""
+    bind_three(board)
+    clock = _Hears(PATIENCE)
+    async with running(folders, board, settings=patient, clock=clock):
+        await board.until_phase("one", "Succeeded")
+    assert not clock.begun.is_set()
 
 
 def plugin_after_start(folders: Folders, board: PodBoard) -> Any:

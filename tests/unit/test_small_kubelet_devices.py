@@ -244,6 +244,21 @@ def test_plugin_that_returns_in_time_is_whole_again() -> None:
     assert devices.totals(now=1_000.0).allocatable == {COMPUTE: 1}
 
 
+def test_plugin_is_awaited_until_it_tells_its_devices_anew() -> None:
+    """One of an earlier life or one that went away is awaited until its next list; one never heard of is not."""
+    devices = DeviceTable()
+    devices.connected(COMPUTE, Options())
+    assert devices.awaited() == frozenset()
+    devices.remembered([COMPUTE], now=0.0)
+    assert devices.awaited() == {COMPUTE}
+    devices.connected(COMPUTE, Options())
+    assert devices.awaited() == {COMPUTE}
+    devices.listed(COMPUTE, [])
+    assert devices.awaited() == frozenset()
+    devices.gone(COMPUTE, now=1.0)
+    assert devices.awaited() == {COMPUTE}
+
+
 def test_plugin_without_a_list_is_not_yet_a_resource() -> None:
     """Between registration and the first list a pod's request is nobody's business, as with the kubelet."""
     devices = DeviceTable()

@@ -62,12 +62,15 @@ class _Resource:
         self.options: Options | None = None
         self.connected = False
         self.listed = False
+        # Whether what is known of the devices was told by a plugin that is there.
+        self.current = False
         self.gone_since: float | None = None
 
     def mark_gone(self, now: float) -> None:
         self.unhealthy |= self.healthy
         self.healthy = frozenset()
         self.connected = False
+        self.current = False
         self.gone_since = now
 
 
@@ -96,7 +99,7 @@ class DeviceTable:
         entry.devices = {device.id: device for device in devices}
         entry.healthy = frozenset(one.id for one in entry.devices.values() if one.healthy)
         entry.unhealthy = frozenset(entry.devices) - entry.healthy
-        entry.listed = True
+        entry.listed = entry.current = True
 
     def gone(self, resource: str, *, now: float) -> None:
         """A plugin's stream ended: none of its devices is healthy any more."""
@@ -115,6 +118,10 @@ class DeviceTable:
         """Whether this is a plugin's resource; others are not the table's business."""
         entry = self._resources.get(resource)
         return (entry is not None and entry.listed) or resource in self.holdings.resources()
+
+    def awaited(self) -> frozenset[str]:
+        """Resources whose plugin was there once and has yet to register again and tell its devices."""
+        return frozenset(name for name, entry in self._resources.items() if entry.listed and not entry.current)
 
     def wants_pre_start(self, resource: str) -> bool:
         """Whether the plugin must be called before each start of a container."""

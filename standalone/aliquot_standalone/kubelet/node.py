@@ -1,9 +1,11 @@
 """The small kubelet itself, put together from its parts.
 
 How it works. At the start it reads its checkpoint and its memory of processes, opens its sockets, gives plugins a
-second to register, and only then takes the first list of pods (`Roster`). Each pod is admitted once (plugins give it
-devices; a refusal fails it for good) and then belongs to a `PodWorker`. A kubelet that is stopped leaves its processes
-running; the next one on the same folder finds them again. Pods gone from the API server meanwhile are ended.
+second to register, and only then takes the first list of pods (`Roster`); those of them that ask for what an earlier
+kubelet's plugins offered wait for these to come back (`Returning`), as long as the settings allow. Each pod is admitted
+once (plugins give it devices; a refusal fails it for good) and then belongs to a `PodWorker`. A kubelet that is stopped
+leaves its processes running; the next one on the same folder finds them again. Pods gone from the API server meanwhile
+are ended.
 
 What must always hold: a pod is admitted before any of its containers starts; devices are free when the pod has ended
 or is gone from the API server, and not before.
@@ -35,6 +37,7 @@ from aliquot_standalone.kubelet.plugins import Plugins
 from aliquot_standalone.kubelet.podresources import PodResources
 from aliquot_standalone.kubelet.registry import Registry
 from aliquot_standalone.kubelet.reporter import Reporter
+from aliquot_standalone.kubelet.returning import Returning
 from aliquot_standalone.kubelet.roster import Roster
 from aliquot_standalone.kubelet.settings import Folders, Settings
 from aliquot_standalone.kubelet.starter import Starter
@@ -90,12 +93,14 @@ class SmallKubelet:
             memories=self.memories,
             base_env=base_env if base_env is not None else {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/"},
         )
+        self._returning = Returning(table=self.table, clock=clock, patience=self.settings.plugin_patience)
         self._roster = Roster(
             house=self,
             folders=folders,
             table=self.table,
             admission=self._admission,
             reporter=self._reporter,
+            returning=self._returning,
             allocatable=lambda: self._allocatable,
         )
         self._saved = True
@@ -150,6 +155,7 @@ class SmallKubelet:
     def plugin_listed(self, resource: str, devices: list[Device]) -> None:
         """A plugin tells all its devices."""
         self.table.listed(resource, devices)
+        self._returning.look()
         self._save()
         self._roster.report_all_again()
 

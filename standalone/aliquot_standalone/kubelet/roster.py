@@ -1,5 +1,7 @@
 """The pods of the node: who is bound here is admitted once, one after another, and then belongs to a worker.
 
+Pods there from the start that lack a plugin which is to come back are admitted last; until then no change is read.
+
 A pod is active from the moment it is known until it has ended or was refused; one that the API server has no more is
 not active, though its processes may still have their grace. Devices belong to active pods only.
 """
@@ -23,6 +25,7 @@ from aliquot_standalone.kubelet.lifecycle import Running
 from aliquot_standalone.kubelet.memory import PodMemory
 from aliquot_standalone.kubelet.pods import House, PodWorker
 from aliquot_standalone.kubelet.reporter import Reporter
+from aliquot_standalone.kubelet.returning import Returning
 from aliquot_standalone.kubelet.settings import Folders
 
 log = logging.getLogger(__name__)
@@ -39,6 +42,7 @@ class Roster:
         table: DeviceTable,
         admission: Admission,
         reporter: Reporter,
+        returning: Returning,
         allocatable: Callable[[], Mapping[str, str]],
     ) -> None:
         self._house = house
@@ -46,6 +50,7 @@ class Roster:
         self._table = table
         self._admission = admission
         self._reporter = reporter
+        self._returning = returning
         self._allocatable = allocatable
         self._pods: dict[str, Pod] = {}
         self._workers: dict[str, PodWorker] = {}
@@ -83,15 +88,33 @@ class Roster:
 
     async def _take_first(self) -> None:
         """The whole first list: who runs already is not asked for devices again; who is gone is ended."""
+        late: dict[str, frozenset[str]] = {}
         for pod in sorted(self._pods.values(), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key)):
-            await self._take(pod)
+            if lacks := self._lacks(pod):
+                late[pod.metadata.uid] = lacks
+            else:
+                await self._take(pod)
+        self._end_orphans()
+        await self._returning.wait(frozenset().union(*late.values()))
+        for uid in late:
+            await self._take(self._pods[uid])
         self._synced = True
+        self._remembered.clear()
+
+    def _lacks(self, pod: Pod) -> frozenset[str]:
+        """Resources that it needs to be admitted, and whose plugins are yet to come back."""
+        if self._is_nothing_to_do(pod):
+            return frozenset()
+        running = _running(self._remembered.get(pod.metadata.uid))
+        asked = {name for need in nodestatus.needs_of(pod) if need.container not in running for name in need.resources}
+        return self._returning.awaited() & asked
+
+    def _end_orphans(self) -> None:
         for uid in [uid for uid in self._remembered if uid not in self._pods]:
             memory = self._remembered[uid]
             orphan = PodWorker(pod=memory.pod_of_that_time(), house=self._house, memory=memory)
             orphan.go(grace=memory.grace, remove=False)
             self._work(orphan)
-        self._remembered.clear()
 
     async def _take(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -107,7 +130,7 @@ class Roster:
     def _is_nothing_to_do(self, pod: Pod) -> bool:
         """Whether nothing of the pod runs here, nor will it."""
         memory = self._remembered.get(pod.metadata.uid)
-        if memory and any(isinstance(life.state, Running) for life in memory.lives.values()):
+        if _running(memory):
             return False
         return pod.ended or (pod.metadata.deletion_timestamp is not None and memory is None)
 
@@ -125,12 +148,12 @@ class Roster:
     async def _give_devices(self, pod: Pod, memory: PodMemory | None) -> None:
         if self._synced:
             self._table.free_all_but([active.metadata.uid for active in self.active()])
-        lives = memory.lives if memory and not self._synced else {}
-        running = [name for name, life in lives.items() if isinstance(life.state, Running)]
+        running = [] if self._synced else _running(memory)
         await self._admission.give_devices(pod, running=running)
 
     def _check_fit(self, pod: Pod) -> None:
-        others = [other for other in self.active() if other.metadata.uid != pod.metadata.uid]
+        # Who is yet to be admitted takes nothing: else one that waits for a plugin would have a running pod refused.
+        others = [other for other in self.active() if other.metadata.uid in self._workers]
         holdings = self._table.holdings
         held = {resource: len(holdings.in_use(resource)) for resource in holdings.resources()}
         nodestatus.check_fit(pod, others=others, allocatable=self._allocatable(), held=held)
@@ -165,3 +188,8 @@ class Roster:
         worker = self._workers.get(uid)
         # One that was refused has ended in its status already, whatever it still has to clear away.
         return worker.over or worker.refused is not None if worker else self._pods[uid].ended
+
+
+def _running(memory: PodMemory | None) -> list[str]:
+    """Containers that ran when the earlier kubelet wrote this."""
+    return [name for name, life in memory.lives.items() if isinstance(life.state, Running)] if memory else []

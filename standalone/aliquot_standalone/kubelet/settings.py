@@ -120,6 +120,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # A kubelet that starts waits so long after its sockets are there before it takes pods: the time in which plugins
     # must register again, or the pods bound here fail (839 to 941 ms measured).
     settle: float = 1.0
+    # Then, how long pods there from the start wait for plugins that an earlier kubelet knew; the real one does not.
+    plugin_patience: float = 0.0
     # A refused start is tried again after 0.6 s and then each 12 s or so (measured on a real kubelet).
     start_retry: tuple[float, ...] = (0.6, 12.0)
     crash_back_off: float = 10.0
