@@ -292,14 +292,14 @@ NEVER: dict[str, tuple[dict[str, str], int, int, int | None, str]] = {
         3,
         100,
         None,
-        "which ask on one node 300 of compute, of which at most 200 are there",
+        "which ask on one node 300 % of compute, of which at most 200 % are there",
     ),
     "larger than any island": (
         {"group-topology": "nvlink"},
         2,
         100,
         None,
-        "that NVLinks join 200 of compute, of which at most 100 are there",
+        "that NVLinks join 200 % of compute, of which at most 100 % are there",
     ),
     "one pod, larger than any island": (
         {"group-topology": "nvlink"},
@@ -334,7 +334,7 @@ NEVER: dict[str, tuple[dict[str, str], int, int, int | None, str]] = {
         5,
         100,
         None,
-        "which ask on all nodes together 500 of compute, of which at most 400 are there",
+        "which ask on all nodes together 500 % of compute, of which at most 400 % are there",
     ),
 }
 

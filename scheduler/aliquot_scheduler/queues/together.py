@@ -128,9 +128,13 @@ def _told(members: Sequence[Waiter], there: Sequence[_Room], *, where: str) -> s
 
 def _of_sums(asked: Sequence[int], there: Sequence[_Room]) -> str:
     most = tuple(max((room[dim] for room in there), default=0) for dim in (0, 1))
-    pairs = zip(asked, most, ("compute", "MiB of memory"), strict=True)
-    short = [f"{ask} of {what}, of which at most {has} are there" for ask, has, what in pairs if has < ask]
-    return " and ".join(short) or f"{asked[0]} of compute and {asked[1]} MiB of memory, and none has both"
+    pairs = zip(asked, most, ("%", "MiB"), ("compute", "memory"), strict=True)
+    short = [
+        f"{ask} {unit} of {what}, of which at most {has} {unit} are there"
+        for ask, has, unit, what in pairs
+        if has < ask
+    ]
+    return " and ".join(short) or f"{asked[0]} % of compute and {asked[1]} MiB of memory, and none has both"
 
 
 def _of_cards(needed: int, rooms: Sequence[_Room]) -> str:

@@ -176,7 +176,7 @@ def whys(centre: PlayedCentre, namespace: str) -> list[str]:
 @pytest.mark.parametrize(
     ("topology", "lies", "never"),
     [
-        ("node", ["gpu2", "gpu2"], "which ask on one node 500 of compute, of which at most 400 are there"),
+        ("node", ["gpu2", "gpu2"], "which ask on one node 500 % of compute, of which at most 400 % are there"),
         ("spread", ["gpu1", "gpu2"], "on a node each, and 2 could take them"),
     ],
 )
