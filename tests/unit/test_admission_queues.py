@@ -396,6 +396,17 @@ WARNED: dict[str, tuple[str, Mapping[str, str], Mapping[str, str], list[str]]] =
             )
         ],
     ),
+    "memory alone, and no guarantee at all": (
+        "",
+        {"memory": "500"},
+        {"preemptible": "false"},
+        [
+            (
+                "it asks 500 MiB of memory never to be taken back, and queue default is guaranteed 0 MiB: "
+                "it waits until that is raised"
+            )
+        ],
+    ),
 }
 
 

@@ -7,7 +7,7 @@ guarantee that the pod is beyond by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
@@ -74,26 +74,28 @@ def _warnings(leaf: Node, request: PodRequest, *, plan: Plan) -> Iterator[str]:
     if leaf.stop:
         yield f"queue {leaf.name} lets nobody in for now: {_stopper(leaf, plan=plan)} is held"
     dimensions = plan.tree.dimensions
-    for dimension, amount in _asked(request):
+    amounts = dict(_asked(request))
+    for dimension, amount in amounts.items():
         asked = spoken(amount, dimension, of=dimensions)
         path = [plan.tree.nodes[name] for name in leaf.path if name]
         tight = next((node for node in path if amount > node.ceiling[dimension]), None)
         if tight:
             most = bare(tight.ceiling[dimension], dimension, of=dimensions)
             yield f"it asks {asked}, and queue {tight.name} may never have more than {most}: {_UNTIL_RAISED}"
-        elif plan.specs and not request.preemptible and _unsure(leaf, dimension, amount):
+        elif plan.specs and not request.preemptible and _unsure(leaf, dimension, amounts):
             due = bare(leaf.guarantee[dimension], dimension, of=dimensions)
             yield (
                 f"it asks {asked} never to be taken back, and queue {leaf.name} is guaranteed {due}: {_UNTIL_RAISED}"
             )
 
 
-def _unsure(leaf: Node, dimension: int, asked: int) -> bool:
+def _unsure(leaf: Node, dimension: int, amounts: Mapping[int, int]) -> bool:
     """By what the queue says itself; what goes with it in the other dimension the cards decide."""
     if not any(leaf.guarantee):
-        return dimension == COMPUTE
+        # Nothing is guaranteed of either: told once, of what is asked.
+        return dimension == (COMPUTE if amounts[COMPUTE] else MEMORY)
     said = (leaf.spec.compute, leaf.spec.memory)[dimension].guarantee is not None
-    return said and asked > leaf.guarantee[dimension]
+    return said and amounts[dimension] > leaf.guarantee[dimension]
 
 
 def _asked(request: PodRequest) -> Iterator[tuple[int, int]]:
