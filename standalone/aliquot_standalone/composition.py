@@ -198,6 +198,7 @@ async def standing(
                 port=ports.api,
                 tokens={token: "system:admin"},
                 store=store,
+                awaited=(LOOPBACK, ports.centre),
                 folder=home.folder,
                 logs=pod_logs(store=store, home=home, clock=clock),
                 recovered=partial(_tell_cut, say=say),

@@ -19,6 +19,10 @@ class PostError(Exception):
     """There was no answer, or none that is of use."""
 
 
+class NobodyListensError(PostError):
+    """Nobody has been asked anything yet: to ask again can do no harm."""
+
+
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where a server is, and by what name it must show itself."""
 
@@ -57,7 +61,8 @@ class Poster(LoopTransport):
                     if len(answer) > most:
                         raise PostError("the answer is too long")
         except (UnreachableError, GarbledError) as error:
-            raise PostError(error.what) from error
+            refused = isinstance(error.__cause__, ConnectionRefusedError)
+            raise (NobodyListensError if refused else PostError)(error.what) from error
         except ApiError as error:
             raise PostError(f"the server answered {error.status}: {error.what}") from error
         return bytes(answer)

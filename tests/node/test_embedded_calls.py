@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from aliquot_kube.clock import SystemClock
 from aliquot_standalone.apiserver.calling import HttpWebhookCaller
 from aliquot_standalone.apiserver.consulting import Endpoint, Service, WebhookCall
 from support.scripted_webhook import LOOPBACK, ScriptedWebhook, allowing, scripted_webhook
@@ -29,7 +32,7 @@ async def caller(webhook: ScriptedWebhook) -> AsyncIterator[HttpWebhookCaller]:
     def find(service: Service) -> tuple[str, int] | None:
         return (LOOPBACK, webhook.port) if service.name != "nowhere" else None
 
-    caller = HttpWebhookCaller(find=find)
+    caller = HttpWebhookCaller(clock=SystemClock(), find=find)
     yield caller
     await caller.close()
 
@@ -86,3 +89,68 @@ async def test_one_that_does_not_answer_is_given_up(webhook: ScriptedWebhook, ca
     result = await caller.call(call(webhook, timeout=0.3))
     over.set()
     assert "deadline exceeded" in result.trouble
+
+
+class Starting(SystemClock):
+    """Somebody who has a port, and listens there while the caller sleeps for the second time, or never."""
+
+    def __init__(self, *, ever: bool) -> None:
+        self._ever = ever
+        self._socket = socket.socket()
+        self._socket.bind((LOOPBACK, 0))
+        self._server: asyncio.Server | None = None
+        self._left = asyncio.Event()
+        self._slept = 0.0
+        self.sleeps = 0
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where."""
+        return LOOPBACK, self._socket.getsockname()[1]
+
+    def monotonic(self) -> float:
+        """Nothing but sleep takes time."""
+        return self._slept
+
+    async def sleep(self, seconds: float) -> None:
+        """Take no time."""
+        self._slept += seconds
+        self.sleeps += 1
+        if self._ever and self.sleeps == 2:
+            self._server = await asyncio.start_server(self._answer, sock=self._socket)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(BODY)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nyes!")
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        self._left.set()
+
+    async def close(self) -> None:
+        """Go away."""
+        if self._server:
+            await self._left.wait()
+            self._server.close()
+            await self._server.wait_closed()
+        self._socket.close()
+
+
+@pytest.mark.parametrize(
+    ("ever", "awaited", "sleeps", "body", "trouble"),
+    [(True, True, 2, b"yes!", ""), (False, True, 19, b"", "refused"), (True, False, 0, b"", "refused")],
+    ids=["starts", "never-starts", "not-ours"],
+)
+async def test_our_own_webhook_is_waited_for_while_it_starts(
+    *, ever: bool, awaited: bool, sleeps: int, body: bytes, trouble: str
+) -> None:
+    """As long as its time allows and no longer; of any other one it is said at once that nobody listens."""
+    starting = Starting(ever=ever)
+    host, port = starting.address
+    caller = HttpWebhookCaller(clock=starting, awaited=starting.address if awaited else None)
+    endpoint = Endpoint(url=f"http://{host}:{port}/path")
+    result = await caller.call(WebhookCall(webhook="w", endpoint=endpoint, body=BODY, timeout=1.0))
+    await caller.close()
+    await starting.close()
+    assert (result.body, trouble in result.trouble.lower()) == (body, True)
+    assert starting.sleeps == pytest.approx(sleeps, abs=1 if sleeps > 2 else 0)

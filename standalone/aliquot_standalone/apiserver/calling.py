@@ -9,18 +9,21 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-from aliquot_standalone.posts import Place, Poster, PostError
+from aliquot_standalone.posts import NobodyListensError, Place, Poster, PostError
 
 from .consulting import Endpoint, WebhookCall, WebhookResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aliquot_core.clock import Clock
+
     from .consulting import Service
 
 # As large as the objects themselves: a patch may hold one.
 _MOST_ANSWER = 3 * 1024 * 1024
 Address = tuple[str, int]
+_AGAIN = 0.05
 
 
 class _TroubleError(Exception):
@@ -30,9 +33,21 @@ class _TroubleError(Exception):
 class HttpWebhookCaller:
     """Calls webhooks by URL, or where their Service is on this machine."""
 
-    def __init__(self, *, find: Callable[[Service], Address | None] | None = None) -> None:
-        """`find` says where a Service is: there is no cluster network."""
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        find: Callable[[Service], Address | None] | None = None,
+        awaited: Address | None = None,
+    ) -> None:
+        """`find` says where a Service is: there is no cluster network.
+
+        Who is `awaited` starts with this server, a second later, or again after a crash: whoever writes meanwhile
+        waits for it as long as the webhook's own time allows, instead of being told that nobody listens.
+        """
+        self._clock = clock
         self._find = find or (lambda _: None)
+        self._awaited = awaited
         # By place and the authority that is trusted there; of none in clear.
         self._posters: dict[tuple[Place, str | None], Poster] = {}
 
@@ -59,7 +74,14 @@ class HttpWebhookCaller:
         if poster is None:
             trust = None if bundle is None else _trust(bundle)
             poster = self._posters[key] = Poster(key[0], trust=trust)
-        return await poster.post(path, call.body, timeout=call.timeout, most=_MOST_ANSWER)
+        until = self._clock.monotonic() + (call.timeout if (host, port) == self._awaited else 0)
+        while True:
+            try:
+                return await poster.post(path, call.body, timeout=call.timeout, most=_MOST_ANSWER)
+            except NobodyListensError:
+                if self._clock.monotonic() + _AGAIN > until:
+                    raise
+            await self._clock.sleep(_AGAIN)
 
     def _where(self, endpoint: Endpoint) -> tuple[str, str]:
         """Give the URL, and the name that the certificate must have where the URL does not say it."""

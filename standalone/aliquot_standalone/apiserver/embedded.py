@@ -54,14 +54,16 @@ async def serving(
     timing: Timing | None = None,
     store: Store | None = None,
     find: Callable[[Service], Address | None] | None = None,
+    awaited: Address | None = None,
     folder: Path | None = None,
     logs: LogSource | None = None,
     recovered: Callable[[Recovery], None] = lambda _: None,
 ) -> AsyncIterator[HttpServer]:
     """Serve on loopback for as long as the block runs.
 
-    `find` says where a webhook's Service is; what is written goes to a journal in the folder, where one is given;
-    `logs` reads what containers print; `recovered` is told what the journal had.
+    `find` says where a webhook's Service is, `awaited` is where one is about to listen; what is written goes to a
+    journal in the folder, where one is given; `logs` reads what containers print; `recovered` is told what the journal
+    had.
     """
     store = store or Store()
     async with AsyncExitStack() as stack:
@@ -71,7 +73,7 @@ async def serving(
             stack.callback(journal.close)
             recovered(journal.recover(store))
         frontend = Frontend(fresh=fresh or system_fresh(), now=clock.wall(), store=store)
-        caller = HttpWebhookCaller(find=find)
+        caller = HttpWebhookCaller(clock=clock, find=find, awaited=awaited)
         stack.push_async_callback(caller.close)
         server = HttpServer(frontend=frontend, clock=clock, tokens=tokens, timing=timing, caller=caller, logs=logs)
         stack.push_async_callback(server.close)
