@@ -101,6 +101,8 @@ class Pressing:
         if name == module:
             os.kill(os.getpid(), signal.SIGINT)
 
+# A shell has what it starts in the background ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Pressing())
 from aliquot_cli.main import main
 main()

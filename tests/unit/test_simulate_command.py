@@ -180,7 +180,7 @@ def test_every_option_has_a_run_that_it_is_for() -> None:
     """A new one that is forgotten in the table would be ignored wherever it means nothing."""
     command = main.get_command(Context(main), "simulate")
     assert command is not None
-    assert {parameter.name for parameter in command.params} == set(_MEANT)
+    assert {parameter.name for parameter in command.params} == {*_MEANT, "help"}
 
 
 @pytest.mark.parametrize("name", ["x.png", "x.PDF", "curves.tar.gz"])
