@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -95,12 +96,20 @@ static void clear_dead(void) {
         if (slots[i].born && i + 1 != own && is_gone(&slots[i], here)) clear(&slots[i]);
 }
 
+/* The kernel gives each program 16 random bytes. */
+static uint64_t program_here(void) {
+    uint64_t program = 0;
+    const void *random = (const void *)getauxval(AT_RANDOM);
+    if (random) memcpy(&program, random, sizeof program);
+    return program;
+}
+
 static struct process_slot *free_slot(uint32_t pid, uint64_t born) {
     struct process_slot *found = NULL;
     for (uint32_t i = 0; i < MOST_PROCESSES; i++) {
         struct process_slot *slot = &slots[i];
         /* Our own from before an exec: the driver freed everything with the old program. */
-        if (slot->born == born && slot->pid == pid) return slot;
+        if (slot->born == born && slot->pid == pid && slot->program != program_here()) clear(slot);
         if (!slot->born && !found) found = slot;
         if (i >= account->highest) break;
     }
@@ -122,6 +131,7 @@ static struct process_slot *take_slot(void) {
     clear(slot);
     slot->pid = pid;
     slot->namespace = process_namespace();
+    slot->program = program_here();
     if (number > account->highest) atomic_store(&account->highest, number);
     atomic_store(&slot->born, born);
     atomic_store(own_slot, number);

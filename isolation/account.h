@@ -3,7 +3,8 @@
  * How it works. Each process owns a slot, and writes what it holds into that slot only, as single words. What the
  * container holds is the sum over the slots, so there is no total that a killed process could leave wrong. Adding takes
  * the one lock of the file, which the kernel hands on when its holder dies; taking away takes none.
- * A slot is its process's by pid and start time. Whoever finds no room clears the slots of the dead first: processes
+ * A slot is its process's by pid and start time. A process may have loaded this library twice, as two files or in two
+ * namespaces of its linker: then it has two slots. Whoever finds no room clears the slots of the dead first: processes
  * that are gone, and those that became another program by exec, for their map of this file is gone.
  * What must hold: a slot never says less than its process holds of the GPU's memory. So a charge is made before the
  * driver is asked and taken back after the driver has freed. */
@@ -27,7 +28,8 @@ struct process_slot {
     _Atomic uint32_t pid, namespace;
     _Atomic uint64_t used[MOST_GPUS];
     _Atomic uint64_t life; /* another one each time that the slot is cleared */
-    uint64_t reserved[5];
+    uint64_t program;      /* what tells a program from the one that it became by exec */
+    uint64_t reserved[4];
 };
 
 /* The compute side of one GPU, for all processes of the container. */
@@ -39,7 +41,7 @@ struct meter {
     _Atomic uint64_t held;      /* ns for which launches were held back, in all */
     _Atomic uint64_t busy;      /* ns for which work of any process was in flight */
     _Atomic uint64_t covered;   /* up to when `busy` is counted */
-    uint64_t reserved[1];
+    _Atomic uint64_t priced;   /* the rate by which `free_at` was worked out, in millionths; 0: none yet */
 };
 
 struct account {

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "holdings.h"
+#include "pace.h"
 #include "release.h"
 
 #define HEAP_INCLUDED (8ULL << 20) /* what a context brings along for malloc in kernels */
@@ -12,9 +13,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t retained[MOST_GPUS];
 static uint64_t primary_charge[MOST_GPUS];
 
-static CUresult create(int index, CUcontext *context, void *with, int count, unsigned flags, CUdevice device) {
-    int gpu = gpu_of_device(device);
-    if (gpu < 0) return CUDA_ERROR_INVALID_DEVICE;
+static CUresult create_locked(int index, CUcontext *context, void *with, int count, unsigned flags, CUdevice device,
+                              int gpu) {
     uint64_t bytes = TO_GRANULES(limits->gpu[gpu].context);
     if (!charge(gpu, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result;
@@ -32,6 +32,15 @@ static CUresult create(int index, CUcontext *context, void *with, int count, uns
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     account_release(gpu, bytes);
+    return result;
+}
+
+static CUresult create(int index, CUcontext *context, void *with, int count, unsigned flags, CUdevice device) {
+    int gpu = gpu_of_device(device);
+    if (gpu < 0) return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&lock);
+    CUresult result = create_locked(index, context, with, count, flags, device, gpu);
+    pthread_mutex_unlock(&lock);
     return result;
 }
 
@@ -54,14 +63,16 @@ static void everything_gone(uint64_t context) {
 
 static CUresult destroy(int index, CUcontext context) {
     struct holding holding;
-    bool ours = holdings_take(CONTEXT, (uintptr_t)context, &holding);
+    /* One step: else another thread's new context in the same place would lose what is charged for it. */
+    pthread_mutex_lock(&lock);
+    pace_pause();
     CUresult result = REAL_AS(index, cuCtxDestroy_v2)(context);
-    if (ours && result != CUDA_SUCCESS) {
-        holdings_add(holding);
-    } else if (ours) {
+    pace_resume(result == CUDA_SUCCESS ? context : NULL);
+    if (result == CUDA_SUCCESS && holdings_take(CONTEXT, (uintptr_t)context, &holding)) {
         everything_gone((uintptr_t)context);
         account_release(holding.record.gpu, holding.record.bytes);
     }
+    pthread_mutex_unlock(&lock);
     return result;
 }
 
@@ -105,7 +116,9 @@ static uint64_t primary(CUdevice device) {
 
 static CUresult release_locked(int index, CUdevice device, int gpu) {
     uint64_t context = retained[gpu] == 1 ? primary(device) : 0;
+    pace_pause();
     CUresult result = REAL_AS(index, cuDevicePrimaryCtxRelease_v2)(device);
+    pace_resume(result == CUDA_SUCCESS ? (CUcontext)(uintptr_t)context : NULL);
     if (result == CUDA_SUCCESS && retained[gpu] && --retained[gpu] == 0) {
         everything_gone(context);
         account_release(gpu, primary_charge[gpu]);
@@ -137,7 +150,9 @@ static CUresult reset(int index, CUdevice device) {
     if (gpu < 0) return REAL_AS(index, cuDevicePrimaryCtxReset_v2)(device);
     pthread_mutex_lock(&lock);
     uint64_t context = retained[gpu] ? primary(device) : 0;
+    pace_pause();
     CUresult result = REAL_AS(index, cuDevicePrimaryCtxReset_v2)(device);
+    pace_resume(result == CUDA_SUCCESS ? (CUcontext)(uintptr_t)context : NULL);
     if (result == CUDA_SUCCESS) everything_gone(context);
     pthread_mutex_unlock(&lock);
     return result;
@@ -181,7 +196,9 @@ EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx context) {
     struct holding holding;
     bool ours = holdings_take(GREEN_CONTEXT, (uintptr_t)context, &holding);
     pthread_mutex_lock(&lock);
+    pace_pause();
     CUresult result = REAL(cuGreenCtxDestroy)(context);
+    pace_resume(EVERY_CONTEXT); /* streams that were its own may be known by the primary one */
     if (ours && result != CUDA_SUCCESS)
         holdings_add(holding);
     else if (ours)

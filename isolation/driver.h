@@ -47,7 +47,7 @@ enum { ATTRIBUTE_GRAPH_RESERVED_NOW = 2 };
 enum { LIMIT_STACK = 0, LIMIT_PRINTF = 1, LIMIT_HEAP = 2 };
 enum { NODE_CHILD_GRAPH = 4, NODE_MEMORY_ALLOCATION = 10 };
 enum { DEVICE_MULTIPROCESSORS = 16, DEVICE_THREADS_A_MULTIPROCESSOR = 39 };
-enum { POINTER_DEVICE = 9 };
+enum { POINTER_KIND = 2, POINTER_DEVICE = 9 };
 enum { MEMORY_MAP = 1 };
 enum { EVENT_NO_TIMING = 2 };
 enum { LAST_BUILT_IN_STREAM = 2 }; /* handles up to here are no objects: default streams */
@@ -228,6 +228,18 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address);
 /* Streams, launches, graphs. */
 CUresult cuStreamGetCtx(CUstream stream, CUcontext *context);
 CUresult cuStreamCreate(CUstream *stream, unsigned flags);
+CUresult cuStreamDestroy(CUstream stream);
+CUresult cuStreamDestroy_v2(CUstream stream);
+CUresult cuStreamQuery(CUstream stream);
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph);
+CUresult cuStreamBeginCapture(CUstream stream);
+CUresult cuStreamBeginCapture_ptsz(CUstream stream);
+CUresult cuStreamBeginCapture_v2(CUstream stream, int mode);
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode);
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *after, const void *edges,
+                                     size_t count, int mode);
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *after, const void *edges,
+                                          size_t count, int mode);
 CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuStreamSynchronize_ptsz(CUstream stream);
 CUresult cuStreamIsCapturing(CUstream stream, int *status);

@@ -10,8 +10,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t charged[MOST_GPUS];
 
 struct node_bytes {
-    uint64_t bytes;
-    int gpu;
+    uint64_t bytes[MOST_GPUS];
     bool too_much;
 };
 
@@ -26,9 +25,11 @@ static void add_node(CUgraphNode node, struct node_bytes *sum) {
         add_nodes(child, sum);
     if (type != NODE_MEMORY_ALLOCATION || REAL(cuGraphMemAllocNodeGetParams)(node, &parameters) != CUDA_SUCCESS) return;
     if (parameters.properties.location.type != LOCATION_DEVICE) return;
-    sum->gpu = gpu_of_device(parameters.properties.location.id);
-    if (sum->gpu < 0 || parameters.bytes > LARGEST_SIZE) sum->too_much = true;
-    sum->bytes += TO_GRANULES(parameters.bytes);
+    int gpu = gpu_of_device(parameters.properties.location.id);
+    if (gpu < 0 || parameters.bytes > LARGEST_SIZE)
+        sum->too_much = true;
+    else
+        sum->bytes[gpu] += TO_GRANULES(parameters.bytes);
 }
 
 static void add_nodes(CUgraph graph, struct node_bytes *sum) {
@@ -41,18 +42,44 @@ static void add_nodes(CUgraph graph, struct node_bytes *sum) {
     free(nodes);
 }
 
+/* What a graph allocates on one of the slice's GPUs is held by a number of its own, for no two graphs are so near. */
+static uint64_t part_of(CUgraphExec exec, int gpu) {
+    return (uintptr_t)exec + (uint64_t)gpu;
+}
+
+/* The slice's GPUs; none where its limits could not be read, and then no driver is there to answer either. */
+static int gpus_here(void) {
+    return limits ? (int)limits->gpus : 0;
+}
+
+static bool note(CUgraphExec exec, const struct node_bytes *sum) {
+    bool noted = !sum->too_much;
+    for (int gpu = 0; noted && gpu < gpus_here(); gpu++) {
+        struct holding part = {
+            .kind = EXEC,
+            .value = part_of(exec, gpu),
+            .record = {.bytes = sum->bytes[gpu], .gpu = gpu},
+        };
+        noted = !sum->bytes[gpu] || holdings_add(part);
+    }
+    return noted;
+}
+
+static void forget_graph(CUgraphExec exec) {
+    struct holding part;
+    for (int gpu = 0; gpu < gpus_here(); gpu++) holdings_take(EXEC, part_of(exec, gpu), &part);
+}
+
 static CUresult remember(CUresult result, CUgraphExec *exec, CUgraph graph) {
-    struct node_bytes sum = {.gpu = -1};
+    struct node_bytes sum = {0};
     if (result != CUDA_SUCCESS) return result;
     add_nodes(graph, &sum);
-    struct holding holding = {
-        .kind = EXEC,
-        .value = (uintptr_t)*exec,
-        .record = {.bytes = sum.bytes, .gpu = sum.gpu},
-    };
-    if (!sum.too_much && (!sum.bytes || holdings_add(holding))) return result;
-    REAL(cuGraphExecDestroy)(*exec);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    bool noted = note(*exec, &sum);
+    if (!noted) forget_graph(*exec);
+    pthread_mutex_unlock(&lock);
+    if (!noted) REAL(cuGraphExecDestroy)(*exec);
+    return noted ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 EXPORT CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t size) {
@@ -96,18 +123,39 @@ static void refresh(int gpu, uint64_t claimed) {
     charged[gpu] = now;
 }
 
+/* What it allocates by GPU; false if it is a graph that allocates nothing. */
+static bool asks_for(CUgraphExec exec, uint64_t bytes[MOST_GPUS]) {
+    bool any = false;
+    for (int gpu = 0; gpu < gpus_here(); gpu++) {
+        struct holding part;
+        bytes[gpu] = holdings_find(EXEC, part_of(exec, gpu), &part) ? part.record.bytes : 0;
+        any = any || bytes[gpu];
+    }
+    return any;
+}
+
+static bool enter(const uint64_t bytes[MOST_GPUS]) {
+    int gpu = 0;
+    while (gpu < gpus_here() && (!bytes[gpu] || account_charge(gpu, bytes[gpu]))) gpu++;
+    if (gpu == gpus_here()) return true;
+    while (gpu--) account_release(gpu, bytes[gpu]);
+    return false;
+}
+
+static void refresh_all(const uint64_t asked[MOST_GPUS], bool claimed) {
+    for (int gpu = 0; gpu < gpus_here(); gpu++)
+        if (asked[gpu]) refresh(gpu, claimed ? asked[gpu] : 0);
+}
+
 static CUresult call(int index, CUgraphExec exec, CUstream stream) {
-    struct holding holding;
-    bool allocates = holdings_take(EXEC, (uintptr_t)exec, &holding);
-    if (!allocates) return REAL_AS(index, cuGraphLaunch)(exec, stream);
-    holdings_add(holding);
-    int gpu = holding.record.gpu;
+    uint64_t bytes[MOST_GPUS];
+    if (!asks_for(exec, bytes)) return REAL_AS(index, cuGraphLaunch)(exec, stream);
     pthread_mutex_lock(&lock);
-    refresh(gpu, 0);
+    refresh_all(bytes, false);
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (account_charge(gpu, holding.record.bytes)) {
+    if (enter(bytes)) {
         result = REAL_AS(index, cuGraphLaunch)(exec, stream);
-        refresh(gpu, holding.record.bytes);
+        refresh_all(bytes, true);
     }
     pthread_mutex_unlock(&lock);
     return result;
@@ -136,10 +184,11 @@ EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
 }
 
 EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
-    struct holding holding;
-    bool ours = holdings_take(EXEC, (uintptr_t)exec, &holding);
+    /* One step, or what was noted of another thread's new graph in the same place would be forgotten. */
+    pthread_mutex_lock(&lock);
     CUresult result = REAL(cuGraphExecDestroy)(exec);
-    if (ours && result != CUDA_SUCCESS) holdings_add(holding);
+    if (result == CUDA_SUCCESS) forget_graph(exec);
+    pthread_mutex_unlock(&lock);
     return result;
 }
 

@@ -35,6 +35,14 @@ bool holdings_take(enum kind kind, uint64_t value, struct holding *taken) {
     return found;
 }
 
+bool holdings_find(enum kind kind, uint64_t value, struct holding *found) {
+    pthread_mutex_lock(&lock);
+    const struct record *record = map_find(&map, key_of(kind, value));
+    if (record) *found = holding_of(*record);
+    pthread_mutex_unlock(&lock);
+    return record != NULL;
+}
+
 bool holdings_change(enum kind kind, uint64_t value, void (*change)(struct record *record, void *with), void *with) {
     pthread_mutex_lock(&lock);
     struct record *record = map_find(&map, key_of(kind, value));

@@ -39,6 +39,9 @@ bool holdings_add(struct holding holding);
 /* Take out, so that nobody else frees the same; false if it is not ours. */
 bool holdings_take(enum kind kind, uint64_t value, struct holding *taken);
 
+/* Look at one, which stays; false if it is not ours. */
+bool holdings_find(enum kind kind, uint64_t value, struct holding *found);
+
 /* Change one record under the lock; false if there is none. */
 bool holdings_change(enum kind kind, uint64_t value, void (*change)(struct record *record, void *with), void *with);
 

@@ -27,7 +27,7 @@ static uint64_t bytes_of_handle(CUhandle handle, uint64_t most) {
     return below * GRANULE;
 }
 
-EXPORT CUresult cuMemImportFromShareableHandle(CUhandle *handle, void *shareable, int type) {
+static CUresult import_handle(CUhandle *handle, void *shareable, int type) {
     CUresult result = REAL(cuMemImportFromShareableHandle)(handle, shareable, type);
     CUmemAllocationProp properties;
     size_t total = 0;
@@ -41,6 +41,13 @@ EXPORT CUresult cuMemImportFromShareableHandle(CUhandle *handle, void *shareable
     if (gpu >= 0 && charge(gpu, bytes)) return handle_remember(*handle, gpu, bytes);
     REAL(cuMemRelease)(*handle);
     return gpu < 0 ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+EXPORT CUresult cuMemImportFromShareableHandle(CUhandle *handle, void *shareable, int type) {
+    handles_lock();
+    CUresult result = import_handle(handle, shareable, type);
+    handles_unlock();
+    return result;
 }
 
 EXPORT CUresult cuImportExternalMemory(CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *description) {

@@ -1,4 +1,4 @@
-/* Enter a handle of physical memory that is charged already; if that can't be, it is released and its charge too. */
+/* Physical memory by handle, for those who get a handle otherwise than by cuMemCreate. */
 #ifndef ALIQUOT_IMPORTS_H
 #define ALIQUOT_IMPORTS_H
 
@@ -6,6 +6,11 @@
 
 #include "driver.h"
 
+/* Around what the driver does with a handle and what is noted of it, so that no thread comes in between. */
+void handles_lock(void);
+void handles_unlock(void);
+
+/* Enter a handle that is charged already; if that can't be, it is released and its charge too. */
 CUresult handle_remember(CUhandle handle, int gpu, uint64_t bytes);
 
 #endif

@@ -12,7 +12,15 @@ void pace_before(CUstream stream, bool per_thread);
 /* Note that work was given to the GPU. */
 void pace_after(CUstream stream, bool per_thread);
 
-/* The thread has waited for the GPU: what it launched is done. */
+/* The thread has waited for the GPU: much of what it launched is done. */
 void pace_done(void);
+
+/* A stream is about to end, or to be captured: it can't be asked any more whether it is done. */
+void pace_let_go(CUstream stream, bool per_thread);
+
+/* Between these two nobody asks the driver anything. `gone` is the context that ended meanwhile, or NULL. */
+#define EVERY_CONTEXT ((CUcontext)UINTPTR_MAX)
+void pace_pause(void);
+void pace_resume(CUcontext gone);
 
 #endif

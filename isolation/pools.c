@@ -99,10 +99,7 @@ static CUresult allocate(int index, CUdeviceptr *address, size_t bytes, CUmemory
     if (result != CUDA_SUCCESS) return result;
     struct holding known;
     int gpu = gpu_of_device(device);
-    if (holdings_take(POOL, (uintptr_t)pool, &known)) {
-        gpu = known.record.gpu;
-        holdings_add(known);
-    }
+    if (holdings_find(POOL, (uintptr_t)pool, &known)) gpu = known.record.gpu;
     if (gpu < 0) return CUDA_ERROR_INVALID_CONTEXT;
     in_use = true;
     pthread_mutex_lock(&lock);
@@ -212,9 +209,7 @@ EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
     struct holding known;
     pthread_mutex_lock(&lock);
     CUresult result = REAL(cuMemPoolTrimTo)(pool, keep);
-    bool ours = holdings_take(POOL, (uintptr_t)pool, &known);
-    if (ours) holdings_add(known);
-    if (ours) refresh(pool, known.record.gpu, 0);
+    if (holdings_find(POOL, (uintptr_t)pool, &known)) refresh(pool, known.record.gpu, 0);
     pthread_mutex_unlock(&lock);
     return result;
 }

@@ -2,6 +2,7 @@
 #ifndef ALIQUOT_TABLE_H
 #define ALIQUOT_TABLE_H
 
+#include "copies.h"
 #include "driver.h"
 #include "names.h"
 

@@ -2,11 +2,17 @@
  *
  * A handle's memory lives while anything holds it: its references, its mappings, and what else was made of it. Memory
  * that was exported, that a sparse array is mapped to or that a multicast object is bound to stays charged to the end of
- * the process, for nothing tells when the last file descriptor, array or object of it is gone. */
+ * the process, for nothing tells when the last file descriptor, array or object of it is gone.
+ * What must hold: what the driver does with a handle and what is noted of it are one step. A thread that releases a
+ * handle while another one maps it would else find nobody who holds it. So there is one lock around both. */
+#include <pthread.h>
+
 #include "holdings.h"
 #include "imports.h"
 
 #define KEPT 1U
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct change {
     int references, mappings;
@@ -31,11 +37,17 @@ static bool is_held(const struct record *record) {
 /* Forget the handle if nothing holds its memory any more. */
 static void drop_if_free(CUhandle handle) {
     struct holding found;
-    if (!holdings_take(HANDLE, handle, &found)) return;
-    if (is_held(&found.record))
-        holdings_add(found);
-    else
-        account_release(found.record.gpu, found.record.bytes);
+    if (!holdings_find(HANDLE, handle, &found) || is_held(&found.record)) return;
+    holdings_take(HANDLE, handle, &found);
+    account_release(found.record.gpu, found.record.bytes);
+}
+
+void handles_lock(void) {
+    pthread_mutex_lock(&lock);
+}
+
+void handles_unlock(void) {
+    pthread_mutex_unlock(&lock);
 }
 
 CUresult handle_remember(CUhandle handle, int gpu, uint64_t bytes) {
@@ -58,30 +70,37 @@ EXPORT CUresult cuMemCreate(CUhandle *handle, size_t bytes, const CUmemAllocatio
     if (gpu < 0) return CUDA_ERROR_INVALID_DEVICE;
     uint64_t claimed = TO_GRANULES(bytes);
     if (bytes > LARGEST_SIZE || !charge(gpu, claimed)) return CUDA_ERROR_OUT_OF_MEMORY;
+    handles_lock();
     CUresult result = REAL(cuMemCreate)(handle, bytes, properties, flags);
-    if (result == CUDA_SUCCESS) return handle_remember(*handle, gpu, claimed);
-    account_release(gpu, claimed);
+    if (result == CUDA_SUCCESS)
+        result = handle_remember(*handle, gpu, claimed);
+    else
+        account_release(gpu, claimed);
+    handles_unlock();
     return result;
 }
 
 EXPORT CUresult cuMemRelease(CUhandle handle) {
-    change_handle(handle, (struct change){.references = -1});
+    handles_lock();
     CUresult result = REAL(cuMemRelease)(handle);
-    if (result != CUDA_SUCCESS)
-        change_handle(handle, (struct change){.references = 1});
-    else
+    if (result == CUDA_SUCCESS) {
+        change_handle(handle, (struct change){.references = -1});
         drop_if_free(handle);
+    }
+    handles_unlock();
     return result;
 }
 
 EXPORT CUresult cuMemRetainAllocationHandle(CUhandle *handle, void *address) {
+    handles_lock();
     CUresult result = REAL(cuMemRetainAllocationHandle)(handle, address);
     if (result == CUDA_SUCCESS) change_handle(*handle, (struct change){.references = 1});
+    handles_unlock();
     return result;
 }
 
-EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUhandle handle,
-                         unsigned long long flags) {
+static CUresult map_locked(CUdeviceptr address, size_t bytes, size_t offset, CUhandle handle,
+                           unsigned long long flags) {
     CUresult result = REAL(cuMemMap)(address, bytes, offset, handle, flags);
     if (result != CUDA_SUCCESS) return result;
     struct holding mapping = {
@@ -96,7 +115,15 @@ EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUhan
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
+EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUhandle handle,
+                         unsigned long long flags) {
+    handles_lock();
+    CUresult result = map_locked(address, bytes, offset, handle, flags);
+    handles_unlock();
+    return result;
+}
+
+static CUresult unmap_locked(CUdeviceptr address, size_t bytes) {
     CUresult result = REAL(cuMemUnmap)(address, bytes);
     CUdeviceptr end = address + bytes;
     struct holding mapping;
@@ -108,15 +135,26 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
     return result;
 }
 
+EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
+    handles_lock();
+    CUresult result = unmap_locked(address, bytes);
+    handles_unlock();
+    return result;
+}
+
 EXPORT CUresult cuMemExportToShareableHandle(void *shareable, CUhandle handle, int type, unsigned long long flags) {
+    handles_lock();
     CUresult result = REAL(cuMemExportToShareableHandle)(shareable, handle, type, flags);
     if (result == CUDA_SUCCESS) change_handle(handle, (struct change){.flags = KEPT});
+    handles_unlock();
     return result;
 }
 
 /* Before the driver is asked, so that no other thread releases it meanwhile. */
 static void keep(CUhandle handle) {
+    handles_lock();
     change_handle(handle, (struct change){.flags = KEPT});
+    handles_unlock();
 }
 
 static void keep_at(CUdeviceptr address) {
@@ -163,4 +201,12 @@ EXPORT CUresult cuMulticastBindAddr_v2(CUhandle object, CUdevice device, size_t 
                                        unsigned long long flags) {
     keep_at(address);
     return REAL(cuMulticastBindAddr_v2)(object, device, at, address, bytes, flags);
+}
+
+static void forget(void) {
+    pthread_mutex_init(&lock, NULL);
+}
+
+__attribute__((constructor)) static void prepare(void) {
+    pthread_atfork(NULL, NULL, forget);
 }

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "copies.h"
 #include "driver.h"
 
 #define MOST_HELD 65536
@@ -343,6 +344,28 @@ static CUgraphExec graph_of(unsigned microseconds) {
     return exec;
 }
 
+/* To the block that was taken first, or from it to itself; each byte takes the fake GPU a nanosecond. */
+static void fill_or_copy(const char *how, size_t bytes) {
+    CUdeviceptr block = held[0].value, host = (uintptr_t)&host;
+    struct flat_copy flat = {.to = {.kind = 4, .device = block}, .from = {.kind = 2, .device = block}, .width = bytes, .height = 1};
+    if (strcmp(how, "fill") == 0)
+        CU(cuMemsetD8_v2)(block, 0, bytes);
+    else if (strcmp(how, "fill-later") == 0)
+        CU(cuMemsetD32Async)(block, 0, bytes / 4, NULL);
+    else if (strcmp(how, "copy") == 0)
+        CU(cuMemcpyDtoDAsync_v2)(block, block, bytes, NULL);
+    else if (strcmp(how, "copy-any") == 0)
+        CU(cuMemcpyAsync)(block, block, bytes, NULL);
+    else if (strcmp(how, "copy-flat") == 0)
+        CU(cuMemcpy2DAsync_v2)(&flat, NULL);
+    else if (strcmp(how, "copy-batch") == 0)
+        CU(cuMemcpyBatchAsync_v2)(&block, &block, &bytes, 1, NULL, NULL, 0, NULL);
+    else if (strcmp(how, "copy-host") == 0)
+        CU(cuMemcpyAsync)(block, host, bytes, NULL);
+    else
+        exit(4);
+}
+
 static void launch(const char *how, unsigned microseconds, CUgraphExec graph) {
     CUlaunchConfig config = {.grid_x = microseconds, .grid_y = 1, .grid_z = 1, .block_x = 1, .block_y = 1, .block_z = 1};
     if (strcmp(how, "kernel") == 0)
@@ -356,7 +379,7 @@ static void launch(const char *how, unsigned microseconds, CUgraphExec graph) {
     else if (strcmp(how, "graph") == 0)
         CU(cuGraphLaunch)(graph, NULL);
     else
-        exit(4);
+        fill_or_copy(how, 1000ULL * microseconds);
 }
 
 /* Launch for so long, waiting for the GPU after every `batch` launches as a training step does; `idle` microseconds of
@@ -372,6 +395,65 @@ static void use(double seconds, const char *how, unsigned microseconds, int batc
         if (idle) nanosleep(&(struct timespec){.tv_nsec = idle * 1000L}, NULL);
     }
     printf("%llu %llu\n", (unsigned long long)launches, (unsigned long long)slowest);
+}
+
+struct user {
+    pthread_t thread;
+    double seconds;
+    unsigned micros;
+};
+
+static void *use_alone(void *with) {
+    struct user *user = with;
+    uint64_t end = now_ns() + (uint64_t)(user->seconds * 1e9);
+    CU(cuCtxSetCurrent)(context);
+    while (now_ns() < end) launch("kernel", user->micros, NULL);
+    return NULL;
+}
+
+/* Many threads launch at once, for so long. */
+static void crowd(int count, double seconds, unsigned micros) {
+    struct user users[64];
+    for (int i = 0; i < count && i < 64; i++) {
+        users[i] = (struct user){.seconds = seconds, .micros = micros};
+        pthread_create(&users[i].thread, NULL, use_alone, &users[i]);
+    }
+    for (int i = 0; i < count && i < 64; i++) pthread_join(users[i].thread, NULL);
+    puts("0");
+}
+
+/* Many short kernels teach how long a launch takes; then a long one follows each short one at once, and nothing is asked
+ * for until it is over. On streams of their own, they end at once. */
+static void sneak(const char *how, double seconds, unsigned milliseconds) {
+    uint64_t end = now_ns() + (uint64_t)(seconds * 1e9);
+    for (int i = 0; i < 2000; i++) launch("kernel", 1, NULL);
+    CU(cuCtxSynchronize)();
+    while (now_ns() < end) {
+        CUstream stream = NULL;
+        if (strcmp(how, "stream") == 0) {
+            launch("kernel", 1, NULL);
+            CU(cuStreamCreate)(&stream, 0);
+            CU(cuLaunchKernel)(NULL, 1000 * milliseconds, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+            CU(cuStreamDestroy_v2)(stream);
+        } else {
+            launch(how, 1, NULL);
+            launch(how, 1000 * milliseconds, NULL);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = milliseconds * 1000000L}, NULL);
+    }
+    puts("0");
+}
+
+/* Launches that a capture takes up. */
+static void capture(int count) {
+    CUstream stream;
+    CUgraph graph;
+    CU(cuStreamCreate)(&stream, 0);
+    CU(cuStreamBeginCapture_v2)(stream, 0);
+    for (int i = 0; i < count; i++) CU(cuLaunchKernel)(NULL, 1000, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+    CU(cuStreamEndCapture)(stream, &graph);
+    CU(cuStreamDestroy_v2)(stream);
+    puts("0");
 }
 
 static int by_size(const void *one, const void *other) {
@@ -398,6 +480,18 @@ static void serve(double seconds, unsigned microseconds, int batch, unsigned idl
 }
 
 /* ------------------------------------------------------------------ what it is told */
+
+/* Go on with another copy of the library, which is loaded beside the first one: what is held stays held. */
+static void load_again(const char *path) {
+    driver = dlopen(path, RTLD_NOW);
+    printf("%d\n", driver ? 0 : 1);
+}
+
+/* The same in a namespace of the linker's own, where even the driver is another copy. */
+static void load_apart(const char *path) {
+    driver = dlmopen(LM_ID_NEWLM, path, RTLD_NOW);
+    printf("%d\n", driver ? 0 : 1);
+}
 
 static uint64_t seed;
 
@@ -528,6 +622,75 @@ static void race(const char *name, uint64_t bytes) {
     printf("%d\n", taken);
 }
 
+struct mapper {
+    CUdeviceptr address;
+    CUhandle handle;
+    uint64_t bytes;
+};
+
+static void *map_it(void *with) {
+    struct mapper *mapper = with;
+    CU(cuCtxSetCurrent)(context);
+    CU(cuMemMap)(mapper->address, mapper->bytes, 0, mapper->handle, 0);
+    return NULL;
+}
+
+/* Release a handle as soon as another thread's mapping of it can be seen, be that call over or not. */
+static void release_while_mapped(uint64_t bytes) {
+    struct mapper mapper = {.bytes = whole(bytes)};
+    CUmemAllocationProp properties = {.type = 1, .location = {.type = LOCATION_DEVICE}};
+    CUhandle again;
+    pthread_t thread;
+    CUresult result = CU(cuMemCreate)(&mapper.handle, mapper.bytes, &properties, 0);
+    CU(cuMemAddressReserve)(&mapper.address, mapper.bytes, 0, 0, 0);
+    pthread_create(&thread, NULL, map_it, &mapper);
+    while (CU(cuMemRetainAllocationHandle)(&again, (void *)(uintptr_t)mapper.address) != CUDA_SUCCESS) {}
+    CU(cuMemRelease)(again);
+    CU(cuMemRelease)(mapper.handle);
+    pthread_join(thread, NULL);
+    printf("%d\n", result);
+}
+
+static void *destroy_it(void *with) {
+    CU(cuCtxDestroy_v2)(*(CUcontext *)with);
+    return NULL;
+}
+
+/* Make a context where another thread's was, as soon as that is seen to be gone, be that call over or not. */
+static void replace_context(uint64_t bytes) {
+    CUcontext first, next;
+    CUdeviceptr address;
+    pthread_t thread;
+    CU(cuCtxCreate_v2)(&first, 0, 0);
+    pthread_create(&thread, NULL, destroy_it, &first);
+    while (CU(cuCtxSetCurrent)(first) == CUDA_SUCCESS) {}
+    CUresult result = CU(cuCtxCreate_v2)(&next, 0, 0);
+    if (!result) result = CU(cuMemAlloc_v2)(&address, bytes);
+    pthread_join(thread, NULL);
+    printf("%d %d\n", result, first == next);
+}
+
+/* Launch graphs that allocate on two GPUs until one is refused. */
+static void fill_two(uint64_t first, uint64_t second) {
+    const uint64_t sizes[] = {first, second};
+    CUresult result = CUDA_SUCCESS;
+    int count = -1;
+    for (; result == CUDA_SUCCESS; count++) {
+        CUgraph graph;
+        CUgraphNode node;
+        CUgraphExec exec;
+        CU(cuGraphCreate)(&graph, 0);
+        for (int gpu = 0; gpu < 2; gpu++) {
+            CUDA_MEM_ALLOC_NODE_PARAMS parameters = {
+                .properties = {.type = 1, .location = {.type = LOCATION_DEVICE, .id = gpu}}, .bytes = sizes[gpu]};
+            CU(cuGraphAddMemAllocNode)(&node, graph, NULL, 0, &parameters);
+        }
+        result = CU(cuGraphInstantiateWithFlags)(&exec, graph, 0);
+        if (!result) result = CU(cuGraphLaunch)(exec, NULL);
+    }
+    printf("%d %d\n", count, result);
+}
+
 static void do_fork(const char *name, uint64_t bytes) {
     fflush(stdout);
     pid_t child = fork();
@@ -569,6 +732,9 @@ static bool obey(const char *line) {
     else if (sscanf(line, "churn %llu %llu", &number, &other) == 2) seed = number | 1, churn(other);
     else if (strcmp(word, "empty") == 0) empty();
     else if (strcmp(word, "info") == 0) info();
+    else if (sscanf(line, "release-while-mapped %llu", &number) == 1) release_while_mapped(number);
+    else if (sscanf(line, "replace-context %llu", &number) == 1) replace_context(number);
+    else if (sscanf(line, "two-gpus %llu %llu", &number, &other) == 2) fill_two(number, other);
     else if (strcmp(word, "export") == 0) export_first(false);
     else if (strcmp(word, "export-pool") == 0) export_first(true);
     else if (strcmp(word, "export-handle") == 0) export_handle();
@@ -582,11 +748,17 @@ static bool obey(const char *line) {
     else if (sscanf(line, "fork %63s %llu", name, &number) == 2) do_fork(name, number);
     else if (sscanf(line, "use %lf %63s %u %d %u", &seconds, name, &micros, &batch, &idle) >= 3)
         use(seconds, name, micros, batch, idle);
+    else if (sscanf(line, "crowd %d %lf %u", &batch, &seconds, &micros) == 3) crowd(batch, seconds, micros);
+    else if (sscanf(line, "sneak %63s %lf %u", name, &seconds, &micros) == 3) sneak(name, seconds, micros);
+    else if (sscanf(line, "capture %d", &batch) == 1) capture(batch);
     else if (sscanf(line, "serve %lf %u %d %u", &seconds, &micros, &batch, &idle) == 4)
         serve(seconds, micros, batch, idle);
     else if (sscanf(line, "lookup %255s %llu %llu", name, &number, &third) == 3) look_up(name, (int)number, third);
     else if (sscanf(line, "call %255s", name) == 1) call(name);
+    else if (sscanf(line, "load-again %255s", name) == 1) load_again(name);
+    else if (sscanf(line, "load-apart %255s", name) == 1) load_apart(name);
     else if (strcmp(word, "become") == 0) execl("/bin/cat", "cat", NULL);
+    else if (strcmp(word, "renew") == 0) execl("/proc/self/exe", "tenant", NULL);
     else if (strcmp(word, "release") == 0) printf("%d\n", CU(cuDevicePrimaryCtxRelease_v2)(0));
     else if (strcmp(word, "quit") == 0) return false;
     else printf("? %s\n", line);

@@ -6,18 +6,26 @@ so a slice must never have more than its share, and never less by more than what
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 import time
+from collections.abc import Callable
 
+import msgspec
 import pytest
 
+from aliquot_agent.isolation.limits_file import WHOLE, Meter
 from aliquot_agent.isolation.pacing import Share
-from support.isolation import Container, World
+from support.isolation import MIB, Container, World
 from support.pacing import Pacer
 
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
 pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
 
 SHARES = (10, 20, 30, 40)
+SECOND = 1_000_000_000
+PATIENCE_S = 60
 
 
 def used(world: World, containers: list[Container], *, seconds: float) -> list[float]:
@@ -30,9 +38,48 @@ def used(world: World, containers: list[Container], *, seconds: float) -> list[f
     return [100 * (end - start) / span for start, end in zip(before, after, strict=True)]
 
 
-@pytest.mark.parametrize("how", ["kernel", "thread", "config", "cooperative", "graph"])
+def meter(container: Container) -> Meter:
+    """What its processes tell of their use of the GPU."""
+    (told,) = container.account().meters
+    return told
+
+
+def wait_for(what: Callable[[], bool], *, why: str) -> None:
+    """Until it holds, for a minute at most."""
+    end = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < end, why
+        time.sleep(0.01)
+
+
+def pace(container: Container, *, rate: int) -> None:
+    """Let it use so many percent from now on, as an agent does that never dies."""
+    (limits,) = container.gpus
+    container.set(msgspec.structs.replace(limits, rate=rate * WHOLE // 100, beat=time.monotonic_ns() + 3600 * SECOND))
+
+
+WAYS = ["kernel", "thread", "config", "cooperative", "graph"]
+WAYS += ["fill", "fill-later", "copy", "copy-any", "copy-flat", "copy-batch"]
+
+
+def test_every_way_to_use_the_gpu_is_charged(world: World) -> None:
+    """Whatever is launched, filled or copied on the GPU: while the GPU works at it, work is seen to be in flight."""
+    container = world.container(memory_mib=1000, guarantee=90, rate=90)
+    tenant = container.run().started()
+    assert tenant.ask(f"take linear {2 * MIB}") == "0"
+    for how in WAYS:
+        used, seen = world.busy_ns(container.number), meter(container).in_flight
+        tenant.ask(f"use 0.02 {how} 1000 10")
+        used, seen = world.busy_ns(container.number) - used, meter(container).in_flight - seen
+        assert SECOND // 100 <= used <= seen, how
+    seen = meter(container).in_flight
+    tenant.ask("use 0.02 copy-host 1000 10")
+    assert meter(container).in_flight == seen
+
+
+@pytest.mark.parametrize("how", ["kernel", "cooperative", "graph"])
 def test_contending_slices_have_their_shares(world: World, how: str) -> None:
-    """10, 20, 30 and 40 % contend in every way to launch, and each is held to its share."""
+    """10, 20, 30 and 40 % contend, and each is held to its share."""
     containers = [world.container(memory_mib=1000, guarantee=share, rate=share) for share in SHARES]
     tenants = [container.run().started() for container in containers]
     shares = [Share(guarantee=share / 100, limit=share / 100) for share in SHARES]
@@ -78,3 +125,78 @@ def test_a_burst_uses_an_idle_gpu_and_gives_it_back(world: World) -> None:
     assert percent >= 0.5 * most
     assert back <= 25
     assert given >= 40
+
+
+def test_threads_that_launch_at_once_are_charged_no_more_than_the_time_that_passes(world: World) -> None:
+    """Sixteen threads of a process are paced as one is, whichever of them looks at the time before another."""
+    container = world.container(memory_mib=1000, guarantee=50, rate=50)
+    began = time.monotonic_ns()
+    container.run().started().tell(f"crowd 16 {PATIENCE_S} 200")
+    while world.busy_ns(container.number) < SECOND // 2:
+        told = meter(container)
+        passed = time.monotonic_ns() - began
+        assert max(told.charged, told.in_flight) <= passed
+        assert passed < PATIENCE_S * SECOND
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("how", ["kernel", "thread", "stream"])
+def test_a_long_kernel_does_not_hide_behind_a_short_one(world: World, how: str) -> None:
+    """A tenth of the GPU is a tenth where a long kernel follows each short one at once, or its stream ends at once."""
+    container = world.container(memory_mib=1000, guarantee=10, rate=10)
+    tenant = container.run().started()
+    began = time.monotonic_ns()
+    tenant.tell(f"sneak {how} 1.5 20")
+    assert tenant.answer() == "0"
+    passed = time.monotonic_ns() - began
+    # A fifth of a second that was not used may be caught up with, and some kernels may be on their way.
+    assert world.busy_ns(container.number) <= (passed + SECOND // 5) / 10 + SECOND // 10
+
+
+def test_what_a_capture_takes_up_is_no_work(world: World) -> None:
+    """Launches that become nodes of a graph are neither charged nor held back, whatever the container owes."""
+    container = world.container(memory_mib=1000, guarantee=0, rate=0)
+    tenant = container.run().started()
+    answers = tenant.process.stdout
+    assert answers
+    tenant.tell("capture 1000")
+    wait_for(lambda: bool(select.select([answers], [], [], 0)[0]), why="it is held back")
+    assert tenant.answer() == "0"
+    assert meter(container).charged == 0
+
+
+def test_what_was_owed_at_next_to_no_rate_is_soon_paid_at_a_better_one(world: World) -> None:
+    """Best effort that got nothing beside others, and owes for what it began, has half of the GPU when that is idle."""
+    container = world.container(memory_mib=1000, guarantee=0, rate=0)
+    container.run().started().tell(f"use {PATIENCE_S} kernel 200 1")
+    wait_for(lambda: meter(container).free_at > time.monotonic_ns() + 100 * SECOND, why="it owes nothing")
+    pace(container, rate=50)
+    before = world.busy_ns(container.number)
+    wait_for(lambda: world.busy_ns(container.number) > before + SECOND // 10, why="it waits for ever")
+
+
+def test_who_waits_for_a_launch_still_wants_the_gpu(world: World) -> None:
+    """A slice that is held back is seen to want more for as long as it waits, so that it gets what becomes idle."""
+    container = world.container(memory_mib=1000, guarantee=0, rate=0)
+    container.run().started().tell(f"use {PATIENCE_S} kernel 200 1")
+    wait_for(lambda: meter(container).free_at > time.monotonic_ns() + 100 * SECOND, why="it owes nothing")
+    held = time.monotonic_ns() + SECOND // 2
+    wait_for(lambda: meter(container).wanted > held, why="it wants nothing any more")
+
+
+def test_who_was_stopped_does_not_pay_for_all_that_time(world: World) -> None:
+    """A process that a debugger or a freezer stops with work in flight is charged a second of it at most."""
+    container = world.container(memory_mib=1000, guarantee=50, rate=50)
+    tenant = container.run().started()
+    began = time.monotonic_ns()
+    tenant.tell(f"use {PATIENCE_S} kernel {PATIENCE_S * 1_000_000} 1")
+    wait_for(lambda: meter(container).in_flight > 0, why="nothing is in flight")
+    os.kill(tenant.process.pid, signal.SIGSTOP)
+    os.waitpid(tenant.process.pid, os.WUNTRACED)
+    stopped = time.monotonic_ns()
+    time.sleep(2)  # the time that passes is what is tested
+    stood = time.monotonic_ns() - stopped
+    os.kill(tenant.process.pid, signal.SIGCONT)
+    wait_for(lambda: meter(container).in_flight > SECOND, why="it does not go on")
+    charged = meter(container).in_flight
+    assert charged <= time.monotonic_ns() - began - stood + SECOND

@@ -20,6 +20,7 @@ KEPT = ["sparse", "multicast", "multicast-address"]
 SIZES = (100_000, 700_000, 1_100_000, 2 * MIB, 17 * MIB + 5, 400 * MIB)
 
 SOAK = bool(os.environ.get("ALIQUOT_SOAK"))
+AT_WORK = ["use 0.5 thread 100 10", "use 0.5 graph 100 10", "crowd 8 0.3 100", "sneak stream 0.2 5", "capture 50"]
 # Ten times as many kinds of chance, and sanitizers for most of a minute, where that is asked for.
 SEEDS, STEPS = (40, 40_000) if SOAK else (4, 3000)
 
@@ -102,6 +103,44 @@ def test_threads_that_race_get_no_more_than_one(world: World, way: str, each: in
     fits = (1000 * MIB - CONTEXT) // (each * MIB)
     assert int(tenant.ask(f"race {way} {20 * MIB}")) == fits
     assert container.peak == container.used == CONTEXT + fits * each * MIB
+
+
+def test_a_handle_that_is_released_while_another_thread_maps_it_stays_charged(world: World) -> None:
+    """What only a mapping holds counts, also where the last release came before the mapping's call was over."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run(environment={"FAKE_CUDA_LATE_MS": "300"}).started()
+    assert tenant.ask(f"release-while-mapped {400 * MIB}") == "0"
+    assert container.used == CONTEXT + 400 * MIB
+    assert container.account().processes[tenant.process.pid] == (CONTEXT + 400 * MIB,)
+    assert tenant.ask(f"fill linear {100 * MIB}").split() == ["3", OUT_OF_MEMORY]
+    assert container.peak <= 1000 * MIB
+
+
+def test_a_context_in_the_place_of_one_that_is_going_keeps_its_charge(world: World) -> None:
+    """What is taken in a new context counts, also where the old one's end was not yet over when it was made."""
+    container = world.container(memory_mib=2000)
+    tenant = container.run(environment={"FAKE_CUDA_LATE_MS": "300"}).started()
+    assert tenant.ask(f"replace-context {400 * MIB}").split() == ["0", "1"]
+    assert container.used == 2 * CONTEXT + 400 * MIB
+    assert container.account().processes[tenant.process.pid] == (2 * CONTEXT + 400 * MIB,)
+
+
+@pytest.mark.parametrize(("first", "second"), [(200, 2), (2, 200)])
+def test_a_graph_that_allocates_on_two_gpus_counts_on_each(
+    tmp_path: Path, built: Built, first: int, second: int
+) -> None:
+    """Its nodes are charged to the GPU that each of them is for, and no launch passes either limit."""
+    world = World(built=built, folder=tmp_path, memory_mib=(16_384, 16_384))
+    container = world.container(memory_mib=1000, gpus=2)
+    tenant = container.run().started()
+    count, why = tenant.ask(f"two-gpus {first * MIB} {second * MIB}").split()
+    assert (int(count), why) == (3 if first > second else 5, OUT_OF_MEMORY)
+    assert container.account().processes[tenant.process.pid] == (
+        CONTEXT + int(count) * first * MIB,
+        int(count) * second * MIB,
+    )
+    assert max(world.peak(container.number, gpu=gpu) for gpu in range(2)) <= 1000 * MIB
+    world.close()
 
 
 def test_a_legal_pod_is_never_refused(world: World) -> None:
@@ -271,18 +310,19 @@ def sanitized(isolation_cache: Path) -> Built:
 
 @pytest.mark.timeout(600)
 def test_sanitizers_find_nothing_while_all_ways_are_mixed(sanitized: Built, tmp_path: Path) -> None:
-    """Four processes take and give at random for some seconds; no read or write astray, no undefined step, no crash."""
+    """Three processes take, give and work at random for some seconds; no read or write astray, no undefined step."""
     world = World(built=sanitized, folder=tmp_path)
-    container = world.container(memory_mib=1500)
+    container = world.container(memory_mib=1500, guarantee=60, rate=60)
     tenants = [container.run() for _ in range(3)]
     seed = random.randrange(1, 1 << 30)  # noqa: S311 - chance for tests
     for number, tenant in enumerate(tenants):
         tenant.tell(f"churn {seed + number} {STEPS}")
-        tenant.tell("use 1 thread 100 10")
-        tenant.tell("use 1 graph 100 10")
+        for told in AT_WORK:
+            tenant.tell(told)
         tenant.tell("empty")
         tenant.tell("quit")
-    assert [len([tenant.answer() for _ in range(4)]) for tenant in tenants] == [4, 4, 4], f"seed {seed}"
+    answers = 2 + len(AT_WORK)
+    assert [len([tenant.answer() for _ in range(answers)]) for tenant in tenants] == [answers] * 3, f"seed {seed}"
     assert [tenant.process.wait(20) for tenant in tenants] == [0, 0, 0], f"seed {seed}"
     assert container.peak <= 1500 * MIB
     world.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import time
 
@@ -70,6 +71,46 @@ def test_a_program_that_becomes_another_holds_nothing(world: World) -> None:
     assert two.ask("start") == "0"
     assert fill(two, "linear", 100 * MIB) == 7
     assert one.process.poll() is None
+
+
+def test_a_program_that_becomes_another_of_its_kind_begins_anew(world: World) -> None:
+    """What the old program was charged is not the new one's, which has the same process and start time."""
+    container = world.container(memory_mib=1000)
+    one = container.run().started()
+    assert fill(one, "linear", 100 * MIB) == 7
+    one.tell("renew")
+    assert fill(one.started(), "linear", 100 * MIB) == 7
+    assert container.account().processes == {one.process.pid: (1000 * MIB,)}
+
+
+@pytest.mark.parametrize("how", ["load-again", "load-apart"])
+def test_a_copy_of_the_library_makes_no_room(world: World, how: str) -> None:
+    """A program that loads the library once more, as another file or apart from all else, keeps what it is charged."""
+    container = world.container(memory_mib=1400)
+    one = container.run().started()
+    assert fill(one, "linear", 100 * MIB) == 11
+    copy = shutil.copy(container.library, container.folder / "copy.so")
+    assert one.ask(f"{how} {copy}") == "0"
+    if how == "load-again":
+        assert fill(one, "linear", 100 * MIB) == 0
+    else:
+        assert one.ask("start") == OUT_OF_MEMORY
+    assert container.account().processes == {one.process.pid: (1400 * MIB,)}
+    assert container.peak == 1400 * MIB
+
+
+def test_a_copy_of_the_library_is_charged_for_what_it_takes(world: World) -> None:
+    """What comes by either copy is one sum, and all of it comes back when the program becomes another."""
+    container = world.container(memory_mib=1400)
+    one = container.run().started()
+    assert one.ask(f"take linear {100 * MIB}") == "0"
+    assert one.ask(f"load-again {shutil.copy(container.library, container.folder / 'copy.so')}") == "0"
+    assert fill(one, "linear", 100 * MIB) == 10
+    assert container.account().processes == {one.process.pid: (1400 * MIB,)}
+    one.tell("become")
+    assert one.ask("meow") == "meow"
+    two = container.run().started()
+    assert fill(two, "linear", 100 * MIB) == 11
 
 
 def test_a_child_has_an_account_of_its_own(world: World) -> None:

@@ -15,4 +15,7 @@ bool fake_pool_free(uint64_t address);
 /* Let pools shrink, as they do when the stream is waited for. */
 void fake_pools_settle(void);
 
+/* A call that has done its work may come back late, and others get in between. */
+void fake_come_back_late(void);
+
 #endif

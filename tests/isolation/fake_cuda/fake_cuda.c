@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "driver.h"
 #include "fake.h"
@@ -24,17 +25,8 @@ struct driver_context {
     CUcontext below; /* on the thread's stack of contexts */
 };
 
-struct driver_stream {
-    CUcontext context;
-};
-
 struct driver_green_context {
     CUdevice device;
-};
-
-struct driver_event {
-    uint64_t target;
-    int gpu;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -102,15 +94,26 @@ CUresult cuCtxGetCurrent(CUcontext *context) {
     return CUDA_SUCCESS;
 }
 
+void fake_come_back_late(void) {
+    const char *told = getenv("FAKE_CUDA_LATE_MS");
+    if (told) nanosleep(&(struct timespec){.tv_nsec = atol(told) * 1000000L}, NULL);
+}
+
+/* The last context that was destroyed: the next one lies where it was. */
+static _Atomic(CUcontext) vacant;
+
 CUresult cuCtxSetCurrent(CUcontext context) {
+    if (context && context == vacant) return CUDA_ERROR_INVALID_CONTEXT;
     current = context;
     return CUDA_SUCCESS;
 }
 
 static CUresult create(CUcontext *context, CUdevice device) {
     if (!world_take(device, world->context_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    *context = current = calloc(1, sizeof **context);
-    current->gpu = device;
+    CUcontext made = atomic_exchange(&vacant, NULL);
+    if (!made) made = malloc(sizeof *made);
+    *made = (struct driver_context){.gpu = device};
+    *context = current = made;
     return CUDA_SUCCESS;
 }
 
@@ -153,7 +156,8 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
     for (int i = 0; i < 3; i++) world_give(context->gpu, beyond(i, context->limits[i]));
     world_give(context->gpu, world->context_bytes);
     if (current == context) current = NULL;
-    free(context);
+    free(atomic_exchange(&vacant, context));
+    fake_come_back_late();
     return CUDA_SUCCESS;
 }
 
@@ -213,110 +217,6 @@ CUresult cuCtxSynchronize(void) {
     world_wait(current->gpu, world_submitted(current->gpu));
     fake_pools_settle();
     return CUDA_SUCCESS;
-}
-
-CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
-    (void)flags;
-    *stream = malloc(sizeof **stream);
-    (*stream)->context = current;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCtx(CUstream stream, CUcontext *context) {
-    *context = stream ? stream->context : current;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamSynchronize(CUstream stream) {
-    (void)stream;
-    return cuCtxSynchronize();
-}
-
-CUresult cuStreamIsCapturing(CUstream stream, int *status) {
-    (void)stream;
-    *status = 0;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamIsCapturing_ptsz(CUstream stream, int *status) {
-    return cuStreamIsCapturing(stream, status);
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
-    (void)mode;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuEventCreate(CUevent *event, unsigned flags) {
-    (void)flags;
-    *event = calloc(1, sizeof **event);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuEventDestroy_v2(CUevent event) {
-    free(event);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuEventRecord(CUevent event, CUstream stream) {
-    (void)stream;
-    if (!current) return CUDA_ERROR_INVALID_CONTEXT;
-    event->gpu = current->gpu;
-    event->target = world_submitted(current->gpu);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuEventRecord_ptsz(CUevent event, CUstream stream) {
-    return cuEventRecord(event, stream);
-}
-
-CUresult cuEventQuery(CUevent event) {
-    return world_done(event->gpu) >= event->target ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-}
-
-CUresult cuEventSynchronize(CUevent event) {
-    world_wait(event->gpu, event->target);
-    return CUDA_SUCCESS;
-}
-
-static CUresult run(uint64_t microseconds) {
-    if (!current) return CUDA_ERROR_INVALID_CONTEXT;
-    world_submit(current->gpu, microseconds * 1000);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuLaunchKernel(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream, void **parameters, void **extra) {
-    (void)f, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
-    (void)shared, (void)stream, (void)parameters, (void)extra;
-    return run(grid_x);
-}
-
-CUresult cuLaunchKernel_ptsz(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream, void **parameters,
-                             void **extra) {
-    return cuLaunchKernel(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, extra);
-}
-
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra) {
-    (void)f, (void)parameters, (void)extra;
-    return run(config->grid_x);
-}
-
-CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra) {
-    return cuLaunchKernelEx(config, f, parameters, extra);
-}
-
-CUresult cuLaunchCooperativeKernel(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream, void **parameters) {
-    return cuLaunchKernel(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, NULL);
-}
-
-CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream,
-                                        void **parameters) {
-    return cuLaunchKernel(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, NULL);
-}
-
-CUresult cuLaunchGrid(CUfunction f, int width, int height) {
-    (void)f, (void)height;
-    return run((uint64_t)width);
 }
 
 /* ------------------------------------------------------------------ looking up */

@@ -2,8 +2,6 @@
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "driver.h"
 #include "fake.h"
@@ -96,151 +94,14 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
     return heap_give((uintptr_t)array) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* ------------------------------------------------------------------ handles */
-
-struct handle {
-    uint64_t bytes, shared;
-    int gpu, references, mappings;
-};
-
-struct mapping {
-    struct mapping *next;
-    CUdeviceptr address;
-    uint64_t bytes;
-    struct handle *handle;
-};
-
-static struct mapping *mappings;
-
-static void drop_if_free(struct handle *handle) {
-    if (handle->references || handle->mappings) return;
-    if (handle->shared)
-        world_leave(handle->shared);
-    else
-        world_give(handle->gpu, handle->bytes);
-    free(handle);
-}
-
-CUresult cuMemCreate(CUhandle *handle, size_t bytes, const CUmemAllocationProp *properties, unsigned long long flags) {
-    (void)flags;
-    if (bytes % GRANULE_BYTES || !bytes) return CUDA_ERROR_INVALID_VALUE;
-    if (!world_take(properties->location.id, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    struct handle *made = calloc(1, sizeof *made);
-    *made = (struct handle){.bytes = bytes, .gpu = properties->location.id, .references = 1};
-    *handle = (uintptr_t)made;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemRelease(CUhandle handle) {
-    struct handle *known = (struct handle *)(uintptr_t)handle;
-    known->references--;
-    drop_if_free(known);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wanted,
-                             unsigned long long flags) {
-    (void)alignment, (void)wanted, (void)flags;
-    *address = heap_reserve(bytes);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
-    (void)address, (void)bytes;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUhandle handle, unsigned long long flags) {
-    struct handle *known = (struct handle *)(uintptr_t)handle;
-    (void)flags;
-    if (offset || bytes > known->bytes) return CUDA_ERROR_INVALID_VALUE;
-    struct mapping *made = calloc(1, sizeof *made);
-    *made = (struct mapping){.next = mappings, .address = address, .bytes = bytes, .handle = known};
-    mappings = made;
-    known->mappings++;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
-    (void)bytes;
-    for (struct mapping **at = &mappings; *at; at = &(*at)->next)
-        if ((*at)->address == address) {
-            struct mapping *gone = *at;
-            *at = gone->next;
-            gone->handle->mappings--;
-            drop_if_free(gone->handle);
-            free(gone);
-            return CUDA_SUCCESS;
-        }
-    return CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemRetainAllocationHandle(CUhandle *handle, void *address) {
-    for (struct mapping *one = mappings; one; one = one->next)
-        if (one->address == (uintptr_t)address) {
-            one->handle->references++;
-            *handle = (uintptr_t)one->handle;
-            return CUDA_SUCCESS;
-        }
-    return CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties, CUhandle handle) {
-    struct handle *known = (struct handle *)(uintptr_t)handle;
-    *properties = (CUmemAllocationProp){.type = 1, .location = {.type = LOCATION_DEVICE, .id = known->gpu}};
-    return CUDA_SUCCESS;
-}
+/* ------------------------------------------------------------------ of other processes and interfaces */
 
 CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr address) {
     uint64_t base, bytes;
     int gpu;
-    if (attribute != POINTER_DEVICE || !heap_find(address, &base, &bytes, &gpu)) return CUDA_ERROR_INVALID_VALUE;
+    if (!heap_find(address, &base, &bytes, &gpu)) return CUDA_ERROR_INVALID_VALUE;
+    if (attribute == POINTER_KIND) gpu = 2;
     memcpy(value, &gpu, sizeof gpu);
-    return CUDA_SUCCESS;
-}
-
-/* An array or a multicast object holds the memory that it was mapped or bound to; neither is ever taken back here. */
-CUresult cuMemMapArrayAsync(CUarrayMapInfo *maps, unsigned count, CUstream stream) {
-    (void)stream;
-    for (unsigned i = 0; i < count; i++)
-        if (maps[i].operation == MEMORY_MAP) ((struct handle *)(uintptr_t)maps[i].handle)->references++;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMulticastBindMem(CUhandle object, size_t at, CUhandle handle, size_t from, size_t bytes,
-                            unsigned long long flags) {
-    (void)object, (void)at, (void)from, (void)bytes, (void)flags;
-    ((struct handle *)(uintptr_t)handle)->references++;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMulticastBindAddr(CUhandle object, size_t at, CUdeviceptr address, size_t bytes, unsigned long long flags) {
-    CUhandle handle;
-    (void)object, (void)at, (void)bytes, (void)flags;
-    return cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address);
-}
-
-/* A shared handle is a file descriptor whose file says which block it is. */
-CUresult cuMemExportToShareableHandle(void *shareable, CUhandle handle, int type, unsigned long long flags) {
-    struct handle *known = (struct handle *)(uintptr_t)handle;
-    (void)flags;
-    if (type != 1) return CUDA_ERROR_NOT_SUPPORTED;
-    if (!known->shared) known->shared = world_share(known->gpu, known->bytes);
-    int file = memfd_create("shared", MFD_CLOEXEC);
-    if (pwrite(file, &known->shared, 8, 0) != 8) return CUDA_ERROR_INVALID_VALUE;
-    *(int *)shareable = file;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemImportFromShareableHandle(CUhandle *handle, void *shareable, int type) {
-    uint64_t id = 0;
-    int gpu;
-    if (type != 1 || pread((int)(intptr_t)shareable, &id, 8, 0) != 8) return CUDA_ERROR_INVALID_VALUE;
-    uint64_t bytes = world_join(id, &gpu);
-    if (!bytes) return CUDA_ERROR_INVALID_VALUE;
-    struct handle *made = calloc(1, sizeof *made);
-    *made = (struct handle){.bytes = bytes, .shared = id, .gpu = gpu, .references = 1};
-    *handle = (uintptr_t)made;
     return CUDA_SUCCESS;
 }
 

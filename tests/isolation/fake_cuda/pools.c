@@ -215,8 +215,7 @@ struct driver_graph {
 
 struct driver_exec {
     CUgraphExec next;
-    uint64_t ns, bytes, reserved;
-    int gpu;
+    uint64_t ns, bytes[WORLD_GPUS], reserved[WORLD_GPUS];
 };
 
 static CUgraphExec execs;
@@ -277,8 +276,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
     CUgraphExec made = calloc(1, sizeof *made);
     for (CUgraphNode node = graph->nodes; node; node = node->next) {
         made->ns += node->ns;
-        made->bytes += node->bytes ? WHOLE(node->bytes) : 0;
-        if (node->bytes) made->gpu = node->gpu;
+        if (node->bytes) made->bytes[node->gpu] += WHOLE(node->bytes);
     }
     pthread_mutex_lock(&lock);
     made->next = execs;
@@ -294,9 +292,11 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *fa
 }
 
 static CUresult back(CUgraphExec exec) {
-    if (exec->reserved || !exec->bytes) return CUDA_SUCCESS;
-    if (!world_take(exec->gpu, exec->bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    exec->reserved = exec->bytes;
+    for (int gpu = 0; gpu < (int)world->gpus; gpu++) {
+        if (exec->reserved[gpu] || !exec->bytes[gpu]) continue;
+        if (!world_take(gpu, exec->bytes[gpu])) return CUDA_ERROR_OUT_OF_MEMORY;
+        exec->reserved[gpu] = exec->bytes[gpu];
+    }
     return CUDA_SUCCESS;
 }
 
@@ -323,7 +323,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec) {
     CUgraphExec *at = &execs;
     while (*at != exec) at = &(*at)->next;
     *at = exec->next;
-    orphaned[exec->gpu] += exec->reserved;
+    for (int gpu = 0; gpu < (int)world->gpus; gpu++) orphaned[gpu] += exec->reserved[gpu];
     pthread_mutex_unlock(&lock);
     free(exec);
     return CUDA_SUCCESS;
@@ -342,8 +342,7 @@ CUresult cuDeviceGraphMemTrim(CUdevice device) {
     pthread_mutex_lock(&lock);
     uint64_t freed = orphaned[device];
     orphaned[device] = 0;
-    for (CUgraphExec exec = execs; exec; exec = exec->next)
-        if (exec->gpu == device) freed += exec->reserved, exec->reserved = 0;
+    for (CUgraphExec exec = execs; exec; exec = exec->next) freed += exec->reserved[device], exec->reserved[device] = 0;
     world_give(device, freed);
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
@@ -353,8 +352,7 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *valu
     pthread_mutex_lock(&lock);
     uint64_t reserved = orphaned[device];
     (void)attribute;
-    for (CUgraphExec exec = execs; exec; exec = exec->next)
-        if (exec->gpu == device) reserved += exec->reserved;
+    for (CUgraphExec exec = execs; exec; exec = exec->next) reserved += exec->reserved[device];
     memcpy(value, &reserved, sizeof reserved);
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;

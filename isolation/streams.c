@@ -1,0 +1,58 @@
+/* Streams that end, or take part in a capture: what was given to them is noted first, for afterwards they can't be asked. */
+#include "pace.h"
+#include "table.h"
+#include "tails.h"
+
+EXPORT CUresult cuStreamDestroy(CUstream stream) {
+    pace_let_go(stream, false);
+    return REAL(cuStreamDestroy)(stream);
+}
+
+EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
+    pace_let_go(stream, false);
+    return REAL(cuStreamDestroy_v2)(stream);
+}
+
+static CUresult begun(CUresult result) {
+    pace_resume(NULL);
+    return result;
+}
+
+/* Paused until the driver has begun it: no look may ask the stream meanwhile. */
+static void begin(CUstream stream, bool per_thread) {
+    pace_let_go(stream, per_thread);
+    captures_begin();
+    pace_pause();
+}
+
+EXPORT CUresult cuStreamBeginCapture(CUstream stream) {
+    begin(stream, false);
+    return begun(REAL(cuStreamBeginCapture)(stream));
+}
+
+EXPORT CUresult cuStreamBeginCapture_ptsz(CUstream stream) {
+    begin(stream, true);
+    return begun(REAL(cuStreamBeginCapture_ptsz)(stream));
+}
+
+EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
+    begin(stream, false);
+    return begun(REAL(cuStreamBeginCapture_v2)(stream, mode));
+}
+
+EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode) {
+    begin(stream, true);
+    return begun(REAL(cuStreamBeginCapture_v2_ptsz)(stream, mode));
+}
+
+EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *after, const void *edges,
+                                            size_t count, int mode) {
+    begin(stream, false);
+    return begun(REAL(cuStreamBeginCaptureToGraph)(stream, graph, after, edges, count, mode));
+}
+
+EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *after,
+                                                 const void *edges, size_t count, int mode) {
+    begin(stream, true);
+    return begun(REAL(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, after, edges, count, mode));
+}

@@ -1,0 +1,161 @@
+/* Streams, events and launches of the fake driver. All streams of a process are one queue. */
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "driver.h"
+#include "fake.h"
+#include "world.h"
+
+struct driver_stream {
+    CUcontext context;
+    bool ended, captures;
+};
+
+struct driver_event {
+    uint64_t target;
+    int gpu;
+};
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
+    (void)flags;
+    *stream = malloc(sizeof **stream);
+    **stream = (struct driver_stream){.context = (CUcontext)(uintptr_t)fake_owner()};
+    return CUDA_SUCCESS;
+}
+
+/* What it was given still runs. It stays in memory, so that whoever uses it once more is found out. */
+CUresult cuStreamDestroy_v2(CUstream stream) {
+    stream->ended = true;
+    return CUDA_SUCCESS;
+}
+
+/* A default stream is no object. */
+static bool is_made(CUstream stream) {
+    return (uintptr_t)stream > LAST_BUILT_IN_STREAM;
+}
+
+static bool captures(CUstream stream) {
+    return is_made(stream) && stream->captures;
+}
+
+static void must_live(CUstream stream) {
+    if (is_made(stream) && stream->ended) abort();
+}
+
+CUresult cuStreamQuery(CUstream stream) {
+    must_live(stream);
+    if (captures(stream)) abort(); /* it would spoil the capture */
+    if (!is_made(stream) && fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    int gpu = is_made(stream) ? fake_gpu_of(stream->context) : fake_gpu();
+    return world_done(gpu) >= world_submitted(gpu) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+/* A capture takes up launches and does nothing with them. */
+CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
+    (void)mode;
+    stream->captures = true;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+    stream->captures = false;
+    return cuGraphCreate(graph, 0);
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context) {
+    *context = is_made(stream) ? stream->context : (CUcontext)(uintptr_t)fake_owner();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamSynchronize(CUstream stream) {
+    (void)stream;
+    return cuCtxSynchronize();
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, int *status) {
+    must_live(stream);
+    *status = captures(stream);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamIsCapturing_ptsz(CUstream stream, int *status) {
+    return cuStreamIsCapturing(stream, status);
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
+    (void)mode;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned flags) {
+    (void)flags;
+    *event = calloc(1, sizeof **event);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent event) {
+    free(event);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+    must_live(stream);
+    if (fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    event->gpu = fake_gpu();
+    event->target = world_submitted(fake_gpu());
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord_ptsz(CUevent event, CUstream stream) {
+    return cuEventRecord(event, stream);
+}
+
+CUresult cuEventQuery(CUevent event) {
+    return world_done(event->gpu) >= event->target ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuEventSynchronize(CUevent event) {
+    world_wait(event->gpu, event->target);
+    return CUDA_SUCCESS;
+}
+
+static CUresult run(uint64_t microseconds, CUstream stream) {
+    must_live(stream);
+    if (fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!captures(stream)) world_submit(fake_gpu(), microseconds * 1000);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream, void **parameters, void **extra) {
+    (void)f, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
+    (void)shared, (void)parameters, (void)extra;
+    return run(grid_x, stream);
+}
+
+CUresult cuLaunchKernel_ptsz(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream, void **parameters,
+                             void **extra) {
+    return cuLaunchKernel(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, extra);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra) {
+    (void)f, (void)parameters, (void)extra;
+    return run(config->grid_x, config->stream);
+}
+
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra) {
+    return cuLaunchKernelEx(config, f, parameters, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream, void **parameters) {
+    return cuLaunchKernel(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, NULL);
+}
+
+CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream,
+                                        void **parameters) {
+    return cuLaunchKernel(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, NULL);
+}
+
+CUresult cuLaunchGrid(CUfunction f, int width, int height) {
+    (void)f, (void)height;
+    return run((uint64_t)width, NULL);
+}
