@@ -15,12 +15,9 @@ import pytest
 
 from aliquot_core.objects import Node, Pod
 from aliquot_kube.client import KubeClient
-from aliquot_kube.resources import PODS, Resource, queues_of
-from aliquot_standalone.installed import as_installed
-from simulation.test_reclaim_in_towns import DEFINITIONS
+from aliquot_kube.resources import PODS, Resource
 from simulation.universe.doomed import Doomed, quiet
 from simulation.universe.replica import SimReplica
-from simulation.universe.world import NAMESPACES
 
 QUIET = quiet("test_every_step_of_a_reclaim.py")
 FEWEST_STEPS = 20
@@ -43,15 +40,8 @@ class Urgent(Doomed):
     async def furnish(self) -> None:
         """Two queues, each with a namespace of its own."""
         await super().furnish()
-        town = self.town
-        (definition,) = [one for one in as_installed() if one["kind"] == DEFINITIONS.kind]
-        await town.api.create(DEFINITIONS, {key: definition[key] for key in ("metadata", "spec")})
-        await town.api.create(PRIORITIES, {"metadata": {"name": "urgent"}, "value": 9})
-        for name, spec in SPECS.items():
-            queue = {"metadata": {"name": name}, "spec": {**spec, "namespaces": ["*"]}}
-            await town.api.create(queues_of(town.names), queue)
-            labels = {town.names.queue: name}
-            await town.api.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
+        await self.open_queues(SPECS)
+        await self.town.api.create(PRIORITIES, {"metadata": {"name": "urgent"}, "value": 9})
 
     async def before(self) -> None:
         """Somebody runs on all of it."""

@@ -8,23 +8,14 @@ from typing import Any
 import pytest
 
 from aliquot_core.names import Names
-from aliquot_core.objects import Node
 from aliquot_kube.client import KubeClient
-from aliquot_kube.resources import Resource, queues_of
-from aliquot_standalone.installed import as_installed
+from aliquot_kube.resources import queues_of
 from simulation.seeds import SOAK, chosen
 from simulation.universe.chance import Chance
+from simulation.universe.doomed import DEFINITIONS, definition_of_queues
 from simulation.universe.town import HONEST, Seat, Town, TownScale
 from simulation.universe.workload import Workload
 
-DEFINITIONS = Resource(
-    group="apiextensions.k8s.io",
-    version="v1",
-    plural="customresourcedefinitions",
-    kind="CustomResourceDefinition",
-    type=Node,
-    namespaced=False,
-)
 # Of 400 % on two nodes.
 SPECS: dict[str, dict[str, Any]] = {"owner": {"compute": {"guarantee": 200}}, "borrower": {}}
 MORE = range(10_001, 10_013)
@@ -59,8 +50,7 @@ class ReclaimingTown(Town):
 
     async def furnish(self) -> None:
         """And with queues."""
-        (definition,) = [one for one in as_installed() if one["kind"] == DEFINITIONS.kind]
-        await self.api.create(DEFINITIONS, {key: definition[key] for key in ("metadata", "spec")})
+        await self.api.create(DEFINITIONS, definition_of_queues())
         for name, spec in SPECS.items():
             queue = {"metadata": {"name": name}, "spec": {**spec, "namespaces": ["*"]}}
             await self.api.create(queues_of(self.names), queue)

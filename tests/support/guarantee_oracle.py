@@ -28,6 +28,7 @@ class Guarantees:
         self._tree = tree
         self._dimension = dimension
         self._free = free
+        self._own = used
         self._portions = asked
         self._asked = {name: sum(portions) for name, portions in asked.items() if sum(portions)}
         self._upwards = sorted((node for node in tree.nodes.values() if node.name != ROOT), key=_height)
@@ -39,6 +40,10 @@ class Guarantees:
     def lacking(self) -> int:
         """What is guaranteed and demanded, and can't be served."""
         return self._dearest(self._upwards, self._missing()) - self.served()
+
+    def unasked(self) -> Guarantees:
+        """The same if nobody asked: what is demanded then is what is kept idle."""
+        return Guarantees(self._tree, dimension=self._dimension, used=self._own, asked={}, free=self._free)
 
     def served(self, *, plenty: bool = False) -> int:
         """How much of what is guaranteed and demanded can be served; or could be if anything were free."""
@@ -120,6 +125,14 @@ class _Serving:
             self._left[above] -= amount
             self.given[above] += amount
         return amount
+
+
+def kept_idle(tree: Tree, *, dimension: int, used: Mapping[str, int], name: str = ROOT) -> int:
+    """How much is kept idle at a queue and below; `used` is of each queue with those below it."""
+    node = tree.nodes[name]
+    below = sum(kept_idle(tree, dimension=dimension, used=used, name=child) for child in node.children)
+    room = max(0, node.ceiling[dimension] - used[name])
+    return min(room, max(below, node.kept[dimension] - used[name]))
 
 
 def fitting(node: Node, tree: Tree, *, dimension: int, used: int, asked: Mapping[str, Sequence[int]]) -> int:

@@ -22,7 +22,7 @@ from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import HostLimits, ModelQuota, QueueSpec, Quota
 from aliquot_scheduler.queues.tree import ROOT, Tree
 from support.centre import NAMES, gpus, make_node, sick
-from support.guarantee_oracle import Guarantees
+from support.guarantee_oracle import Guarantees, kept_idle
 from support.queue_stage import A100, H100, Stage, queue
 
 MEMORY = 80_000
@@ -70,6 +70,7 @@ class QueueWorld(Stage):
             weight=self.chance.choice((1, 1, 2, 0)),
             priority=self.chance.choice((0, 0, 1)),
             stop=self.chance.choice(("", "", "", "", "hold", "drain")),
+            autoscale=self.chance.random() < 0.2,
             hosts=HostLimits(cpu=self.chance.choice((None, None, "3"))),
             models=self._of_models(),
         )
@@ -174,19 +175,36 @@ class QueueWorld(Stage):
         """A round of turns, each checked as it is given; most are bound."""
         self.beat()
         self._rejoin()
-        before = Count(self)
+        before = self._counted_in_line()
         told: set[str] = set()
         for turn in self.queues.turns(self.desk, now=self.now):
             uid = turn.pod.metadata.uid
             self.turns[uid] = turn
-            told.add(uid)
             after = Count(self)
-            before.check_next(after, self.queues.books.ledger.charges())
+            before.check_limits(after, self.queues.books.ledger.charges())
+            # Who is shown has no card, so it takes nothing from anybody.
+            if turn.promise:
+                told.add(uid)
+                before.check_next(after)
             before = after
         self.check_gangs(told)
-        for uid in [uid for uid in self.turns if uid in self.pods and self.is_coming(uid)]:
+        for uid in self.with_room():
             if self.chance.random() < 0.8:
                 self._bind_checked(uid)
+
+    def _counted_in_line(self) -> Count:
+        """Everything, those who are shown as the round has them: they ask, and are charged with nothing."""
+        register = self.queues.register
+        until = register.unshow()
+        counted = Count(self)
+        for uid, end in until.items():
+            if waiter := register.hall.standing(uid):
+                register.show(waiter, until=end)
+        return counted
+
+    def with_room(self) -> list[str]:
+        """Who is let in and can be bound."""
+        return [uid for uid, turn in self.turns.items() if uid in self.pods and self.is_coming(uid) and turn.promise]
 
     def _bind_checked(self, uid: str) -> None:
         accounts = self.queues.books.ledger.accounts
@@ -203,8 +221,10 @@ class QueueWorld(Stage):
         register.tell_time(self.now)
         for clearing in (clearings := register.clearings):
             closely = clearings.is_free(clearing, now=self.now)
-            if clearings.why_void(clearing, now=self.now) or register.why_unwanted(clearing, closely=closely):
-                register.call_off(clearing)
+            if clearings.why_void(clearing, now=self.now) or register.making_room.why_unwanted(
+                clearing, closely=closely
+            ):
+                register.making_room.call_off(clearing)
 
     def restart(self) -> None:
         """Another leader begins, with nothing but what the API server has."""
@@ -273,6 +293,8 @@ class QueueWorld(Stage):
             assert account.asked == counted.asked[name], name
         for dimension in range(ledger.tree.dimensions.cards):
             assert ledger.held_back(dimension) == counted.guarantees(dimension).served(plenty=True)
+            used = {name: amounts[dimension] for name, amounts in counted.used.items()}
+            assert ledger.accounts[ROOT].idle[dimension] == kept_idle(ledger.tree, dimension=dimension, used=used)
 
     def check_gangs(self, told: set[str]) -> None:
         """A gang of which somebody was let in has its minimum now."""
@@ -290,7 +312,7 @@ class QueueWorld(Stage):
             self.now += self.chance.uniform(301.0, 601.0)
             self.desk.tell_time(self.now)
             self.round()
-            self.bind(*[waiter.uid for waiter in self.queues.under_way() if waiter.uid in self.turns])
+            self.bind(*self.with_room())
             self.end(*[uid for uid in sorted(self.pods) if self.pods[uid].spec.node_name])
         tree = self.queues.books.ledger.tree
         for waiter in self.queues.waiting():
@@ -321,7 +343,7 @@ class QueueWorld(Stage):
             there, amount = self.queues.stock().capacity[dimension], waiter.amounts[dimension]
             asks = Guarantees(tree, dimension=dimension, used={}, asked={waiter.queue: [amount]}, free=there)
             has = Guarantees(tree, dimension=dimension, used={waiter.queue: amount}, asked={}, free=there - amount)
-            if has.lacking() > asks.lacking():
+            if has.lacking() > asks.lacking() or has.unasked().lacking() > asks.unasked().lacking():
                 return True
         return False
 
@@ -343,8 +365,9 @@ class Count:
         self.free = world.queues.stock().free
         charges = ledger.charges().values()
         self._charged = self._sum((charge.queue, charge.amounts) for charge in charges)
-        self._portions = self._asking(world)
-        self._asks = self._sum(self._portions)
+        # By queue, what is asked at once.
+        self.asking = self._asking(world)
+        self._asks = self._sum(self.asking)
         self.used = self._with_those_below(self._charged)
         self.asked = self._with_those_below(self._asks)
         self.firm = self._sum((charge.queue, charge.amounts) for charge in charges if charge.firm)
@@ -387,12 +410,12 @@ class Count:
         """What is guaranteed, demanded, and still there to serve it."""
         charged = {name: amounts[dimension] for name, amounts in self._charged.items()}
         asked: dict[str, list[int]] = defaultdict(list)
-        for name, amounts in self._portions:
+        for name, amounts in self.asking:
             asked[name].append(amounts[dimension])
         return Guarantees(self.tree, dimension=dimension, used=charged, asked=asked, free=self.free[dimension])
 
-    def check_next(self, after: Count, charges: Mapping[str, Charge]) -> None:
-        """Those who were let in since took nobody over a limit, and nothing that is others'."""
+    def check_limits(self, after: Count, charges: Mapping[str, Charge]) -> None:
+        """Those who were charged since took nobody over a limit."""
         for uid in after.holders - self.holders:
             charge = charges[uid]
             for name in after.tree.path(charge.queue):
@@ -403,9 +426,13 @@ class Count:
                 due = after.tree.nodes[charge.queue].due
                 for dimension, amount in enumerate(charge.amounts[: after.tree.dimensions.cards]):
                     assert not amount or after.firm[charge.queue][dimension] <= due[dimension], (uid, dimension)
+
+    def check_next(self, after: Count) -> None:
+        """Those who were let in since took nothing that is others'."""
         for dimension in range(after.tree.dimensions.cards):
-            lacks = after.guarantees(dimension).lacking()
-            assert lacks <= self.guarantees(dimension).lacking(), dimension
+            was, now = self.guarantees(dimension), after.guarantees(dimension)
+            assert now.lacking() <= was.lacking(), dimension
+            assert now.unasked().lacking() <= was.unasked().lacking(), dimension
 
 
 STEPS: dict[Callable[[QueueWorld], None], int] = {

@@ -9,18 +9,22 @@ import msgspec
 
 from aliquot_core.claims import NOTHING, Claim, overdrawn
 from aliquot_core.instants import second_time
-from aliquot_core.quantities import MiB
+from aliquot_core.inventory import Health
+from aliquot_core.patterns import Patterns
+from aliquot_core.quantities import WHOLE, MiB
 from aliquot_scheduler.queues.clearings import OVERDUE, Clearing
-from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.line import Candidate, Waiter
 from aliquot_scheduler.queues.spec import Preemption, QueueSpec, Quota
 from aliquot_scheduler.queues.tree import ROOT
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget
 from support.centre import NAMES, WALL
-from support.queue_world import MEMORY, STEPS, QueueWorld
+from support.guarantee_oracle import Guarantees
+from support.queue_world import MEMORY, STEPS, Count, QueueWorld
 
 replace = msgspec.structs.replace
 _Gpu = tuple[str, str]
+Portion = tuple[str, tuple[int, ...]]
 
 
 class ReclaimWorld(QueueWorld):
@@ -46,11 +50,11 @@ class ReclaimWorld(QueueWorld):
     def _spec(self, name: str) -> QueueSpec:
         within = self.chance.choice(("SameUser", "AnyUser", ""))
         runs = self.chance.choice((None, None, None, 36_000 * 2))
-        limit = self.chance.choice((None, None, None, 300))
+        limit, lent = self.chance.choice((None, None, None, 300)), self.chance.choice((None, None, None, 0, 50))
         return replace(
             super()._spec(name),
             stop="",
-            compute=Quota(guarantee=self.chance.choice((None, 100, 200, 300)), limit=limit),
+            compute=Quota(guarantee=self.chance.choice((None, 100, 200, 300)), limit=limit, lending_limit=lent),
             preemption=Preemption(within_queue=within, min_run_seconds=runs),  # type: ignore[arg-type]
         )
 
@@ -103,6 +107,7 @@ class ReclaimWorld(QueueWorld):
         """Decide, and look at each decision as it is made."""
         self.beat()
         before = {uid: charge.amounts for uid, charge in self.queues.books.ledger.charges().items()}
+        asking = Count(self).asking
         leaving = self._leaving()
         found = self.reclaim.decide(now=self.now, wall=self.wall, budgets=budgets)
         for clearing in found:
@@ -118,9 +123,10 @@ class ReclaimWorld(QueueWorld):
         standing = [one for one in self.queues.register.clearings if one not in found]
         gone = leaving
         for clearing in found:
-            standing.append(clearing)
             gone = gone | {victim.uid for victim in clearing.victims}
-            self._check_needed(clearing, gone, standing=standing)
+            self._check_needed(clearing, gone, standing=standing, asking=asking)
+            standing.append(clearing)
+            asking = without(asking, clearing.candidate)
         self._check_fits(going | leaving)
         self._check_gangs(found, going | leaving)
         return found
@@ -158,13 +164,69 @@ class ReclaimWorld(QueueWorld):
         for gpu, parts in self._on_cards(gone, standing=self.queues.register.clearings).items():
             assert not _too_much(parts), gpu
 
-    def _check_needed(self, clearing: Clearing, gone: set[str], *, standing: Sequence[Clearing]) -> None:
-        """Nobody goes who could stay by what was decided so far, but with a gang."""
+    def _check_needed(
+        self, clearing: Clearing, gone: set[str], *, standing: Sequence[Clearing], asking: Sequence[Portion]
+    ) -> None:
+        """Nobody goes who could stay by what was decided so far; a gang that goes as a whole, as a whole."""
         for victim in clearing.victims:
-            if victim.group is None:
-                cards = self._on_cards(gone - {victim.uid}, standing=standing)
-                on_a_card = any(_too_much(cards[gpu]) for gpu in self.picture.holdings.of(victim.uid))
-                assert on_a_card or self._is_over_a_limit(gone - {victim.uid}, standing=standing), victim.uid
+            together = self._stays_with(victim, clearing, gone)
+            stay, all_in = gone - together, [*standing, clearing]
+            cards = self._on_cards(stay, standing=all_in)
+            on_a_card = any(_too_much(cards[gpu]) for uid in together for gpu in self.picture.holdings.of(uid))
+            assert (
+                on_a_card
+                or self._is_over_a_limit(stay, standing=all_in)
+                or self._takes_what_is_others(clearing, stay, standing=standing, asking=asking)
+            ), victim.uid
+
+    def _stays_with(self, victim: Waiter, clearing: Clearing, gone: set[str]) -> set[str]:
+        """Who would have to stay for it to run."""
+        left = len(self.queues.books.let_in.get(victim.gang, set()) - gone) if victim.gang else 0
+        if victim.group is None or left + 1 >= victim.group.minimum:
+            return {victim.uid}
+        return {one.uid for one in clearing.victims if one.gang == victim.gang}
+
+    def _takes_what_is_others(
+        self, clearing: Clearing, gone: set[str], *, standing: Sequence[Clearing], asking: Sequence[Portion]
+    ) -> bool:
+        """Whether less could be served of what is kept idle, or demanded, once it is in; or not all can be anyway."""
+        tree = self.queues.books.ledger.tree
+        for dimension in range(tree.dimensions.cards):
+            lacks = []
+            for some, asks in ((standing, asking), ([*standing, clearing], without(asking, clearing.candidate))):
+                instant = self._instant(dimension, gone, standing=some, asking=asks)
+                lacks.append((instant.lacking(), instant.unasked().lacking()))
+            if any(lacks[0]) or any(now > was for was, now in zip(*lacks, strict=True)):
+                return True
+        return False
+
+    def _instant(
+        self, dimension: int, gone: set[str], *, standing: Iterable[Clearing], asking: Iterable[Portion]
+    ) -> Guarantees:
+        standing = list(standing)
+        asked: dict[str, list[int]] = defaultdict(list)
+        for queue, amounts in asking:
+            asked[queue].append(amounts[dimension])
+        used: dict[str, int] = defaultdict(int)
+        for queue, amounts in self._charged_without(gone, standing=standing):
+            used[queue] += amounts[dimension]
+        tree, free = self.queues.books.ledger.tree, self._free(dimension, gone, standing=standing)
+        return Guarantees(tree, dimension=dimension, used=used, asked=asked, free=free)
+
+    def _free(self, dimension: int, gone: set[str], *, standing: Iterable[Clearing]) -> int:
+        """What is left of all cards that count in this dimension."""
+        on, dimensions = self._on_cards(gone, standing=standing), self.queues.books.ledger.tree.dimensions
+        model, whole = dimensions.model_of(dimension).casefold(), WHOLE.value
+        named = Patterns(allowed=(model,) if model else ())
+        found = 0
+        for name, known in self.picture.nodes.items():
+            for gpu in known.inventory.gpus if self.picture.grid.bindable[known.row] else ():
+                parts = on[name, gpu.uuid]
+                if gpu.health is Health.SICK or not named.admits(*gpu.model_names) or any(one.closes for one in parts):
+                    continue
+                left = gpu.usable.value - sum(one.memory.value for one in parts)
+                found += max(0, left if dimension % 2 else whole - sum(one.compute.value for one in parts))
+        return found
 
     def _is_over_a_limit(self, gone: set[str], *, standing: Iterable[Clearing]) -> bool:
         used, nodes = self._used_without(gone, standing=standing), self.queues.books.ledger.tree.nodes
@@ -187,12 +249,16 @@ class ReclaimWorld(QueueWorld):
         """What each queue uses once those are gone, and all are in for whom room is made."""
         ledger = self.queues.books.ledger
         used: dict[str, list[int]] = {name: [0] * ledger.width for name in ledger.tree.nodes}
-        there = [(charge.queue, charge.amounts) for uid, charge in ledger.charges().items() if uid not in gone]
-        places = [place for clearing in standing for place in clearing.places]
-        for queue, amounts in [*there, *((place.waiter.queue, place.waiter.amounts) for place in places)]:
+        for queue, amounts in self._charged_without(gone, standing=standing):
             for name in ledger.tree.path(queue):
                 used[name] = [a + b for a, b in zip(used[name], amounts, strict=True)]
         return used
+
+    def _charged_without(self, gone: set[str], *, standing: Iterable[Clearing]) -> list[Portion]:
+        charges = self.queues.books.ledger.charges()
+        there = [(charge.queue, charge.amounts) for uid, charge in charges.items() if uid not in gone]
+        places = [place.waiter for clearing in standing for place in clearing.places]
+        return [*there, *((waiter.queue, waiter.amounts) for waiter in places)]
 
     def below_guarantee(self, found: Sequence[Clearing]) -> None:
         """No queue from which others took has less than it is guaranteed in all that was taken."""
@@ -209,6 +275,16 @@ class ReclaimWorld(QueueWorld):
                     due = ledger.tree.nodes[name].guarantee
                     taken = [dim for dim, amount in enumerate(charge_of.amounts) if amount and due[dim]]
                     assert not taken or any(used[name][dim] >= due[dim] for dim in taken), (name, victim.uid)
+
+
+def without(asking: Sequence[Portion], candidate: Candidate) -> list[Portion]:
+    """What is asked by all but one who has come in: at once, or by each of a gang that had more than it needs."""
+    left = list(asking)
+    at_once = (candidate.first.queue, candidate.amounts)
+    for portion in [at_once] if at_once in left else [(one.queue, one.amounts) for one in candidate.members]:
+        if portion in left:
+            left.remove(portion)
+    return left
 
 
 def _too_much(parts: Sequence[Claim]) -> bool:

@@ -80,6 +80,34 @@ def test_nobody_is_moved_before_it_pays() -> None:
     assert len(stage.consolidate(after=LONG)) == 1
 
 
+@pytest.mark.parametrize("theirs", ["amber", "violet"])
+def test_whoever_has_waited_for_as_much_is_helped_though_one_before_it_has_not(theirs: str) -> None:
+    """What moving costs for one is known for all who ask for the same: whoever has paid it is not put off with them."""
+    stage = Board({"blue": queue(), "red": queue(), theirs: queue()}, nodes=(2,))
+    stage.scattered()
+    stage.submit("old", 100, queue="red")
+    stage.run()
+    stage.run(after=LONG)
+    stage.submit("young", 100, queue=theirs)
+    stage.run()
+    assert len(stage.consolidate(after=1.0)) == 1
+    (clearing,) = stage.queues.register.clearings
+    assert clearing.candidate.uid == "old"
+
+
+def test_whoever_leaves_counts_as_gone_when_it_is_asked_whether_there_is_enough() -> None:
+    """Two halves and one on the way out: without its half there would be too little for a whole card."""
+    stage = Board(nodes=(2,))
+    stage.scattered()
+    stage.submit("last", 50, queue="blue")
+    stage.run()
+    stage.submit("whole", 100, queue="red")
+    stage.run()
+    assert stage.consolidate(after=LONG) == []
+    stage.leave("last", grace=600.0)
+    assert len(stage.consolidate(after=61.0)) == 1
+
+
 @pytest.mark.parametrize(
     "why",
     [
@@ -129,6 +157,20 @@ def test_nobody_is_moved_for_one_that_its_quota_keeps_out() -> None:
     stage.submit("whole", 100, queue="red")
     stage.run()
     assert stage.consolidate(after=LONG) == []
+
+
+def test_one_that_its_quota_keeps_out_keeps_nobody_else_from_being_helped() -> None:
+    """Though it is the first of its queue whenever that is asked who is next."""
+    stage = Board({"blue": queue(), "red": queue(limit=150)}, nodes=(3,))
+    stage.scattered()
+    stage.submit("part", 60, queue="red", user="c")
+    stage.run()
+    stage.submit("too much", 100, queue="red", user="a")
+    stage.submit("most", 80, queue="red", user="b")
+    stage.run()
+    assert len(stage.consolidate(after=2 * LONG)) == 1
+    (clearing,) = stage.queues.register.clearings
+    assert clearing.candidate.uid == "most"
 
 
 @pytest.mark.parametrize(("per_hour", "count"), [(1, 0), (2, 2)])

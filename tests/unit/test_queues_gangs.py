@@ -1,4 +1,4 @@
-"""Gangs on cards: one node, one NVLink island, apart; those that can't run; and pods shown to a cluster autoscaler."""
+"""Gangs on cards: one node, one NVLink island, apart; and those that can't run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 from aliquot_core.inventory import Gpu
 from aliquot_scheduler.fit.links import islands
 from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.showing import MOST_SHOWN
 from support.centre import gpus, make_node
 from support.queue_stage import Stage, queue
 
@@ -136,111 +135,6 @@ def test_a_gang_that_has_begun_to_finish_is_left_alone() -> None:
     stage.gone("g1")
     assert stage.queues.stale_gangs(now=stage.now) == []
     assert stage.queues.stale_gangs(now=stage.now + 1_000.0) == []
-
-
-def test_with_autoscale_a_pod_without_room_is_shown() -> None:
-    """It is charged, and comes in when a node has joined; in another queue it waits behind its gate."""
-    stage = Stage({"a": queue(limit=200, autoscale=True, autoscale_minutes=2), "b": queue()}, nodes=(1,))
-    stage.submit("x", 100, queue="a")
-    for uid, where in (("p", "a"), ("q", "a"), ("r", "b")):
-        stage.submit(uid, 100, queue=where)
-    assert stage.round() == ["x", "p"]
-    stage.bind("x")
-    assert stage.turns["p"].promise is None
-    assert stage.used("a")[0] == 200
-    assert "waits for room" in stage.queues.why_not(stage.pods["p"])
-    lifted = replace(stage.pods["p"], spec=replace(stage.pods["p"].spec, scheduling_gates=[]))
-    stage.see(lifted)
-    assert stage.round(after=60.0) == []
-    stage.picture.node_seen(make_node("n1", gpus("n1", 2)))
-    assert stage.round() == ["r", "p"]
-    turn = stage.turns["p"]
-    assert turn.promise is not None
-    assert (turn.promise.node, turn.pod.spec.scheduling_gates) == ("n1", [])
-    assert stage.used("a")[0] == 200
-
-
-def test_who_is_shown_passes_nobody_who_is_before_it_in_the_line() -> None:
-    """One GPU joins: it is for the queue that holds nothing, not for the one whose pod was shown first."""
-    stage = Stage({"a": queue(autoscale=True), "b": queue()}, nodes=(1,))
-    stage.submit("x", 100, queue="a")
-    stage.submit("p", 100, queue="a")
-    assert stage.round() == ["x", "p"]
-    stage.bind("x")
-    stage.submit("r", 100, queue="b")
-    assert stage.round() == []
-    stage.picture.node_seen(make_node("n1", gpus("n1", 1)))
-    assert stage.run() == ["r"]
-    stage.picture.node_seen(make_node("n2", gpus("n2", 1)))
-    assert stage.run() == ["p"]
-
-
-def test_who_is_shown_takes_no_share_and_no_quota_of_others() -> None:
-    """Five of them wait for whole GPUs: others have what is left of their parent's limit, and in their order."""
-    specs = {
-        "org": queue(limit=500),
-        "a": queue("org", autoscale=True),
-        "b": queue("org"),
-        "c": queue(),
-    }
-    stage = Stage(specs, nodes=(2,))
-    for uid in ("x", "y"):
-        stage.submit(uid, 60, queue="c")
-    assert stage.run() == ["x", "y"]
-    for number in range(8):
-        stage.submit(f"p{number}", 100, queue="a")
-    assert stage.round() == [f"p{number}" for number in range(5)]
-    assert stage.used("org")[0] == 500
-    for _ in range(2):
-        stage.round(after=100.0)
-    for uid, where in (("b0", "b"), ("c0", "c")):
-        stage.submit(uid, 40, queue=where)
-    assert stage.run() == ["b0", "c0"]
-    assert stage.queues.books.usage.of("a", now=stage.now)[0] == 0
-    assert stage.queues.books.users.of(("a", "team"), now=stage.now)[0] == 0
-
-
-def test_of_one_queue_no_more_are_shown_than_a_list_holds() -> None:
-    """However many wait; the next ones follow as the first get room."""
-    stage = Stage({"a": queue(autoscale=True)}, nodes=(1,))
-    for number in range(MOST_SHOWN + 20):
-        stage.submit(f"p{number:03}", 100, queue="a")
-    assert len(stage.round()) == MOST_SHOWN + 1
-    assert stage.round() == []
-    stage.bind("p000")
-    stage.end("p000")
-    assert stage.round() == ["p001", "p101"]
-    assert stage.turns["p001"].promise is not None
-    assert stage.turns["p101"].promise is None
-
-
-def test_a_gang_that_is_shown_comes_in_as_a_whole() -> None:
-    """One GPU is not enough for the two of it."""
-    stage = Stage({"a": queue(autoscale=True), "b": queue()}, nodes=(1,))
-    stage.submit("x", 100, queue="b")
-    assert stage.run() == ["x"]
-    gang(stage, "g", pods=2, compute=100, topology="")
-    assert stage.round() == ["g0", "g1"]
-    assert stage.turns["g0"].promise is None
-    stage.picture.node_seen(make_node("n1", gpus("n1", 1)))
-    assert stage.round() == []
-    assert all("waits for room" in stage.queues.why_not(stage.pods[uid]) for uid in ("g0", "g1"))
-    stage.picture.node_seen(make_node("n2", gpus("n2", 1)))
-    assert stage.run() == ["g0", "g1"]
-
-
-def test_a_pod_is_not_shown_for_ever() -> None:
-    """When no node has come in its time, it loses its turn and its quota."""
-    stage = Stage({"a": queue(limit=100, autoscale=True, autoscale_minutes=1), "b": queue()}, nodes=(1,))
-    stage.submit("x", 100, queue="b")
-    assert stage.run() == ["x"]
-    stage.submit("p", 100, queue="a")
-    assert stage.round() == ["p"]
-    assert stage.round(after=59.0) == []
-    assert stage.used("a")[0] == 100
-    assert stage.round(after=1.0) == []
-    assert stage.used("a")[0] == 0
-    assert "led to no binding" in stage.queues.why_not(stage.pods["p"])
 
 
 def test_a_gang_that_is_not_there_keeps_nothing_from_others() -> None:
@@ -441,6 +335,7 @@ def test_a_gang_of_one_takes_nobody_in_who_waits_for_more() -> None:
     assert told_of(stage, "y").startswith(
         "GangDisagrees: pods of group g disagree about how many start: 1 says 1 of 1, 1 "
     )
+    assert told_of(stage, "y").endswith(" on those that wait as on those that run, or start the group anew")
     stage.end("x")
     assert stage.run() == []
     assert told_of(stage, "y").startswith("GangIncomplete: group g starts with 2 pods, and 1 is there")

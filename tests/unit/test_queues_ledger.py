@@ -14,7 +14,7 @@ from aliquot_scheduler.queues.ledger import Charge, Effect, Ledger
 from aliquot_scheduler.queues.portions import Portions
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, Tree, plant
-from support.guarantee_oracle import Guarantees
+from support.guarantee_oracle import Guarantees, kept_idle
 from support.guarantee_search import Search
 
 replace = msgspec.structs.replace
@@ -36,6 +36,8 @@ SPECS = {
     "b": queue("org", limit=250),
     "c": queue(guarantee=100, borrowing_limit=150),
 }
+# Compute is kept idle too, above the queue that keeps memory.
+RESERVED = SPECS | {"org": queue(guarantee=300, limit=500, lending_limit=200)}
 
 
 def held(ledger: Ledger) -> dict[str, int]:
@@ -195,6 +197,13 @@ class Small(msgspec.Struct, frozen=True, kw_only=True):
         assert served.lacking() == lacking
         return lacking
 
+    def reserved_lacking(self) -> int:
+        """What of all that is kept idle is not there."""
+        lacking = Search(self.tree, used=self.used, asked={}, free=self.free).lacking()
+        served = Guarantees(self.tree, dimension=COMPUTE, used=self.used, asked=self.asked, free=self.free)
+        assert served.unasked().lacking() == lacking
+        return lacking
+
 
 @st.composite
 def _small(draw: st.DrawFn) -> Small:
@@ -213,6 +222,23 @@ def _small(draw: st.DrawFn) -> Small:
     # Everything that could be given is tried: one more makes that three times as much.
     asked = draw(st.fixed_dictionaries({name: st.sampled_from(((), (1,), (2,), (1, 1))) for name in leaves}))
     return Small(tree=tree, used=used, asked=asked, free=draw(st.integers(0, 7)))
+
+
+@given(_small())
+@settings(max_examples=100, deadline=None)
+def test_exactly_those_are_refused_who_would_take_what_others_keep_idle(small: Small) -> None:
+    """Tried out as if nobody asked: whether all that is kept idle is there still; whatever anybody is guaranteed."""
+    ledger, lacked = small.ledger(), small.reserved_lacking()
+    for leaf, asked in small.asked.items():
+        for amount in set(asked):
+            if amount > small.free or ledger.over(leaf, amounts(amount)):
+                continue
+            lacks = small.after(leaf, amount).reserved_lacking()
+            if ledger.taken_of_idle(COMPUTE, leaf, amounts(amount), free=small.free) is None:
+                assert lacks <= lacked
+            else:
+                # Where something lacks already, one reservation may be robbed and another need no more.
+                assert lacks > lacked or lacked
 
 
 def _is_just(ledger: Ledger, leaf: str, amount: int, *, free: int) -> bool:
@@ -257,6 +283,28 @@ def test_what_others_have_taken_under_a_limit_is_held_back_from_nobody_elsewhere
     assert ledger.effect(COMPUTE, "a", amounts(100)) == Effect(lessened=100, injured="")
 
 
+def test_who_takes_more_than_its_own_reservation_leaves_others_theirs() -> None:
+    """Half of it is kept for itself: the other half may not be what another keeps."""
+    half = queue(guarantee=100, lending_limit=50)
+    ledger = Ledger(plant({"k": half, "l": half}))
+    for free, taken in ((150, None), (149, ROOT)):
+        assert ledger.taken_of_idle(COMPUTE, "k", amounts(100), free=free) == taken
+    assert ledger.taken_of_idle(COMPUTE, "k", amounts(50), free=50) is None
+
+
+def test_what_others_use_under_a_limit_is_kept_idle_from_nobody_elsewhere() -> None:
+    """Only they can give it back; of what is left of it as much is kept as there is."""
+    kept = queue("p", guarantee=100, lending_limit=0)
+    ledger = Ledger(plant({"p": queue(limit=400), "k": kept, "b": queue("p"), "c": queue()}))
+    ledger.charge("borrowed", Charge(queue="b", amounts=amounts(340)))
+    assert (ledger.accounts["k"].idle[COMPUTE], ledger.accounts[ROOT].idle[COMPUTE]) == (100, 60)
+    for amount, taken in ((40, None), (41, ROOT)):
+        assert ledger.taken_of_idle(COMPUTE, "c", amounts(amount), free=100) == taken
+    # Of the 60 that it leaves all who borrow there are kept out, and its owner is not.
+    assert ledger.taken_of_idle(COMPUTE, "b", amounts(10), free=100) == "p"
+    assert ledger.taken_of_idle(COMPUTE, "k", amounts(60), free=60) is None
+
+
 def test_what_a_limit_keeps_from_use_is_not_held_back() -> None:
     """A guarantee is demanded as far as limits below let it be used: the rest is lent."""
     ledger = Ledger(plant({"p": queue(guarantee=300), "a": queue("p", limit=100), "b": queue("p")}))
@@ -285,7 +333,7 @@ class Counting(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tree = plant(SPECS)
+        self.tree = plant(RESERVED)
         self.ledger = Ledger(self.tree)
         self.asked: list[tuple[str, tuple[int, ...]]] = []
 
@@ -326,6 +374,15 @@ class Counting(RuleBasedStateMachine):
             assert (live.sure, live.sure_below) == (account.sure, account.sure_below)
             assert (live.held, live.held_below) == (account.held, account.held_below)
             assert (live.wanted, live.demanded) == (account.wanted, account.demanded)
+            assert (live.idle, live.idle_below) == (account.idle, account.idle_below)
+
+    @invariant()
+    def what_is_kept_idle_is_what_is_not_used(self) -> None:
+        """At each queue, by a plain sum over all below it."""
+        for dimension in (COMPUTE, MEMORY):
+            used = {name: account.used[dimension] for name, account in self.ledger.accounts.items()}
+            for name, account in self.ledger.accounts.items():
+                assert account.idle[dimension] == kept_idle(self.tree, dimension=dimension, used=used, name=name)
 
     @invariant()
     def what_is_told_of_an_admission_comes_true(self) -> None:

@@ -199,6 +199,23 @@ def test_who_asks_longest_is_owed_first() -> None:
     assert (bool(kept_for(stage, "a0")), bool(kept_for(stage, "b0"))) == (False, True)
 
 
+@pytest.mark.parametrize("nodes", [(6,), (3, 3)])
+def test_no_node_is_kept_for_a_guarantee_that_a_limit_keeps_out_of_use(nodes: tuple[int, ...]) -> None:
+    """Its parent keeps 200 % idle, of which its own queue may use 100: what is free is for all others meanwhile."""
+    specs = {"a": queue(), "c": queue(guarantee=200, lend=0), "cx": queue("c", limit=100)}
+    stage = Stage(specs, nodes=nodes, settings=OWED)
+    stage.submit("in", queue="cx")
+    assert stage.run() == ["in"]
+    stage.submit("second", queue="cx")
+    assert stage.run(after=1.0) == []
+    for number in range(4):
+        stage.submit(f"a{number}", queue="a")
+    assert stage.run(after=1.0) == ["a0", "a1", "a2", "a3"]
+    assert kept_for(stage, "second") == ()
+    stage.end("in")
+    assert stage.run(after=1.0) == ["second"]
+
+
 def kept_for(stage: Stage, uid: str) -> tuple[str, ...]:
     """The nodes that are kept for a head."""
     return stage.queues.register.memory.kept(now=stage.now).get(uid, ())

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
+from click.testing import CliRunner
 
+from aliquot_cli.explain import _text as explanation_text
+from aliquot_cli.main import main
 from aliquot_cli.queue_text import answer_text, rows_text
 from aliquot_core.objects import Namespace, Pod, Queue
 from aliquot_scheduler.explaining import Explanation, explain
 from aliquot_scheduler.queues.entry import Plan, plan_of
+from aliquot_scheduler.queues.reasons import borrowers
 from aliquot_scheduler.queues.standing import Standing
 from aliquot_scheduler.queues.status import Amounts, QueueStatus
 from aliquot_scheduler.queues.telling import answer, rows, waiting_pods
@@ -26,6 +33,9 @@ TREE: Mapping[str, Any] = {
     "held": {"stop": "hold", "namespaces": ["*"]},
     "reserved": {"compute": {"guarantee": 100, "lendingLimit": 0}, "namespaces": ["*"]},
 }
+
+
+CAPPED: Mapping[str, Any] = {"compute": {"limit": 100}, "namespaces": ["*"]}
 
 
 def plan(queues: Mapping[str, Any] = TREE, **homes: str) -> Plan:
@@ -171,7 +181,35 @@ def test_who_holds_and_who_waits_is_told_apart() -> None:
 def test_those_in_no_line_come_last() -> None:
     """Whoever is told first has a place."""
     pods = waiting_pods("b", stand(waits("never", "b", 400), waits("w", "b", 10, at=5)))
-    assert [(one.pod, one.place) for one in pods] == [("team/pod-w", 1), ("team/pod-never", 0)]
+    assert [(one.pod, one.place, one.never) for one in pods] == [
+        ("team/pod-w", 1, False),
+        ("team/pod-never", 0, True),
+    ]
+
+
+def test_a_gang_that_can_never_start_has_no_place() -> None:
+    """Nor does it take one from those behind it; the table says never, and a pod that is held only has none for now."""
+    gang = [
+        waits(f"g{at}", "a", 80, at=at, labels={NAMES.group: "g"}, annotations={NAMES.group_size: "4"})
+        for at in range(4)
+    ]
+    behind = waits("w", "a", 10, at=9)
+    told = answer("org", plan(), statuses={}, standing=stand(*gang, behind))
+    assert {one.pod: (one.place, one.never) for one in told.pods} == {
+        "team/pod-w": (1, False),
+        **{f"team/pod-g{at}": (0, True) for at in range(4)},
+    }
+    lines = [line.split() for line in answer_text(told, wide=False, now=WALL).splitlines() if " team/pod-" in line]
+    assert [line[0] for line in lines] == ["1", "never", "never", "never", "never"]
+    (held,) = waiting_pods("held", stand(*BUSY))
+    assert (held.place, held.never) == (0, False)
+    first = explained(gang[0], *gang[1:], behind)
+    assert first.queue is not None
+    assert (first.queue.place, first.queue.never) == (0, True)
+    assert "in no line, since it never fits as things are" in explanation_text(first)
+    second = explained(behind, *gang)
+    assert second.queue is not None
+    assert (second.queue.place, second.queue.before) == (1, [])
 
 
 def placed(number: int, waited: int) -> Pod:
@@ -223,10 +261,7 @@ WHY: dict[str, tuple[Sequence[Pod], str]] = {
     ),
     "a reservation": (
         [waits("w", "default", 100), *(runs(f"r{at}", "default", 70, gpu=at) for at in range(4))],
-        (
-            "it asks 100 % of compute; 120 of 400 % are free, and 100 % of that is held back for guarantees "
-            "(reserved 100 %)"
-        ),
+        "it asks 100 % of compute; 120 of 400 % are free, and 100 % is reserved (reserved 100 %)",
     ),
     "a guarantee that is given": (
         [
@@ -258,6 +293,55 @@ def test_each_reason_has_its_numbers(row: str) -> None:
     assert (told.queue.why == "") is (why == "")
     if why:
         assert told.summary.startswith(told.queue.why)
+
+
+INSIDE: dict[str, tuple[Sequence[Pod], list[str]]] = {
+    "others have borrowed": (
+        [waits("w", "a", 100), *(runs(f"r{at}", "default", 100, gpu=at) for at in range(4))],
+        ["inside the guarantee of queue a; others have borrowed 400 % of compute (default 400 %)"],
+    ),
+    "nobody has": (
+        [waits("w", "a", 100), runs("r", "reserved", 100)],
+        ["inside the guarantee of queue a; no other queue uses more than it is guaranteed"],
+    ),
+    "its guarantee is used": ([waits("w", "a", 100), runs("r", "a", 1)], []),
+    "its parent's limit is used": ([waits("w", "a", 100), *(runs(f"r{at}", "b", 100, gpu=at) for at in range(3))], []),
+    "by its parent's": (
+        [waits("w", "b", 100)],
+        ["inside the guarantee of queue org; no other queue uses more than it is guaranteed"],
+    ),
+    "nothing is guaranteed": ([waits("w", "default", 100)], []),
+    "no such queue": ([waits("w", "gone", 10)], []),
+}
+
+
+@pytest.mark.parametrize("row", INSIDE)
+def test_who_is_inside_its_guarantee_is_told_who_has_borrowed(row: str) -> None:
+    """Else its owner reads of no room alone, and not that it is due; who is not due is told nothing of the sort."""
+    pods, said = INSIDE[row]
+    told = explained(pods[0], *pods[1:]).queue
+    assert told is not None
+    assert [line for line in told.quota if not line.startswith("queue ")] == said
+
+
+def test_nobody_has_borrowed_what_a_limit_keeps_out_of_use() -> None:
+    """Its parent is guaranteed 200 % and keeps it, and its own queue may use 100 % of that."""
+    of = plan({"c": {"compute": {"guarantee": 200, "lendingLimit": 0}}, "cx": {"parent": "c", **CAPPED}})
+    running, waiting = runs("r", "cx", 100), waits("w", "cx", 100)
+    standing = stand(running, waiting, of=of)
+    (waiter,) = standing.waiting("cx")
+    assert borrowers(waiter, standing) == []
+
+
+def test_a_guarantee_that_goes_with_another_is_told_as_such() -> None:
+    """Its author has said nothing of memory, and looks in vain for it in the queue's spec."""
+    told = explained(waits("w", "reserved", 10)).queue
+    assert told is not None
+    assert told.quota == [
+        "queue reserved: 0 % of compute in use, 100 % guaranteed, no limit",
+        "queue reserved: 0 MiB of memory in use, 80000 MiB guaranteed with the compute that it keeps idle, no limit",
+        "inside the guarantee of queue reserved; no other queue uses more than it is guaranteed",
+    ]
 
 
 def test_explain_tells_the_place_and_who_comes_before() -> None:
@@ -309,7 +393,10 @@ def test_without_queues_it_is_still_told_what_else_than_room_it_waits_for() -> N
     assert summary(group).startswith("group g starts with 3 pods, and 1 is there: create 2 more")
     assert summary(waits("w2", "", 10, at=2)).endswith("has room; 1 pod has its turn before it")
     never = summary(asks("w4", 10, 900_000, spec=GATED))
-    assert never.startswith("no node could take it, even if it were empty; the only node has no room: 0 of 4 GPUs")
+    assert never.startswith(
+        "no node could take it, even if it were empty: it asks 900000 MiB of one GPU, and the largest"
+    )
+    assert "; the only node has no room: 0 of 4 GPUs" in never
     gates = {"schedulingGates": [*GATED["schedulingGates"], {"name": "x/y"}]}
     assert summary(waits("w3", "", 10, at=3, spec=gates)) == "it waits behind gates that are not Aliquot's: x/y"
 
@@ -329,6 +416,24 @@ def test_one_queue_is_told_with_who_is_before_whom() -> None:
     assert "59m" in text
 
 
+def test_queues_are_printed_in_every_form(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All of them and one of them: the same for programs in both of their forms, and names for other commands."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nobody-asks"))
+    of_all = rows(plan(), statuses={}, standing=stand(*BUSY))
+    of_one = answer("a", plan(), statuses={}, standing=stand(*BUSY))
+    for told, names in ((of_all, [row.name for row in of_all]), (of_one, ["a"])):
+
+        async def found(*_: object, told: object = told, **__: object) -> object:
+            return told
+
+        monkeypatch.setattr("aliquot_cli.queue._told", found)
+        printed = {form: CliRunner().invoke(main, ["queue", "-o", form]).stdout for form in ("json", "yaml", "name")}
+        assert json.loads(printed["json"]) == json.loads(msgspec.json.encode(told))
+        assert yaml.safe_load(printed["yaml"]) == json.loads(printed["json"])
+        assert not printed["yaml"].startswith(("[", "{"))
+        assert printed["name"].splitlines() == [f"queue.{NAMES.domain}/{name}" for name in names]
+
+
 def test_the_table_reads_as_a_tree() -> None:
     """Children are set in; what is not said is a dash."""
     text = rows_text(rows(plan(), statuses={}, standing=stand(*BUSY)), wide=False).splitlines()
@@ -336,6 +441,19 @@ def test_the_table_reads_as_a_tree() -> None:
     assert text[4].split("  ")[:2] == ["", "a"]
     assert "hold" in text[2]
     assert waiting_pods("held", stand(*BUSY))[0].place == 0
+
+
+def test_memory_is_shown_where_a_queue_speaks_of_it() -> None:
+    """In a line of its own below the queue's, whatever it says of it; the wide table has columns for that."""
+    memories = [{"guarantee": 8_000}, {"limit": 9_000}, {"guarantee": 0, "lendingLimit": 0}, {"borrowingLimit": 5}]
+    tree = {f"m{at}": {"memory": memory, "namespaces": ["*"]} for at, memory in enumerate(memories)}
+    of = plan({**tree, "silent": {"compute": {"guarantee": 100}}})
+    found = rows(of, statuses={}, standing=stand(runs("r", "m0", 10), of=of))
+    lines = [" ".join(line.split()) for line in rows_text(found, wide=False).splitlines()]
+    assert [line.split()[0] for line in lines if "MiB" in line] == ["(memory)"] * len(memories)
+    assert lines[2:4] == ["m0 - - 10 % 0 % 10 % 0 % 1 0 -", "(memory) 8000 MiB - 1000 MiB 0 MiB 1000 MiB 0 MiB"]
+    assert lines[-1].startswith("silent 100 %")
+    assert "(memory)" not in rows_text(found, wide=True)
 
 
 _NOTE = "! Something is wrong with this queue: `aliquot queue NAME` says what, and what to do."

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.spec import Quota
 from support.centre import NAMES, gpus, make_node
 from support.queue_stage import Stage, queue
 
@@ -378,80 +378,6 @@ def test_who_can_never_be_let_in_is_told_so(name: str, compute: int, why: str) -
     assert sorted(stage.run()) == ["q", "r"]
 
 
-def test_a_bound_pod_is_charged_where_it_was_let_in_whoever_leads() -> None:
-    """Its namespace has another queue by now, and so have those of its pods that wait."""
-    specs = {"a": queue(namespaces=()), "b": queue(namespaces=())}
-    stage = Stage(specs, nodes=(1,))
-    stage.queues.namespace_seen("team", queue="a")
-    stage.submit("runs", 100)
-    assert stage.run() == ["runs"]
-    stage.submit("waits", 100)
-    stage.queues.namespace_seen("team", queue="b")
-    assert [waiter.queue for waiter in stage.queues.waiting()] == ["b"]
-    assert (stage.used("a")[0], stage.used("b")[0]) == (100, 0)
-    after = Stage(specs, nodes=(1,))
-    after.queues.namespace_seen("team", queue="b")
-    for pod in stage.pods.values():
-        after.see(pod)
-    assert (after.used("a")[0], after.used("b")[0]) == (100, 0)
-    assert [waiter.queue for waiter in after.queues.waiting()] == ["b"]
-    after.end("runs")
-    assert after.run() == ["waits"]
-    assert (after.used("a")[0], after.used("b")[0]) == (0, 100)
-
-
-def test_who_is_on_the_way_is_charged_where_it_was_let_in_whoever_leads() -> None:
-    """Its namespace has another queue by now; only if its turn is taken back does it wait there."""
-    specs = {"a": queue(namespaces=(), limit=100), "b": queue(namespaces=(), limit=100)}
-    stage = Stage(specs, nodes=(4,))
-    stage.queues.namespace_seen("team", queue="a")
-    stage.submit("comes", 100)
-    assert stage.round() == ["comes"]
-    stage.lift("comes")
-    after = Stage(specs, nodes=(4,))
-    after.queues.namespace_seen("team", queue="b")
-    after.see(stage.pods["comes"])
-    assert after.round() == []
-    assert (after.used("a")[0], after.used("b")[0]) == (100, 0)
-    after.submit("new", 100)
-    assert after.round(after=29.0) == ["new"]
-    assert after.round(after=2.0) == []
-    assert (after.used("a")[0], after.used("b")[0]) == (0, 100)
-    assert [waiter.queue for waiter in after.queues.waiting()] == ["b"]
-
-
-@pytest.mark.parametrize(
-    ("notes", "specs"),
-    [({}, {"a": queue(namespaces=()), "b": queue()}), ({NAMES.charged: "a"}, {"b": queue()})],
-    ids=["passed-its-gate-by", "queue-gone"],
-)
-def test_who_has_no_gate_and_may_not_be_where_it_says_waits(notes: dict[str, str], specs: dict[str, QueueSpec]) -> None:
-    """A gate that was not lifted by a queue makes nobody a member of it; a queue that is gone has none."""
-    stage = Stage(specs, nodes=(4,))
-    pod = Stage(TWO).submit("p", 100, queue="a")
-    meta = replace(pod.metadata, annotations=pod.metadata.annotations | notes)
-    stage.see(replace(pod, metadata=meta, spec=replace(pod.spec, scheduling_gates=[])))
-    assert stage.round() == []
-    assert "queue a" in stage.queues.why_not(stage.pods["p"])
-    assert len(stage.queues.waiting()) == 1
-
-
-def test_who_is_shown_to_a_cluster_autoscaler_comes_in_by_its_own_guarantee() -> None:
-    """It is charged already, and another guarantee is demanded by the time there is a card for one of them."""
-    specs = {"a": queue(guarantee=100, autoscale=True), "b": queue(guarantee=100), "c": queue()}
-    stage = Stage(specs, nodes=(1,))
-    stage.submit("in", 100, queue="c")
-    assert stage.run() == ["in"]
-    stage.submit("shown", 100, queue="a")
-    assert stage.round() == ["shown"]
-    assert stage.turns["shown"].promise is None
-    stage.submit("waits", 100, queue="b")
-    assert stage.round() == []
-    stage.end("in")
-    assert stage.round() == ["shown"]
-    assert stage.turns["shown"].promise is not None
-
-
 def test_where_there_are_no_queues_no_pod_is_charged_to_one() -> None:
     """Queues that are made later have nothing that was let in before them."""
     stage = Stage({}, nodes=(1,))
@@ -513,38 +439,6 @@ def test_of_a_deleted_queue_no_waits_are_told_any_more() -> None:
     assert stage.queues.waits.by_queue == {"a": (1, 3.0), "b": (1, 3.0)}
     stage.queues.queues_seen({"b": queue()})
     assert (stage.queues.waits.by_queue, stage.queues.waits.of_all) == ({"b": (1, 3.0)}, (2, 6.0))
-
-
-def test_a_new_leader_charges_what_it_finds() -> None:
-    """Bound pods are charged by their grants; who was let in and is not bound is charged, and taken back in time."""
-    old = Stage({"a": queue(limit=200)}, nodes=(4,))
-    for uid in "pqr":
-        old.submit(uid, 100, queue="a")
-    assert old.round() == ["p", "q"]
-    old.bind("p")
-    new = Stage({"a": queue(limit=200)}, nodes=(4,))
-    new.see(old.pods["p"])
-    lifted = old.pods["q"]
-    new.see(type(lifted)(metadata=lifted.metadata, spec=type(lifted.spec)(containers=lifted.spec.containers)))
-    new.see(old.pods["r"])
-    assert new.round() == []
-    assert new.used("a")[0] == 200
-    assert new.round(after=29.0) == []
-    assert new.queues.why_not(new.pods["q"]) == ""
-    assert new.round(after=1.0) == ["q"]
-    assert new.used("a")[0] == 200
-
-
-def test_a_new_leader_lets_nobody_over_a_limit_whom_the_old_one_had_taken_back() -> None:
-    """A gate that was lifted tells nothing of quota: whoever is over the limit waits for another turn."""
-    new = Stage({"a": queue(limit=200)}, nodes=(4,))
-    for uid in "pqr":
-        pod = new.submit(uid, 100, queue="a")
-        new.see(replace(pod, spec=replace(pod.spec, scheduling_gates=[])))
-        new.queues.pod_gone(uid)
-        new.see(new.pods[uid])
-    assert [bool(new.queues.why_not(new.pods[uid])) for uid in "pqr"] == [False, False, True]
-    assert new.used("a")[0] == 200
 
 
 def test_room_is_seen_on_cards_of_each_model() -> None:

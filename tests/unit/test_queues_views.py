@@ -241,6 +241,12 @@ def test_what_a_namespace_is_shown_reads_as_a_row_with_its_own_part() -> None:
     by = dict(zip(filter(None, map(str.strip, heads)), filter(None, map(str.strip, cells)), strict=True))
     assert (by["USED"], by["OWN"], by["OWN WAITING"], by["WAITING"]) == ("70 %", "70 %", "1", "2")
     assert "As namespace u is shown it" in text
+    assert "MiB" not in text.replace(by["OWN MEM"], "")
+    memory = msgspec.structs.replace(row.memory, limit=9_000)
+    spoken = msgspec.structs.replace(told, row=msgspec.structs.replace(row, memory=memory))
+    line = answer_text(spoken, wide=False, now=0.0).splitlines()[4]
+    assert line.split("  ")[0] == "(memory)"
+    assert "9000 MiB" in line
 
 
 def test_the_definition_says_what_the_centre_writes() -> None:

@@ -11,6 +11,7 @@ import pytest
 from aliquot_core.quantities import MiB, Percent
 from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.notices import making_room
 from aliquot_scheduler.queues.recalling import recalled, words_for
 from support.centre import NAMES
 from support.queue_stage import queue
@@ -46,6 +47,12 @@ def _saying(waiter: Waiter, words: str) -> Waiter:
 def _told(clearing: Clearing) -> list[Waiter]:
     """All for whom it is, as the next leader sees them: in whatever order."""
     return [_saying(place.waiter, words_for(clearing, place)) for place in reversed(clearing.places)]
+
+
+def test_who_goes_already_is_not_told_of_as_if_it_had_to() -> None:
+    """The leader before has asked them: all that is known of them is that room is kept."""
+    (again,) = recalled(_told(_made(2)), word=NAMES.room, until=7.0)
+    assert making_room(again) == "room is kept for it on n0"
 
 
 def test_what_all_of_them_say_is_the_room_that_was_made() -> None:
@@ -103,6 +110,31 @@ def test_room_that_is_not_there_is_called_off_at_the_first_look() -> None:
     assert [(one.uid, one.victims) for one in stage.queues.register.clearings] == [("r0", ())]
     (anew,) = stage.decide()
     assert [victim.uid for victim in anew.victims] == [victim.uid for victim in clearing.victims]
+
+
+def test_room_that_is_free_and_reserved_is_made_anew_where_nobody_goes() -> None:
+    """The leader died before it had asked whoever was to go, so that a reservation is whole: another asks at once."""
+    specs = {"red": queue(guarantee=100), "blue": queue(), "kept": queue(guarantee=100, lend=0)}
+    before = ReclaimStage(specs)
+    for number in range(3):
+        before.submit(f"b{number}", 100, queue="blue")
+    before.run()
+    before.submit("r0", 100, queue="red")
+    (clearing,) = before.decide()
+    stage = ReclaimStage(specs)
+    for pod in (*(before.pods[f"b{number}"] for number in range(3)), _told(clearing)[0].pod):
+        stage.see(pod)
+    assert stage.run() == []
+    (anew,) = stage.decide(after=1.0)
+    assert [victim.uid for victim in anew.victims] == [victim.uid for victim in clearing.victims] == ["b2"]
+    # Its room is free before anybody was asked: it is waited for.
+    assert stage.run(after=2.0) == []
+    (standing,) = stage.queues.register.clearings
+    assert standing == anew
+    for uid in stage.evict():
+        assert stage.run(after=2.0) == []
+        stage.gone(uid)
+    assert stage.run(after=2.0) == ["r0"]
 
 
 def test_a_node_that_is_gone_is_kept_for_nobody() -> None:

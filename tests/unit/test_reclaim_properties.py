@@ -107,12 +107,56 @@ def test_what_is_guaranteed_and_asked_for_is_met_once_victims_have_gone(
     assert len(stage.evicted) == len(set(stage.evicted))
 
 
+@given(
+    st.sampled_from(SIZES),
+    st.lists(st.tuples(st.sampled_from((10, 20, 30, 50, 70, 100, 150)), st.booleans()), min_size=5, max_size=25),
+    st.lists(st.sampled_from(("red", "green", "kept")), min_size=1, max_size=16),
+    st.lists(st.integers(2, 4), min_size=1, max_size=3),
+    st.sampled_from(("", "org", "late")),
+)
+@settings(max_examples=40, deadline=None)
+def test_what_is_guaranteed_is_met_beside_reservations_that_nobody_else_touches(
+    size: int, borrowers: list[tuple[int, bool]], owners: list[str], nodes: list[int], how: str
+) -> None:
+    """Also under a limit that all share, and where something is reserved only when others use it already."""
+    part = 100 * sum(nodes) // 3 // size * size
+    shared = "org" if how == "org" else ""
+    specs = {name: queue(shared, guarantee=part) for name in ("red", "green")}
+    specs |= {"kept": queue(shared, guarantee=part, lend=0), "blue": queue(shared), "grey": queue(shared)}
+    specs |= {"org": queue(limit=100 * sum(nodes))} if shared else {}
+    stage = ReclaimStage(specs if how != "late" else dict.fromkeys(specs, queue()), nodes=nodes)
+    for number, (compute, pair) in enumerate(borrowers):
+        notes = {"group-size": "2"} if pair else {}
+        for twin in range(1 + pair):
+            group = f"g{number}" if pair else ""
+            stage.submit(f"b{number}.{twin}", compute, queue=("blue", "grey")[number % 2], group=group, notes=notes)
+    while stage.run(after=1.0):
+        pass
+    stage.queues.queues_seen(specs)
+    for number, owner in enumerate(owners):
+        stage.submit(f"o{number}", size, queue=owner)
+    for _ in range(5):
+        stage.run(after=11.0)
+        stage.reclaimed()
+        stage.run()
+        idle = max(0, part - stage.used("kept")[0])
+        others = sum(stage.used(name)[0] for name in specs if name not in ("kept", "org"))
+        assert how == "late" or others + idle <= 100 * sum(nodes) - stage.used("kept")[0]
+    for owner in ("red", "green", "kept"):
+        asked = [uid for uid, pod in stage.pods.items() if uid[0] == "o" and pod.metadata.labels[NAMES.queue] == owner]
+        held = sum(bool(stage.pods[uid].spec.node_name) for uid in asked)
+        assert held >= min(len(asked), part // size), owner
+    assert len(stage.evicted) == len(set(stage.evicted))
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_same_snapshot_makes_the_same_decisions(seed: int) -> None:
     """Whatever order pods and queues are told in, and whoever leads."""
     world = walked(seed, steps=10)
     # What a dying leader has under way is not in the snapshot.
-    world.bind(*[waiter.uid for waiter in world.queues.under_way()])
+    world.bind(*world.with_room())
+    for shown in world.queues.under_way():
+        world.gone(shown.uid)
     told = []
     for _ in range(3):
         world.restart()

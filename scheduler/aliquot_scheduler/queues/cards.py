@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aliquot_core.claims import Claim
+from aliquot_core.inventory import Gpu
 from aliquot_core.objects import Pod
 from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import WHOLE
@@ -152,11 +153,14 @@ class Cards:
             known = self.picture.nodes.get(node)
             gpu = known.inventory.gpu(uuid) if known else None
             memory = _memory(claim, card=gpu.memory if gpu else 0)
-            places = [0, *(2 + 2 * n for n, m in enumerate(self._models) if gpu and m.admits(*gpu.model_names))]
-            for place in places:
+            for place in self.counted_in(gpu):
                 amounts[place] += claim.compute.value
                 amounts[place + 1] += memory
         return tuple(amounts)
+
+    def counted_in(self, gpu: Gpu | None) -> list[int]:
+        """The dimensions in which a GPU's compute counts, each with that of its memory after it."""
+        return [0, *(2 + 2 * n for n, m in enumerate(self._models) if gpu and m.admits(*gpu.model_names))]
 
     # --- whether it fits ---------------------------------------------------------------------------------------------
     def able(self, demand: Demand) -> npt.NDArray[np.bool_]:

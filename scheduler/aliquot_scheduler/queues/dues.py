@@ -12,7 +12,8 @@ That is not guaranteed: nothing is held back for it. It is how much a queue's po
 borrowing, and the most that those take of it who are never evicted.
 
 What is reserved (`lendingLimit`) is of use only with the rest of a card. So who keeps compute idle and says nothing of
-memory's guarantee keeps as large a part of all memory, and the other way round. That is guaranteed and held back.
+memory's guarantee keeps as large a part of all memory, and the other way round. That is guaranteed and held back, as
+far as it is there beside what is reserved in so many words: if it is not, what only goes along is cut in proportion.
 """
 
 from __future__ import annotations
@@ -46,13 +47,45 @@ def compute_with(memory: int, *, largest: int) -> int:
     return -(-memory * WHOLE.value // largest) if largest else 0
 
 
-def reserved(compute: Quota, memory: Quota, *, there: tuple[int, int]) -> tuple[Quota, Quota]:
-    """The two quotas, with what a reservation of one keeps of the other if no guarantee of that is said."""
+def with_reservations(
+    written: Mapping[str, Sequence[Quota]],
+    *,
+    children: Mapping[str, Sequence[str]],
+    patterns: Sequence[str],
+    hardware: Hardware,
+) -> dict[str, list[Quota]]:
+    """All queues' quotas of GPUs (parents come first), with what reservations take along with them."""
+    found = {name: list(quotas) for name, quotas in written.items()}
+    for at, pattern in enumerate(patterns):
+        pair = slice(2 * at, 2 * at + 2)
+        there = hardware.there.get(pattern, (0, 0))
+        of_pair = {name: (quotas[pair][0], quotas[pair][1]) for name, quotas in written.items()}
+        wished = {name: along_with(*quotas, there=there) for name, quotas in of_pair.items()}
+        for kind in range(2):
+            told = _kept_of_all({name: kept_of(quotas[kind]) for name, quotas in of_pair.items()}, children=children)
+            both = {name: kept_of(quotas[kind]) + wished[name][kind] for name, quotas in of_pair.items()}
+            more, left = _kept_of_all(both, children=children) - told, max(0, there[kind] - told)
+            for name, quotas in found.items():
+                part = wished[name][kind] * left // more if more > left else wished[name][kind]
+                quotas[2 * at + kind] = _reserving(quotas[2 * at + kind], part)
+    return found
+
+
+def along_with(compute: Quota, memory: Quota, *, there: tuple[int, int]) -> tuple[int, int]:
+    """How much of both a reservation of the other one takes along, if no guarantee of that is said."""
     if is_silent(memory) and (kept := kept_of(compute)):
-        return compute, _reserving(memory, kept, part=there[1], of=there[0])
+        return 0, kept * there[1] // there[0] if there[0] else 0
     if is_silent(compute) and (kept := kept_of(memory)):
-        return _reserving(compute, kept, part=there[0], of=there[1]), memory
-    return compute, memory
+        return kept * there[0] // there[1] if there[1] else 0, 0
+    return 0, 0
+
+
+def _kept_of_all(kept: dict[str, int], *, children: Mapping[str, Sequence[str]]) -> int:
+    """What is kept for a queue is kept for those below it, and counts once."""
+    found: dict[str, int] = {}
+    for name in reversed(kept):
+        found[name] = max(kept[name], sum(found[child] for child in children[name]))
+    return found[next(iter(kept))]
 
 
 def is_silent(quota: Quota) -> bool:
@@ -68,8 +101,7 @@ def kept_of(quota: Quota) -> int:
     return max(0, due - quota.lending_limit)
 
 
-def _reserving(quota: Quota, kept: int, *, part: int, of: int) -> Quota:
-    more = kept * part // of if of else 0
+def _reserving(quota: Quota, more: int) -> Quota:
     return msgspec.structs.replace(quota, guarantee=more, lending_limit=0) if more else quota
 
 

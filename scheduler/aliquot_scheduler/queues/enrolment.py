@@ -18,13 +18,15 @@ from aliquot_core.request import parse_request
 from aliquot_scheduler.fit.bounds import without_models
 from aliquot_scheduler.fit.demand import Demand, demand_of, of_anybody
 from aliquot_scheduler.fit.ground import HostAsk, host_ask
+from aliquot_scheduler.fit.places import named_places
+from aliquot_scheduler.fit.refusals import Refusals
+from aliquot_scheduler.queues.beyond import Beyond
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.entry import why_barred
-from aliquot_scheduler.queues.ledger import Charge, Ledger
+from aliquot_scheduler.queues.ledger import Charge
 from aliquot_scheduler.queues.line import Shape, Waiter, firm_part, summed
 from aliquot_scheduler.queues.together import Together
 from aliquot_scheduler.queues.tree import DEFAULT_QUEUE, Tree, Vector
-from aliquot_scheduler.queues.units import bare, spoken
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,9 +60,7 @@ class Enrolment:
         self._user_label = user_label
         self._known: dict[Shape, _Known] = {}
         self._numbers: dict[Shape, int] = {}
-        # Nobody asks or uses anything there: what is kept all the same, and whom it keeps out.
-        self._idle = Ledger(tree)
-        self._kept: dict[tuple[str, Vector, str], str] = {}
+        self._beyond = Beyond(tree=tree, cards=cards)
         self._together = Together(picture=cards.picture, cards=cards)
         # Changes whenever a gang that could not start may do so, or the other way round.
         self.looks = 0
@@ -184,65 +184,23 @@ class Enrolment:
         amounts = waiter.amounts if granted is None else (*granted, *waiter.shape.host.amounts)
         return Charge(queue=waiter.queue, amounts=amounts, firm=waiter.shape.firm)
 
-    def why_never(self, waiter: Waiter, *, ledger: Ledger, was_in: bool = False) -> str:
+    def why_never(self, waiter: Waiter, *, was_in: bool = False) -> str:
         """Why the pod can't be let in, whatever others do; empty if it could. One that was in there may stay there."""
         name, namespace = waiter.queue, waiter.pod.metadata.namespace
         home = name if was_in else self._home(waiter.pod)
         if barred := why_barred(name, tree=self._tree, namespace=namespace, home=home):
             return barred
-        if why := self._beyond(name, waiter.amounts, "it asks", firm=firm_part((waiter,)), ledger=ledger):
+        if why := self._beyond.why((waiter,), waiter.amounts, "it asks"):
             return why
         return "" if self._tree.nodes[name].spec.autoscale else self._of_shape(waiter.shape).never
 
-    def why_gang_never(self, members: Sequence[Waiter], *, ledger: Ledger) -> str:
+    def why_gang_never(self, members: Sequence[Waiter]) -> str:
         """Why what a gang needs to start can't be let in, whatever others do; empty if it could."""
         queue, members = members[0].queue, self._within_limits(members)
-        firm = firm_part(members)
         asks = f"its group starts with {counted(len(members), 'pod')}, which {agreed(len(members), 'asks', 'ask')}"
-        if why := self._beyond(queue, summed(members), asks, firm=firm, ledger=ledger):
+        if why := self._beyond.why(members, summed(members), asks):
             return why
         return "" if self._tree.nodes[queue].spec.autoscale else self._together.why_never(members)
-
-    def _beyond(self, queue: str, amounts: Vector, asks: str, *, firm: Vector, ledger: Ledger) -> str:
-        """Why so much at once, `firm` of it for good, is more than the queue may ever give."""
-        dimensions = self._tree.dimensions
-        if broken := ledger.never(queue, amounts):
-            account, dim = broken
-            asked, most = spoken(amounts[dim], dim, of=dimensions), bare(account.node.ceiling[dim], dim, of=dimensions)
-            return f"{asks} {asked}, more than the {most} that queue {account.node.name} may have"
-        return self._unsure(queue, firm, asks) or self._kept_from(queue, amounts, asks)
-
-    def _unsure(self, queue: str, firm: Vector, asks: str) -> str:
-        """Why so much could not be given for good even if nothing else were; it changes with what there is."""
-        capacity = self._cards.stock().capacity if firm else ()
-        unsure = self._idle.unsure(queue, firm, capacity=capacity) if firm else None
-        if unsure is None:
-            return ""
-        name, dim = unsure
-        asked, due = spoken(firm[dim], dim, of=self._tree.dimensions), self._tree.nodes[queue].due[dim]
-        said = f"queue {queue} is guaranteed {bare(due, dim, of=self._tree.dimensions)}"
-        why = said if name == queue else "others are guaranteed what is left of it"
-        return f"{asks} {asked} never to be taken back, and {why}"
-
-    def _kept_from(self, queue: str, amounts: Vector, asks: str) -> str:
-        """Why it would wait for ever even if it were alone: under a limit above it, others keep what they don't use."""
-        asked = queue, amounts, asks
-        if asked not in self._kept:
-            self._idle.ask(queue, amounts)
-            dimensions = [dim for dim in range(self._tree.dimensions.cards) if amounts[dim]]
-            injured = ((dim, self._idle.effect(dim, queue, amounts).injured) for dim in dimensions)
-            self._kept[asked] = next((self._is_kept(dim, amounts, asks, by=name) for dim, name in injured if name), "")
-            self._idle.ask_no_more(queue, amounts)
-        return self._kept[asked]
-
-    def _is_kept(self, dimension: int, amounts: Vector, asks: str, *, by: str) -> str:
-        node, dimensions = self._tree.nodes[by], self._tree.dimensions
-        asked = spoken(amounts[dimension], dimension, of=dimensions)
-        most = bare(node.ceiling[dimension], dimension, of=dimensions)
-        return (
-            f"{asks} {asked}, and of the {most} that queue {by} may have "
-            "those below it keep too much though they don't use it (lendingLimit)"
-        )
 
     def _home(self, pod: Pod) -> str:
         home = "" if self._plain else self._homes.get(pod.metadata.namespace)
@@ -272,4 +230,9 @@ class Enrolment:
         able = self._cards.able(demand)
         if (able & self._cards.ground.could(ask)).any():
             return ""
-        return self._cards.ground.why_never(ask, able=able) or "no node could take it, even if it were empty"
+        if why := self._cards.ground.why_never(ask, able=able):
+            return why
+        grid, nodes = self._cards.picture.grid, self._cards.picture.nodes.values()
+        named = named_places(demand.request.uuids, nodes, grid=grid)
+        why = Refusals(demand.request, grid=grid, names=self._names, named=named).of_all()
+        return f"no node could take it, even if it were empty: {why}"

@@ -44,11 +44,11 @@ def gathering(waiter: Waiter, *, line: Line | None, musters: Musters, books: Boo
     if standing >= still_needed(waiter, let_in=books.let_in):
         return None
     spots, said = musters.of(gang), books.said_by_those_in(gang)
-    inside = said[group.size, group.minimum]
+    inside, some_are_in = said[group.size, group.minimum], bool(said)
     for spot, count in spots.items():
         said[spot.size, spot.minimum] += count
     if len(said) > 1:
-        return Gathering(lack=Lack.DISAGREES, message=_disagrees(group, said, names=names))
+        return Gathering(lack=Lack.DISAGREES, message=_disagrees(group, said, some_are_in=some_are_in, names=names))
     if len({(spot.queue, spot.user) for spot in spots}) > 1:
         return Gathering(lack=Lack.SPLIT, message=_split(group, spots, names=names))
     there = spots.total() + inside
@@ -85,11 +85,13 @@ def _split(group: Group, spots: Counter[Spot], *, names: Names) -> str:
     return f"{_starts(group)} of one user, and {', '.join(parts)}: create all of them as one user"
 
 
-def _disagrees(group: Group, said: Counter[tuple[int, int]], *, names: Names) -> str:
+def _disagrees(group: Group, said: Counter[tuple[int, int]], *, some_are_in: bool, names: Names) -> str:
     parts = [
         f"{count} {agreed(count, 'says', 'say')} {minimum} of {size}" for (size, minimum), count in sorted(said.items())
     ]
+    # Whoever has a place can't be written on any more.
+    where = "those that wait as on those that run, or start the group anew" if some_are_in else "all of them"
     return (
         f"pods of group {group.name} disagree about how many start: {', '.join(parts)}; write the same "
-        f"{names.group_size} and {names.group_min} on all of them"
+        f"{names.group_size} and {names.group_min} on {where}"
     )

@@ -16,6 +16,7 @@ idle, at the queue or below it, a guarantee is looked at as if all that is asked
 left beyond what is missing does not sink below zero by it, or does not sink at all: then it takes what nobody is
 promised, or what is missing for itself. The room of a queue is what its ceiling leaves; of all together, what is free.
 It is not enough to look at what is free: under a parent's ceiling, who borrows takes what serves a guarantee there.
+What is kept idle is no other guarantee's either (`reservations.py`).
 
 **For good** a queue is sure of what it is guaranteed, or of what its pods hold that are never evicted where that is
 more; above, of its own guarantee or of what its children are sure of. As long as that stays within every ceiling, and
@@ -28,12 +29,13 @@ What must always hold: nobody's charge takes a queue, or one above it, over its 
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from aliquot_scheduler.queues.portions import Portions
+from aliquot_scheduler.queues.account import Account, holding, whole_dimensions
+from aliquot_scheduler.queues.reservations import Reservations
 from aliquot_scheduler.queues.tree import ROOT, Node, Tree, Vector
 
 
@@ -54,44 +56,6 @@ class Effect(NamedTuple):
     injured: str
 
 
-class Account:
-    """The numbers of one queue."""
-
-    __slots__ = (
-        "asked",
-        "demanded",
-        "firm",
-        "held",
-        "held_below",
-        "missing",
-        "node",
-        "portions",
-        "sure",
-        "sure_below",
-        "used",
-        "wanted",
-    )
-
-    def __init__(self, node: Node, *, width: int, whole: Container[int]) -> None:
-        """`whole` is in which dimensions its guarantee serves only what fits in it as a whole."""
-        self.node = node
-        self.portions = tuple(Portions() if dim in whole else None for dim in range(width))
-        self.used = [0] * width
-        # What is charged here itself and never taken back.
-        self.firm = [0] * width
-        # What is guaranteed or never taken back, whichever is more; and the sum of the children's.
-        self.sure = list(node.guarantee)
-        self.sure_below = [0] * width
-        self.asked = [0] * width
-        # What is asked here and demanded of the children; and what is demanded here.
-        self.wanted = [0] * width
-        self.demanded = [0] * width
-        self.missing = [0] * width
-        self.held = [0] * width
-        # The sum of the children's.
-        self.held_below = [0] * width
-
-
 class Ledger:
     """All queues' numbers."""
 
@@ -99,7 +63,7 @@ class Ledger:
         self.tree = tree
         self.width = len(tree.dimensions)
         self._cards = tree.dimensions.cards
-        whole = _whole(tree)
+        whole = whole_dimensions(tree)
         self.accounts = {name: Account(node, width=self.width, whole=whole[name]) for name, node in tree.nodes.items()}
         self._charges: dict[str, Charge] = {}
         self._guaranteed: dict[str, tuple[int, ...]] = {}
@@ -112,6 +76,7 @@ class Ledger:
                 below[:] = [sum(pair) for pair in zip(below, account.sure, strict=True)]
             for dimension in range(self._cards):
                 self._hold(account, dimension)
+        self.reservations = Reservations(self.accounts)
 
     # --- events ------------------------------------------------------------------------------------------------------
     def charge(self, holder: str, charge: Charge) -> None:
@@ -178,12 +143,20 @@ class Ledger:
             if account.node.name == ROOT:
                 break
             wanted = account.wanted[dimension] - less_wanted
-            after = _holding(account, dimension, more=amount, wanted=wanted, below=change, but=but)
+            after = holding(account, dimension, more=amount, wanted=wanted, below=change, but=but)
             if after.missing > after.room and account.missing[dimension] - after.missing < amount:
                 injured = account.node.name
             less_wanted = account.demanded[dimension] - after.demanded
             change = after.held - account.held[dimension]
         return Effect(lessened=-change, injured=injured)
+
+    def taken_of_idle(self, dimension: int, queue: str, amounts: Sequence[int], *, free: int) -> str | None:
+        """Under which queue so much more would take of what others keep idle, `free` of all being left; or None."""
+        return self.reservations.taken_by(self._path(queue), dimension, amounts[dimension], free=free)
+
+    def kept_idle(self, dimension: int, queue: str, amounts: Sequence[int], *, at: str) -> int:
+        """How much would still be kept idle `at` a queue above with so much more in this one."""
+        return self.reservations.beside(self._path(queue), dimension, amounts[dimension], at=at)
 
     def guaranteed(self, queue: str) -> tuple[int, ...]:
         """In which dimensions the queue, or one above it, is guaranteed anything."""
@@ -244,6 +217,9 @@ class Ledger:
                 if amount:
                     account.used[dimension] += sign * amount
                     self._hold(account, dimension)
+        for dimension, amount in enumerate(charge.amounts):
+            if amount:
+                self.reservations.changed(path, dimension)
         if charge.firm:
             self._make_sure(path, [sign * amount for amount in charge.amounts])
 
@@ -261,7 +237,7 @@ class Ledger:
         """Count anew what is held back of one queue, and pass the differences on to its parent."""
         if dimension >= self._cards or account.node.name == ROOT:
             return
-        now = _holding(account, dimension)
+        now = holding(account, dimension)
         parent = self.accounts[account.node.path[1]]
         parent.wanted[dimension] += now.demanded - account.demanded[dimension]
         parent.held_below[dimension] += now.held - account.held[dimension]
@@ -272,35 +248,3 @@ class Ledger:
 def _for_good(account: Account, dimension: int) -> int:
     """What of a queue is given for good, whatever it is guaranteed."""
     return account.firm[dimension] + account.sure_below[dimension]
-
-
-class _Holding(NamedTuple):
-    room: int
-    demanded: int
-    missing: int
-    held: int
-
-
-def _holding(
-    account: Account, dimension: int, *, more: int = 0, wanted: int | None = None, below: int = 0, but: int = 0
-) -> _Holding:
-    """One queue's numbers; or what they would be with so much more in use and held back below, and one less asking."""
-    node, used, portions = account.node, account.used[dimension] + more, account.portions[dimension]
-    room = max(0, node.ceiling[dimension] - used)
-    wanted = account.wanted[dimension] if wanted is None else wanted
-    demanded = min(max(wanted, node.kept[dimension] - used), room)
-    lacks = min(node.guarantee[dimension] - used, demanded)
-    if portions is not None and lacks > 0:
-        lacks = min(lacks, portions.fitting(node.guarantee[dimension] - used, but=but))
-    missing = max(lacks, account.held_below[dimension] + below, 0)
-    # By position: names would double what it takes, and it is asked 1,000 times for each card that is given back.
-    return _Holding(room, demanded, missing, min(missing, room))
-
-
-def _whole(tree: Tree) -> dict[str, set[int]]:
-    """In which dimensions each queue is guaranteed something, and nothing is kept idle there or below."""
-    found = {name: {dim for dim, due in enumerate(node.guarantee) if due} for name, node in tree.nodes.items()}
-    for node in tree.nodes.values():
-        for name in node.path:
-            found[name] -= {dim for dim, kept in enumerate(node.kept) if kept}
-    return found

@@ -42,12 +42,12 @@ def turn_lost(times: int) -> str:
 
 
 def making_room(clearing: Clearing) -> str:
-    """Of a pod for which others have to go."""
+    """Of a pod for which others have to go, leave already, or were moved."""
     count, nodes = len(clearing.victims), clearing.nodes
-    if not count:
-        return f"it gets the room on {nodes[0]} of one that was moved"
-    who = f"{counted(count, 'pod')} {agreed(count, 'has', 'have')}"
     where = nodes[0] if len(nodes) == 1 else f"{nodes[0]} and {counted(len(nodes) - 1, 'more node')}"
+    if not count:
+        return f"room is kept for it on {where}"
+    who = f"{counted(count, 'pod')} {agreed(count, 'has', 'have')}"
     return f"{who} to go for it, and it gets the room on {where}"
 
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
-from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, plant
+from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, Tree, plant
 
 
 def oddities_of(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
     """What of one queue has no effect, in sentences."""
-    spec = specs[name]
+    spec, tree = specs[name], plant(specs)
     parent = specs.get(spec.parent)
     above = dict(_quotas(parent)) if parent else {}
     for thing, quota in _quotas(spec):
         for said in (*_lending(quota), *_borrowing(quota), *_above(quota, above.get(thing), parent=spec.parent)):
             yield f"queue {name}, spec.{thing}: {said}"
-    yield from _half_closed(name, specs)
+    yield from _half_closed(name, tree)
     yield from _starved(name, specs)
+    yield from _kept_for_nobody(name, tree)
     if spec.namespaces and any(other.parent == name for other in specs.values()):
         yield f"queue {name}, spec.namespaces does nothing: pods wait in the queues below it"
     if not spec.autoscale and spec.autoscale_minutes != QueueSpec().autoscale_minutes:
@@ -54,9 +55,8 @@ def _above(quota: Quota, above: Quota | None, *, parent: str) -> Iterator[str]:
         yield f"limit {quota.limit} is never reached: queue {parent} above it has limit {above.limit}"
 
 
-def _half_closed(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
+def _half_closed(name: str, tree: Tree) -> Iterator[str]:
     """Closed for compute, which may be meant as closed at all: pods that ask for memory alone come in all the same."""
-    tree = plant(specs)
     if name not in tree.nodes:
         return
     own, path = tree.nodes[name].ceiling, [tree.nodes[one].ceiling for one in tree.path(name)]
@@ -90,6 +90,28 @@ def _starved(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
                     f"queue {starved}, spec.{thing}: it gets nothing, ever: of the {limit} that queue {above} may have "
                     f"those beside it keep all, idle or not (lendingLimit: {', '.join(keepers)})"
                 )
+
+
+def _kept_for_nobody(name: str, tree: Tree) -> Iterator[str]:
+    """It, or a queue above it, keeps more idle than those below may ever use."""
+    for one in tree.path(name):
+        for dimension, kept in enumerate(tree.nodes[one].kept):
+            usable = _usable_below(one, tree, dimension)
+            if one != ROOT and kept > usable:
+                thing, model = ("compute", "memory")[dimension % 2], tree.dimensions.model_of(dimension)
+                yield (
+                    f"queue {one}, spec.{f'models[{model}].{thing}' if model else thing}: it keeps {kept} idle, and "
+                    f"the queues below it may use {usable} by their limits: {kept - usable} idles for good; raise "
+                    f"those, or lendingLimit by {kept - usable}"
+                )
+
+
+def _usable_below(name: str, tree: Tree, dimension: int) -> int:
+    """As far as the ceilings there let it be used; of a queue that has none below it, its own."""
+    node = tree.nodes[name]
+    if not node.children:
+        return node.ceiling[dimension]
+    return sum(min(tree.nodes[one].ceiling[dimension], _usable_below(one, tree, dimension)) for one in node.children)
 
 
 def _kept(quota: Quota | None) -> int:

@@ -19,7 +19,8 @@ import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from aliquot_scheduler.queues.ledger import Account, Effect, Ledger
+from aliquot_scheduler.queues.account import Account
+from aliquot_scheduler.queues.ledger import Effect, Ledger
 from aliquot_scheduler.queues.line import Candidate
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, Tree
 from aliquot_scheduler.queues.usage import Usage

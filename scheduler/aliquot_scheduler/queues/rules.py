@@ -49,6 +49,9 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     pods: int = 1
     # Who has waited for so long that it stands back for it (`namespace/name`).
     first: str = ""
+    # Of what is held back: how much of it others would keep idle still; and whether that alone is why.
+    kept: int = 0
+    reserved: bool = False
 
 
 def no_room(why: str) -> Refusal:
@@ -85,10 +88,12 @@ class Rules:
         refusal = self._refusal(candidate)
         if refusal is None:
             return None
-        amounts, pods = candidate.amounts, len(candidate.members)
+        amounts, pods, kept = candidate.amounts, len(candidate.members), 0
         if refusal.cause is Cause.FIRM:
             amounts, pods = candidate.firm, sum(member.shape.firm for member in candidate.members)
-        return msgspec.structs.replace(refusal, asked=amounts[refusal.dimension], pods=pods)
+        elif refusal.cause is Cause.HELD_BACK:
+            kept = self._ledger.kept_idle(refusal.dimension, candidate.first.queue, amounts, at=refusal.queue)
+        return msgspec.structs.replace(refusal, asked=amounts[refusal.dimension], pods=pods, kept=kept)
 
     def refuses_for(self, refusal: Refusal, *, first: str) -> None:
         """Somebody has lost patience who waits for quota: who comes after stands back."""
@@ -113,7 +118,10 @@ class Rules:
         return self._taken_from_others(candidate) or self._stands_back(candidate)
 
     def _taken_from_others(self, candidate: Candidate) -> Refusal | None:
-        """No admission takes what is held back for others: it leaves enough, or takes only what is its own."""
+        """No admission takes what is held back for others: it leaves enough, or takes only what is its own.
+
+        And what others keep idle it takes by no guarantee either.
+        """
         queue, amounts = candidate.first.queue, candidate.amounts
         for dimension, free in enumerate(self._stock.free):
             held, amount = self._ledger.held_back(dimension), amounts[dimension]
@@ -128,6 +136,9 @@ class Rules:
             if not own and dimension in self._closed_dimensions:
                 first = self._closed_dimensions[dimension]
                 return Refusal(cause=Cause.BEHIND, queue=queue, dimension=dimension, first=first)
+            robbed = self._ledger.taken_of_idle(dimension, queue, amounts, free=free)
+            if robbed is not None:
+                return Refusal(cause=Cause.HELD_BACK, queue=robbed, dimension=dimension, reserved=True)
         return None
 
     def _stands_back(self, candidate: Candidate) -> Refusal | None:

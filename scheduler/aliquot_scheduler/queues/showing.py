@@ -5,6 +5,10 @@ uncharged, and gets room when its turn comes like anybody. Only when all who hav
 the order of their turns, as far as quota then allows; from then to the next round they are charged, so that no more is
 shown than limits allow. So who is shown takes no place in the line, no share, and no card from anybody.
 
+Without room is whoever would be let in if there were no end of cards. So who waits only because free cards are held
+back for guarantees, or kept idle by reservations, is shown: the next node is for it. Who is kept out under a ceiling,
+by a limit or by what is held back there for others, is not: more cards would change nothing for it.
+
 All of them are put down anew in each round, so of one queue no more than a hundred are shown at a time (0.2 ms each):
 an autoscaler needs no longer list to begin with.
 """
@@ -16,12 +20,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from aliquot_scheduler.queues.books import Books
-from aliquot_scheduler.queues.cards import Cards
+from aliquot_scheduler.queues.cards import Stock
+from aliquot_scheduler.queues.elsewhere import Without, admissible
 from aliquot_scheduler.queues.hall import Hall
 from aliquot_scheduler.queues.line import Candidate
 from aliquot_scheduler.queues.order import Order
-from aliquot_scheduler.queues.rules import Rules
-from aliquot_scheduler.queues.tree import Tree
+from aliquot_scheduler.queues.rules import Refusal, Rules
+from aliquot_scheduler.queues.tree import UNLIMITED, Tree
 
 MOST_SHOWN = 100
 
@@ -32,15 +37,28 @@ def growing(hall: Hall, tree: Tree) -> list[str]:
     return [name for name in hall.lines if nodes[name].spec.autoscale and not nodes[name].stop]
 
 
+class _EndlessCards:
+    """As many of each model as anybody asks for."""
+
+    def __init__(self, tree: Tree) -> None:
+        endless = (UNLIMITED,) * tree.dimensions.cards
+        self._stock = Stock(capacity=endless, free=endless)
+
+    def stock(self) -> Stock:
+        """Always the same."""
+        return self._stock
+
+
 class Showing:
     """One look at those who found no room in a round."""
 
-    def __init__(self, queues: Sequence[str], *, books: Books, hall: Hall, cards: Cards, now: float) -> None:
+    def __init__(self, queues: Sequence[str], *, books: Books, hall: Hall, without: Without, now: float) -> None:
         self._queues = queues
         self._books = books
         self._hall = hall
         self._shares = books.shares(now=now)
-        self._rules = Rules(ledger=books.ledger, cards=cards)
+        self._without = without
+        self._rules = Rules(ledger=books.ledger, cards=_EndlessCards(books.ledger.tree))
         self._shown: Counter[str] = Counter()
         self._passed: set[tuple[str, object]] = set()
 
@@ -49,12 +67,18 @@ class Showing:
         firsts = {name: partial(self._first, name) for name in self._queues}
         for candidate in Order(ledger=self._books.ledger, shares=self._shares, candidates=firsts):
             queue = candidate.first.queue
-            if self._rules.refusal(candidate) is not None:
+            shown, refusal = self._admissible(candidate)
+            if refusal is not None:
                 self._passed.add((queue, candidate.first.mark))
                 continue
             self._shown[queue] += len(candidate.members)
-            yield candidate
+            yield shown
             self._shares.changed(queue)
+
+    def _admissible(self, candidate: Candidate) -> tuple[Candidate, Refusal | None]:
+        """The candidate, kept off models of which its queue has none for it; or why it is within no quota."""
+        dimensions = self._books.ledger.tree.dimensions
+        return admissible(candidate, rules=self._rules, dimensions=dimensions, without=self._without)
 
     def _first(self, queue: str) -> Candidate | None:
         line = self._hall.lines.get(queue)

@@ -34,8 +34,9 @@ Weight = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_WEIGHT)]
 Priority = Annotated[int, msgspec.Meta(ge=-(10**9), le=10**9)]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=366 * 24 * 3600)]
 Minutes = Annotated[int, msgspec.Meta(ge=1, le=7 * 24 * 60)]
-Name = Annotated[
-    str, msgspec.Meta(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+# Empty is the root, as in the definition of Queue.
+Parent = Annotated[
+    str, msgspec.Meta(max_length=63, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$")
 ]
 Glob = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
 
@@ -86,7 +87,7 @@ class Preemption(_Written, frozen=True, kw_only=True):
 class QueueSpec(_Written, frozen=True, kw_only=True):
     """A queue as its custom resource carries it."""
 
-    parent: Name | Literal[""] = ""
+    parent: Parent = ""
     compute: Quota = Quota()
     memory: Quota = Quota()
     # By a pattern of the model's name.

@@ -89,7 +89,7 @@ class Standing:
             user_label=settings.user_label,
             plain=not plan.specs,
         )
-        self._hall = Hall(why_never=partial(self._enrolment.why_gang_never, ledger=self.books.ledger))
+        self._hall = Hall(why_never=self._enrolment.why_gang_never)
         self._waiting: dict[str, list[Waiter]] = {}
         self._running: dict[str, int] = {}
         self._members: dict[str, list[Pod]] = {}
@@ -170,7 +170,7 @@ class Standing:
 
     def why_never(self, waiter: Waiter) -> str:
         """Why a pod can't be let in, whatever others do; empty if it could."""
-        why = self._enrolment.why_never(waiter, ledger=self.books.ledger)
+        why = self._enrolment.why_never(waiter)
         return why or self._hall.why_nowhere(waiter.uid)
 
     def may_fit(self, waiter: Waiter) -> bool:
@@ -181,12 +181,16 @@ class Standing:
         """Why no node takes a pod that has room on its GPUs, in numbers; empty if one does, or none has."""
         return self._cards.why_no_node(waiter.pod, waiter.demand, host=waiter.shape.host)
 
-    def refusal(self, waiter: Waiter) -> Refusal | None:
-        """What the numbers say against letting a pod in, were it the first of all."""
+    def candidate(self, waiter: Waiter) -> Candidate:
+        """Who is let in together with a pod, or not at all."""
         together, line = still_needed(waiter, let_in=self.books.let_in), self._hall.lines.get(waiter.queue)
         mates = line.mates(waiter)[:together] if line and together > 1 else []
         members = tuple(mates or [waiter])
-        candidate = Candidate(members=members, amounts=summed(members))
+        return Candidate(members=members, amounts=summed(members))
+
+    def refusal(self, waiter: Waiter) -> Refusal | None:
+        """What the numbers say against letting a pod in, were it the first of all."""
+        candidate = self.candidate(waiter)
         rules = Rules(ledger=self.books.ledger, cards=self._cards)
         dimensions, without = self.plan.tree.dimensions, self._enrolment.without
         return admissible(candidate, rules=rules, dimensions=dimensions, without=without)[1]
@@ -234,8 +238,9 @@ class Standing:
         line = self._hall.lines.get(queue)
         users = line.users() if line else []
         for user in sorted(users, key=lambda user: (by_shares.of_user(queue, user), user)):
-            if line and (heads := line.heads(user, let_in=self.books.let_in)):
-                return heads[0]
+            for head in line.heads(user, let_in=self.books.let_in) if line else ():
+                if not self._hall.is_never(head.first):
+                    return head
         return None
 
     def _shares(self) -> Shares:

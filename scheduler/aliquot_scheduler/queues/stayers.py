@@ -85,7 +85,7 @@ class Stayers:
         dimension = refusal.dimension
         most = capacity[dimension] if refusal.queue == ROOT else ledger.accounts[refusal.queue].node.ceiling[dimension]
         held = self._held_in(ledger).get(refusal.queue)
-        return held is not None and held[dimension] + refusal.asked > most
+        return held is not None and held[dimension] + refusal.asked > most - refusal.kept
 
     def _set(self, uid: str, *, stays: bool) -> None:
         if stays is not (uid in self._staying):

@@ -209,10 +209,12 @@ class Sweep:
         memory.head_refused(uid, now=self._now)
         if not self._somebody_misses or not memory.may_be_owed(uid, now=self._now):
             return
-        if within_guarantee(self._books.ledger, candidate):
+        tried, refusal = self._admissible(candidate)
+        if within_guarantee(self._books.ledger, tried) and (refusal is None or refusal.cause is Cause.BEHIND):
             memory.owe(uid)
-            memory.keep(uid, self._kept_for(candidate))
+            memory.keep(uid, self._kept_for(tried))
         else:
+            # By a limit, or by others' guarantees, it could not have the node that is kept for it either.
             memory.owe_no_more(uid)
 
     def _is_never(self, candidate: Candidate) -> bool:

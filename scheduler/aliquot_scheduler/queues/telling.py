@@ -77,6 +77,8 @@ class WaitingPod(_Told, frozen=True, kw_only=True):
     queue: str
     user: str
     place: int
+    # It could not be let in whatever others do, as queues and nodes are.
+    never: bool
     priority: int
     since: str
     compute: int
@@ -190,6 +192,7 @@ def waiting_pods(name: str, standing: Standing) -> list[WaitingPod]:
     """Who waits in a queue and below it, in the order of their places; those in no line last."""
     waiting = sorted(standing.waiting(name), key=lambda waiter: waiter.place)
     reasons = {waiter.uid: why_it_waits(waiter, standing) or _cards(waiter, standing) for waiter in waiting}
+    never = {waiter.uid for waiter in waiting if standing.why_never(waiter)}
     places: dict[str, int] = {}
     missing = set(reasons)
     for place, waiter in enumerate(standing.order(), start=1):
@@ -198,7 +201,10 @@ def waiting_pods(name: str, standing: Standing) -> list[WaitingPod]:
             places[waiter.uid] = place
         if not missing:
             break
-    found = [_pod(waiter, place=places.get(waiter.uid, 0), why=reasons[waiter.uid]) for waiter in waiting]
+    found = [
+        _pod(waiter, place=places.get(waiter.uid, 0), never=waiter.uid in never, why=reasons[waiter.uid])
+        for waiter in waiting
+    ]
     return sorted(found, key=lambda one: (one.place == 0, one.place))
 
 
@@ -206,13 +212,14 @@ def _cards(waiter: Waiter, standing: Standing) -> str:
     return standing.why_no_node(waiter) if standing.may_fit(waiter) else "no GPU has room for it now"
 
 
-def _pod(waiter: Waiter, *, place: int, why: str) -> WaitingPod:
+def _pod(waiter: Waiter, *, place: int, never: bool, why: str) -> WaitingPod:
     compute, memory = amounts_of(waiter)
     return WaitingPod(
         pod=waiter.pod.key,
         queue=waiter.queue,
         user=waiter.user,
         place=place,
+        never=never,
         priority=waiter.priority,
         since=waiter.pod.metadata.creation_timestamp or "",
         compute=compute,

@@ -20,7 +20,7 @@ import msgspec
 
 from aliquot_core.hosts import quantity
 from aliquot_scheduler.queues.contradictions import fault_of, quota_of
-from aliquot_scheduler.queues.dues import ALL_CARDS, Hardware, dues_of, reserved
+from aliquot_scheduler.queues.dues import ALL_CARDS, Hardware, dues_of, with_reservations
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
 
 # The root's name can't be a queue's.
@@ -74,6 +74,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     weight: Vector
     # Its guarantee, and what goes with it in dimensions of GPUs of which it says nothing (`dues.py`).
     due: Vector
+    # Its guarantee as far as it, or one below, says it: without what only goes along with a reservation.
+    said: Vector
     priority: int = 0
     # Its own word or the nearest above: a held queue holds all below it.
     stop: str = ""
@@ -118,8 +120,11 @@ def plant(specs: Mapping[str, QueueSpec], *, hardware: Hardware = Hardware()) ->
     for name in sorted(good):
         children[good[name].parent].append(name)
     order = _downwards(children)
-    quotas = {name: _all_quotas(good, name, dimensions, hardware) for name in order}
+    written = {name: _written(good, name, dimensions) for name in order}
+    patterns = (ALL_CARDS, *dimensions.models)
+    quotas = with_reservations(written, children=children, patterns=patterns, hardware=hardware)
     guarantees = _guarantees(order, children=children, quotas=quotas)
+    said = _said(order, children=children, written=written, guarantees=guarantees)
     nodes = {
         name: _node(
             name,
@@ -127,13 +132,9 @@ def plant(specs: Mapping[str, QueueSpec], *, hardware: Hardware = Hardware()) ->
             children=children[name],
             guarantee=guarantees[name],
             quotas=quotas[name],
-            due=_due(
-                _written(good, name, dimensions),
-                children=children[name],
-                guarantee=guarantees[name],
-                models=dimensions.models,
-                hardware=hardware,
-            ),
+            written=written[name],
+            due=_due(said[name], guarantee=guarantees[name], models=dimensions.models, hardware=hardware),
+            said=said[name],
         )
         for name in sorted(order)
     }
@@ -156,33 +157,31 @@ def _path(name: str, specs: Mapping[str, QueueSpec]) -> tuple[str, ...]:
     return tuple(path)
 
 
-def _all_quotas(specs: Mapping[str, QueueSpec], name: str, dimensions: Dimensions, hardware: Hardware) -> list[Quota]:
-    """A queue's quotas in the order of the dimensions of GPUs, with what its reservations take with them."""
-    written, found = _written(specs, name, dimensions), list[Quota]()
-    for at, pattern in enumerate((ALL_CARDS, *dimensions.models)):
-        compute, memory = written[2 * at : 2 * at + 2]
-        found += reserved(compute, memory, there=hardware.there.get(pattern, (0, 0)))
-    return found
-
-
 def _written(specs: Mapping[str, QueueSpec], name: str, dimensions: Dimensions) -> list[Quota]:
+    """A queue's quotas in the order of the dimensions of GPUs."""
     spec = specs.get(name, QueueSpec())
     of_models = [quota_of(spec, (model, thing)) for model in dimensions.models for thing in ("compute", "memory")]
     return [spec.compute, spec.memory, *of_models]
 
 
-def _due(
-    written: Sequence[Quota],
+def _said(
+    order: Sequence[str],
     *,
-    children: Sequence[str],
-    guarantee: Vector,
-    models: Sequence[str],
-    hardware: Hardware,
-) -> Vector:
-    """What is guaranteed because children are is said as well, by them."""
-    said = [
-        quota.guarantee is not None or bool(children and part) for quota, part in zip(written, guarantee, strict=True)
-    ]
+    children: Mapping[str, list[str]],
+    written: Mapping[str, list[Quota]],
+    guarantees: Mapping[str, Vector],
+) -> dict[str, list[bool]]:
+    """Of which guarantees each says something; what is guaranteed because children are is said as well, by them."""
+    found: dict[str, list[bool]] = {}
+    for name in reversed(order):
+        found[name] = [
+            quota.guarantee is not None or any(found[child][dim] and guarantees[child][dim] for child in children[name])
+            for dim, quota in enumerate(written[name])
+        ]
+    return found
+
+
+def _due(said: Sequence[bool], *, guarantee: Vector, models: Sequence[str], hardware: Hardware) -> Vector:
     found = dues_of(guarantee, said, models=models, hardware=hardware)
     return (*map(max, found, guarantee), 0, 0)
 
@@ -219,12 +218,14 @@ def _node(
     children: Sequence[str],
     guarantee: Vector,
     quotas: Sequence[Quota],
+    written: Sequence[Quota],
     due: Vector,
+    said: Sequence[bool],
 ) -> Node:
     spec = specs.get(name, QueueSpec())
     own = list(zip(guarantee, quotas, strict=True))
     ceiling = (UNLIMITED if name == ROOT else min(_limit(quota), _borrowed_at_most(most, quota)) for most, quota in own)
-    kept = (0 if quota.lending_limit is None else max(0, most - quota.lending_limit) for most, quota in own)
+    kept = (_kept(most, quota, written=word) for (most, quota), word in zip(own, written, strict=True))
     return Node(
         name=name,
         path=_path(name, specs),
@@ -234,10 +235,20 @@ def _node(
         kept=(*kept, 0, 0),
         weight=(*(quota.weight for quota in quotas), 1, 1),
         due=due,
+        said=(*(part if told else 0 for part, told in zip(guarantee, said, strict=True)), 0, 0),
         priority=spec.priority,
         stop=spec.stop,
         spec=spec,
     )
+
+
+def _kept(guarantee: int, quota: Quota, *, written: Quota) -> int:
+    """What goes along with a reservation is kept as it is, however much more of that the children are guaranteed."""
+    if quota.lending_limit is None:
+        return 0
+    if written.lending_limit is None:
+        return min(guarantee, quota.guarantee or 0)
+    return max(0, guarantee - quota.lending_limit)
 
 
 def _limit(quota: Quota) -> int:

@@ -1,56 +1,41 @@
 """Whose turn it is, by queues; where there are none, whoever came first.
 
-Theory of operation. Each pod is in one state (`register.py`). A round of turns goes through those who wait in a line,
-in their order; each is let in if the rules allow it and cards are found, or passed over for this round. What no card
-was found for is not asked again until the cards change.
+Theory of operation. Each pod is in one state (`register.py`), and rounds of turns (`rounds.py`) let in who waits. Here
+is what others ask and tell: what was seen, what came of turns, and why a pod waits.
 
 A gate that was lifted can't be put back. So a pod that was let in and found no node within its promise's time (its CPU
 is nowhere free, say) loses its turn: room and quota go to others, the extender refuses the pod, and after a while that
 grows with each time it gets a new turn. kube-scheduler is told of that by a change of the pod; by itself it would look
 again after five minutes. Where kube-scheduler has not even looked at the pod, the first new turn comes at once.
-
-What must always hold:
- 1. By an admission no queue comes over its ceiling, and nothing is taken that is held back for others.
- 2. Of a gang all that are needed are let in at the same instant, or none.
- 3. The same events make the same decisions, whatever order dictionaries are in.
 """
 
 from __future__ import annotations
 
-import logging
-from collections import deque
 from collections.abc import Iterator, Mapping
 
 from aliquot_core.backoff import Backoff, Random
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.promises import Promise
-from aliquot_scheduler.deciding.turns import MOST_AT_ONCE, Rooms, Turn
+from aliquot_scheduler.deciding.turns import Rooms, Turn
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.cards import Stock
-from aliquot_scheduler.queues.gangs import Placing
 from aliquot_scheduler.queues.inside import Way
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.notices import Notice, Notices, turn_lost
 from aliquot_scheduler.queues.register import Register
 from aliquot_scheduler.queues.report import recall, statuses
+from aliquot_scheduler.queues.rounds import Rounds
 from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.showing import Showing, growing
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.status import QueueStatus
-from aliquot_scheduler.queues.sweep import Sweep
 from aliquot_scheduler.queues.waits import WaitsSoFar
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
-log = logging.getLogger(__name__)
-
 _AGAIN = Backoff(first=5.0, longest=300.0)
 _TELL_AGAIN = Backoff(first=1.0, longest=60.0)
-# A longer number on a pod is not ours.
-_LONGEST_COUNT = 10
-_MINUTE = 60.0
 
 
 class Queues:
@@ -65,13 +50,10 @@ class Queues:
         settings: QueueSettings = QueueSettings(),  # noqa: B008 - frozen
         rules: Rules = NO_RULES,
     ) -> None:
-        self._names = names
         self._random = random
-        self._picture = picture
         self._register = Register(names=names, picture=picture, settings=settings, rules=rules)
         self._notices = Notices(self._register, names=names)
-        self._untold: deque[Turn] = deque()
-        self.waits = WaitsSoFar()
+        self._rounds = Rounds(self._register, picture=picture, names=names)
 
     def __len__(self) -> int:
         """How many wait."""
@@ -80,6 +62,11 @@ class Queues:
     def __contains__(self, uid: str) -> bool:
         """Whether anything is known of a pod."""
         return uid in self._register
+
+    @property
+    def waits(self) -> WaitsSoFar:
+        """How long those waited who were let in."""
+        return self._rounds.waits
 
     @property
     def books(self) -> Books:
@@ -175,10 +162,10 @@ class Queues:
     def why_not(self, pod: Pod) -> str:
         """Why it is not the pod's turn; empty if it is."""
         uid, register = pod.metadata.uid, self._register
-        register.judge_found()
+        register.taking_over.judge(now=register.now)
         if uid not in register:
             # The watch is behind; or ahead, and the pod is gone.
-            return register.adopt(pod)
+            return register.taking_over.adopt(pod, now=register.now)
         if register.inside.way(uid) is Way.SHOWN:
             return "it is let in by its queue, and waits for room on a card"
         if uid not in register.hall:
@@ -216,111 +203,7 @@ class Queues:
     # --- turns -------------------------------------------------------------------------------------------------------
     def turns(self, rooms: Rooms, *, now: float) -> Iterator[Turn]:
         """Let through whoever can be; each turn is to be carried out by the caller, who may stop asking at any time."""
-        shown = self._register.unshow()
-        try:
-            self._register.tell_time(now)
-            yield from self._untold_turns()
-            if self._register.inside.under_way < MOST_AT_ONCE:
-                yield from self._round(rooms, now=now)
-        finally:
-            self._show(shown, now=now)
-        yield from self._untold_turns()
-
-    def _round(self, rooms: Rooms, *, now: float) -> Iterator[Turn]:
-        sweep = self._sweep(rooms, now=now)
-        self._bring_in_cleared(sweep, now=now)
-        yield from self._untold_turns()
-        yield from self._swept(sweep, now=now)
-        while sweep.again and self._register.inside.under_way < MOST_AT_ONCE:
-            sweep = self._sweep(rooms, now=now)
-            yield from self._swept(sweep, now=now)
-
-    def _swept(self, sweep: Sweep, *, now: float) -> Iterator[Turn]:
-        for candidate, promises in sweep.let_in():
-            for member, promise in zip(candidate.members, promises, strict=True):
-                self._let_in(member, promise, now=now)
-            self._register.gang_changed(candidate.first)
-            yield from self._untold_turns()
-            if self._register.inside.under_way >= MOST_AT_ONCE:
-                return
-
-    def _sweep(self, rooms: Rooms, *, now: float) -> Sweep:
-        register, books = self._register, self.books
-        placing = Placing(
-            picture=self._picture,
-            cards=register.cards,
-            rooms=rooms,
-            let_in=books.let_in,
-            bounds=register.inside.bounds,
-            stayers=register.stayers,
-            now=now,
-        )
-        return Sweep(
-            books=books,
-            hall=register.hall,
-            cards=register.cards,
-            memory=register.memory,
-            stayers=register.stayers,
-            placing=placing,
-            without=register.enrolment.without,
-            now=now,
-        )
-
-    def _show(self, before: Mapping[str, float], *, now: float) -> None:
-        """Let an autoscaler see who found no room; `before` is who was shown already, and until when."""
-        register, tree = self._register, self.books.ledger.tree
-        if not (queues := growing(register.hall, tree)):
-            return
-        showing = Showing(queues, books=self.books, hall=register.hall, cards=register.cards, now=now)
-        for candidate in showing.candidates():
-            for member in candidate.members:
-                until = before.get(member.uid)
-                if until is None:
-                    until = now + _MINUTE * tree.nodes[member.queue].spec.autoscale_minutes
-                    self._untold.append(Turn(pod=member.pod, promise=None, number=self._next_turn(member)))
-                register.show(member, until=until)
-            register.gang_changed(candidate.first)
-
-    def _bring_in_cleared(self, sweep: Sweep, *, now: float) -> None:
-        """Those for whom room was made, as soon as all of it is there."""
-        register = self._register
-        clearings = register.clearings
-        for clearing in clearings:
-            is_free = clearings.is_free(clearing, now=now)
-            if why := clearings.why_void(clearing, now=now) or register.why_unwanted(clearing, closely=is_free):
-                log.info("no room is made any more", extra={"pod": clearing.candidate.first.pod.key, "reason": why})
-                register.call_off(clearing)
-            elif is_free:
-                clearings.drop(clearing)
-                promises = sweep.bring_in_all(clearing)
-                for place, promise in zip(clearing.places, promises, strict=False):
-                    self._let_in(place.waiter, promise, now=now)
-                if promises:
-                    register.gang_changed(clearing.candidate.first)
-                else:
-                    clearings.failed(clearing, now=now)
-        # Whoever is looked at next must not be let in by room that is kept again, nor be kept out of what is no more.
-        sweep.room_changed()
-
-    def _let_in(self, waiter: Waiter, promise: Promise, *, now: float) -> None:
-        self.waits.add(waiter.queue, max(0.0, now - self._register.joined.pop(waiter.uid, now)))
-        self._register.let_in(waiter, until=promise.until, now=now)
-        self._untold.append(Turn(pod=waiter.pod, promise=promise, number=self._next_turn(waiter)))
-
-    def _next_turn(self, waiter: Waiter) -> int:
-        return max(self._turns_had(waiter.pod), self._register.lost.get(waiter.uid, 0)) + 1
-
-    def _untold_turns(self) -> Iterator[Turn]:
-        """All of a gang are told, even if the caller stops asking in the middle of it."""
-        while self._untold:
-            turn = self._untold.popleft()
-            if turn.pod.metadata.uid in self._register.inside.coming:
-                yield turn
-
-    def _turns_had(self, pod: Pod) -> int:
-        """As the pod says: another leader may have given them, and only another number is a change of the pod."""
-        text = pod.metadata.annotations.get(self._names.turn, "")
-        return int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_COUNT else 0
+        return self._rounds.given_out(rooms, now=now)
 
 
 def _is_unseen(pod: Pod) -> bool:

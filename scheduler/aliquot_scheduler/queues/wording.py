@@ -6,9 +6,10 @@ many names three are told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aliquot_core.membership import Topology
+from aliquot_scheduler.queues.asking import asked_of
 from aliquot_scheduler.queues.cards import Stock
 from aliquot_scheduler.queues.ledger import Ledger
 from aliquot_scheduler.queues.line import Waiter, summed
@@ -53,7 +54,7 @@ class Wording:
             case Cause.FIRM:
                 return f"{self._asks(refusal, waiter)} never to be taken back; {self._firm(refusal)}"
             case Cause.HELD_BACK:
-                return f"{self._asks(refusal, waiter)}; {self._held_back(refusal)}"
+                return f"{self._asks(refusal, waiter)}; {self._held_back(refusal, waiter)}"
             case Cause.BEHIND:
                 return f"{self._counts_as(waiter)}; {refusal.first} has waited for long and goes first"
             case Cause.CARDS:
@@ -61,8 +62,16 @@ class Wording:
             case Cause.NODES:
                 return refusal.why
 
+    def of_borrowers(self, beyond: Mapping[str, int], dimension: int) -> str:
+        """Of what queues use beyond what they are due."""
+        together = sum(beyond.values())
+        if not together:
+            return "no other queue uses more than it is guaranteed"
+        whose = self._for_whom({name: amount for name, amount in beyond.items() if amount}, dimension)
+        return f"others have borrowed {spoken(together, dimension, of=self._dimensions)}{whose}"
+
     def _asks(self, refusal: Refusal, waiter: Waiter) -> str:
-        asked = spoken(refusal.asked, refusal.dimension, of=self._dimensions)
+        asked = asked_of(refusal.dimension, refusal.asked, (waiter,), of=self._dimensions)
         if refusal.pods == 1:
             return f"it asks {asked}"
         group = waiter.group.name if waiter.group else ""
@@ -84,23 +93,51 @@ class Wording:
         given, due = (bare(amount[dim], dim, of=self._dimensions) for amount in (account.firm, account.node.due))
         return f"queue {refusal.queue} has given {given} of its guarantee of {due} so"
 
-    def _held_back(self, refusal: Refusal) -> str:
+    def _held_back(self, refusal: Refusal, waiter: Waiter) -> str:
         dim, ledger = refusal.dimension, self._ledger
+        account = ledger.accounts[refusal.queue]
         if refusal.queue == ROOT:
             free, held = self._stock.free[dim], ledger.held_back(dim)
             left = f"{self._free_of(dim)} are free"
         else:
-            account = ledger.accounts[refusal.queue]
             free, held = account.node.ceiling[dim] - account.used[dim], account.held[dim]
             left = f"queue {refusal.queue} may use {bare(free, dim, of=self._dimensions)} more"
-        kept = bare(min(free, held), dim, of=self._dimensions)
-        return f"{left}, and {kept} of that is held back for guarantees{self._for_whom(refusal)}"
+        return f"{left}, {self._for_others(refusal, waiter, free=free, held=held)}"
 
-    def _for_whom(self, refusal: Refusal) -> str:
-        tree, accounts = self._ledger.tree, self._ledger.accounts
-        below = [name for name in accounts if tree.leaf(name) and refusal.queue in tree.path(name)]
-        held = sorted((-accounts[name].held[refusal.dimension], name) for name in below)
-        said = [f"{name} {bare(-less, refusal.dimension, of=self._dimensions)}" for less, name in held if less]
+    def _for_others(self, refusal: Refusal, waiter: Waiter, *, free: int, held: int) -> str:
+        """What of that is not for this pod: nobody is told that its own guarantee is in its way."""
+        dim, holders = refusal.dimension, self._holders(refusal)
+        others = self._others(holders, refusal, waiter)
+        of_others = held - sum(holders.values()) + sum(others.values())
+        # Of a reservation for which nobody asks, nothing is due to anybody now.
+        if refusal.reserved or 0 < of_others <= refusal.kept:
+            keepers = self._ledger.reservations.keepers(refusal.queue, dim)
+            whose = self._for_whom(self._others(keepers, refusal, waiter), dim)
+            return f"and {bare(refusal.kept, dim, of=self._dimensions)} is reserved{whose}"
+        if of_others <= 0:
+            return "held back for its own queue"
+        kept = bare(min(free, of_others), dim, of=self._dimensions)
+        return f"and {kept} of that is held back for guarantees{self._for_whom(others, dim)}"
+
+    def _holders(self, refusal: Refusal) -> Mapping[str, int]:
+        """For whom that is held back: each with its own part, above those below it."""
+        dim, accounts = refusal.dimension, self._ledger.accounts
+        below = [one for one in accounts.values() if one.node.name != refusal.queue in one.node.path]
+        parts = {one.node.name: one.held[dim] - one.held_below[dim] for one in below}
+        return {name: held for name, held in parts.items() if held > 0}
+
+    def _others(self, held: Mapping[str, int], refusal: Refusal, waiter: Waiter) -> dict[str, int]:
+        """Without what is the pod's own as far as it asks that: of its queue, then of those above."""
+        found, asked = dict(held), refusal.asked
+        for name in self._ledger.tree.path(waiter.queue):
+            own = min(asked, found.get(name, 0))
+            asked -= own
+            found[name] = found.get(name, 0) - own
+        return {name: amount for name, amount in found.items() if amount}
+
+    def _for_whom(self, held: Mapping[str, int], dimension: int) -> str:
+        largest = sorted(held.items(), key=lambda part: (-part[1], part[0]))
+        said = [f"{name} {bare(amount, dimension, of=self._dimensions)}" for name, amount in largest]
         return f" ({_listed(said)})" if said else ""
 
     # --- what cards have ---------------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
+import msgspec
+
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.clearings import OVERDUE, Clearing, longest_grace
 from aliquot_scheduler.queues.line import Candidate
@@ -24,7 +26,7 @@ from aliquot_scheduler.queues.refuges import controller_of
 from aliquot_scheduler.queues.rules import Rules
 from aliquot_scheduler.queues.tree import COMPUTE
 from aliquot_scheduler.queues.turns import Queues
-from aliquot_scheduler.reclaim.moving import Mover
+from aliquot_scheduler.reclaim.moving import MovePlan, Mover
 from aliquot_scheduler.reclaim.reclaim import Reclaim, is_foreseen
 from aliquot_scheduler.reclaim.residents import Budget, Resident
 
@@ -57,6 +59,13 @@ class Allowance:
         self._left -= count
 
 
+class _Price(msgspec.Struct, frozen=True, kw_only=True):
+    """What was lost at the least if others were moved for one of a shape; infinite where that can't be done."""
+
+    lost: float
+    until: float
+
+
 class Consolidation:
     """Decides who is moved."""
 
@@ -66,9 +75,9 @@ class Consolidation:
         self._reclaim = reclaim
         self._per_hour = per_hour
         self._allowance = Allowance(per_hour=per_hour)
-        # Who is not looked at again until then (UIDs), and shapes for which nobody can be moved, whoever wants them.
+        # Who is not looked at again until then (UIDs); and by shape: whoever wants it has to have waited for as much.
         self._vain: dict[str, float] = {}
-        self._vain_shapes: dict[int, float] = {}
+        self._prices: dict[int, _Price] = {}
 
     def anybody(self, *, now: float) -> bool:
         """Whether there may be somebody to move."""
@@ -78,8 +87,8 @@ class Consolidation:
         if len(register.clearings) or len(register.refuges):
             return False
         self._vain = {uid: until for uid, until in self._vain.items() if until > now}
-        self._vain_shapes = {number: until for number, until in self._vain_shapes.items() if until > now}
-        return bool(self._picture.grid.degraded.any()) or any(True for _ in self._queues_that_wait())
+        self._prices = {number: price for number, price in self._prices.items() if price.until > now}
+        return bool(self._picture.grid.degraded.any()) or any(True for _ in self._queues_that_wait(now))
 
     def decide(self, *, now: float, wall: float, budgets: Sequence[Budget] = ()) -> list[Clearing]:
         """Decide for one that waits, or else for those on degraded GPUs; what is decided stands in the register."""
@@ -88,7 +97,7 @@ class Consolidation:
         mover = Mover(picture=self._picture, cards=register.cards, residents=residents)
         clearing = self._for_one_that_waits(mover, now=now)
         if clearing is not None:
-            register.clear(clearing)
+            register.making_room.begin(clearing)
             return [clearing]
         moves = mover.off_degraded(most=self._allowance.at(now))
         until = now + longest_grace(move.who.waiter for move in moves) + 2 * OVERDUE
@@ -103,11 +112,10 @@ class Consolidation:
             self._vain[candidate.uid] = now + _COOLDOWN
             if rules.refusal(candidate) is not None:
                 continue
-            plan = mover.plan(candidate, most=self._allowance.at(now))
-            if plan is None:
-                self._vain_shapes[candidate.number] = now + _COOLDOWN
-                continue
-            if plan.lost > self._waited(candidate, now=now):
+            waited = self._waited(candidate, now=now)
+            plan = mover.plan(candidate, most=self._allowance.at(now), pays=waited)
+            if not isinstance(plan, MovePlan):
+                self._prices[candidate.number] = _Price(lost=plan, until=now + _COOLDOWN)
                 continue
             self._allowance.used(len(plan.moves))
             who = tuple(move.who.waiter for move in plan.moves)
@@ -125,31 +133,35 @@ class Consolidation:
         """In the order of turns."""
         books = self._queues.books
         shares = books.shares(now=now)
-        lines = {queue: partial(self._next, queue, shares) for queue in sorted(self._queues_that_wait())}
+        lines = {queue: partial(self._next, queue, shares, now) for queue in sorted(self._queues_that_wait(now))}
         yield from Order(ledger=books.ledger, shares=shares, candidates=lines)
 
-    def _queues_that_wait(self) -> Iterator[str]:
+    def _queues_that_wait(self, now: float) -> Iterator[str]:
         register = self._queues.register
         nodes = register.books.ledger.tree.nodes
         for queue, line in register.hall.lines.items():
             if not nodes[queue].stop and any(
-                self._may_ask(one) for user in line.users() for one in self._of(queue, user)
+                self._may_ask(one, now=now) for user in line.users() for one in self._of(queue, user)
             ):
                 yield queue
 
-    def _next(self, queue: str, shares: Shares) -> Candidate | None:
+    def _next(self, queue: str, shares: Shares, now: float) -> Candidate | None:
         line = self._queues.register.hall.lines.get(queue)
         users = sorted(line.users(), key=lambda user: (shares.of_user(queue, user), user)) if line else []
-        return next((one for user in users for one in self._of(queue, user) if self._may_ask(one)), None)
+        return next((one for user in users for one in self._of(queue, user) if self._may_ask(one, now=now)), None)
 
     def _of(self, queue: str, user: str) -> Sequence[Candidate]:
         register = self._queues.register
         return register.hall.lines[queue].heads(user, let_in=register.books.let_in)
 
-    def _may_ask(self, candidate: Candidate) -> bool:
+    def _may_ask(self, candidate: Candidate, *, now: float) -> bool:
+        if candidate.uid in self._vain:
+            return False
+        price = self._prices.get(candidate.number)
+        if price is not None and self._waited(candidate, now=now) < price.lost:
+            return False
         alone = len(candidate.members) == 1 and candidate.first.group is None
-        is_new = candidate.uid not in self._vain and candidate.number not in self._vain_shapes
-        return alone and is_new and is_foreseen(candidate.first)
+        return alone and is_foreseen(candidate.first)
 
     def _waited(self, candidate: Candidate, *, now: float) -> float:
         """As much as was waited for, in percent-seconds."""

@@ -12,8 +12,10 @@ degraded GPU; the same state gives the same plan.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 import msgspec
+import numpy as np
 
 from aliquot_core.inventory import Health
 from aliquot_scheduler.picture.grid import Bools
@@ -23,7 +25,7 @@ from aliquot_scheduler.queues.clearings import Place
 from aliquot_scheduler.queues.line import Candidate, Waiter
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.scene import Scene
-from aliquot_scheduler.reclaim.search import Search
+from aliquot_scheduler.reclaim.search import Bounds, Search
 
 # So many nodes are tried for one that waits: those come first where least is lost.
 _MOST_NODES = 8
@@ -41,11 +43,6 @@ class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     place: Place
     moves: tuple[Move, ...]
-
-    @property
-    def lost(self) -> int:
-        """In percent-seconds."""
-        return sum(one.who.lost for one in self.moves)
 
 
 class _AllOrNobody:
@@ -73,21 +70,33 @@ class Mover:
         self._residents = residents
         self._scene = Scene(picture=picture, leaving=residents.leaving.values(), only_healthy=True)
         self._nobody = Residents([], gangs={}, leaving=residents.leaving.values())
+        self._free = self._free_percent()
 
-    def plan(self, candidate: Candidate, *, most: int) -> MovePlan | None:
-        """Room for one pod, with at most so many moved for it."""
-        waiter, able, tried = candidate.first, self._able(candidate.first), set[str]()
+    def plan(self, candidate: Candidate, *, most: int, pays: float) -> MovePlan | float:
+        """Room for one pod, with at most so many moved for it and at most so much lost; or what the least would lose.
+
+        Nodes come by what is lost there, so once that is too much none that comes later has to be looked at.
+        """
+        waiter = candidate.first
+        # Whoever goes comes again, so it needs what is free now: in a full cluster that is the usual answer.
+        if sum(piece.compute for piece in waiter.demand.pieces or ()) > self._free:
+            return inf
+        able, tried = self._able(waiter), set[str]()
+        known: Bounds = {}
         for _ in range(_MOST_NODES):
-            search = Search(scene=self._scene, residents=self._residents, rights=_AllOrNobody(), known={})
+            search = Search(scene=self._scene, residents=self._residents, rights=_AllOrNobody(), known=known)
             if not search.settle(waiter, able=able, but=tried):
-                return None
+                break
             (place,) = search.places
-            moves = self._moves(search.victims) if 0 < len(search.victims) <= most else None
+            lost = sum(one.lost for one in search.victims.values())
+            moves = self._moves(search.victims) if 0 < len(search.victims) <= most and lost <= pays else None
             search.undo()
             if moves is not None:
                 return MovePlan(place=place, moves=moves)
+            if lost > pays:
+                return lost
             tried.add(place.node)
-        return None
+        return inf
 
     def off_degraded(self, *, most: int) -> list[Move]:
         """Those who lie on degraded GPUs and have a place elsewhere, least harm first."""
@@ -118,6 +127,13 @@ class Mover:
         moves = tuple(Move(who=one, to=place) for one, place in zip(line, search.places, strict=False))
         search.undo()
         return moves if found else None
+
+    def _free_percent(self) -> int:
+        """Of all healthy cards, once those have left who leave: no less than there is."""
+        grid = self._picture.grid
+        there = grid.open & ~grid.degraded & grid.bindable[:, np.newaxis]
+        leaving = (claim.compute.value for one in self._residents.leaving.values() for claim in one.claims.values())
+        return int(grid.compute[there].sum()) + sum(leaving)
 
     def _able(self, waiter: Waiter) -> Bools:
         able = self._cards.able(waiter.demand) & self._cards.ground.suits(waiter.shape.host)

@@ -1,9 +1,10 @@
 """From who waits and who lies there to clearings: for whom room is made now, where, and who goes for it.
 
 Theory of operation. Everything is judged as if all clearings that stand had come true: whoever leaves is charged with
-nothing, and whoever room is made for is charged. Then candidates are taken in the order of turns. For each a place is
-searched by its rights as an owner, then by its priority; what was found is judged by the very rules that will let it
-in; and it counts for the next one. The ledger is borrowed for that, and given back as it was.
+nothing, and whoever room is made for is charged. Whoever is sent away stands in line again (`again.py`). Candidates are
+taken in the order of turns. For each a place is searched by its rights as an owner, then by its priority; what was
+found is judged by the very rules that will let it in; and it counts for the next one. The ledger is borrowed for that,
+and given back as it was.
 
 What must always hold: nobody goes for a candidate that would not be let in then, or for whom no place was found on
 real cards; the same state gives the same clearings; nothing that was lent here is kept.
@@ -14,37 +15,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import msgspec
-
 from aliquot_core.membership import Topology
 from aliquot_scheduler.fit.links import islands
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.books import Books
-from aliquot_scheduler.queues.cards import Cards, Stock
+from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.clearings import OVERDUE, Clearing, Clearings, GpuKey, longest_grace
-from aliquot_scheduler.queues.ledger import Charge
-from aliquot_scheduler.queues.line import Candidate, Waiter
-from aliquot_scheduler.queues.rules import Rules
+from aliquot_scheduler.queues.line import Candidate
+from aliquot_scheduler.queues.rules import Cause, Refusal
+from aliquot_scheduler.queues.tree import ROOT
+from aliquot_scheduler.reclaim.lacking import lacking_for
+from aliquot_scheduler.reclaim.outlook import Outlook
 from aliquot_scheduler.reclaim.policy import NEVER, Policy
 from aliquot_scheduler.reclaim.residents import Resident, Residents
-from aliquot_scheduler.reclaim.rights import Rights, owner_of
+from aliquot_scheduler.reclaim.rights import Rights, owner_of, within_due
 from aliquot_scheduler.reclaim.scene import Scene
-from aliquot_scheduler.reclaim.search import Bounds, Search
+from aliquot_scheduler.reclaim.search import Bounds, InOrder, Search
 from aliquot_scheduler.reclaim.trying import Option
 
 # A group that has to lie together is tried on so many nodes.
 _MOST_NODES = 32
-
-
-class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
-    """What there will be in stock."""
-
-    there: Stock
-
-    def stock(self) -> Stock:
-        """It."""
-        return self.there
 
 
 class Planner:
@@ -61,75 +52,126 @@ class Planner:
         self._now = now
         self._scene = Scene(picture=picture, leaving=residents.leaving.values())
         self._bounds: Bounds = {}
-        stock = cards.stock()
-        self._capacity, self._free = stock.capacity, list(stock.free)
-        self._charged: list[str] = []
-        self._released: dict[str, Charge] = {}
+        self._in_order: InOrder = {}
+        # By rights, queue and dimension: the least that was asked for which all who may go were too few.
+        self._in_vain: dict[tuple[object, str, int], int] = {}
+        self._outlook = Outlook(ledger=books.ledger, cards=cards, picture=picture, gangs=residents.gangs)
 
     @contextmanager
     def supposing(self) -> Iterator[None]:
         """While all is judged as it will be; what clearings were made meanwhile counts to the end."""
-        ledger = self._books.ledger
+        places = [place for clearing in self._clearings for place in clearing.places]
         try:
-            for one in self._residents.leaving.values():
-                self._release(one)
-            for clearing in self._clearings:
-                for place in clearing.places:
-                    self._charge(place.waiter)
+            self._outlook.begin(leaving=self._residents.leaving.values(), places=places, scene=self._scene)
             yield
         finally:
-            for uid in self._charged:
-                ledger.release(uid)
-            for uid, charge in self._released.items():
-                ledger.charge(uid, charge)
+            self._outlook.end()
 
     def plan(self, candidate: Candidate, *, policy: Policy) -> Clearing | None:
         """Room for a candidate, and whoever has to go for it; None if none can be made."""
         for rights in self._rights(candidate, policy):
-            search = Search(scene=self._scene, residents=self._residents, rights=rights, known=self._bounds)
-            if self._relieved(search, candidate) and self._settled(search, candidate):
+            search = Search(
+                scene=self._scene, residents=self._residents, rights=rights, known=self._bounds, in_order=self._in_order
+            )
+            if self._made_room(search, candidate, rights):
                 self._spare(search, candidate)
                 if clearing := self._judged(search, candidate, rights):
                     return clearing
             for one in search.victims.values():
-                self._charge_again(one)
+                self._outlook.stays(one)
             search.undo()
             # Nodes that were out of the question for it need not be for the next.
             self._bounds.clear()
         return None
 
     def _rights(self, candidate: Candidate, policy: Policy) -> Iterator[Rights]:
-        """As an owner first: what was lent is nearer than what the queue's own pods have."""
+        """As an owner first: what was lent is nearer than what the queue's own pods have.
+
+        Of those who borrow, who is wholly beyond guarantees before who is partly inside.
+        """
         ledger = self._books.ledger
         if policy.reclaims and (owners := owner_of(candidate, ledger=ledger)):
             yield Rights(ledger=ledger, candidate=candidate, owners=owners)
+            due = within_due(candidate, ledger=ledger)
+            if owners := [name for name in owners if name in due]:
+                lacking = lacking_for(candidate, free=self._outlook.stock().free, grid=self._picture.grid)
+                yield Rights(ledger=ledger, candidate=candidate, owners=owners, lacking=lacking)
         if policy.within_queue != NEVER:
             yield Rights(ledger=ledger, candidate=candidate, within=policy.within_queue)
 
-    def _relieved(self, search: Search, candidate: Candidate) -> bool:
-        """Whether limits leave enough for it, with whom it takes for that: those who use what they leave."""
-        ledger, enough = self._books.ledger, True
-        while enough and (over := ledger.over(candidate.first.queue, candidate.amounts)) is not None:
-            account, dimension = over
-            unit = search.send_from(account.node.name, dimension=dimension, tree=ledger.tree)
-            enough = bool(unit)
-            for one in unit:
-                self._release(one)
-        # By rights whoever is taken is counted already.
+    def _made_room(self, search: Search, candidate: Candidate, rights: Rights) -> bool:
+        """Whether there is a place for it, and queues leave it enough, once those go who are taken for that.
+
+        Under a limit first: whoever goes for that may leave a card, too. What all together lack those may leave who go
+        for a card, so it is looked at last.
+        """
+        if not self._relieved(search, candidate, rights, but=ROOT) or not self._settled(search, candidate):
+            return False
+        return self._relieved(search, candidate, rights)
+
+    def _relieved(self, search: Search, candidate: Candidate, rights: Rights, *, but: str | None = None) -> bool:
+        """Whether what queues lack for it is there with whom it takes for that: those who use it.
+
+        A limit, and what is held back for others of what goes with the candidate's guarantee: borrowers have that.
+        `but` a queue, of which it is not asked yet.
+        """
         for one in search.victims.values():
-            self._charge_again(one)
-        return enough
+            self._gone(one, rights)
+        lack = self._lack(candidate, rights)
+        while lack is not None and lack.queue != but:
+            if not self._filled(lack, search, candidate, rights):
+                break
+            lack = self._lack(candidate, rights)
+        for one in search.victims.values():
+            self._there(one, rights)
+        return lack is None or (lack.queue == but and not self._is_in_vain(lack, rights))
+
+    def _filled(self, lack: Refusal, search: Search, candidate: Candidate, rights: Rights) -> bool:
+        """Send one after the other until it is another lack, or none; whether it is."""
+        if self._is_in_vain(lack, rights):
+            return False
+        where = lack.queue, lack.dimension
+
+        def is_filled(unit: Sequence[Resident]) -> bool:
+            for one in unit:
+                self._gone(one, rights)
+            left = self._lack(candidate, rights)
+            return left is None or (left.queue, left.dimension) != where
+
+        tree = self._books.ledger.tree
+        if search.send_until(is_filled, queue=lack.queue, dimension=lack.dimension, tree=tree):
+            return True
+        self._in_vain[rights.key, *where] = lack.asked
+        return False
+
+    def _is_in_vain(self, lack: Refusal, rights: Rights) -> bool:
+        """Whether it is plain that too little would be given back: to send 8,000 away one by one takes seconds."""
+        account, dimension = self._books.ledger.accounts[lack.queue], lack.dimension
+        if (least := self._in_vain.get((rights.key, lack.queue, dimension))) is not None and lack.asked >= least:
+            return True
+        used = account.used[dimension]
+        most = self._outlook.stock().free[dimension] + used if lack.queue == ROOT else account.node.ceiling[dimension]
+        return lack.reserved and lack.kept + lack.asked > most
+
+    def _lack(self, candidate: Candidate, rights: Rights) -> Refusal | None:
+        """What keeps the candidate out that somebody's going may give it."""
+        refusal = self._outlook.refusal(candidate)
+        if refusal is None or refusal.cause is Cause.QUOTA:
+            return refusal
+        return refusal if refusal.cause is Cause.HELD_BACK and rights.is_due(refusal.dimension) else None
 
     def _spare(self, search: Search, candidate: Candidate) -> None:
-        """Let everybody stay whom neither cards nor limits want gone."""
+        """Let everybody stay whom neither cards nor queues want gone."""
         for one in search.victims.values():
-            self._release(one)
+            self._outlook.goes(one)
 
-        def may_stay(one: Resident) -> bool:
-            self._charge_again(one)
-            if self._books.ledger.over(candidate.first.queue, candidate.amounts) is None:
+        def may_stay(unit: Sequence[Resident]) -> bool:
+            for one in unit:
+                self._outlook.stays(one)
+            if self._outlook.refusal(candidate) is None:
                 return True
-            self._release(one)
+            for one in unit:
+                self._outlook.goes(one)
             return False
 
         search.spare(may_stay)
@@ -197,11 +239,10 @@ class Planner:
         victims = list(search.victims.values())
         if not rights.hold_good(victims):
             return None
-        stock = Foreseen(there=Stock(capacity=self._capacity, free=tuple(self._free)))
-        if Rules(ledger=self._books.ledger, cards=stock).refusal(candidate) is not None:
+        if self._outlook.refusal(candidate) is not None:
             return None
-        for member in candidate.members:
-            self._charge(member)
+        for place in search.places:
+            self._outlook.comes(place)
         return self._clearing(search, candidate)
 
     def _clearing(self, search: Search, candidate: Candidate) -> Clearing:
@@ -226,24 +267,12 @@ class Planner:
         free = self._picture.hosts.free[self._picture.nodes[node].row].tolist() if asked else []
         return any(sum(column) > there for column, there in zip(zip(*asked, strict=True), free, strict=False))
 
-    def _release(self, one: Resident) -> None:
-        charge = self._books.ledger.of(one.uid)
-        if charge is not None:
-            self._released[one.uid] = charge
-            self._books.ledger.release(one.uid)
-            self._count(charge.amounts, sign=+1)
+    def _gone(self, one: Resident, rights: Rights) -> None:
+        """Charged no more, so it is not to be counted as taken in addition."""
+        self._outlook.goes(one)
+        rights.take(one, sign=-1)
 
-    def _charge_again(self, one: Resident) -> None:
-        if (charge := self._released.pop(one.uid, None)) is not None:
-            self._books.ledger.charge(one.uid, charge)
-            self._count(charge.amounts, sign=-1)
-
-    def _charge(self, waiter: Waiter) -> None:
-        charge = Charge(queue=waiter.queue, amounts=waiter.amounts, firm=waiter.shape.firm)
-        self._charged.append(waiter.uid)
-        self._books.ledger.charge(waiter.uid, charge)
-        self._count(charge.amounts, sign=-1)
-
-    def _count(self, amounts: Sequence[int], *, sign: int) -> None:
-        for dimension in range(len(self._free)):
-            self._free[dimension] += sign * amounts[dimension]
+    def _there(self, one: Resident, rights: Rights) -> None:
+        """Charged again, and counted as taken."""
+        self._outlook.stays(one)
+        rights.take(one)

@@ -61,7 +61,7 @@ class Reclaim:
     def anybody(self, *, now: float) -> bool:
         """Whether there is a candidate to search for at all."""
         self._look_around(now)
-        return any(True for _ in chain(self._queues.register.vain(), self._claimants()))
+        return any(True for _ in chain(self._queues.register.making_room.vain(), self._claimants()))
 
     @property
     def is_unsettled(self) -> bool:
@@ -73,7 +73,7 @@ class Reclaim:
         self._look_around(now)
         register = self._queues.register
         # The leader before us may have been cut off before all had been asked on whom it counted.
-        register.call_off_vain()
+        register.making_room.call_off_vain()
         planner = Planner(
             picture=self._picture,
             cards=register.cards,
@@ -101,7 +101,7 @@ class Reclaim:
                 if now - self._fits_since.setdefault(candidate.uid, now) < _ITS_TURN:
                     return
                 continue
-            register.clear(clearing)
+            register.making_room.begin(clearing)
             shares.changed(queue)
             yield clearing
 
@@ -113,7 +113,7 @@ class Reclaim:
         register = self._queues.register
         self._spared[victim.uid] = now + SPARED
         if (clearing := register.clearings.counting_on(victim.uid)) is not None:
-            register.call_off(clearing)
+            register.making_room.call_off(clearing)
         register.refuges.close(victim.uid)
 
     # --- who waits ---------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class Reclaim:
             return
         tree = register.books.ledger.tree
         for queue, line in register.hall.lines.items():
-            if tree.nodes[queue].stop:
+            if tree.nodes[queue].stop or not self._gives_claims(queue):
                 continue
             if any(self._may_claim(head) for user in line.users() for head in self._heads(queue, user)):
                 yield queue
@@ -137,6 +137,13 @@ class Reclaim:
         line = self._queues.register.hall.lines.get(queue)
         users = sorted(line.users(), key=lambda user: (shares.of_user(queue, user), user)) if line else []
         return next((head for user in users for head in self._heads(queue, user) if self._may_claim(head)), None)
+
+    def _gives_claims(self, queue: str) -> bool:
+        """Whether anybody of a queue ever may: asked before a thousand who wait there are."""
+        tree = self._queues.books.ledger.tree
+        policy = policy_of(queue, tree=tree)
+        owns = policy.reclaims and any(any(tree.nodes[name].guarantee) for name in tree.path(queue))
+        return owns or policy.within_queue != NEVER
 
     def _may_claim(self, candidate: Candidate) -> bool:
         if candidate.uid in self._fitting or _asked(candidate) in self._vain:

@@ -17,7 +17,7 @@ from typing import Any
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode
 from aliquot_scheduler.queues.clearings import Place
-from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.line import GangKey, Waiter
 from aliquot_scheduler.queues.tree import Tree
 from aliquot_scheduler.reclaim.bounds import bounds_of
 from aliquot_scheduler.reclaim.residents import Resident, Residents
@@ -30,13 +30,20 @@ _MOST_TRIES = 64
 
 # By shape and rights: what nodes cost at the least, the cheapest first; a node may be there more than once.
 Bounds = dict[tuple[int, Any], list[tuple[int, str]]]
+# By queue, dimension, and whether the lower priority goes first.
+InOrder = dict[tuple[str, int, bool], list[Resident]]
 
 
 class Search:
     """For one candidate."""
 
-    def __init__(self, *, scene: Scene, residents: Residents, rights: Taking, known: Bounds) -> None:
-        """`known` are the bounds of those before it, as far as the same was asked by the same rights."""
+    def __init__(
+        self, *, scene: Scene, residents: Residents, rights: Taking, known: Bounds, in_order: InOrder | None = None
+    ) -> None:
+        """`known` are the bounds of those before it, as far as the same was asked by the same rights.
+
+        `in_order` is who uses something of a queue's in a dimension, as they were put in order for those before it.
+        """
         self.scene = scene
         self._residents = residents
         self._rights = rights
@@ -44,16 +51,29 @@ class Search:
         self.victims: dict[str, Resident] = {}
         self.places: list[Place] = []
         self._known = known
+        self._in_order: InOrder = {} if in_order is None else in_order
 
-    def send_from(self, queue: str, *, dimension: int, tree: Tree) -> list[Resident]:
-        """Who goes with least harm of those that use something of a queue's limit; nobody if nobody may."""
-        using = [
-            one for one in self._residents.by_uid.values() if one.amounts[dimension] and queue in tree.path(one.queue)
-        ]
-        unit = next((unit for one in self._trying.by_harm(using) if (unit := self._trying.take_with_it(one))), [])
-        self.victims |= {one.uid: one for one in unit}
-        self._look_again((), unit)
-        return unit
+    def send_until(self, enough: Callable[[list[Resident]], bool], *, queue: str, dimension: int, tree: Tree) -> bool:
+        """Whether those who use something of a queue's are enough, if one after the other goes, with who goes along."""
+        sent: list[Resident] = []
+        for one in self._users(queue, dimension, tree):
+            if unit := self._trying.take_with_it(one):
+                self.victims |= {one.uid: one for one in unit}
+                sent += unit
+                if enough(unit):
+                    break
+        else:
+            return False
+        self._look_again((), sent)
+        return True
+
+    def _users(self, queue: str, dimension: int, tree: Tree) -> list[Resident]:
+        """The least harmful first; put in order once, since hundreds of candidates may lack the same."""
+        key = queue, dimension, self._rights.by_priority
+        if key not in self._in_order:
+            using = (one for one in self._residents.by_uid.values() if one.amounts[dimension])
+            self._in_order[key] = self._trying.in_order(one for one in using if queue in tree.path(one.queue))
+        return self._in_order[key]
 
     # --- one after the other -----------------------------------------------------------------------------------------
     def settle(self, waiter: Waiter, *, able: Bools, but: Collection[str] = ()) -> bool:
@@ -148,9 +168,33 @@ class Search:
                 self._trying.stay(one)
         return found if len(found) == len(waiters) else None
 
-    def spare(self, may_stay: Callable[[Resident], bool]) -> None:
+    def spare(self, may_stay: Callable[[Sequence[Resident]], bool]) -> None:
         """Let everybody stay who need not go after all, the most harmful first; `may_stay` says so of limits."""
-        for one in sorted(self.victims.values(), key=lambda one: (-self._trying.harm(one), one.uid)):
-            if self._trying.goes_alone(one) and self.scene.has_room_for(one) and may_stay(one):
+        for unit in sorted(self._units(), key=lambda unit: (-sum(map(self._trying.harm, unit)), unit[0].uid)):
+            there = self._with_room([one for one in unit if one.uid in self.victims])
+            if there and may_stay(there):
+                for one in there:
+                    del self.victims[one.uid]
+            else:
+                self._trying.go_together(there)
+
+    def _units(self) -> list[list[Resident]]:
+        """Each by itself, and those of a gang together."""
+        gangs: dict[GangKey, list[Resident]] = {}
+        for one in self.victims.values():
+            if one.waiter.gang is not None:
+                gangs.setdefault(one.waiter.gang, []).append(one)
+        together = [unit for unit in gangs.values() if len(unit) > 1]
+        return [*together, *([one] for one in self.victims.values())]
+
+    def _with_room(self, unit: Sequence[Resident]) -> list[Resident]:
+        """Those of them who have room beside all who come, supposed to stay; nobody if they are too few for a gang."""
+        there: list[Resident] = []
+        for one in unit:
+            if self.scene.has_room_for(one):
                 self._trying.stay(one)
-                del self.victims[one.uid]
+                there.append(one)
+        if there and not self._trying.runs(there[0]):
+            self._trying.go_together(there)
+            return []
+        return there

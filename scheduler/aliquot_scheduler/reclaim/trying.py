@@ -40,13 +40,13 @@ class Trying:
         self._residents = residents
         self._rights = rights
 
-    def goes_alone(self, one: Resident) -> bool:
-        """Whether it is no part of a gang that goes as a whole."""
+    def runs(self, one: Resident) -> bool:
+        """Whether it may stay by itself with what is left of its gang: that runs with its minimum, or not at all."""
         gang, group = one.waiter.gang, one.waiter.group
         if gang is None or group is None:
             return True
-        left = self._residents.gangs.get(gang, frozenset()) - self._scene.gone
-        return len(left) >= group.minimum
+        everybody = self._residents.gangs.get(gang, frozenset())
+        return len(everybody - self._scene.gone) >= min(group.minimum, len(everybody))
 
     # --- one pod on one node -----------------------------------------------------------------------------------------
     def option(self, waiter: Waiter, known: KnownNode, *, only: Sequence[str] = ()) -> Option | None:
@@ -125,13 +125,11 @@ class Trying:
         """Spare whoever need not go, the most harmful first."""
         key = known.name, gpu.uuid
         for unit in sorted(units[:-1], key=lambda unit: -sum(map(self.harm, unit))):
-            if len(unit) > 1:
-                continue
-            self.stay(unit[0])
-            if self._scene.left(key, usable=gpu.usable.value).takes(piece):
-                taken.remove(unit[0])
+            self.stay_together(unit)
+            if self.runs(unit[0]) and self._scene.left(key, usable=gpu.usable.value).takes(piece):
+                taken[:] = [one for one in taken if one not in unit]
             else:
-                self.go(unit[0])
+                self.go_together(unit)
 
     def _by_trial(self, waiter: Waiter, known: KnownNode, gpus: Sequence[Gpu], taken: list[Resident]) -> Plan | None:
         """Pods of several containers: one after the other goes until all of it can be laid out."""
@@ -144,10 +142,8 @@ class Trying:
                 taken += unit
                 plan = self._laid(waiter, known, gpus)
         for one in sorted(taken, key=lambda one: -self.harm(one)) if plan else ():
-            if not self.goes_alone(one):
-                continue
             self.stay(one)
-            without = self._laid(waiter, known, gpus)
+            without = self._laid(waiter, known, gpus) if self.runs(one) else None
             if without is None:
                 self.go(one)
             else:
@@ -166,24 +162,27 @@ class Trying:
                 return False
             more += self.take_with_it(one)
         for one in sorted(more, key=lambda one: -self.harm(one)):
-            if self.goes_alone(one):
-                self.stay(one)
-                if self._scene.host_takes(known, waiter):
-                    more.remove(one)
-                else:
-                    self.go(one)
+            self.stay(one)
+            if self.runs(one) and self._scene.host_takes(known, waiter):
+                more.remove(one)
+            else:
+                self.go(one)
         taken += more
         return True
 
     # --- who goes ----------------------------------------------------------------------------------------------------
     def by_harm(self, there: Iterable[Resident]) -> list[Resident]:
-        """Those who may go, the least harmful first; who takes a gang along is as harmful as all of it."""
+        """Those who may go, the least harmful first."""
+        gone = self._scene.gone
+        return self.in_order(one for one in there if one.uid not in gone and self._rights.may_take(one))
+
+    def in_order(self, there: Iterable[Resident]) -> list[Resident]:
+        """The least harmful first, by whatever right they may go; who takes a gang along is as harmful as all of it."""
         gone, able = self._scene.gone, []
         for one in there:
-            if one.uid not in gone and self._rights.may_take(one):
-                unit = self._residents.with_it(one, gone=gone)
-                if unit is not None:
-                    able.append((sum(map(self.harm, unit)), one.uid, one))
+            unit = self._residents.with_it(one, gone=gone)
+            if unit is not None:
+                able.append((sum(map(self.harm, unit)), one.uid, one))
         return [one for _, _, one in sorted(able, key=lambda each: each[:2])]
 
     def take_with_it(self, one: Resident) -> list[Resident]:
@@ -216,6 +215,16 @@ class Trying:
         """Suppose so no more."""
         self._scene.stays(one)
         self._rights.take(one, sign=-1)
+
+    def go_together(self, unit: Iterable[Resident]) -> None:
+        """Suppose that all of them are gone."""
+        for one in unit:
+            self.go(one)
+
+    def stay_together(self, unit: Iterable[Resident]) -> None:
+        """Suppose so of none of them any more."""
+        for one in unit:
+            self.stay(one)
 
 
 def _claim(piece: Piece, gpu: Gpu) -> Claim:

@@ -36,8 +36,9 @@ class Stranding(msgspec.Struct, frozen=True, kw_only=True):
 
     def of(self, percent: Longs, cores: Reals) -> Reals:
         """Of nodes with so much free, between two columns by the straight line."""
-        rows = np.clip((percent + PERCENT // 2) // PERCENT, 0, len(self.table) - 1)
-        place = np.clip(cores / self.step, 0.0, self.table.shape[1] - 1.0)
+        # `np.clip` does the same and takes five times as long where nodes are few.
+        rows = np.minimum(np.maximum((percent + PERCENT // 2) // PERCENT, 0), len(self.table) - 1)
+        place = np.minimum(np.maximum(cores / self.step, 0.0), self.table.shape[1] - 1.0)
         left = place.astype(np.intp)
         right = np.minimum(left + 1, self.table.shape[1] - 1)
         low: Reals = self.table[rows, left]

@@ -20,7 +20,8 @@ def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - i
 @pytest.fixture(scope="package")
 def centre(cluster: ClusterHarness) -> Iterator[PlayedCentre]:
     """Four cards on one node."""
-    played = PlayedCentre(cluster, gpus=[4])
+    # Nobody is moved but who has a controller and has run for ten minutes, which no pod has unless a test says so.
+    played = PlayedCentre(cluster, gpus=[4], ALIQUOT_QUEUES_MOVES_PER_HOUR="3600")
     played.start()
     yield played
     played.stop()

@@ -131,7 +131,7 @@ def test_a_leader_killed_before_a_gate_is_lifted_costs_nothing(cluster: ClusterH
 
 
 def test_an_owner_takes_back_what_it_lent_as_budgets_allow(cluster: ClusterHarness, centre: PlayedCentre) -> None:
-    """By the eviction subresource, with the rights of the manifests; nobody goes whom a budget keeps, nobody twice."""
+    """By the eviction subresource; nobody goes whom a budget keeps, nobody twice, and what is freed is kept for it."""
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

@@ -6,16 +6,34 @@ A step is a turn of any of the leader's tasks, or a request of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from aliquot_core.objects import Node
+from aliquot_kube.resources import Resource, queues_of
+from aliquot_standalone.installed import as_installed
 from simulation.universe.replica import SimReplica
 from simulation.universe.runtime import Plan
 from simulation.universe.town import Town, TownScale
+from simulation.universe.world import NAMESPACES
 
+DEFINITIONS = Resource(
+    group="apiextensions.k8s.io",
+    version="v1",
+    plural="customresourcedefinitions",
+    kind="CustomResourceDefinition",
+    type=Node,
+    namespaced=False,
+)
 # A Deployment starts it anew; it follows then.
 RESTART = 3.0
 STORY_ENDS_WITHIN = 120.0
+
+
+def definition_of_queues() -> dict[str, Any]:
+    """As it is installed."""
+    definition = next(one for one in as_installed() if one["metadata"]["name"].startswith("queues."))
+    return {key: definition[key] for key in ("metadata", "spec")}
 
 
 def quiet(test: str) -> TownScale:
@@ -44,6 +62,16 @@ class Doomed:
     async def furnish(self) -> None:
         """Put in what there is before anybody starts."""
         await self.town.furnish()
+
+    async def open_queues(self, specs: Mapping[str, Mapping[str, Any]]) -> None:
+        """Queues of these names, each with a namespace of its own."""
+        town = self.town
+        await town.api.create(DEFINITIONS, definition_of_queues())
+        for name, spec in specs.items():
+            queue = {"metadata": {"name": name}, "spec": {**spec, "namespaces": ["*"]}}
+            await town.api.create(queues_of(town.names), queue)
+            labels = {town.names.queue: name}
+            await town.api.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
 
     async def before(self) -> None:
         """What has come about before anybody dies."""

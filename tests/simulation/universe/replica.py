@@ -22,7 +22,7 @@ from aliquot_scheduler.centre.centre import Centre
 from aliquot_scheduler.centre.pace_setter import PaceSetter
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
-from aliquot_scheduler.extender.verbs import LeaderUnheardError, Verb, answer, refused
+from aliquot_scheduler.extender.verbs import Answer, LeaderUnheardError, Verb, answer, refused
 from aliquot_scheduler.queues.settings import QueueSettings
 from simulation.universe.api import ApiServer, is_binding
 from simulation.universe.books import Books
@@ -69,6 +69,8 @@ class SimReplica:
         self.fallen: BaseException | None = None
         self.leadership: Leadership
         self.centre: Centre
+        # The settings of queues, which a story may set otherwise before it begins.
+        self.queues = QueueSettings()
         self._names = names
         self._seed = seed
         self._loop = loop
@@ -157,7 +159,7 @@ class SimReplica:
             random=chance.random,
             names=self._names,
             settings=CentreSettings(name=self.name, address=self.name),
-            queues=QueueSettings(),
+            queues=self.queues,
             leads=lambda: leadership.leads(self.clock.monotonic()),
             settled=lambda: None,
         )
@@ -188,7 +190,8 @@ class SimReplica:
     async def _handle(self, verb: Verb, body: bytes, *, passed_on: bool) -> bytes:
         try:
             if self.leads:
-                return (await answer(verb, body, decisions=self.centre)).body
+                given = answer(verb, body, decisions=self.centre)
+                return (given if isinstance(given, Answer) else await given).body
             return await self._pass_on(verb, body, passed_on=passed_on)
         except AliquotError as error:
             return refused(verb, error).body

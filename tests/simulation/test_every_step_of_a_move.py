@@ -1,0 +1,125 @@
+"""The leader is killed at steps all over a move: from the coming of a pod that wants a card whole to where all lie.
+
+Two small pods lie on a card each; one of them goes, once, and is made anew. Whoever leads in the end, the one that
+waited has its card and both small ones lie beside each other. `ALIQUOT_STEP=17` plays that death alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+
+from aliquot_kube.client import KubeClient
+from aliquot_kube.resources import PODS
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.reclaim import consolidation, residents
+from simulation.universe.doomed import Doomed, quiet
+
+# A story takes a tenth of a second of CPU and has some hundred steps: those between are for hunts (`ALIQUOT_STRIDE=1`).
+STRIDE = int(os.environ.get("ALIQUOT_STRIDE", "23"))
+FEWEST_STORIES = 5
+MINE = "mine"
+JOBS = ("left", "right")
+SCALE = msgspec.structs.replace(quiet("test_every_step_of_a_move.py"), gpus=2)
+# One every five seconds, and it grows from nothing.
+MOVES = QueueSettings(moves_per_hour=720)
+
+
+class Moved(Doomed):
+    """Somebody wants a card whole, of which two are lightly used."""
+
+    def __init__(self, *, death: int) -> None:
+        super().__init__(scale=SCALE, death=death)
+        for replica in self.town.replicas:
+            replica.queues = MOVES
+        self._made = Counter[str]()
+        self._controller: asyncio.Task[None] | None = None
+        # How far it had come when the leader died: who was asked to go, and who lies where it is to lie in the end.
+        self.came = (False, False)
+
+    async def furnish(self) -> None:
+        """One queue for all."""
+        await super().furnish()
+        await self.open_queues({MINE: {}})
+
+    async def before(self) -> None:
+        """Two jobs run, each on a card of its own."""
+        await self._make_missing()
+        await self.until(lambda: self.town.starts == len(JOBS))
+        self._controller = self.town.loop.spawn(self._control())
+
+    async def begin(self) -> None:
+        """Who wants a card for itself."""
+        await self.town.api.create(PODS, self.asking("whole", 100, 9000), namespace=MINE)
+
+    def is_over(self) -> bool:
+        """All lie somewhere."""
+        bound = [pod.metadata.name for pod in self._pods() if pod.spec.node_name]
+        return "whole" in bound and len(bound) == 1 + len(JOBS)
+
+    async def after_death(self) -> None:
+        """Look how far it came."""
+        whole = next(pod for pod in self._pods() if pod.metadata.name == "whole")
+        gone = self._made.total() > len(JOBS) or any(pod.metadata.deletion_timestamp for pod in self.town.api.pods())
+        self.came = (gone, bool(whole.spec.node_name))
+
+    async def end(self, leader: Any) -> None:
+        """Nobody is left out; the controller had to make one pod anew, and no more."""
+        del leader
+        await self.until(lambda: self.is_over() and self.town.starts == len(JOBS) + 2)
+        await self.well()
+        assert self._made.total() == len(JOBS) + 1
+        if self._controller is not None:
+            self._controller.cancel()
+
+    # --- whoever makes the jobs' pods --------------------------------------------------------------------------------
+    async def _control(self) -> None:
+        while True:
+            await asyncio.sleep(0.5)
+            await self._make_missing()
+
+    async def _make_missing(self) -> None:
+        there = {pod.metadata.owner_references[0].name for pod in self._pods() if pod.metadata.owner_references}
+        for job in sorted(set(JOBS) - there):
+            owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": job, "controller": True}
+            notes = {self.town.names.of("placement"): "spread"}
+            pod = self.asking(f"{job}-{self._made[job]}", 20, 2000, annotations=notes, ownerReferences=[owner])
+            self._made[job] += 1
+            await self.town.api.create(PODS, pod, namespace=MINE)
+
+    def _pods(self) -> list[Any]:
+        return [pod for pod in self.town.api.pods() if not pod.metadata.deletion_timestamp]
+
+
+@pytest.mark.timeout(300)
+def test_a_leader_s_death_loses_nobody_who_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pod is asked to go, once, whenever the leader dies; and a new leader moves no more than its budget has."""
+    evicted: Counter[str] = Counter()
+    evict = KubeClient.evict
+
+    async def counted(self: KubeClient, *, namespace: str, name: str, uid: str = "", **more: Any) -> None:
+        evicted[uid] += 1
+        await evict(self, namespace=namespace, name=name, uid=uid, **more)
+
+    monkeypatch.setattr(KubeClient, "evict", counted)
+    # Else a story would take ten minutes until somebody may be moved, and until it pays.
+    monkeypatch.setattr(consolidation, "_LEAST_RUN", 2.0)
+    monkeypatch.setattr(consolidation, "_COOLDOWN", 1.0)
+    monkeypatch.setattr(residents, "_RESTART", 2)
+    first = int(os.environ.get("ALIQUOT_STEP", "1"))
+    came = set()
+    for death in itertools.count(first, STRIDE):
+        evicted.clear()
+        told = Moved(death=death)
+        died = told.dies()
+        assert list(evicted.values()) == [1], (death, evicted)
+        if not died or "ALIQUOT_STEP" in os.environ:
+            break
+        came.add(told.came)
+    assert first > 1 or (death > FEWEST_STORIES * STRIDE and {(False, False), (True, False)} <= came), (death, came)
