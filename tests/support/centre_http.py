@@ -23,10 +23,13 @@ from aliquot_core.objects import Pod
 from aliquot_kube.clock import SystemClock
 from aliquot_scheduler.certificates.issuing import DAY, Pair, Use, issue, make_authority
 from aliquot_scheduler.certificates.settings import CENTRE
+from aliquot_scheduler.extender.calling import ExtenderCalls
 from aliquot_scheduler.extender.decisions import Decisions, Filtered
 from aliquot_scheduler.extender.forwarding import Forwarder
 from aliquot_scheduler.extender.metrics import CallMetrics
-from aliquot_scheduler.extender.routes import ExtenderRoutes
+from aliquot_scheduler.extender.routes import extender_routes
+from aliquot_scheduler.web.bodies import BodyRoom
+from aliquot_scheduler.web.handshakes import FailedHandshakes
 from aliquot_scheduler.web.pages import StatusPages
 from aliquot_scheduler.web.server import CentreServer, strangers
 from aliquot_scheduler.web.settings import WebSettings
@@ -88,7 +91,7 @@ class ScriptedDesk:
     """Decides as a test says, and remembers what it was asked."""
 
     filtered: Filtered = field(default_factory=Filtered)
-    grades: list[tuple[str, int]] = field(default_factory=list)
+    grades: list[int] = field(default_factory=list)
     victims: dict[str, list[str]] = field(default_factory=dict)
     bound: str = ""
     raises: Exception | None = None
@@ -104,12 +107,12 @@ class ScriptedDesk:
         self._note("filter", (pod, list(nodes)))
         return self.filtered
 
-    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """Answer with what was set."""
         self._note("prioritize", (pod, list(nodes)))
         return self.grades
 
-    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """Answer with what was set."""
         self._note("prioritize-plain", (pod, list(nodes)))
         return self.grades
@@ -183,11 +186,12 @@ async def replica(
     idling: Clock | None = None,
     decisions: Decisions | None = None,
     also: Sequence[web.RouteDef] = (),
+    room: BodyRoom | None = None,
 ) -> AsyncIterator[Replica]:
     """Serve on free ports until the end of the block.
 
     `resting` is the clock by which it waits between two tries, `seeing` the one that says what is out of
-    date, `idling` the one by which it closes connections on which nothing is asked.
+    date, `idling` the one by which it closes connections on which nothing is asked; `room` is for large bodies.
     """
     clock, desk, rule, registry = SystemClock(), ScriptedDesk(), Rule(), CollectorRegistry()
     tls = Tls(files=files, clock=clock, look_every=3600.0)
@@ -199,20 +203,18 @@ async def replica(
         tls=tls.client,
         server_name=CENTRE,
     )
-    routes = ExtenderRoutes(
-        decisions=decisions or desk,
-        leads=lambda: rule.mine,
-        forwarder=forwarder,
-        stranger=strangers(allowed=[SCHEDULER, CENTRE], clock=seeing or clock),
-        metrics=CallMetrics(registry),
-        clock=clock,
+    metrics, stranger = CallMetrics(registry), strangers(allowed=[SCHEDULER, CENTRE], clock=seeing or clock)
+    calls = ExtenderCalls(
+        decisions=decisions or desk, leads=lambda: rule.mine, forwarder=forwarder, metrics=metrics, clock=clock
     )
     server = CentreServer(
         settings=WebSettings(address="127.0.0.1", port=0, status_port=0, leave=5.0),
         tls=tls,
-        routes=[*routes.routes(), *also],
+        routes=[*extender_routes(calls, stranger=stranger, metrics=metrics, clock=clock, room=room), *also],
+        offered=calls.offered(stranger=stranger),
         pages=StatusPages(registry=registry, alive=list, ready=ready),
         clock=idling or clock,
+        failed=FailedHandshakes(registry=registry, clock=clock),
     )
     running = asyncio.create_task(server.run())
     waiting = asyncio.create_task(server.serving.wait())

@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import msgspec
-from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from aliquot_core.grant import decode_grant
@@ -20,11 +19,13 @@ from aliquot_kube.errors import ConflictError, NotFoundError, UnreachableError
 from aliquot_kube.transport import Question, Response
 from aliquot_scheduler.centre.binder import Binder
 from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.extender.calling import PREFIX, ExtenderCalls
 from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.extender.forwarding import Forwarder
 from aliquot_scheduler.extender.metrics import CallMetrics
-from aliquot_scheduler.extender.routes import PREFIX, ExtenderRoutes
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.web.idle import IdleConnections
+from aliquot_scheduler.web.short_way import ShortWay
 from support.centre import NAMES, WALL, gpus, make_lease, make_node, picture_with, with_grant
 from support.centre_means import means
 
@@ -42,6 +43,11 @@ class SlowApi:
         self.bound: list[str] = []
         # What was bound with each, last.
         self.notes: dict[str, dict[str, str]] = {}
+
+    def is_bound_already(self, pod: Pod) -> None:
+        """Somebody else has bound a pod, and this is how."""
+        self._pods[f"/api/v1/namespaces/team/pods/{pod.metadata.name}"] = pod
+        self.bound.append(pod.metadata.uid)
 
     async def request(self, question: Question) -> Response:
         """Answer late."""
@@ -134,11 +140,11 @@ class CurrentTrial:
         """Pass it on."""
         return self.trial.binder.filter(pod, nodes)
 
-    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """Pass it on."""
         return self.trial.binder.prioritize(pod, nodes)
 
-    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """Pass it on."""
         return self.trial.binder.prioritize_plain(pod, nodes)
 
@@ -192,28 +198,20 @@ async def crowd(decisions: CurrentTrial, *, connections: int = 64) -> AsyncItera
     forwarder = Forwarder(
         identity="one", leads=lambda: True, leader_address=lambda: None, clock=clock, tls=_no_tls, server_name=""
     )
-    routes = ExtenderRoutes(
-        decisions=decisions,
-        leads=lambda: True,
-        forwarder=forwarder,
-        stranger=lambda _: "",
-        metrics=CallMetrics(CollectorRegistry()),
-        clock=clock,
+    metrics = CallMetrics(CollectorRegistry())
+    calls = ExtenderCalls(decisions=decisions, leads=lambda: True, forwarder=forwarder, metrics=metrics, clock=clock)
+    short = ShortWay(
+        offered=calls.offered(stranger=lambda _: ""), long_way=asyncio.Protocol, idle=IdleConnections(clock=clock)
     )
-    application = web.Application()
-    application.add_routes(routes.routes())
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
+    server = await asyncio.get_running_loop().create_server(short, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
     opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(connections)]
     try:
         yield Crowd(opened)
     finally:
         for _, writer in opened:
             writer.close()
-        await runner.cleanup()
+        server.close()
         await forwarder.close()
 
 

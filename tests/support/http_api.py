@@ -29,6 +29,8 @@ class Reply:
 
     code: int
     body: Any
+    # What the server says beside the answer, without its number and the quotes around it.
+    warnings: tuple[str, ...] = ()
 
     @property
     def reason(self) -> str:
@@ -77,7 +79,8 @@ class HttpApi:
             connection.request(method, _with_query(path, query), body=payload, headers=headers)
             response = connection.getresponse()
             text = response.read()
-            return Reply(code=response.status, body=_decoded(text))
+            warnings = tuple(map(_warning, response.headers.get_all("Warning", [])))
+            return Reply(code=response.status, body=_decoded(text), warnings=warnings)
         finally:
             connection.close()
 
@@ -151,6 +154,10 @@ class WatchReader:
     def rest(self) -> list[Json]:
         """Give all events until the server ends the watch."""
         return [json.loads(line) for line in self._response]
+
+
+def _warning(header: str) -> str:
+    return header.removeprefix('299 - "').removesuffix('"').replace('\\"', '"')
 
 
 def _with_query(path: str, query: Mapping[str, str]) -> str:

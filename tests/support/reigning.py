@@ -85,7 +85,7 @@ class Reigning:
         """Be kube-scheduler to a pod that has no gate: where it is bound now."""
         pod = await self._client.get(PODS, namespace=NAMESPACE, name=name)
         room = self.reign.binder.filter(pod, list(self.reign.picture.nodes)).nodes
-        grades = dict(self.reign.binder.prioritize(pod, room))
+        grades = dict(zip(room, self.reign.binder.prioritize(pod, room), strict=True))
         # Others ask meanwhile.
         await asyncio.sleep(0)
         node = max(grades, key=grades.__getitem__)

@@ -9,7 +9,7 @@ import pytest
 
 from aliquot_scheduler.centre.binder import Binder
 from aliquot_scheduler.queues.spec import QueueSpec
-from support.centre import NAMES, asks
+from support.centre import NAMES, asks, bound, with_grant
 from support.centre_means import means
 from support.centre_race import SlowApi, Trial
 from support.clocks import VirtualClock
@@ -24,7 +24,7 @@ class Early:
         self.api = SlowApi([POD], chance=random.Random(1))  # noqa: S311 - repeats itself, guards nothing
         self.clock = VirtualClock()
         trial = Trial([], api=self.api)
-        self.desk = trial.desk
+        self.desk, self.picture = trial.desk, trial.picture
         self.turns = trial.turns
         self.binder = Binder(desk=self.desk, means=means(self.api, clock=self.clock), charged_in=trial.turns.charged_in)
 
@@ -90,3 +90,27 @@ async def test_a_pod_without_promised_room_is_refused_at_once() -> None:
     await early.clock.advance(0.0)
     assert "no room is promised" in await asked
     assert early.clock.monotonic() == 0.0
+
+
+@pytest.mark.parametrize("as_we_would", [True, False])
+async def test_a_conflict_may_be_with_the_leader_before_us(*, as_we_would: bool) -> None:
+    """Its last write may have landed: then it counts from now on, though the watch has not told of it yet."""
+    early = Early()
+    early.tell()
+    early.binder.filter(POD, ["n1"])
+    promise = early.desk.promises.of("u1")
+    assert promise is not None
+    ours, theirs = with_grant(POD, promise.plan.grant), bound(POD, node="n1", held={"GPU-n1-0": (90, 9_000)})
+    early.api.is_bound_already(ours if as_we_would else theirs)
+    assert ("is already assigned" in await early.bind()) is not as_we_would
+    claims = early.picture.holdings.on(("n1", "GPU-n1-0"))
+    assert {uid: claim.compute.value for uid, claim in claims.items()} == {"u1": 60 if as_we_would else 90}
+
+
+async def test_kube_scheduler_is_offered_no_victim_of_its_own_choice() -> None:
+    """The second net: its profile has no preemption, but a cluster's own may; it would evict across tenants."""
+    early = Early()
+    early.tell()
+    offered = {"n1": ["victim", "another"], "n2": ["victim"]}
+    assert early.binder.preempt(asks("u2", 90, 1_000), offered) == {}
+    assert early.desk.pods.keys() == {"u1"}

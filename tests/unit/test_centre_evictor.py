@@ -237,7 +237,7 @@ async def test_a_refusal_that_comes_late_ends_nobodys_rest() -> None:
     async def meanwhile(question: Question) -> Response:
         if question.path.endswith("/eviction"):
             for clearing in register.clearings:
-                register.call_off(clearing)
+                register.making_room.call_off(clearing)
             register.rest(scene.stage.pods["r0"], until=1e6)
         return await answer(question)
 

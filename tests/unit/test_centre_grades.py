@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.queues.turns import Queues
 from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with
@@ -14,6 +15,11 @@ def make_desk(*nodes: str) -> Desk:
     return Desk(picture=picture, names=NAMES, turns=turns)
 
 
+def graded(desk: Desk, pod: Pod, nodes: list[str]) -> dict[str, int]:
+    """As kube-scheduler is told them, by node."""
+    return dict(zip(nodes, desk.prioritize(pod, nodes), strict=True))
+
+
 def test_the_node_where_room_is_promised_is_one_better_than_its_equals_and_all_come_in_the_order_asked() -> None:
     """kube-scheduler draws among equals: without it two halves of one card would part."""
     desk = make_desk("n1", "n2", "n3")
@@ -21,8 +27,7 @@ def test_the_node_where_room_is_promised_is_one_better_than_its_equals_and_all_c
     assert list(desk.filter(pod, ["n3", "n2", "n1"], now=0.0).nodes) == ["n3", "n2", "n1"]
     promise = desk.promises.of("u")
     assert promise is not None
-    grades = dict(desk.prioritize(pod, ["n1", "n2", "n3"]))
-    assert list(grades) == ["n1", "n2", "n3"]
+    grades = graded(desk, pod, ["n1", "n2", "n3"])
     others = {grade for node, grade in grades.items() if node != promise.node}
     assert others == {grades[promise.node] - 1}
 
@@ -33,7 +38,7 @@ def test_a_node_that_is_fuller_where_the_pod_fits_has_the_better_grade() -> None
     desk.pod_seen(bound(asks("old", 50, 40_000), node="n2", held={"GPU-n2-0": (50, 40_000)}))
     pod = asks("u", 50, 40_000)
     desk.filter(pod, ["n1", "n2"], now=0.0)
-    grades = dict(desk.prioritize(pod, ["n1", "n2"]))
+    grades = graded(desk, pod, ["n1", "n2"])
     assert grades["n2"] > grades["n1"] > 0
 
 
@@ -46,7 +51,7 @@ def test_nodes_that_came_after_the_filter_call_have_no_grade_however_many_they_a
     for name in late:
         desk.finder._picture.node_seen(make_node(name, gpus(name, 2)))
         desk.finder._picture.lease_seen(make_lease(name), wall=WALL)
-    grades = dict(desk.prioritize(pod, ["n1", *late, "never-heard-of"]))
+    grades = graded(desk, pod, ["n1", *late, "never-heard-of"])
     assert grades.pop("n1") > 0
     assert set(grades.values()) == {0}
     assert len(grades) == len(late) + 1

@@ -45,6 +45,7 @@ def registered(reign: Reign | None) -> CollectorRegistry:
         ("promises", {"stage": "offered"}, 0.0),
         ("waiting_pods", {}, 1.0),
         ("clearings", {}, 0.0),
+        ("turns_missed_total", {}, 0.0),
     ],
 )
 def test_each_figure_is_what_the_picture_says(reign: Reign, name: str, labels: dict[str, str], value: float) -> None:

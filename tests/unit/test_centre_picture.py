@@ -67,6 +67,17 @@ def test_a_grant_that_is_not_the_pod_s_own_counts_for_nothing(node: str, uid: st
     assert free(picture, "n1", 0) == (100, MEMORY)
 
 
+def test_a_grant_that_is_spoilt_gives_back_what_it_held() -> None:
+    """A picture that is built anew of the same pod holds nothing either."""
+    picture = picture_with(make_node("n1", gpus("n1", 1)))
+    pod = bound(asks("u1", 30, 8_000), node="n1", held={"GPU-n1-0": (30, 8_000)})
+    picture.pod_seen(pod)
+    picture.pod_seen(
+        msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations={NAMES.grant: "{"}))
+    )
+    assert free(picture, "n1", 0) == (100, MEMORY)
+
+
 def test_claims_outlive_the_node_s_inventory() -> None:
     """GPUs that come back are as full as they were."""
     picture = picture_with(make_node("n1", gpus("n1", 1)))

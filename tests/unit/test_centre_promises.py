@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import msgspec
 import pytest
 
@@ -371,15 +373,42 @@ def test_a_pod_whose_bind_always_fails_starves_nobody() -> None:
     assert office.filter(B)
 
 
+ELSEWHERE = bound(A, node="n2", held={"GPU-n2-0": (60, 1_000)})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("{", "not readable"), (ELSEWHERE.metadata.annotations[NAMES.grant], "for pod a on node n2"), (None, "")],
+    ids=["garbage", "another node's", "taken off"],
+)
+def test_a_grant_that_is_spoilt_later_holds_no_more_than_one_that_was_never_good(
+    caplog: pytest.LogCaptureFixture, text: str | None, why: str
+) -> None:
+    """Whoever leads next, and reads it anew, knows the same; the pod is named, if there is something to be read."""
+    office = Office()
+    office.sees(granted := bound(A, node="n1", held={"GPU-n1-0": (60, 1_000)}))
+    assert office.held() == {"a"}
+    notes = {**granted.metadata.annotations, NAMES.grant: text}
+    spoilt = replace(granted, metadata=replace(granted.metadata, annotations={k: v for k, v in notes.items() if v}))
+    with caplog.at_level(logging.ERROR):
+        office.sees(spoilt)
+        rebuilt = Office()
+        rebuilt.sees(spoilt)
+    assert office.held() == rebuilt.held() == set()
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == (2 if text else 0)
+    assert all("team/pod-a" in line and why in line for line in told)
+
+
 def test_prioritize_without_an_offer_grades_nobody_higher() -> None:
     """Whether it was taken back, written or never made."""
     office = Office("n1", "n2")
-    assert office.desk.prioritize(A, ["n1", "n2"]) == [("n1", 0), ("n2", 0)]
+    assert office.desk.prioritize(A, ["n1", "n2"]) == [0, 0]
     office.sees(A)
     office.filter(A)
-    assert any(grade for _, grade in office.desk.prioritize(A, ["n1", "n2"]))
+    assert any(office.desk.prioritize(A, ["n1", "n2"]))
     office.desk.take_back("a")
-    assert office.desk.prioritize(A, ["n1", "n2"]) == [("n1", 0), ("n2", 0)]
+    assert office.desk.prioritize(A, ["n1", "n2"]) == [0, 0]
 
 
 def test_prioritize_bears_nodes_that_came_came_back_or_do_not_fit() -> None:
@@ -392,8 +421,7 @@ def test_prioritize_bears_nodes_that_came_came_back_or_do_not_fit() -> None:
         office.picture.node_seen(make_node(f"m{number}", gpus(f"m{number}", 1)))
     office.picture.node_seen(make_node("n1", gpus("n1", 1)))
     names = ["n1", "n2", "m199", "nowhere"]
-    graded = dict(office.desk.prioritize(A, names))
-    assert list(graded) == names
+    graded = dict(zip(names, office.desk.prioritize(A, names), strict=True))
     assert all(0 <= grade <= 900 for grade in graded.values())
     assert graded["n2"] == graded["m199"] == graded["nowhere"] == 0
 
@@ -405,7 +433,8 @@ def test_the_best_node_is_one_better_than_its_equals() -> None:
     office.filter(A)
     promise = office.desk.promises.of("a")
     assert promise is not None
-    graded = dict(office.desk.prioritize(A, ["n1", "n2", "n3"]))
+    names = ["n1", "n2", "n3"]
+    graded = dict(zip(names, office.desk.prioritize(A, names), strict=True))
     best = graded.pop(promise.node)
     assert set(graded.values()) == {best - 1}
 

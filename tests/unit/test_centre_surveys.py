@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import Mock
+
 import msgspec
 import numpy as np
 import pytest
@@ -16,7 +19,7 @@ from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.fit.appraisal import Appraisal, room_of
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.fit.finder import Finder
-from aliquot_scheduler.fit.survey import Survey
+from aliquot_scheduler.fit.survey import Survey, survey
 from aliquot_scheduler.fit.surveys import Surveys
 from aliquot_scheduler.picture.changes import RowChanges
 from aliquot_scheduler.worth.scarcity import scarcity
@@ -132,6 +135,54 @@ def test_what_is_brought_up_to_date_is_what_asking_all_says(steps: list[tuple[tu
         assert found.fits.tolist() == anew.fits.tolist()
         # Sums of other lengths are added up in another order: the last bit may differ.
         assert found.cost[found.fits].tolist() == pytest.approx(anew.cost[anew.fits].tolist(), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("pod", "other"),
+    [
+        (asks("u", 30, 20_000, annotations={NAMES.gpu_model: "*A100*"}), {"model": "NVIDIA T4"}),
+        (asks("u", 30, 20_000, annotations={NAMES.gpu_uuid: "GPU-n0-*"}), {}),
+        (PODS[0], {"cordoned": True}),
+        (PODS[0], {"well": False}),
+        (PODS[0], {"cards": 1}),
+    ],
+)
+def test_nodes_that_differ_in_what_matters_are_in_different_states(pod: Pod, other: dict[str, Any]) -> None:
+    """However alike they are in all the rest: the second is not spoken for by the first."""
+    town = Changing()
+    town.put("n1", model="NVIDIA T4")
+    town.put("n1", **other)
+    surveyed(town.finder, pod)
+    for name in ("n0", "n1"):
+        town.hold(name, compute=30)
+        found, anew = surveyed(town.finder, pod), surveyed(town.fresh(), pod)
+        assert found.fits.tolist() == anew.fits.tolist()
+        assert found.cost[found.fits].tolist() == anew.cost[anew.fits].tolist()
+
+
+def test_what_is_kept_of_states_may_be_forgotten_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room for few, and a node that comes back to an old one is asked again."""
+    monkeypatch.setattr("aliquot_scheduler.fit.surveys._STATES", 2)
+    town, pod = Changing(), PODS[0]
+    for turn in range(3):
+        for name in NODES:
+            town.hold(name, compute=30)
+            town.hold(NODES[0], compute=10)
+            found, anew = surveyed(town.finder, pod), surveyed(town.fresh(), pod)
+            assert found.fits.tolist() == anew.fits.tolist(), (turn, name)
+            assert found.cost[found.fits].tolist() == pytest.approx(anew.cost[anew.fits].tolist(), abs=1e-12)
+
+
+def test_nodes_that_come_to_a_state_in_which_another_was_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes are filled alike: what was said of the first is said of all."""
+    town, pod = Changing(), PODS[0]
+    surveyed(town.finder, pod)
+    asked = Mock(wraps=survey)
+    monkeypatch.setattr("aliquot_scheduler.fit.surveys.survey", asked)
+    for name in NODES:
+        town.hold(name, compute=30)
+        surveyed(town.finder, pod)
+    assert [call.kwargs["grid"].rows for call in asked.call_args_list] == [1]
 
 
 def test_what_was_handed_out_stays_as_it_was() -> None:

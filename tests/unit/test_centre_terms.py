@@ -15,6 +15,7 @@ from aliquot_kube.leadership import Leadership
 from aliquot_scheduler.centre.centre import Centre
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
+from aliquot_scheduler.queues.dues import Hardware
 from support.reigning import Reigning, until
 
 
@@ -79,3 +80,22 @@ async def test_what_a_term_knew_goes_with_it(*, lets_go: bool) -> None:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         gc.unfreeze()
+
+
+async def test_what_there_is_of_cards_is_told_by_who_leads_alone() -> None:
+    """A replica that does not lead follows no nodes, and says so by knowing of none."""
+    cluster, terms = Reigning(CentreSettings()), Terms()
+    cluster.join("n1", cards=8)
+    centre = Centre(leadership=cast("Leadership", terms), reign=lambda: cluster.reign)
+    assert centre.hardware(()) == Hardware()
+    running = asyncio.ensure_future(centre.run())
+    try:
+        terms.turn(leads=True)
+        await until(lambda: centre.reign is not None and not centre.reign.why_not())
+        there = centre.hardware(["*H100*"]).there
+        assert there[""][0] == 800
+        assert there[""][1] > 0
+        assert set(there) == {"", "*H100*"}
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

@@ -114,7 +114,7 @@ class Stream:
                 self._bind(under_way.pop(chance.randrange(len(under_way))))
 
     def _bind(self, pod: Pod) -> None:
-        grades = dict(self.desk.prioritize(pod, self.nodes))
+        grades = dict(zip(self.nodes, self.desk.prioritize(pod, self.nodes), strict=True))
         begun = self.desk.begin_bind(uid=pod.metadata.uid, node=max(grades, key=grades.__getitem__))
         assert not isinstance(begun, str), begun
         self.desk.bind_ended(pod.metadata.uid, Ended.TAKEN, now=0.0)

@@ -14,8 +14,9 @@ from aliquot_scheduler.certificates.issuing import Use
 from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.extender import forwarding
 from aliquot_scheduler.extender.decisions import Filtered
-from aliquot_scheduler.extender.forwarding import AGAIN_AFTER, HOP
+from aliquot_scheduler.extender.forwarding import AGAIN_AFTER
 from aliquot_scheduler.extender.verbs import Verb
+from aliquot_scheduler.web.heads import HOP
 from aliquot_scheduler.web.tls import Tls, TlsFiles
 from support.centre_http import BINDING, SCHEDULER, Authority, Caller, Replica, args, caller, replica, write_pair
 from support.clocks import LeapingClock
@@ -260,8 +261,13 @@ async def test_who_can_t_prove_to_be_a_replica_hears_nothing(
     assert [text for text in heard if text] == []
 
 
-async def test_every_call_is_answered_while_the_leadership_wanders(authority: Authority, scheduler: Caller) -> None:
+async def test_every_call_is_answered_while_the_leadership_wanders(
+    authority: Authority, scheduler: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By one leader at most; a call that found none says so."""
+    # A hundred handshakes at once take both replicas and the caller, all on this loop, seconds where it is shared.
+    monkeypatch.setattr(forwarding, "CONNECT", 50.0)
+    monkeypatch.setattr(forwarding, "PATIENCE", 50.0)
     async with (
         replica(authority.server_files(folder="one"), identity="one", resting=LeapingClock()) as one,
         replica(authority.server_files(folder="two"), identity="two", resting=LeapingClock()) as two,
@@ -287,8 +293,8 @@ async def test_every_call_is_answered_while_the_leadership_wanders(authority: Au
             _, answer = await scheduler.post(pair[number % 2].url("/extender/filter"), body)
             return "decided" if answer["NodeNames"] == ["n1"] else str(answer["Error"])
 
-        answers = await asyncio.gather(*(call(number) for number in range(300)))
+        answers = await asyncio.gather(*(call(number) for number in range(200)))
         decided = [pod.metadata.uid for each in pair for _, (pod, _) in each.desk.asked]
     assert len(decided) == len(set(decided)) == answers.count("decided")
-    assert len(decided) > 100
+    assert len(decided) > 60
     assert all(answer == "decided" or "does not lead" in answer for answer in answers)

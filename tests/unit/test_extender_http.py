@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from aliquot_core.errors import ClusterError
 from aliquot_scheduler.certificates.issuing import DAY, Use
 from aliquot_scheduler.certificates.settings import CENTRE
+from aliquot_scheduler.extender.calling import LARGEST_AT_ONCE, LARGEST_BODY
 from aliquot_scheduler.extender.decisions import Filtered
-from aliquot_scheduler.extender.routes import LARGEST_BODY
 from aliquot_scheduler.extender.verbs import Outcome, Verb
+from aliquot_scheduler.web.bodies import BodyRoom
 from support.centre_http import BINDING, POD, SCHEDULER, Authority, Caller, Json, Replica, args, caller, replica
 
 BODIES: dict[Verb, Json] = {
@@ -77,7 +78,7 @@ async def test_each_verb_asks_its_decision_and_answers_on_its_form(centre: Repli
     """The decisions are the desk's."""
     desk = centre.desk
     desk.filtered = Filtered(nodes=["n1"], failed={"n2": "full"})
-    desk.grades = [("n1", 450), ("n2", 0)]
+    desk.grades = [450, 0]
     desk.victims = {"n1": ["v"]}
     answers = {verb: await scheduler.post(centre.url(f"/extender/{verb}"), BODIES[verb]) for verb in Verb}
     assert answers == {
@@ -200,6 +201,16 @@ async def test_the_largest_body_is_read_and_a_larger_one_is_not(
             assert response.status == expected
     assert len(centre.desk.asked) == 1
     assert centre.calls("filter", "too-large") == 1
+
+
+async def test_what_is_too_large_to_be_read_at_once_shares_one_room(authority: Authority, scheduler: Caller) -> None:
+    """Small calls need none of it, and a binding is answered on a connection whose call found none."""
+    async with replica(authority.server_files(), room=BodyRoom(0)) as centre:
+        large = json.dumps(args("n1")).encode().ljust(LARGEST_AT_ONCE + 1)
+        status, answer = await scheduler.post(centre.url("/extender/filter"), large)
+        assert (status, answer["error"].split(";")[0]) == (503, "too many large bodies are coming at once")
+        assert (await scheduler.post(centre.url("/extender/bind"), BINDING))[0] == 200
+        assert centre.calls("filter", "crowded") == 1
 
 
 async def test_other_methods_and_addresses_are_none(centre: Replica, scheduler: Caller) -> None:

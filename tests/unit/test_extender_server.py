@@ -19,6 +19,8 @@ from prometheus_client.registry import Collector
 from aliquot_core.settings import Sources
 from aliquot_kube.clock import SystemClock
 from aliquot_scheduler.certificates.settings import CENTRE
+from aliquot_scheduler.extender.verbs import Outcome, Verb
+from aliquot_scheduler.web.handshakes import FailedHandshakes
 from aliquot_scheduler.web.idle import FIRST, LOOK, NEXT
 from aliquot_scheduler.web.pages import StatusPages
 from aliquot_scheduler.web.server import CentreServer, ListenError
@@ -68,7 +70,12 @@ async def test_metrics_are_prometheus_and_in_base_units(authority: Authority) ->
         for sample in family.samples
         if sample.name.endswith("_count")
     }
-    assert counts == {("filter", "decided"): 1.0, ("bind", "malformed"): 1.0}
+    # Those that never occurred too, or their first one would be no increase.
+    assert counts.keys() == {(verb, outcome) for verb in Verb for outcome in Outcome}
+    assert {how: count for how, count in counts.items() if count} == {
+        ("filter", "decided"): 1.0,
+        ("bind", "malformed"): 1.0,
+    }
 
 
 class Counting(Collector):
@@ -210,7 +217,9 @@ async def test_a_port_that_is_taken_is_told_by_name(authority: Authority) -> Non
         tls = Tls(files=authority.server_files(), clock=SystemClock(), look_every=1.0)
         pages = StatusPages(registry=CollectorRegistry(), alive=list, ready=list)
         settings = WebSettings(address="127.0.0.1", port=port, status_port=0)
-        server = CentreServer(settings=settings, tls=tls, routes=[], pages=pages, clock=SystemClock())
+        clock = SystemClock()
+        failed = FailedHandshakes(registry=CollectorRegistry(), clock=clock)
+        server = CentreServer(settings=settings, tls=tls, routes=[], pages=pages, clock=clock, failed=failed)
         with pytest.raises(ListenError, match=f"127.0.0.1:{port}: can't listen"):
             await server.run()
     with pytest.raises(aiohttp.ClientError):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aliquot_scheduler.extender.decisions import BEST_GRADE, Filtered
@@ -19,7 +19,6 @@ from aliquot_scheduler.extender.wire import (
     decode_placing,
     decode_preemption,
     encode_bound,
-    encode_coarse_grades,
     encode_filtered,
     encode_grades,
     encode_victims,
@@ -158,13 +157,30 @@ def test_a_filter_s_answer_bears_go_s_names() -> None:
 
 def test_grades_are_written_fine_and_coarse() -> None:
     """Fine ones as they are; coarse ones on the documented scale, in the same order."""
-    grades = [("n1", BEST_GRADE), ("n2", 451), ("n3", 0)]
-    assert json.loads(encode_grades(grades)) == [
+    nodes, grades = ["n1", "n2", "n3"], [BEST_GRADE, 451, 0]
+    assert json.loads(encode_grades(nodes, grades)) == [
         {"Host": "n1", "Score": 900},
         {"Host": "n2", "Score": 451},
         {"Host": "n3", "Score": 0},
     ]
-    assert [one["Score"] for one in json.loads(encode_coarse_grades(grades))] == [10, 5, 0]
+    assert [coarse(grade) for grade in grades] == [10, 5, 0]
+    assert encode_grades([], []) == b"[]"
+
+
+LETTERS = st.sampled_from('ab"\\,:{\n\x7f\u00e9')
+
+
+@example(grades={'a"b': 1})
+@example(grades={"a\\b": 1})
+@given(grades=st.dictionaries(st.text(LETTERS, min_size=1, max_size=3), st.integers(min_value=0, max_value=BEST_GRADE)))
+def test_grades_are_the_json_that_they_would_be_or_the_call_is_refused(grades: dict[str, int]) -> None:
+    """They are put together from pieces: a name may hold nothing that JSON writes otherwise."""
+    try:
+        written = encode_grades(list(grades), list(grades.values()))
+    except MalformedCallError:
+        assert any(json.dumps(name, ensure_ascii=False) != f'"{name}"' or not name.isprintable() for name in grades)
+        return
+    assert json.loads(written) == [{"Host": name, "Score": grade} for name, grade in grades.items()]
 
 
 @given(grade=st.integers(), better=st.integers())

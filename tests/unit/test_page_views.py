@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aliquot_core.inventory import Health
+from aliquot_scheduler.page.bars import gpu_bar
 from aliquot_scheduler.page.html import Html
+from aliquot_scheduler.page.model import GpuShown
 from aliquot_scheduler.page.views import Region, View, change, keyed, row
 
 KEYS = st.sampled_from("abcdef")
@@ -59,3 +64,25 @@ def test_sentences_get_room_and_words_stay_whole() -> None:
     drawn = row("k", "a" * 50, "SchedulingGated", "no node has room for it: " + "9" * 30, Html("<i>" * 20), 7)
     assert [drawn.count(part) for part in ('<td class="long">', "<td>", "<th")] == [1, 3, 1]
     assert '<td class="long">no node has' in drawn
+
+
+@pytest.mark.parametrize(("used", "marks"), [(None, 0), (0, 0), (1, 2), (100, 2)])
+def test_a_gpu_of_which_nothing_is_used_has_no_mark(used: int | None, marks: int) -> None:
+    """At the edge of an idle bar it looked like a slice; what is used is told in words as well."""
+    gpu = GpuShown(
+        node="n1",
+        uuid="GPU-1",
+        index=0,
+        model="A100",
+        health=Health.HEALTHY,
+        reason="",
+        isolation=("observe",),
+        size=100,
+        compute=0,
+        memory=0,
+        slices=(),
+        used_compute=used,
+        used_memory=used,
+    )
+    (drawn,) = re.findall(r'<path class="mark" d="([^"]*)"/>', str(gpu_bar(gpu, {})))
+    assert drawn.count("M") == marks

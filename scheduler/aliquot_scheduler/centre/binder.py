@@ -76,12 +76,12 @@ class Binder:
         self._check()
         return self._desk.filter(pod, nodes, now=self._clock.monotonic())
 
-    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """How good each of these nodes is."""
         self._check()
         return self._desk.prioritize(pod, nodes)
 
-    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """How good each of these nodes is to a pod without slices."""
         self._check()
         return self._desk.prioritize_plain(pod, nodes)

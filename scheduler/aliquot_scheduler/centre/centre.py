@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from aliquot_core.objects import Pod
 from aliquot_kube.leadership import Leadership
 from aliquot_scheduler.centre.binder import Binder, NotReadyError
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.extender.decisions import Filtered
+from aliquot_scheduler.queues.cards import hardware_of
+from aliquot_scheduler.queues.dues import Hardware
 
 
 class Centre:
@@ -50,6 +52,12 @@ class Centre:
         kinds = self.reign.picture.grid.kinds if self.reign else ()
         return tuple(dict.fromkeys(kind.models for kind in kinds))
 
+    def hardware(self, models: Iterable[str]) -> Hardware:
+        """What queues that name these models have to know of the cards; nothing where that is not known here."""
+        if self.reign is None or self.reign.why_not():
+            return Hardware()
+        return hardware_of(self.reign.picture, models)
+
     def why_blind(self) -> str:
         """Why nothing can be decided here, though this replica leads; empty where it can, or another leads."""
         return self.reign.why_not() if self.reign else ""
@@ -63,11 +71,11 @@ class Centre:
         """Which of these nodes have room."""
         return self._binder.filter(pod, nodes)
 
-    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """How good each of these nodes is."""
         return self._binder.prioritize(pod, nodes)
 
-    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """How good each of these nodes is to a pod without slices."""
         return self._binder.prioritize_plain(pod, nodes)
 

@@ -64,7 +64,7 @@ class Evictor:
         """Look again and again, until cancelled."""
         while True:
             await self._clock.sleep(_LOOK)
-            if not self._turns.register.has_recalled:
+            if not self._turns.register.taking_over.has_recalled:
                 continue
             try:
                 if not self._why_not() and self._anybody():

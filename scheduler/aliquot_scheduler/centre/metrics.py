@@ -106,6 +106,9 @@ def _pods(reign: Reign) -> Iterable[Metric]:
         promises.add_metric([stage], stages[stage])
     yield promises
     yield _gauge("waiting_pods", "Pods that wait for their turn.", len(reign.turns))
+    missed = CounterMetricFamily("aliquot_centre_turns_missed", "Turns of pods that have led to no binding.")
+    missed.add_metric([], reign.desk.turns_missed)
+    yield missed
 
 
 def _evictions(reign: Reign) -> Iterable[Metric]:

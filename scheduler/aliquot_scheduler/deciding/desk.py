@@ -64,6 +64,8 @@ class Desk:
         self._ground = Ground(picture=picture)
         self._pods: dict[str, Pod] = {}
         self._turned_away: set[str] = set()
+        # Turns that led to no binding, of all pods.
+        self.turns_missed = 0
 
     # --- what the API server tells -----------------------------------------------------------------------------------
     def pod_seen(self, pod: Pod) -> None:
@@ -75,7 +77,7 @@ class Desk:
             self._offers.forget(uid)
             self._picture.hold(uid, held)
         elif pod.spec.node_name:
-            self._bound_by_others(uid)
+            self._bound_without_grant(pod)
         elif pod.metadata.deletion_timestamp:
             self.take_back(uid)
         # After a promise is dropped, which held the same.
@@ -128,11 +130,11 @@ class Desk:
         demand = bounds.narrowed(demand_of(request))
         return self._as_promised(pod, demand, nodes, now=now) or self._filtered(pod, demand, bounds, nodes, now=now)
 
-    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """How good each node is; the one with the promised room is a little better than its equals."""
         return self._offers.grades(pod.metadata.uid, nodes)
 
-    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """How little the GPUs of each node lose by a pod that asks for none."""
         return plain_grades(pod, nodes, picture=self._picture, names=self._names, look=self._look)
 
@@ -281,11 +283,17 @@ class Desk:
             return "the pod is being deleted"
         return self._turns.why_not(promise.pod)
 
-    def _bound_by_others(self, uid: str) -> None:
+    def _bound_without_grant(self, pod: Pod) -> None:
         """A pod is bound once: no write of ours can land any more. One that has, says the grant that is taken off."""
+        uid = pod.metadata.uid
+        if why := self._picture.why_no_grant(pod):
+            log.error("the grant of %s counts for nothing: %s", pod.key, why)
         promise = self.promises.of(uid)
-        if promise is not None and promise.stage is not Stage.WRITTEN:
-            log.warning("bound, and not by us", extra={"pod": promise.pod.key})
+        if promise is None:
+            # What it was granted before it lost that: the next leader would not know of it either.
+            self._picture.hold(uid, {})
+        elif promise.stage is not Stage.WRITTEN:
+            log.warning("bound, and not by us", extra={"pod": pod.key})
             self._drop(uid)
 
     def _missed(self, uid: str, *, now: float) -> None:
@@ -297,6 +305,7 @@ class Desk:
             self._turns.pod_gone(uid)
         else:
             self._turned_away.add(uid)
+            self.turns_missed += 1
             self._turns.missed(pod, now=now)
 
     def _drop(self, uid: str) -> None:

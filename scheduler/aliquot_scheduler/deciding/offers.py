@@ -58,21 +58,21 @@ class Offers:
         self._made.pop(uid, None)
         self._unasked.discard(uid)
 
-    def grades(self, uid: str, nodes: Sequence[str]) -> list[tuple[str, int]]:
+    def grades(self, uid: str, nodes: Sequence[str]) -> list[int]:
         """How good each node is; the one with the promised room is a little better than its equals.
 
         kube-scheduler draws among equals, and would scatter what was meant to be packed.
         """
         offer = self._made.get(uid)
         if offer is None:
-            return [(node, 0) for node in nodes]
+            return [0] * len(nodes)
         if nodes == offer.room.nodes:
             # As they were answered: to look 1,000 up again takes longer than all the rest.
             found = offer.survey.grades(offer.room.rows, best=BEST_GRADE)
             found[nodes.index(offer.best)] += 1
-            return list(zip(nodes, found, strict=True))
+            return found
         known, rows = self._picture.rows_of(nodes)
         grades = dict(zip(known, offer.survey.grades(rows, best=BEST_GRADE), strict=True))
         if offer.best in grades:
             grades[offer.best] += 1
-        return [(node, grades.get(node, 0)) for node in nodes]
+        return [grades.get(node, 0) for node in nodes]

@@ -20,15 +20,13 @@ from aliquot_scheduler.fit.finder import Look
 from aliquot_scheduler.picture.picture import Picture
 
 
-def plain_grades(
-    pod: Pod, nodes: Sequence[str], *, picture: Picture, names: Names, look: Look | None
-) -> list[tuple[str, int]]:
+def plain_grades(pod: Pod, nodes: Sequence[str], *, picture: Picture, names: Names, look: Look | None) -> list[int]:
     """How good each node is; the best alone is one better than its equals, since kube-scheduler draws among those.
 
     A node without GPUs loses nothing, and is as good as any other of these. Of a pod with slices nothing is said.
     """
     if look is None or _asks_for_slices(pod, names=names):
-        return [(node, 0) for node in nodes]
+        return [0] * len(nodes)
     known, rows = picture.rows_of(nodes)
     lost = look(pod).among(rows).of_nodes([])
     least = min(0.0, lost.min(initial=0.0)) if len(known) < len(nodes) else lost.min(initial=np.inf)
@@ -36,7 +34,7 @@ def plain_grades(
     if lost.size and lost.min() <= least:
         grades[lost.argmin()] += 1
     told = dict(zip(known, grades.tolist(), strict=True))
-    return [(node, told.get(node, BEST_GRADE)) for node in nodes]
+    return [told.get(node, BEST_GRADE) for node in nodes]
 
 
 def _asks_for_slices(pod: Pod, *, names: Names) -> bool:

@@ -33,11 +33,11 @@ class Decisions(Protocol):
         """Which of these nodes have room."""
         ...
 
-    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
-        """How good each of these nodes is, from 0 to `BEST_GRADE`."""
+    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> Sequence[int]:
+        """How good each of these nodes is in turn, from 0 to `BEST_GRADE`."""
         ...
 
-    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+    def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """The same for a pod that asks for no slice; of others nothing is said here."""
         ...
 

@@ -20,11 +20,10 @@ import msgspec
 
 from aliquot_core.clock import Clock
 from aliquot_scheduler.extender.verbs import LeaderUnheardError
+from aliquot_scheduler.web.heads import HOP
 
 log = logging.getLogger(__name__)
 
-# Who passed a call on.
-HOP = "Aliquot-Forwarded-By"
 # kube-scheduler gives up after 5 s by default.
 PATIENCE = 4.0
 # A leader whose machine is gone answers nothing at all; most of the patience is kept for whoever follows it.

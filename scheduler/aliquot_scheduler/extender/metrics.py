@@ -11,21 +11,18 @@ _BOUNDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0,
 
 
 class CallMetrics:
-    """One series per verb and outcome that ever occurred."""
+    """One series per verb and outcome, from the start: one that begins with its first event has had no increase."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._duration = Histogram(
+        duration = Histogram(
             "aliquot_centre_extender_duration_seconds",
             "How long kube-scheduler's calls took to answer, by how they ended.",
             labelnames=("verb", "outcome"),
             buckets=_BOUNDS,
             registry=registry,
         )
-        self._children: dict[tuple[Verb, Outcome], Histogram] = {}
+        self._durations = {(verb, outcome): duration.labels(verb, outcome) for verb in Verb for outcome in Outcome}
 
     def observe(self, verb: Verb, outcome: Outcome, seconds: float) -> None:
         """One call ended."""
-        child = self._children.get((verb, outcome))
-        if child is None:
-            child = self._children[verb, outcome] = self._duration.labels(verb, outcome)
-        child.observe(seconds)
+        self._durations[verb, outcome].observe(seconds)

@@ -1,4 +1,4 @@
-"""The extender's addresses, for the centre's HTTP server: who asks, how much, and who of us answers."""
+"""The extender's addresses on the long way, for the centre's HTTP server: who may ask, and how much."""
 
 from __future__ import annotations
 
@@ -9,98 +9,71 @@ from http import HTTPStatus
 from aiohttp import web
 
 from aliquot_core.clock import Clock
-from aliquot_core.errors import AliquotError
-from aliquot_scheduler.extender.decisions import Decisions
-from aliquot_scheduler.extender.forwarding import HOP, Forwarder
+from aliquot_scheduler.extender.calling import LARGEST_BODY, ExtenderCalls, address
 from aliquot_scheduler.extender.metrics import CallMetrics
-from aliquot_scheduler.extender.verbs import Answer, LeaderUnheardError, Outcome, Verb, answer, refused
-from aliquot_scheduler.extender.wire import MalformedCallError
-from aliquot_scheduler.web.bodies import BodyCutError, BodyTooLargeError, json_answer, problem, read_body
+from aliquot_scheduler.extender.verbs import Outcome, Verb
+from aliquot_scheduler.web.bodies import (
+    BodyCutError,
+    BodyRoom,
+    BodyTooLargeError,
+    Grown,
+    NoRoomError,
+    problem,
+    read_body,
+)
+from aliquot_scheduler.web.calls import Call, Reply, Stranger
+from aliquot_scheduler.web.heads import HOP
 
 log = logging.getLogger(__name__)
 
-PREFIX = "/extender"
-# 5,000 names with a pod are 0.1 MB; only whole nodes come to more than this.
-LARGEST_BODY = 8 * 1024 * 1024
 # A body that takes longer comes after kube-scheduler has given up.
 BODY_PATIENCE = 5.0
 
-Told = tuple[web.Response, Outcome]
+_TurnedAway = tuple[HTTPStatus, Outcome, str]
 
 
-class ExtenderRoutes:
-    """Answers where we lead, and passes on where we don't."""
+def extender_routes(
+    calls: ExtenderCalls, *, stranger: Stranger, metrics: CallMetrics, clock: Clock, room: BodyRoom | None = None
+) -> list[web.RouteDef]:
+    """What an application adds to serve them; `stranger` says why whoever asks may not.
 
-    def __init__(
-        self,
-        *,
-        decisions: Decisions,
-        leads: Callable[[], bool],
-        forwarder: Forwarder,
-        stranger: Callable[[web.Request], str],
-        metrics: CallMetrics,
-        clock: Clock,
-    ) -> None:
-        """`stranger` says why whoever asks may not; empty for those who may."""
-        self._decisions = decisions
-        self._leads = leads
-        self._forwarder = forwarder
-        self._stranger = stranger
-        self._metrics = metrics
-        self._clock = clock
+    All bodies that are coming share `room`.
+    """
+    shared = room or BodyRoom()
 
-    def routes(self) -> list[web.RouteDef]:
-        """What an application adds to serve them."""
-        return [web.post(f"{PREFIX}/{verb}", self._handler(verb)) for verb in Verb]
-
-    def _handler(self, verb: Verb) -> Callable[[web.Request], Awaitable[web.Response]]:
+    def handler(verb: Verb) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
-            begun = self._clock.monotonic()
-            response, outcome = await self._admit(verb, request)
-            self._metrics.observe(verb, outcome, self._clock.monotonic() - begun)
-            return response
+            begun = clock.monotonic()
+            with shared.taken() as grown:
+                body = await _admitted(request, stranger=stranger, grown=grown)
+                if isinstance(body, bytes):
+                    replied = calls.reply(verb, Call(path=request.path, body=body, hop=request.headers.get(HOP, "")))
+                    reply = replied if isinstance(replied, Reply) else await replied
+                    return web.Response(body=reply.body, status=reply.status, content_type=reply.content_type)
+            status, outcome, why = body
+            log.warning("an extender call was turned away: %s", why, extra=_whose(request))
+            metrics.observe(verb, outcome, clock.monotonic() - begun)
+            return problem(status, why)
 
         return handle
 
-    async def _admit(self, verb: Verb, request: web.Request) -> Told:
-        if why := self._stranger(request):
-            return _turned_away(request, HTTPStatus.FORBIDDEN, why), Outcome.STRANGER
-        try:
-            body = await read_body(request, largest=LARGEST_BODY, patience=BODY_PATIENCE)
-        except BodyTooLargeError:
-            why = f"more than {LARGEST_BODY} bytes; does the extender's entry say nodeCacheCapable: true?"
-            return _turned_away(request, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why), Outcome.TOO_LARGE
-        except BodyCutError as error:
-            return _turned_away(request, HTTPStatus.REQUEST_TIMEOUT, str(error)), Outcome.CUT
-        return await self._decided(verb, request, body)
-
-    async def _decided(self, verb: Verb, request: web.Request, body: bytes) -> Told:
-        try:
-            return await self._answer(verb, request, body)
-        except MalformedCallError as error:
-            return _turned_away(request, HTTPStatus.BAD_REQUEST, str(error)), Outcome.MALFORMED
-        except AliquotError as error:
-            log.warning("an extender call was refused: %s", error, extra={"verb": verb, "fault": error.fault})
-            return _told(refused(verb, error))
-        except Exception as error:  # a defect of ours: the pod waits, and the centre goes on
-            log.exception("an extender call failed", extra={"verb": verb})
-            return _told(refused(verb, error))
-
-    async def _answer(self, verb: Verb, request: web.Request, body: bytes) -> Told:
-        if not self._leads():
-            if sender := request.headers.get(HOP):
-                # One of us has the older Lease; whoever asks again finds us agreed.
-                raise LeaderUnheardError(f"{sender[:80]} asked this replica, which does not lead", where=request.path)
-            if (passed := await self._forwarder.forward(request.path, body)) is not None:
-                response = web.Response(body=passed.body, status=passed.status, content_type=passed.content_type)
-                return response, Outcome.FORWARDED
-        return _told(await answer(verb, body, decisions=self._decisions))
+    return [web.post(address(verb), handler(verb)) for verb in Verb]
 
 
-def _told(given: Answer) -> Told:
-    return json_answer(given.body), given.outcome
+async def _admitted(request: web.Request, *, stranger: Stranger, grown: Grown) -> bytes | _TurnedAway:
+    """The body, or why there is none to be read."""
+    if why := stranger(request.transport):
+        return HTTPStatus.FORBIDDEN, Outcome.STRANGER, why
+    try:
+        return await read_body(request, largest=LARGEST_BODY, patience=BODY_PATIENCE, grown=grown)
+    except BodyTooLargeError:
+        why = f"more than {LARGEST_BODY} bytes; does the extender's entry say nodeCacheCapable: true?"
+        return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, Outcome.TOO_LARGE, why
+    except NoRoomError as error:
+        return HTTPStatus.SERVICE_UNAVAILABLE, Outcome.CROWDED, str(error)
+    except BodyCutError as error:
+        return HTTPStatus.REQUEST_TIMEOUT, Outcome.CUT, str(error)
 
 
-def _turned_away(request: web.Request, status: HTTPStatus, why: str) -> web.Response:
-    log.warning("an extender call was turned away: %s", why, extra={"peer": request.remote, "path": request.path})
-    return problem(status, why)
+def _whose(request: web.Request) -> dict[str, str | None]:
+    return {"peer": request.remote, "path": request.path}

@@ -6,19 +6,20 @@ answer, and the pod waits.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
 from aliquot_core.errors import AliquotError, ClusterError
 from aliquot_scheduler.extender.decisions import Decisions, Filtered
 from aliquot_scheduler.extender.wire import (
+    coarse,
     decode_binding,
     decode_placing,
     decode_preemption,
     encode_bound,
-    encode_coarse_grades,
     encode_filtered,
     encode_grades,
     encode_victims,
@@ -58,6 +59,8 @@ class Outcome(StrEnum):
     MALFORMED = "malformed"
     TOO_LARGE = "too-large"
     CUT = "cut"
+    # Too many large ones came at once.
+    CROWDED = "crowded"
     STRANGER = "stranger"
 
 
@@ -68,9 +71,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
 
 
-async def answer(verb: Verb, body: bytes, *, decisions: Decisions) -> Answer:
-    """Decide, or raise why not."""
-    return await _DECIDE[verb](decisions, body)
+def answer(verb: Verb, body: bytes, *, decisions: Decisions) -> Answer | Coroutine[Any, Any, Answer]:
+    """Decide, or raise why not: at once, or where a write has to be waited for, when it has ended."""
+    return _DECIDE[verb](decisions, body)
 
 
 def refused(verb: Verb, error: Exception) -> Answer:
@@ -91,31 +94,34 @@ def _refusal(verb: Verb, why: str) -> bytes:
         case Verb.PREEMPT:
             return encode_victims({}, violations={})
         case _:
-            return encode_grades([])
+            return encode_grades([], [])
 
 
-async def _filter(decisions: Decisions, body: bytes) -> Answer:
+def _filter(decisions: Decisions, body: bytes) -> Answer:
     asked = decode_placing(body)
     filtered = decisions.filter(asked.pod, asked.nodes)
     return Answer(body=encode_filtered(filtered), outcome=Outcome.REFUSED if filtered.error else Outcome.DECIDED)
 
 
-async def _prioritize(decisions: Decisions, body: bytes) -> Answer:
+def _prioritize(decisions: Decisions, body: bytes) -> Answer:
     asked = decode_placing(body)
-    return Answer(body=encode_grades(decisions.prioritize(asked.pod, asked.nodes)), outcome=Outcome.DECIDED)
+    grades = decisions.prioritize(asked.pod, asked.nodes)
+    return Answer(body=encode_grades(asked.nodes, grades), outcome=Outcome.DECIDED)
 
 
-async def _prioritize_coarse(decisions: Decisions, body: bytes) -> Answer:
+def _prioritize_coarse(decisions: Decisions, body: bytes) -> Answer:
     asked = decode_placing(body)
-    return Answer(body=encode_coarse_grades(decisions.prioritize(asked.pod, asked.nodes)), outcome=Outcome.DECIDED)
+    grades = [coarse(grade) for grade in decisions.prioritize(asked.pod, asked.nodes)]
+    return Answer(body=encode_grades(asked.nodes, grades), outcome=Outcome.DECIDED)
 
 
-async def _prioritize_plain(decisions: Decisions, body: bytes) -> Answer:
+def _prioritize_plain(decisions: Decisions, body: bytes) -> Answer:
     asked = decode_placing(body)
-    return Answer(body=encode_grades(decisions.prioritize_plain(asked.pod, asked.nodes)), outcome=Outcome.DECIDED)
+    grades = decisions.prioritize_plain(asked.pod, asked.nodes)
+    return Answer(body=encode_grades(asked.nodes, grades), outcome=Outcome.DECIDED)
 
 
-async def _preempt(decisions: Decisions, body: bytes) -> Answer:
+def _preempt(decisions: Decisions, body: bytes) -> Answer:
     asked = decode_preemption(body)
     victims = decisions.preempt(asked.pod, asked.offered)
     return Answer(body=encode_victims(victims, violations=asked.violations), outcome=Outcome.DECIDED)
@@ -127,7 +133,7 @@ async def _bind(decisions: Decisions, body: bytes) -> Answer:
     return Answer(body=encode_bound(why), outcome=Outcome.REFUSED if why else Outcome.DECIDED)
 
 
-_DECIDE: Mapping[Verb, Callable[[Decisions, bytes], Awaitable[Answer]]] = {
+_DECIDE: Mapping[Verb, Callable[[Decisions, bytes], Answer | Coroutine[Any, Any, Answer]]] = {
     Verb.FILTER: _filter,
     Verb.PRIORITIZE: _prioritize,
     Verb.PRIORITIZE_COARSE: _prioritize_coarse,

@@ -54,13 +54,31 @@ class Refusals:
         """Why each of these nodes does not take the pod."""
         return {name: self._say((self._counts[known.row], known.lost)) for name, known in nodes.items()}
 
+    def of_all(self) -> str:
+        """Of a pod that no node could take, were each of them empty: why."""
+        total, meant, allowed = (sum(counts[step] for counts in self._counts) for step in range(3))
+        if not total:
+            return "no GPU is there yet that can be given"
+        if not meant:
+            return self._not_allowed(total, 0)
+        if not allowed:
+            takes = none_of(meant, "GPU", one="does not take", none="takes")
+            return f"by their isolation {takes} what is {self._refused_classes()}"
+        memory, largest = max(piece.memory for piece in self._pieces), self._grid.usable[self._allowed].max()
+        if memory > largest:
+            return f"it asks {memory} MiB of one GPU, and the largest that it may have has {largest} MiB"
+        most = max(counts[2] for counts in self._counts)
+        if most < self._most:
+            return f"it needs {self._most} GPUs of one node, and no node has more than {most} that it may have"
+        return f"it needs {counted(self._most, 'GPU')} of one node for up to {memory} MiB each, and none has so many"
+
     def _count(self, piece: Piece) -> list[_Counts]:
         """Of each node's GPUs, how many are there, named, suit, are large enough, have memory, compute, and both."""
         grid = self._grid
         meant = allowed_places(self._request, grid=grid, suits=named)
         if self._named is not None:
             meant = meant & self._named
-        allowed = meant & allowed_places(self._request, grid=grid)
+        allowed = self._allowed = meant & allowed_places(self._request, grid=grid)
         memory = needed_memory(piece, grid=grid)
         large = allowed & (grid.usable >= memory)
         free = allowed & ~grid.closed & (grid.compute >= piece.compute)

@@ -36,7 +36,8 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
         A node that has come since may stand beyond those that were looked at.
         """
-        costs = np.append(np.where(self.fits, self.cost, WORST), WORST)[np.minimum(rows, self.fits.size)]
+        fits = self.fits.take(rows, mode="clip") & (rows < self.fits.size)
+        costs = np.where(fits, self.cost.take(rows, mode="clip"), WORST)
         grades: list[int] = np.minimum(grade(costs, best=best), best - 1).tolist()
         return grades
 

@@ -2,14 +2,16 @@
 
 Theory of operation. What a survey says of a node follows from that node's row, from what the pod asks, and from prices
 that are the same for all nodes. Between two pods that ask alike, one or two nodes of 1,000 have changed: to ask those
-takes 0.1 ms, to ask all ten times as long. The answers are kept by what is asked, those that were used last.
+takes 0.2 ms, to ask all five times as long. The answers are kept by what is asked, those that were used last. And as
+the nodes of a cluster are much alike and are filled alike, most of them come to states that another one was in before:
+what was said of those is kept too, and is read in 0.02 ms.
 
 What must always hold: an answer is the one that asking all rows would give; what was handed out never changes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,6 +28,10 @@ from aliquot_scheduler.worth.scarcity import Scarcity
 _KEPT = 64
 # Where more than one row in so many has changed, all are asked.
 _FEW = 4
+# So few that to tell their states takes no longer than to ask them together.
+_ONE_BY_ONE = 16
+# States of a row, 0.4 kB each with 8 GPUs.
+_STATES = 256
 
 _Asked = tuple[PodRequest, float]
 
@@ -53,6 +59,8 @@ class _Kept:
     basis: _Basis
     grid_then: int = 0
     cores_then: int = 0
+    # Fit and cost of a row in that state; nothing where it matters which row it is.
+    said: dict[bytes, tuple[bool, float]] = field(default_factory=dict)
 
 
 class Surveys:
@@ -76,6 +84,8 @@ class Surveys:
             size = self._grid.rows
             kept = _Kept(fits=np.zeros(size, dtype=np.bool_), cost=np.zeros(size), basis=basis)
             self._ask(self._grid.in_use, kept, demand, trial=trial, appraisal=appraisal)
+        elif 0 < changed.size <= _ONE_BY_ONE and _is_of_numbers(demand):
+            self._ask_once(changed, kept, demand, trial=trial, appraisal=appraisal)
         elif changed.size:
             self._ask(changed, kept, demand, trial=trial, appraisal=appraisal)
         kept.grid_then = self._grid.changes.now
@@ -95,6 +105,21 @@ class Surveys:
         )
         kept.fits[rows], kept.cost[rows] = found.fits, found.cost
 
+    def _ask_once(self, rows: Rows, kept: _Kept, demand: Demand, *, trial: Trial, appraisal: Appraisal | None) -> None:
+        """Ask those of these rows that are in a state in which none was asked before."""
+        new: dict[int, bytes] = {}
+        for row in rows.tolist():
+            state = self._grid.state_of(row) + (appraisal.cores_of(row) if appraisal else b"")
+            if (said := kept.said.get(state)) is None:
+                new[row] = state
+            else:
+                kept.fits[row], kept.cost[row] = said
+        if new:
+            self._ask(np.array(list(new)), kept, demand, trial=trial, appraisal=appraisal)
+            if len(kept.said) + len(new) > _STATES:
+                kept.said.clear()
+            kept.said.update({state: (bool(kept.fits[row]), float(kept.cost[row])) for row, state in new.items()})
+
     def _changed(self, kept: _Kept, appraisal: Appraisal | None) -> Rows:
         changed = self._grid.changes.since(kept.grid_then)
         if appraisal:
@@ -113,6 +138,12 @@ class Surveys:
         self._kept[asked] = kept
         if len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
+
+
+def _is_of_numbers(demand: Demand) -> bool:
+    """Whether all that matters of a row is in the grid: neither which GPUs these are, nor how they reach each other."""
+    request = demand.request
+    return demand.pieces is not None and not (request.uuids.allowed or request.uuids.forbidden)
 
 
 def _asked(demand: Demand, appraisal: Appraisal | None) -> _Asked:

@@ -43,9 +43,10 @@ def gpu_bar(gpu: GpuShown, colours: Colours) -> Html:
         tall = _of_size(one.memory, gpu)
         parts += _slice(one, left=left, low=low, tall=tall, style=colour(one.queue, colours))
         left, low = left + one.compute, low + tall
-    if gpu.used_compute is not None:
+    # Of nothing there is no mark: at the very edge it reads as a frame.
+    if gpu.used_compute:
         marks.append(_mark(gpu.used_compute, *_COMPUTE))
-    if gpu.used_memory is not None:
+    if gpu.used_memory:
         marks.append(_mark(_of_size(gpu.used_memory, gpu), *_MEMORY))
     return tag(
         "svg",

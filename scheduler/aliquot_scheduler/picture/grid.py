@@ -67,6 +67,11 @@ class Cells:
             setattr(part, name, getattr(self, name)[rows])
         return part
 
+    def state_of(self, row: int) -> bytes:
+        """All that is put down of a row: where it is the same, so is whatever is worked out of it alone."""
+        arrays = [getattr(self, name)[row].tobytes() for name in _ARRAYS]
+        return b"".join([*arrays, b"bindable" if self.bindable[row] else b""])
+
 
 class Grid(Cells):
     """All of them, and which row is whose."""

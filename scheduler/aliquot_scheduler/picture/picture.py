@@ -22,7 +22,7 @@ import numpy as np
 
 from aliquot_core.claims import Claim, claims
 from aliquot_core.errors import AliquotError
-from aliquot_core.grant import decode_grant
+from aliquot_core.grant import Grant, decode_grant
 from aliquot_core.hosts import host_request
 from aliquot_core.inventory import Gpu, Inventory, decode_inventory
 from aliquot_core.names import Names
@@ -134,8 +134,8 @@ class Picture:
     def pod_seen(self, pod: Pod) -> None:
         """A pod is there, or is changed: what it holds is what its grant says."""
         held = self.granted(pod)
-        if held is not None:
-            self.hold(pod.metadata.uid, held)
+        if held is not None or pod.spec.node_name:
+            self.hold(pod.metadata.uid, held or {})
         self.pod_lies(pod)
 
     def pod_lies(self, pod: Pod) -> None:
@@ -169,15 +169,14 @@ class Picture:
         text = pod.metadata.annotations.get(self._names.grant)
         if not node or text is None:
             return None
-        try:
-            grant = decode_grant(text)
-        except AliquotError as error:
-            log.error("a grant can't be read", extra={"pod": pod.key, "error": str(error)})  # noqa: TRY400 - says all
-            return None
-        if grant.node != node or grant.pod != pod.metadata.uid:
-            log.error("a grant is not its pod's", extra={"pod": pod.key, "node": grant.node, "uid": grant.pod})
-            return None
-        return {(node, gpu): claim for gpu, claim in claims(pod, grant).items()}
+        grant = _own_grant(pod, text)
+        return None if isinstance(grant, str) else {(node, gpu): claim for gpu, claim in claims(pod, grant).items()}
+
+    def why_no_grant(self, pod: Pod) -> str:
+        """What is wrong with the grant of a bound pod, if it has one that counts for nothing."""
+        text = pod.metadata.annotations.get(self._names.grant)
+        grant = _own_grant(pod, text) if text is not None else ""
+        return grant if isinstance(grant, str) else ""
 
     def changed_at(self, node: str) -> int:
         """When anything changed last of what can be given of a node: the same number, and all is as it was."""
@@ -240,6 +239,17 @@ class Picture:
             self.grid.allow(known.row, bindable=not out)
         known.out = out
         return turned
+
+
+def _own_grant(pod: Pod, text: str) -> Grant | str:
+    """The grant, or why it is none of this pod's where it is bound."""
+    try:
+        grant = decode_grant(text)
+    except AliquotError as error:
+        return str(error)
+    if grant.node != pod.spec.node_name or grant.pod != pod.metadata.uid:
+        return f"it is for pod {grant.pod} on node {grant.node}"
+    return grant
 
 
 def picture_of(

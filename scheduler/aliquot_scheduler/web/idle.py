@@ -7,7 +7,7 @@ be waited for, since the API server has none. Go's clients, which is what calls 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -29,6 +29,24 @@ class IdleConnections:
         # Until when something must have been asked, of those on which nothing is just now.
         self._until: dict[asyncio.Transport, float] = {}
 
+    def begun(self, transport: asyncio.Transport) -> None:
+        """A request has begun to come: the rest of it follows soon, or never."""
+        rest_by = self._clock.monotonic() + FIRST
+        self._until[transport] = min(self._until.get(transport, rest_by), rest_by)
+
+    def asking(self, transport: asyncio.Transport) -> None:
+        """A request is there, and its answer takes as long as it takes."""
+        self._asking.add(transport)
+
+    def answered(self, transport: asyncio.Transport) -> None:
+        """It was answered."""
+        self._asking.discard(transport)
+        self._until[transport] = self._clock.monotonic() + NEXT
+
+    def is_asking(self, transport: asyncio.Transport) -> bool:
+        """Whether an answer is waited for there."""
+        return transport in self._asking
+
     def middleware(self) -> Middleware:
         """What notes each request."""
 
@@ -36,21 +54,19 @@ class IdleConnections:
         async def noting(request: web.Request, handler: Handler) -> web.StreamResponse:
             if (transport := request.transport) is None:
                 return await handler(request)
-            self._asking.add(transport)
+            self.asking(transport)
             try:
                 return await handler(request)
             finally:
-                self._asking.discard(transport)
-                self._until[transport] = self._clock.monotonic() + NEXT
+                self.answered(transport)
 
         return noting
 
-    async def run(self, runner: web.AppRunner) -> None:
+    async def run(self, connected: Callable[[], Iterable[asyncio.Transport]]) -> None:
         """Close those on which nothing was asked for too long, until cancelled."""
         while True:
             await self._clock.sleep(LOOK)
-            connections = runner.server.connections if runner.server else ()
-            self._close({one.transport for one in connections if one.transport is not None})
+            self._close(connected())
 
     def _close(self, connected: Iterable[asyncio.Transport]) -> None:
         now = self._clock.monotonic()

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import web
 
 from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
+from aliquot_scheduler.web.calls import NOTHING_OFFERED, Offered, Stranger
+from aliquot_scheduler.web.doorway import Doorway
+from aliquot_scheduler.web.handshakes import FailedHandshakes
 from aliquot_scheduler.web.idle import IdleConnections
 from aliquot_scheduler.web.pages import StatusPages
 from aliquot_scheduler.web.peers import why_stranger
 from aliquot_scheduler.web.settings import WebSettings
+from aliquot_scheduler.web.short_way import ShortWay
 from aliquot_scheduler.web.tls import Tls
 
 log = logging.getLogger(__name__)
 
 Run = Callable[[], Coroutine[Any, Any, None]]
+# A burst of bindings comes on as many new connections.
+_BACKLOG = 128
 
 
 class ListenError(ClusterError):
@@ -39,14 +46,18 @@ class CentreServer:
         routes: Iterable[web.RouteDef],
         pages: StatusPages,
         clock: Clock,
+        failed: FailedHandshakes,
         plain: Iterable[web.RouteDef] = (),
+        offered: Offered = NOTHING_OFFERED,
     ) -> None:
-        """`routes` are served over TLS, `plain` beside the status pages without."""
+        """`routes` are served over TLS, `plain` beside the status pages without; `offered` is served the short way."""
         self._settings = settings
         self._clock = clock
         self._tls = tls
+        self._failed = failed
         self._routes = list(routes)
         self._plain = list(plain)
+        self._offered = offered
         self._pages = pages
         # Where it listens, once `serving` is set.
         self.port = 0
@@ -63,7 +74,7 @@ class CentreServer:
                 stack, plain, address=one.status_address, port=one.status_port
             )
             self.port, calls = await self._listen(
-                stack, self._routes, address=one.address, port=one.port, tls=self._tls
+                stack, self._routes, address=one.address, port=one.port, tls=self._tls.listening, offered=self._offered
             )
             stack.callback(self.serving.clear)
             self.serving.set()
@@ -79,33 +90,49 @@ class CentreServer:
         *,
         address: str,
         port: int,
-        tls: Tls | None = None,
+        tls: ssl.SSLContext | None = None,
+        offered: Offered = NOTHING_OFFERED,
     ) -> tuple[int, Run]:
         """The port, and what is to run while it is served."""
-        idle = IdleConnections(clock=self._clock)
+        idle, patience = IdleConnections(clock=self._clock), self._settings.leave
         app = web.Application(middlewares=[idle.middleware()])
         app.add_routes(routes)
         # Nobody who should call sends anything compressed, and a small body must not become a large one.
         runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, auto_decompress=False, shutdown_timeout=self._settings.leave
+            app, access_log=None, handle_signals=False, auto_decompress=False, shutdown_timeout=patience
         )
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        context = tls.listening if tls else None
-        try:
-            await web.TCPSite(runner, address.strip("[]"), port, ssl_context=context).start()
-        except OSError as error:
-            where = f"{address}:{port}"
-            raise ListenError(f"can't listen: {error.strerror}", where=where, remedy="who else does?") from error
-        return int(runner.addresses[0][1]), partial(idle.run, runner)
+        long_way = cast("web.Server", runner.server)
+        short = ShortWay(offered=offered, long_way=long_way, idle=idle)
+        doorway = Doorway(inside=short, idle=idle, failed=self._failed, tls=tls)
+        server = await _listening(doorway, address=address, port=port)
+        stack.push_async_callback(short.leave, patience=patience)
+        stack.push_async_callback(doorway.leave)
+        stack.callback(server.close)
+        connected = partial(_connected, short, long_way)
+        return int(server.sockets[0].getsockname()[1]), partial(idle.run, connected)
 
 
-def strangers(*, allowed: Collection[str], clock: Clock) -> Callable[[web.Request], str]:
+async def _listening(protocols: Callable[[], asyncio.Protocol], *, address: str, port: int) -> asyncio.Server:
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.create_server(protocols, address.strip("[]"), port, backlog=_BACKLOG)
+    except OSError as error:
+        where = f"{address}:{port}"
+        raise ListenError(f"can't listen: {error.strerror}", where=where, remedy="who else does?") from error
+
+
+def _connected(short: ShortWay, long_way: web.Server) -> set[asyncio.Transport]:
+    """By whichever way."""
+    return short.transports() | {one.transport for one in long_way.connections if one.transport is not None}
+
+
+def strangers(*, allowed: Collection[str], clock: Clock) -> Stranger:
     """What the extender asks about whoever calls."""
     names = frozenset(allowed)
 
-    def stranger(request: web.Request) -> str:
-        transport = request.transport
+    def stranger(transport: asyncio.BaseTransport | None) -> str:
         certificate = transport.get_extra_info("peercert") if transport else None
         return why_stranger(certificate, allowed=names, now=clock.wall())
 
