@@ -4,9 +4,12 @@
 #
 # Pods that hold slices are to be ended first: they would run on, uncounted. Pods that wait lose Aliquot's gate and go on
 # waiting, for a scheduler that is gone: delete them, or install Aliquot again. Queues are deleted with their definition.
+# Where a node does not answer within ALIQUOT_PATIENCE seconds (300), the others withdraw, it is named, and what guards
+# what it bears stays: bring it back, or delete it, and run this again.
 set -eu
 namespace=${ALIQUOT_NAMESPACE:-aliquot-system}
 domain=${ALIQUOT_DOMAIN:-aliquot.dev}
+patience=${ALIQUOT_PATIENCE:-300}
 joins=node.$domain/share
 ours=app.kubernetes.io/part-of=aliquot
 
@@ -32,23 +35,37 @@ lift() {
     done
 }
 
-serving() {
-    kubectl --namespace "$namespace" get pods --output name --selector \
-        'app.kubernetes.io/name in (aliquot-agent, aliquot-endpoint, aliquot-mps)'
+# Each node that bears what its agent wrote, whether or not it still joins.
+bearing() {
+    kubectl get nodes --output go-template='{{range $node := .items}}{{with .metadata.annotations}}{{if index .
+        "'"$domain"'/inventory"}}{{$node.metadata.name}}{{"\n"}}{{end}}{{end}}{{with .status.capacity}}{{if index .
+        "'"$domain"'/memory"}}{{$node.metadata.name}}{{"\n"}}{{end}}{{end}}{{end}}'
 }
 
-# All nodes at once, and with the agent's own rights: nobody else may remove what it wrote.
-withdraw() {
-    kubectl label nodes --selector "$joins" "$joins-"
-    for pod in $(serving); do
-        kubectl --namespace "$namespace" wait --for delete --timeout 5m "$pod"
+# The node of each pod of these names that is there and has not ended well.
+nodes_with() {
+    kubectl --namespace "$namespace" get pods --selector "app.kubernetes.io/name in ($1)" --output go-template='{{range
+        .items}}{{if ne .status.phase "Succeeded"}}{{.spec.nodeName}}{{"\n"}}{{end}}{{end}}'
+}
+
+# Which nodes still have such pods when all have gone, or nobody waits any longer.
+waited_for() {
+    until=$(($(date +%s) + patience))
+    while :; do
+        nodes=$(nodes_with "$1") || exit 1
+        if [ -z "$nodes" ] || [ "$(date +%s)" -ge "$until" ]; then break; fi
+        sleep 1
     done
+    echo "$nodes"
+}
+
+# All nodes at once, each by itself, and with the agent's own rights: nobody else may remove what it wrote.
+withdraw() {
     pod=$(kubectl --namespace "$namespace" get configmap aliquot-withdraw --output 'jsonpath={.data.pod\.yaml}')
     for node; do
-        echo "$pod" | sed "s/NODE/$node/" | kubectl create --filename -
+        # While its agent may live, it would write all of it anew.
+        echo "$silent" | grep -qxF "$node" || echo "$pod" | sed "s/NODE/$node/" | kubectl create --filename -
     done
-    kubectl --namespace "$namespace" wait --for 'jsonpath={.status.phase}=Succeeded' --timeout 5m pods \
-        --selector app.kubernetes.io/name=aliquot-withdraw
 }
 
 if [ "$(holders)" -gt 0 ] && [ "${1:-}" != --force ]; then
@@ -69,9 +86,19 @@ while lift && [ -n "$(gated)" ]; do
     sleep 1
 done
 
-nodes=$(kubectl get nodes --selector "$joins" --output 'jsonpath={.items[*].metadata.name}')
+kubectl label nodes --selector "$joins" "$joins-"
+silent=$(waited_for 'aliquot-agent, aliquot-endpoint, aliquot-mps')
+# Those of an earlier try.
+kubectl --namespace "$namespace" delete pods --wait=false --selector app.kubernetes.io/name=aliquot-withdraw
+nodes=$(bearing)
 # shellcheck disable=SC2086 # names of nodes have no blanks
-[ -z "$nodes" ] || withdraw $nodes
+[ -z "$nodes" ] || withdraw $(printf '%s\n' $nodes | sort -u)
+bears=$(waited_for aliquot-withdraw)
+if [ -n "$silent$bears" ]; then
+    printf '%s\n' "$silent" "$bears" | sort -u | sed '/^$/d' | sed \
+        's/.*/node & does not answer: bring it back, or delete it (kubectl delete node &); then run this again/' >&2
+    exit 1
+fi
 
 kubectl --namespace kube-system delete --ignore-not-found lease/aliquot-kube-scheduler
 kubectl --namespace kube-system delete --selector "$ours" rolebindings,roles

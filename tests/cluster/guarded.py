@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cluster.harness.api import Json
+from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.component import Component, answers
 from cluster.harness.controlplane import LOOPBACK
@@ -20,14 +20,16 @@ from cluster.harness.errors import ApiError
 from cluster.harness.leftovers import MARK
 from cluster.harness.pods import pod, shell
 from cluster.harness.ports import free_port
-from cluster.installed import NAMES, SCHEDULER, SYSTEM, binding, manifests
+from cluster.installed import AGENT, NAMES, SCHEDULER, SYSTEM, binding, manifests
+from cluster.refusals import lease
 
-FILES = ("00-namespace", "05-queue", "20-policies", "25-guards", "60-webhook")
+FILES = ("00-namespace", "05-queue", "10-access", "20-policies", "25-guards", "27-centre-policies", "60-webhook")
 POLICY = "ValidatingAdmissionPolicy"
-# What the centre's account will be given.
+# What the centre's account will be given, and one right that it never is.
 RIGHTS: list[Json] = [
-    {"apiGroups": [""], "resources": ["pods/binding", "bindings"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["pods/binding", "pods/eviction", "bindings"], "verbs": ["create"]},
     {"apiGroups": [""], "resources": ["pods", "pods/status", "configmaps"], "verbs": ["get", "patch"]},
+    {"apiGroups": [""], "resources": ["pods/ephemeralcontainers"], "verbs": ["patch"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "delete"]},
 ]
 
@@ -79,18 +81,25 @@ class Guarded:
         """The policies, as the API server has them."""
         return self.cluster.api.items("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies")
 
-    def refusal(self, wanted: Json) -> str:
-        """Why a pod would be refused; empty if it would not."""
+    def refusal(self, wanted: Json, *, by: Api | None = None) -> str:
+        """Why an object would be refused, of an administrator or of somebody else; empty if it would not."""
         try:
-            self.tried(wanted)
+            self.tried(wanted, by=by)
         except ApiError as error:
             return str(error)
         return ""
 
-    def tried(self, wanted: Json) -> Json:
-        """The pod as it would come in."""
-        path = self.cluster.api.collection_of(wanted)
-        return self.cluster.api.request("POST", path, body=wanted, query={"dryRun": "All"})
+    def tried(self, wanted: Json, *, by: Api | None = None) -> Json:
+        """The object as it would come in."""
+        api = by or self.cluster.api
+        return api.request("POST", api.collection_of(wanted), body=wanted, query={"dryRun": "All"})
+
+    def agent_on(self, node: str) -> Api:
+        """Whoever has the token of the agent's pod there."""
+        made = pod(f"agent-on-{node}", shell("true"), namespace=SYSTEM, node=node, serviceAccountName=AGENT)
+        token = self.cluster.service_account_token(SYSTEM, AGENT, pod=self.cluster.create_pod(made))
+        plane, credentials = self.cluster.control_plane, self.cluster.credentials
+        return Api(host=LOOPBACK, port=plane.port, token=token, certificate=credentials.certificate)
 
     def warnings(self, wanted: Json) -> list[str]:
         """What an author reads while the pod is taken in."""
@@ -122,9 +131,11 @@ class Guarded:
         namespace = "default"
         forged = pod("forged", shell("true"), namespace=namespace, annotations={NAMES.grant: "{}"})
         asks = asking("probe", namespace, {"compute": "30"})
+        beat = lease("node-probe")
         found = self.warnings(pod("probe", privileged(), namespace=namespace))
         return (
             "aliquot-guard-grants" in self.refusal(forged)
+            and "aliquot-centre-leases" in self.refusal(beat, by=self.scheduler)
             and not self.refusal(asks)
             and bool(self.tried(asks)["spec"].get("schedulingGates"))
             and any("aliquot-ways-round" in warning for warning in found)

@@ -1,7 +1,7 @@
 """The whole centre before nodes that are only played: webhook, queues and kube-scheduler are real, cards are not.
 
-The centre runs with the rights that its manifests give it. Pods are let in, bound and granted; nobody runs them, so
-they hold their slices until a test says that they have ended.
+The centre runs with the rights that its manifests give it, under the policies that hold it to them. Pods are let in,
+bound and granted; nobody runs them, so they hold their slices until a test says that they have ended.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PlayedCentre:
         self.cluster = cluster
         self.api = cluster.api
         self._gpus = {f"gpu{number}": count for number, count in enumerate(gpus, start=1)}
-        for obj in (*manifests("00-namespace", "05-queue", "06-view"), *_rights()):
+        for obj in (*manifests("00-namespace", "05-queue", "06-view", "27-centre-policies"), *_rights()):
             cluster.apply(obj)
         token = cluster.service_account_token(SYSTEM, SCHEDULER.rpartition(":")[2])
         settings["ALIQUOT_SCHEDULER_KUBECONFIG"] = str(cluster.kubeconfig(SCHEDULER, token=token))

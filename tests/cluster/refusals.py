@@ -27,3 +27,9 @@ def refused(write: Callable[[], object], *, by: str = "") -> str:
 def annotated(annotations: dict[str, str | None]) -> Json:
     """A merge patch of annotations."""
     return {"metadata": {"annotations": annotations}}
+
+
+def lease(name: str, *, namespace: str = NAMES.namespace) -> Json:
+    """A Lease as it is created."""
+    where = {"name": name, "namespace": namespace}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": where}

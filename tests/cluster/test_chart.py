@@ -43,6 +43,7 @@ EVERYTHING: dict[str, Any] = {
     },
     "centre": {
         "replicas": 3,
+        "callers": ["10.0.0.0/28"],
         "settings": {"scheduler": {"promise": 60}, "admission": {"least_memory": 0}, "rules": RULES},
     },
     "certificates": "cert-manager",
@@ -95,6 +96,7 @@ def test_the_chart_is_clean(values: dict[str, Any]) -> None:
         ({"domain": "aliquot"}, "/domain"),
         ({"centre": {"replicas": 0}}, "/centre/replicas"),
         ({"centre": {"replicas": "two"}}, "/centre/replicas"),
+        ({"centre": {"callers": ["anybody"]}}, "/centre/callers/0"),
         ({"images": {"node": "aliquot"}}, "/images/node"),
         ({"images": {"nodes": "aliquot:1"}}, "'nodes' not allowed"),
         ({"waysRound": "deny"}, "/waysRound"),
@@ -277,6 +279,23 @@ def test_without_our_kube_scheduler_nothing_of_it_is_left() -> None:
 def test_one_replica_alone_may_be_evicted() -> None:
     """A budget over a single one would keep its node from ever being drained."""
     assert of_kind(template({"centre": {"replicas": 1}}), "PodDisruptionBudget") == {}
+
+
+def test_only_those_who_have_to_call_the_centre_may_where_they_are_named() -> None:
+    """Its own pods always; metrics and probes stay open. Nobody is kept out where nobody knows who has to come in."""
+    assert not of_kind(template(), "NetworkPolicy")
+    (policy,) = of_kind(template({"centre": {"callers": ["10.0.0.1/32", "fd00::/64"]}}), "NetworkPolicy").values()
+    status, calls = policy["spec"]["ingress"]
+    assert status == {"ports": [{"port": "http"}]}
+    assert calls["ports"] == [{"port": "https"}]
+    pods, *addresses = calls["from"]
+    names = {"aliquot-scheduler", "aliquot-kube-scheduler"}
+    assert set(pods["podSelector"]["matchExpressions"][0]["values"]) == names
+    assert addresses == [{"ipBlock": {"cidr": "10.0.0.1/32"}}, {"ipBlock": {"cidr": "fd00::/64"}}]
+    objects = of_kind(template(), "Deployment").values()
+    labels = {each["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/name"] for each in objects}
+    assert names <= labels
+    assert policy["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/name"] in names
 
 
 def test_simulated_gpus_want_no_runtime_of_nvidia_s() -> None:

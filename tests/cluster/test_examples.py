@@ -132,8 +132,13 @@ def _reserved(centre: PlayedCentre) -> None:
     with centre.applied(manifests_of("hard-reservation", "research")):
         centre.settled({"research": 300})
         centre.lined_up({"research": 5})
-        with centre.applied(manifests_of("hard-reservation", "clinic")):
-            centre.settled({"clinic": 100, "research": 300})
+        with centre.applied(manifests_of("hard-reservation", "ward")):
+            centre.cluster.wait_for("one of research's to be asked to go", lambda: centre.leaving("research") or None)
+            assert centre.waiting("ward") == 1
+            centre.let_go("research")
+            centre.settled({"ward": 100, "research": 200})
+            with centre.applied(manifests_of("hard-reservation", "clinic")):
+                centre.settled({"clinic": 100, "ward": 100, "research": 200})
 
 
 @example("never-to-be-evicted")

@@ -16,11 +16,11 @@ from aliquot_core.grant import decode_grant
 from aliquot_core.names import LEADER_LEASE
 from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness
-from cluster.harness.pods import pod, shell, stays
-from cluster.installed import NAMES, SYSTEM, nothing_left
+from cluster.harness.pods import BY_HAND, pod, shell, stays
+from cluster.installed import NAMES, SYSTEM, binding, nothing_left
 from cluster.installed_centre import CENTRE, InstalledCentre, run_uninstall
 from cluster.node_half import SHOW
-from cluster.refusals import LEASES, NODE1, refused
+from cluster.refusals import LEASES, NODE1, annotated, lease, refused
 from cluster.traces import traces
 
 pytestmark = pytest.mark.timeout(400)  # the first test also starts the cluster, and imports three images
@@ -217,6 +217,27 @@ def test_the_centre_may_not(installed: InstalledCentre, what: str) -> None:
     """Its account has the rights that it needs and no more."""
     path = "/api/v1/namespaces/default/pods/any"
     refused(lambda: MAY_NOT[what](installed.scheduler, path), by="is forbidden: User")
+
+
+def test_the_centre_is_held_to_what_a_leader_writes(
+    cluster: ClusterHarness, installed: InstalledCentre, namespace: str
+) -> None:
+    """What its rights allow beyond that, policies refuse: pods that ask for nothing, the system's own, heart-beats."""
+    plain = cluster.create_pod(pod("plain", shell("true"), namespace=namespace, scheduler=BY_HAND))
+    path, centre = cluster.api.path_of(plain), installed.scheduler
+    where = {"name": "any", "namespace": "kube-system"}
+    evicted = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": where}
+    beat = lease("node-forged")
+    refused(lambda: centre.patch(path, {"metadata": {"finalizers": ["a.b/c"]}}), by="aliquot-centre-pods")
+    refused(lambda: centre.patch(f"{path}/status", {"status": {"phase": "Failed"}}), by="aliquot-centre-pods")
+    refused(lambda: centre.post(f"{path}/binding", binding(plain, "node1", {})), by="aliquot-centre-bindings")
+    system = "/api/v1/namespaces/kube-system/pods/any"
+    refused(lambda: centre.post(f"{system}/eviction", evicted), by="aliquot-centre-evictions")
+    refused(lambda: centre.create(beat), by="aliquot-centre-leases")
+    refused(
+        lambda: centre.patch(cluster.api.path_of(lease("node-node1")), annotated({"a": "b"})),
+        by="aliquot-centre-leases",
+    )
 
 
 def test_uninstalled_leaves_no_trace(cluster: ClusterHarness, installed: InstalledCentre, namespace: str) -> None:

@@ -11,12 +11,15 @@ import pytest
 import yaml
 
 from cluster.charts import template
+from cluster.guarded import asking
 from cluster.harness import binaries
 from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness, Options
+from cluster.harness.controlplane import LOOPBACK
 from cluster.harness.errors import ApiError
 from cluster.harness.pods import pod, shell
-from cluster.installed import NAMES
+from cluster.harness.ports import free_port
+from cluster.installed import NAMES, manifests
 from cluster.product_image import ROOT
 from cluster.refusals import refused
 from support.require import skip_or_fail
@@ -115,6 +118,39 @@ def test_controllers_hand_the_name_on(cluster: ClusterHarness, namespace: str) -
     cluster.api_as(ANN).create(workload("Deployment", namespace))
     (made,) = cluster.wait_for("its pod", lambda: cluster.api.items(f"/api/v1/namespaces/{namespace}/pods"))
     assert label_of(made) == STAMPS[ANN]
+
+
+def unanswered(obj: Json) -> Json:
+    """A configuration whose webhooks are where nobody listens."""
+    for webhook in obj["webhooks"]:
+        webhook["clientConfig"] = {"url": f"https://{LOOPBACK}:{free_port()}/dead"}
+    return obj
+
+
+def test_a_dead_webhook_keeps_no_stamped_pod_out(cluster: ClusterHarness, namespace: str) -> None:
+    """Whose a pod is, is no question to the centre: neither a person's pod nor a workload's waits for its answer."""
+    ann = cluster.api_as(ANN)
+    validating = next(obj for obj in manifests("60-webhook") if obj["kind"].startswith("Validating"))
+    dead = cluster.apply(unanswered(validating))
+    try:
+        cluster.wait_for(
+            "the webhook to be in force", partial(is_kept_out, ann, asking("a", namespace, {"memory": "800"}))
+        )
+        assert label_of(ann.create(workload("Pod", namespace))) == STAMPS[ANN]
+        ann.create(workload("Deployment", namespace))
+        made = partial(cluster.api.items, f"/api/v1/namespaces/{namespace}/pods", labelSelector="pod-template-hash")
+        cluster.wait_for("the workload's pod", made)
+    finally:
+        cluster.delete(dead)
+
+
+def is_kept_out(api: Api, wanted: Json) -> bool:
+    """Whether a pod is refused because nobody answers."""
+    try:
+        api.request("POST", api.collection_of(wanted), body=wanted, query={"dryRun": "All"})
+    except ApiError as error:
+        return "failed calling webhook" in str(error)
+    return False
 
 
 @pytest.mark.parametrize("user", STAMPS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from aliquot_core.cel.compiling import compile_cel
@@ -43,12 +44,16 @@ def test_a_limit_range_has_not_the_last_word() -> None:
     assert webhooks()["mutate.aliquot.dev"]["reinvocationPolicy"] == "IfNeeded"
 
 
-def is_asked(webhook: Json, *, user: str, note: str) -> bool:
-    """Whether a change of a waiting pod's annotation by somebody is sent to a webhook."""
-    before: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
+ASKS: Json = {"resources": {"limits": {NAMES.compute: "30"}}}
+
+
+def is_asked(webhook: Json, *, user: str, note: str, asks: Json = ASKS, new: bool = False) -> bool:
+    """Whether a change of a waiting pod's annotation by somebody, or a new pod that has it, is sent to a webhook."""
+    before: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"} | asks]}}
     after = before | {"metadata": {"name": "p", "annotations": {note: "x"}}}
-    request = {"operation": "UPDATE", "userInfo": {"username": user, "groups": ["system:authenticated"]}}
-    given = {"request": request, "object": after, "oldObject": before}
+    operation = "CREATE" if new else "UPDATE"
+    request = {"operation": operation, "userInfo": {"username": user, "groups": ["system:authenticated"]}}
+    given = {"request": request, "object": after, "oldObject": None if new else before}
     return all(compile_cel(one["expression"]).holds(given) for one in webhook["matchConditions"])
 
 
@@ -60,6 +65,16 @@ def test_the_centre_is_not_asked_about_what_it_writes_itself() -> None:
     assert is_asked(validate, user=f"{centre}s", note=NAMES.charged)
     assert is_asked(validate, user="ann", note=NAMES.gpus)
     assert not is_asked(validate, user="ann", note="example.org/gpus")
+
+
+@pytest.mark.parametrize("kind", ["mutate", "validate"])
+def test_nobody_is_asked_about_a_pod_that_asks_for_nothing(kind: str) -> None:
+    """Whatever it says: a dead webhook would keep it out. Who asks is sent, by limits or by requests alone."""
+    webhook = webhooks()[f"{kind}.aliquot.dev"]
+    for new in (True, False):
+        assert not is_asked(webhook, user="ann", note=NAMES.gpus, asks={}, new=new)
+    for asks in (ASKS, {"resources": {"requests": {NAMES.memory: "800"}}}):
+        assert is_asked(webhook, user="ann", note="example.org/any", asks=asks, new=True)
 
 
 def test_the_guarded_gate_is_the_one_that_is_set() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.review import MalformedReviewError
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.queues.contradictions import problems_of
+from aliquot_scheduler.queues.dues import Hardware
 from aliquot_scheduler.queues.entry import Plan, plan_of, specs_of
 from aliquot_scheduler.queues.oddities import oddities_of
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
@@ -120,11 +121,13 @@ CLOSED = (
     "queue c, spec.compute: none of it may be used, but pods that ask for memory alone come in all the same: "
     "write memory: {limit: 0} too, if they are not to"
 )
+UNTOLD = "its status is not written yet, so it is not known whether pods wait or run in it"
 TAKEN: dict[str, tuple[str, Any, list[str]]] = {
     "a new one": ("c", {"parent": "org", "compute": {"guarantee": 100}}, []),
     "another parent": ("b", {"compute": {"guarantee": 300}}, []),
-    "a leaf goes": ("b", None, []),
-    "what is not there goes": ("gone", None, []),
+    "the root, by an empty name": ("b", {"parent": "", "compute": {"guarantee": 300}}, []),
+    "a leaf goes": ("b", None, [UNTOLD]),
+    "what is not there goes": ("gone", None, [UNTOLD]),
     "all numbers just as far as they go": (
         "c",
         {"parent": "org", "compute": {"guarantee": 100, "limit": 100, "lendingLimit": 100, "borrowingLimit": 0}},
@@ -211,6 +214,80 @@ async def test_what_is_only_odd_is_warned_of(row: str) -> None:
     assert (answer["allowed"], answer.get("warnings", [])) == (True, warnings)
 
 
+KEPT: Specs = {"keeper": {"compute": {"guarantee": 200, "lendingLimit": 0}}}
+FOR_NOBODY = (
+    "queue keeper, spec.{thing}: it keeps {kept} idle, and the queues below it may use {usable} by their limits: "
+    "{rest} idles for good; raise those, or lendingLimit by {rest}"
+)
+
+
+@pytest.mark.parametrize("below", [{}, {"deep": {"parent": "within"}}])
+async def test_what_is_kept_for_nobody_is_warned_of(below: Specs) -> None:
+    """At whichever queue it comes to be so: no limit below lets it be used, and nobody else gets it either."""
+    half = {"parent": "keeper", "compute": {"limit": 100}}
+    queues = {**KEPT, "within": half, **below}
+    said = [FOR_NOBODY.format(thing="compute", kept=200, usable=100, rest=100)]
+    for name, spec in (("within", half), ("keeper", KEPT["keeper"])):
+        answer = await of_queue(queues, name, spec)
+        assert (answer["allowed"], answer.get("warnings", [])) == (True, said)
+    lending = {"compute": {"guarantee": 200, "lendingLimit": 100}}
+    assert "warnings" not in await of_queue(queues, "keeper", lending)
+    more = {"parent": "keeper", "compute": {"limit": 100}}
+    assert "warnings" not in await of_queue(queues, "another", more)
+
+
+async def test_what_is_kept_for_nobody_of_a_model_is_warned_of_too() -> None:
+    """Of its memory here."""
+    keeper = {"models": {"A100*": {"memory": {"guarantee": 500, "lendingLimit": 200}}}}
+    child = {"parent": "keeper", "models": {"A100*": {"memory": {"limit": 50}}}}
+    answer = await of_queue({"keeper": keeper}, "within", child)
+    assert answer["warnings"] == [FOR_NOBODY.format(thing="models[A100*].memory", kept=300, usable=50, rest=250)]
+
+
+MUCH = {"compute": {"guarantee": 5000, "lendingLimit": 0}}
+# Sixteen cards of 80,000 MiB each; of a model, four of them.
+THERE = {"": (1600, 1_280_000), "H100*": (400, 320_000)}
+TOO_MUCH = (
+    "queue {name}, lendingLimit: it keeps {kept} of {thing} idle{others}, and the cluster has {there}: nobody else is "
+    "let in; guarantee less, lend some of it, or add GPUs"
+)
+OF_MODEL = {"models": {"H100*": {"compute": {"guarantee": 500, "lendingLimit": 0}}}}
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "said"),
+    [
+        ("c", MUCH, [{"kept": "5000 %", "thing": "compute", "others": " (all queues together 5200 %)"}]),
+        ("c", {"compute": {"guarantee": 5000}}, []),
+        ("c", {"compute": {"guarantee": 1400, "lendingLimit": 0}}, []),
+        ("c", OF_MODEL, [{"kept": "500 %", "thing": "compute of H100*", "others": "", "there": "400 %"}]),
+    ],
+    ids=["more than there is", "lent", "all that there is", "of a model"],
+)
+async def test_what_is_kept_beyond_all_there_is_is_warned_of_as_it_is_written(
+    name: str, spec: Json, said: list[Json]
+) -> None:
+    """And not only in its status a moment later, when nobody else is let in any more."""
+    now = plan({"clinic": {"compute": {"guarantee": 200, "lendingLimit": 0}}})
+    asked: list[list[str]] = []
+
+    def hardware(models: Iterable[str]) -> Hardware:
+        asked.append(list(models))
+        return Hardware(there={pattern: THERE[pattern] for pattern in ("", *asked[-1])})
+
+    told = Told(heard=None, now=now)
+    webhook = Admission(names=NAMES, settings=AdmissionSettings(), plans=told, hardware=hardware)
+    answer = answered(await webhook.validating_queue(queue_review(name, spec)))
+    warnings = [TOO_MUCH.format(**({"name": name, "there": "1600 %"} | words)) for words in said]
+    assert (answer["allowed"], answer.get("warnings", [])) == (True, warnings)
+    assert asked == [list(spec.get("models", ()))]
+
+
+async def test_nobody_is_warned_of_what_is_kept_where_cards_are_not_known() -> None:
+    """By a replica that does not lead, or a leader that has seen no card yet."""
+    assert "warnings" not in await of_queue({}, "c", MUCH)
+
+
 KEEPS = {"parent": "org", "compute": {"guarantee": 800, "lendingLimit": 0}}
 NOTHING = (
     "queue b, spec.compute: it gets nothing, ever: of the 800 that queue org may have those beside it keep all, "
@@ -238,18 +315,38 @@ async def test_a_queue_that_leaves_nothing_to_those_beside_it_is_warned_of(
     assert (starved["allowed"], starved["warnings"]) == (True, [NOTHING])
 
 
-async def test_who_deletes_a_queue_in_use_reads_what_is_left() -> None:
-    """Nothing is taken from pods that run; those that wait, and those to come, have nowhere to go."""
-    status = {"used": {"compute": 250, "memory": 40_000}, "waiting": 3}
-    answer = await of_queue(ORG, "b", None, {"x": "b", "y": "b", "z": "a"}, status=status)
-    assert answer == {
-        "allowed": True,
-        "warnings": [
-            "its 3 waiting pods are let in nowhere until they, or their namespaces, name another",
-            "its pods go on with 250 % and 40000 MiB, counted for no queue",
-            "new pods are refused in the namespaces whose label names it: x, y",
+WRITTEN = "2026-11-22T09:10:11Z"
+HOMES = "new pods are refused in the namespaces whose label names it: x, y"
+LEFT: dict[str, tuple[Json, list[str]]] = {
+    "three wait, others run": (
+        {"used": {"compute": 250, "memory": 40_000}, "waiting": 3, "at": WRITTEN},
+        [
+            (
+                "the 3 pods that wait in it are let in nowhere until they, or their namespaces, name another "
+                f"(as of {WRITTEN})"
+            ),
+            f"its pods go on with 250 % and 40000 MiB, counted for no queue (as of {WRITTEN})",
+            HOMES,
         ],
-    }
+    ),
+    "one waits": (
+        {"waiting": 1, "at": WRITTEN},
+        [
+            f"the 1 pod that waits in it is let in nowhere until it, or its namespace, names another (as of {WRITTEN})",
+            HOMES,
+        ],
+    ),
+    "nobody was in it": ({"at": WRITTEN}, [HOMES]),
+    "nobody has looked yet": ({}, [UNTOLD, HOMES]),
+}
+
+
+@pytest.mark.parametrize("row", LEFT)
+async def test_who_deletes_a_queue_in_use_reads_what_is_left(row: str) -> None:
+    """Pods that run lose nothing, who waits has nowhere to go; and as of when it is told, since a status is behind."""
+    status, warnings = LEFT[row]
+    answer = await of_queue(ORG, "b", None, {"x": "b", "y": "b", "z": "a"}, status=status)
+    assert answer == {"allowed": True, "warnings": warnings}
 
 
 async def test_a_broken_tree_is_mended_step_by_step() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aliquot_core.isolation import MODES
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import NO_COMPUTE, MiB, Percent
 from aliquot_core.request import ContainerRequest, Kind
@@ -217,6 +218,16 @@ def test_a_model_that_nobody_has_is_told_with_those_there_are() -> None:
     assert warnings(pod) == []
     for pattern in ("a100*", "NVIDIA-L4", "!A100*"):
         assert warnings(written(container(compute="30"), notes={"gpu-model": pattern}), models=[A100, L4]) == []
+
+
+def test_an_isolation_that_nobody_knows_is_told_with_those_there_are() -> None:
+    """A newer agent may know it, so the pod may wait."""
+    (warning,) = warnings(written(container(compute="30"), notes={"isolation": "hardest"}))
+    assert warning.startswith(
+        "annotation aliquot.dev/isolation: 'hardest' is none of observe, interposer, mps, mig, so"
+    )
+    for mode in MODES:
+        assert warnings(written(container(compute="30"), notes={"isolation": mode})) == []
 
 
 def test_a_long_list_of_models_is_cut() -> None:

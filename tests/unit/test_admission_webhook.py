@@ -23,6 +23,7 @@ from aliquot_scheduler.admission.metrics import AdmissionMetrics, Endpoint, Outc
 from aliquot_scheduler.admission.review import LONGEST_WARNING, MOST_PROBLEMS, MalformedReviewError
 from aliquot_scheduler.admission.routes import LARGEST_BODY, MUTATE, VALIDATE, VALIDATE_QUEUE, admission_routes
 from aliquot_scheduler.admission.settings import AdmissionSettings
+from aliquot_scheduler.web.bodies import SMALL, BodyRoom
 from support.admitting import NAMES, Json, answered, container, mutated, review, written
 
 ADDRESSES = (MUTATE, VALIDATE)
@@ -293,10 +294,12 @@ async def base(registry: CollectorRegistry) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def served(answering: Admission, registry: CollectorRegistry) -> AsyncIterator[str]:
+async def served(
+    answering: Admission, registry: CollectorRegistry, *, room: BodyRoom | None = None
+) -> AsyncIterator[str]:
     """A server on a free port of loopback; its own limit on bodies is far lower than the webhook's."""
     app = web.Application(client_max_size=1024)
-    app.add_routes(admission_routes(answering, metrics=AdmissionMetrics(registry), clock=SystemClock()))
+    app.add_routes(admission_routes(answering, metrics=AdmissionMetrics(registry), clock=SystemClock(), room=room))
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -382,6 +385,35 @@ async def test_a_question_without_an_answer_is_counted_as_failed(registry: Colle
             assert ended(registry, Endpoint(address[1:]), Outcome.FAILED) == 2.0
 
 
+class Thinking(Admission):
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(names=NAMES, settings=AdmissionSettings())
+        self.asked, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def validating(self, body: bytes) -> bytes:
+        """Later."""
+        self.asked.set()
+        await self.go_on.wait()
+        return await super().validating(body)
+
+
+async def test_large_bodies_share_one_room_and_small_ones_need_none(registry: CollectorRegistry) -> None:
+    """Until they are answered: anybody could fill all memory with them; usual pods are judged all the while."""
+    large, thinking = review(mutated(ASKS)).ljust(3 * SMALL), Thinking()
+    async with served(thinking, registry, room=BodyRoom(2 * SMALL)) as base:
+        held = asyncio.create_task(post(f"{base}{VALIDATE}", large))
+        await thinking.asked.wait()
+        status, answer = await post(f"{base}{MUTATE}", large)
+        assert (status, answer["error"].split(";")[0]) == (503, "too many large bodies are coming at once")
+        assert (await post(f"{base}{MUTATE}", large[:SMALL]))[0] == 200
+        thinking.go_on.set()
+        assert (await held)[0] == 200
+        assert (await post(f"{base}{MUTATE}", large))[0] == 200
+    assert ended(registry, Endpoint.MUTATE, Outcome.CROWDED) == 1.0
+
+
 def ended(registry: CollectorRegistry, endpoint: Endpoint, outcome: Outcome) -> float:
     """How many questions ended so."""
     labels: dict[str, str] = {"endpoint": endpoint, "outcome": outcome}
@@ -395,4 +427,10 @@ async def test_each_question_is_counted_by_how_it_ended(base: str, registry: Col
     for body in (review(mutated(ASKS)), review(BAD), b"{", b" " * (LARGEST_BODY + 1)):
         await post(f"{base}{address}", body)
     counts = {outcome: ended(registry, endpoint, outcome) for outcome in Outcome}
-    assert counts == {Outcome.ALLOWED: 1.0, Outcome.REFUSED: 1.0, Outcome.MALFORMED: 2.0, Outcome.FAILED: 0.0}
+    assert counts == {
+        Outcome.ALLOWED: 1.0,
+        Outcome.REFUSED: 1.0,
+        Outcome.MALFORMED: 2.0,
+        Outcome.FAILED: 0.0,
+        Outcome.CROWDED: 0.0,
+    }

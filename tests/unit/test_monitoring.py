@@ -30,6 +30,7 @@ from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.verbs import Outcome, Verb
 from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.rules.judging import Rules
+from aliquot_scheduler.web.handshakes import FailedHandshakes
 from aliquot_scheduler.web.tls import Tls, TlsFiles
 from support.clocks import VirtualClock
 from support.node_figures import FULL
@@ -79,6 +80,7 @@ def of_the_centre(folder: Path) -> Iterable[Metric]:
     for endpoint in Endpoint:
         for answer in Answer:
             asked.observe(endpoint, answer, 0.1)
+    FailedHandshakes(registry=registry, clock=VirtualClock())
     Tls(files=certificates(folder), clock=VirtualClock(), look_every=10.0).observe(registry)
     reign = known_reign(rules=Rules({"fast-disk": lambda *_: None}))
     heard = Freshness(contact_age=1.5, list_age=9.0, failures=0, synced=True)
@@ -141,6 +143,25 @@ def labels_of(expression: Expression, samples: Samples) -> frozenset[str]:
     labels = OF_THE_TARGET.union(*(samples[metric] for metric in expression.metrics))
     of_the_centre = all(metric.startswith(("aliquot_centre_", "aliquot_queue_")) for metric in expression.metrics)
     return labels - {"node"} if of_the_centre else labels
+
+
+def test_what_the_centre_counts_is_there_before_it_first_happens(samples: Samples) -> None:
+    """Between nothing and a first 1 there is no increase: an alert would sleep through whatever happens once."""
+    registry = CollectorRegistry()
+    CallMetrics(registry), AdmissionMetrics(registry), FailedHandshakes(registry=registry, clock=VirtualClock())
+    registry.register(CentreCollector(reign=known_reign, leads=lambda: True))
+    there: Samples = defaultdict(lambda: defaultdict(set))
+    for sample in (sample for family in registry.collect() for sample in family.samples):
+        for label, value in sample.labels.items():
+            there[sample.name][label].add(value)
+    watched = {
+        (matcher.metric, matcher.label)
+        for rule in RULES
+        for matcher in read(rule["expr"]).matchers
+        if matcher.metric.startswith("aliquot_centre_") and matcher.metric.endswith(("_total", "_count"))
+    }
+    assert len(watched) >= 4
+    assert {each: there[each[0]][each[1]] for each in watched} == {each: samples[each[0]][each[1]] for each in watched}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])

@@ -31,3 +31,24 @@ imagePullSecrets:
 {{- define "mps" }}
 {{- if or (eq .Values.node.isolation "mps") (hasSuffix "=mps" (join "," .Values.node.isolationOf)) (contains "=mps," (join "," .Values.node.isolationOf)) }}yes{{ end }}
 {{- end }}
+{{- /* In a policy: of a pod's status all is as it was, but for conditions, nomination and allocated resources. */}}
+{{- define "pod-status-kept" }}
+&& object.?status.?phase == oldObject.?status.?phase
+&& object.?status.?reason == oldObject.?status.?reason
+&& object.?status.?message == oldObject.?status.?message
+&& object.?status.?podIP == oldObject.?status.?podIP
+&& object.?status.?podIPs == oldObject.?status.?podIPs
+&& object.?status.?hostIP == oldObject.?status.?hostIP
+&& object.?status.?hostIPs == oldObject.?status.?hostIPs
+&& object.?status.?startTime == oldObject.?status.?startTime
+&& object.?status.?qosClass == oldObject.?status.?qosClass
+&& object.?status.?containerStatuses == oldObject.?status.?containerStatuses
+&& object.?status.?initContainerStatuses == oldObject.?status.?initContainerStatuses
+&& object.?status.?ephemeralContainerStatuses == oldObject.?status.?ephemeralContainerStatuses
+&& object.?status.?resourceClaimStatuses == oldObject.?status.?resourceClaimStatuses
+&& object.?status.?extendedResourceClaimStatus == oldObject.?status.?extendedResourceClaimStatus
+&& object.?status.?nodeAllocatableResourceClaimStatuses == oldObject.?status.?nodeAllocatableResourceClaimStatuses
+&& object.?status.?observedGeneration == oldObject.?status.?observedGeneration
+&& object.?status.?resize == oldObject.?status.?resize
+&& object.?status.?resources == oldObject.?status.?resources
+{{- end }}

@@ -21,7 +21,7 @@ from aliquot_scheduler.admission.landscape import Plans
 from aliquot_scheduler.admission.mutation import mutate
 from aliquot_scheduler.admission.places import judge_place
 from aliquot_scheduler.admission.queue_review import decode_queue_review
-from aliquot_scheduler.admission.queues import judge_queue
+from aliquot_scheduler.admission.queues import HardwareOf, judge_queue, nothing_known
 from aliquot_scheduler.admission.review import Review, decode_review, encode_allowed, encode_refused, first_of
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.validation import Models, judge, judge_change, judge_entry
@@ -43,12 +43,14 @@ class Admission:
         settings: AdmissionSettings,
         models: Callable[[], Models] = lambda: (),
         plans: Plans | None = None,
+        hardware: HardwareOf = nothing_known,
     ) -> None:
-        """`models` tells which GPUs the cluster has just now, empty where that is not known; `plans` the queues."""
+        """`models` tells which GPUs the cluster has, `hardware` how much, both as far as known; `plans` the queues."""
         self._names = names
         self._settings = settings
         self._models = models
         self._plans = plans
+        self._hardware = hardware
 
     def mutating(self, body: bytes) -> bytes:
         """Fill in what the author of a new pod left out."""
@@ -80,7 +82,7 @@ class Admission:
         review = decode_queue_review(body)
         if self._plans is None:
             return encode_allowed(review.uid)
-        verdict = judge_queue(review, plan=await self._plans.asked())
+        verdict = judge_queue(review, plan=await self._plans.asked(), hardware=self._hardware)
         if not verdict.problems:
             return encode_allowed(review.uid, warnings=verdict.warnings)
         said = [str(problem) for problem in verdict.problems]

@@ -25,22 +25,27 @@ class Outcome(StrEnum):
     REFUSED = "refused"
     # Nothing that an API server sends, or not all of it.
     MALFORMED = "malformed"
+    # Too many large ones came at once.
+    CROWDED = "crowded"
     # No answer could be given: the API server says nothing of queues, or the fault is ours.
     FAILED = "failed"
 
 
 class AdmissionMetrics:
-    """One series per endpoint and outcome that ever occurred."""
+    """One series per endpoint and outcome, from the start: one that begins with its first event has had no increase."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._duration = Histogram(
+        duration = Histogram(
             "aliquot_centre_admission_duration_seconds",
             "How long the API server's questions to the webhook took to answer, by how they ended.",
             labelnames=("endpoint", "outcome"),
             buckets=_BOUNDS,
             registry=registry,
         )
+        self._durations = {
+            (endpoint, outcome): duration.labels(endpoint, outcome) for endpoint in Endpoint for outcome in Outcome
+        }
 
     def observe(self, endpoint: Endpoint, outcome: Outcome, seconds: float) -> None:
         """One question ended."""
-        self._duration.labels(endpoint, outcome).observe(seconds)
+        self._durations[endpoint, outcome].observe(seconds)

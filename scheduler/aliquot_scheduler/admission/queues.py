@@ -6,19 +6,31 @@ same place before is only warned of. So only what a change breaks is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from aliquot_core.counting import agreed, counted
 from aliquot_core.problems import Problems
 from aliquot_scheduler.admission.queue_review import QueueReview
 from aliquot_scheduler.admission.verdict import AdmissionError, Verdict, listed
 from aliquot_scheduler.queues.contradictions import problems_of
+from aliquot_scheduler.queues.dues import ALL_CARDS, Hardware
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.oddities import oddities_of
+from aliquot_scheduler.queues.overkept import kept_beyond_all
 from aliquot_scheduler.queues.spec import QueueSpec, read_queue
 from aliquot_scheduler.queues.status import QueueStatus, read_status
+from aliquot_scheduler.queues.tree import models_of, plant
+
+# By patterns of models, what queues that name those have to know of the cards.
+HardwareOf = Callable[[Iterable[str]], Hardware]
 
 
-def judge_queue(review: QueueReview, *, plan: Plan) -> Verdict:
+def nothing_known(_: Iterable[str]) -> Hardware:
+    """Where nobody tells of cards, nothing is said of what there is."""
+    return Hardware()
+
+
+def judge_queue(review: QueueReview, *, plan: Plan, hardware: HardwareOf = nothing_known) -> Verdict:
     """Judge a change; `plan` is all that there is before it."""
     if review.new is None:
         return _judge_deletion(review, plan=plan)
@@ -34,9 +46,18 @@ def judge_queue(review: QueueReview, *, plan: Plan) -> Verdict:
         warnings=(
             *(f"still: {problem}" for problem in found if problem.where in broken_before),
             *oddities_of(review.name, after),
+            *_kept_beyond_all(review.name, after, hardware=hardware),
             *_pods_left_behind(spec, plan=plan),
         ),
     )
+
+
+def _kept_beyond_all(name: str, specs: Mapping[str, QueueSpec], *, hardware: HardwareOf) -> Sequence[str]:
+    """What its status would say a moment later, when nobody else is let in any more."""
+    known = hardware(models_of(specs))
+    tree = plant(specs, hardware=known)
+    there = [known.there.get(pattern, (0, 0)) for pattern in (ALL_CARDS, *tree.dimensions.models)]
+    return kept_beyond_all(tree, capacity=[amount for pair in there for amount in pair]).get(name, ())
 
 
 def _judge_deletion(review: QueueReview, *, plan: Plan) -> Verdict:
@@ -55,14 +76,26 @@ def _judge_deletion(review: QueueReview, *, plan: Plan) -> Verdict:
 
 
 def _left_by_deletion(review: QueueReview, *, plan: Plan) -> Iterator[str]:
-    status = _status_before(review)
-    if status.waiting:
-        yield f"its {status.waiting} waiting pods are let in nowhere until they, or their namespaces, name another"
-    if status.used.compute or status.used.memory:
-        yield f"its pods go on with {status.used.compute} % and {status.used.memory} MiB, counted for no queue"
+    yield from _pods_of(_status_before(review))
     homes = sorted(namespace for namespace, queue in plan.homes.items() if queue == review.name)
     if homes:
         yield f"new pods are refused in the namespaces whose label names it: {listed(homes)}"
+
+
+def _pods_of(status: QueueStatus) -> Iterator[str]:
+    """What becomes of them; a status is some seconds old, so it is told of when it speaks."""
+    if not status.at:
+        yield "its status is not written yet, so it is not known whether pods wait or run in it"
+    if count := status.waiting:
+        subject = f"the {counted(count, 'pod')} that {agreed(count, 'waits', 'wait')} in it"
+        yield (
+            f"{subject} {agreed(count, 'is', 'are')} let in nowhere until "
+            f"{agreed(count, 'it, or its namespace, names', 'they, or their namespaces, name')} another "
+            f"(as of {status.at})"
+        )
+    if status.used.compute or status.used.memory:
+        amounts = f"{status.used.compute} % and {status.used.memory} MiB"
+        yield f"its pods go on with {amounts}, counted for no queue (as of {status.at})"
 
 
 def _pods_left_behind(spec: QueueSpec, *, plan: Plan) -> Iterator[str]:

@@ -13,7 +13,15 @@ from aliquot_kube.errors import ApiError
 from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.metrics import AdmissionMetrics, Endpoint, Outcome
 from aliquot_scheduler.admission.review import MalformedReviewError, encode_refused, is_allowed, uid_of
-from aliquot_scheduler.web.bodies import BodyCutError, BodyTooLargeError, json_answer, problem, read_body
+from aliquot_scheduler.web.bodies import (
+    BodyCutError,
+    BodyRoom,
+    BodyTooLargeError,
+    NoRoomError,
+    json_answer,
+    problem,
+    read_body,
+)
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +36,11 @@ BODY_PATIENCE = 5.0
 _Answer = Callable[[bytes], Awaitable[bytes]]
 
 
-def admission_routes(admission: Admission, *, metrics: AdmissionMetrics, clock: Clock) -> list[web.RouteDef]:
-    """What an application adds to serve the webhook."""
+def admission_routes(
+    admission: Admission, *, metrics: AdmissionMetrics, clock: Clock, room: BodyRoom | None = None
+) -> list[web.RouteDef]:
+    """What an application adds to serve the webhook; all bodies that are coming share `room`."""
+    shared = room or BodyRoom()
 
     async def mutating(body: bytes) -> bytes:
         return admission.mutating(body)
@@ -38,7 +49,7 @@ def admission_routes(admission: Admission, *, metrics: AdmissionMetrics, clock: 
         async def handle(request: web.Request) -> web.Response:
             begun, outcome = clock.monotonic(), Outcome.FAILED
             try:
-                response, outcome = await _answered(request, answer)
+                response, outcome = await _answered(request, answer, room=shared)
                 return response
             finally:
                 metrics.observe(endpoint, outcome, clock.monotonic() - begun)
@@ -52,12 +63,16 @@ def admission_routes(admission: Admission, *, metrics: AdmissionMetrics, clock: 
     ]
 
 
-async def _answered(request: web.Request, answer: _Answer) -> tuple[web.Response, Outcome]:
+async def _answered(request: web.Request, answer: _Answer, *, room: BodyRoom) -> tuple[web.Response, Outcome]:
     try:
-        said = await answer(await read_body(request, largest=LARGEST_BODY, patience=BODY_PATIENCE))
+        with room.taken() as grown:
+            body = await read_body(request, largest=LARGEST_BODY, patience=BODY_PATIENCE, grown=grown)
+            said = await answer(body)
         return json_answer(said), Outcome.ALLOWED if is_allowed(said) else Outcome.REFUSED
     except BodyTooLargeError as error:
         return _too_large(error.beginning)
+    except NoRoomError as error:
+        return problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error)), Outcome.CROWDED
     except BodyCutError as error:
         return problem(HTTPStatus.REQUEST_TIMEOUT, str(error)), Outcome.MALFORMED
     except MalformedReviewError as error:

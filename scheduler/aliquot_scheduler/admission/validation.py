@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 
 from aliquot_core.errors import AliquotError
 from aliquot_core.impostors import names_our_device, sets_our_variables
+from aliquot_core.isolation import MODES
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.problems import Problems
@@ -145,6 +146,9 @@ def _warnings(
         yield f"container {variable} is set in vain: what the slice says wins"
     if models and not any(request.models.admits(*aliases) for aliases in models):
         yield f"annotation {names.gpu_model}: no GPU of this cluster will do; there are {_known(models)}"
+    if request.isolation and request.isolation not in MODES:
+        why = f"{request.isolation!r} is none of {listed(MODES)}"
+        yield f"annotation {names.isolation}: {why}, so the pod may wait for ever"
     if (scheduler := pod.spec.scheduler_name) not in {"", DEFAULT_SCHEDULER, settings.scheduler_name}:
         yield f"scheduler {scheduler} must ask Aliquot's extender, or this pod never starts"
 

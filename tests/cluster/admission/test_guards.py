@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from cluster.harness.api import APPLY, Api, Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import pod, shell
 from cluster.installed import NAMES, SCHEDULER, binding
-from cluster.refusals import annotated, refused
+from cluster.refusals import annotated, lease, refused
 
 GATE = {"name": NAMES.gate}
 PODS = "/api/v1/namespaces/{}/pods"
@@ -133,6 +134,25 @@ def test_what_a_pod_says_to_us_does_not_change_through_its_status(
     assert guarded.webhook.running
 
 
+@pytest.mark.parametrize("kind", SAID)
+@pytest.mark.parametrize("way", ["pods/{}/binding", "bindings"])
+def test_what_a_pod_says_to_us_does_not_change_through_its_binding(
+    cluster: ClusterHarness, guarded: Guarded, namespace: str, way: str, kind: str
+) -> None:
+    """Whoever may bind pods binds one that was let in, and makes it say nothing; what is others' is theirs."""
+    made = cluster.create_pod(asking("a", namespace, {"compute": "30"}))
+    path = cluster.api.path_of(made)
+    guarded.scheduler.patch(path, {"spec": {"schedulingGates": None}})
+    to = f"/api/v1/namespaces/{namespace}/{way.format('a')}"
+    body = binding(made, "node1", {})
+    said = body | {"metadata": {"name": "a", kind: SAID[kind]}}
+    refused(lambda: cluster.api.post(to, said), by="are not changed through a binding")
+    cluster.api.post(to, body | {"metadata": {"name": "a", kind: {"example.org/a": "b"}}})
+    found = cluster.api.get(path)["metadata"]
+    assert found[kind]["example.org/a"] == "b"
+    assert not SAID[kind].keys() & found.get(kind, {}).keys()
+
+
 def test_only_the_scheduler_lifts_the_gate(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
     """Other gates are their owners'."""
     made = cluster.create_pod(asking("a", namespace, {"compute": "30"}, schedulingGates=[{"name": "a.b/c"}]))
@@ -188,29 +208,23 @@ def may_delete(cluster: ClusterHarness, resource: str) -> Api:
     return allowed
 
 
-def lease(name: str, *, namespace: str = NAMES.namespace) -> Json:
-    """A Lease as it is created."""
-    where = {"name": name, "namespace": namespace}
-    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": where}
-
-
 def test_nobody_else_writes_our_leases(cluster: ClusterHarness, guarded: Guarded) -> None:
     """Heart-beats and who leads: nor an administrator; those of other namespaces are their owners'."""
-    ours = lease("node-written")
+    ours = lease(PACE_LEASE)
     path, by = cluster.api.path_of(ours), "aliquot-guard-leases"
     refused(lambda: cluster.api.create(ours), by=by)
     guarded.scheduler.create(ours)
     refused(lambda: cluster.api.patch(path, annotated({NAMES.state: "away"})), by=by)
     guarded.scheduler.delete(path)
-    other = cluster.api.create(lease("node-written", namespace="default"))
+    other = cluster.api.create(lease(PACE_LEASE, namespace="default"))
     cluster.api.delete(cluster.api.path_of(other))
 
 
 def test_an_administrator_tidies_up_after_a_node_that_is_gone(cluster: ClusterHarness, guarded: Guarded) -> None:
     """By the right to delete the policy; whoever may only delete Leases may not, and who leads is left to nobody."""
-    heartbeat, led, paced = (
-        cluster.api.path_of(guarded.scheduler.create(lease(name))) for name in ("node-gone", LEADER_LEASE, PACE_LEASE)
-    )
+    with closing(guarded.agent_on("gone")) as agent:
+        heartbeat = cluster.api.path_of(agent.create(lease("node-gone")))
+    led, paced = (cluster.api.path_of(guarded.scheduler.create(lease(name))) for name in (LEADER_LEASE, PACE_LEASE))
     tidier, by = may_delete(cluster, "leases"), "aliquot-guard-leases"
     refused(lambda: tidier.delete(heartbeat), by=by)
     cluster.api.delete(heartbeat)

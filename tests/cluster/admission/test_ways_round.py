@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from cluster.guarded import Guarded, privileged
-from cluster.harness.api import Json
+from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness
-from cluster.harness.pods import pod, shell
-from cluster.installed import NAMES
-from cluster.refusals import refused
+from cluster.harness.pods import BY_HAND, pod, shell
+from cluster.installed import NAMES, binding
+from cluster.refusals import annotated, refused
 
 
 def mounts(path: str) -> Json:
@@ -26,6 +28,11 @@ def sees(value: str, **limits: str) -> Json:
     """A container that sets NVIDIA's variable."""
     named = {NAMES.of(short): amount for short, amount in limits.items()}
     return shell("true", env={"NVIDIA_VISIBLE_DEVICES": value}, limits=named)
+
+
+def able(*capabilities: str) -> Json:
+    """A container with more capabilities than others."""
+    return {**shell("true"), "securityContext": {"capabilities": {"add": list(capabilities)}}}
 
 
 ROUND: dict[str, Json] = {
@@ -50,8 +57,20 @@ ROUND: dict[str, Json] = {
                 "/proc/1/root",
                 "/sys/fs/cgroup",
             ),
+            *("/dev/mem", "/dev/vfio/1", "/etc/kubernetes/manifests", "/opt/cni/bin", "/etc/containerd"),
+            *("/var/lib/containerd", "/var/lib/docker/x", "/var/run/cri-dockerd.sock", "/run/podman/podman.sock"),
+            *("/run/systemd/private", "/var/run/dbus", "/etc/systemd/system", "/var/lib/rancher/k3s"),
         )
     },
+    **{
+        f"is able to {'+'.join(names)}": {"containers": [able(*names)]}
+        for names in (
+            *(("ALL",), ("SYS_ADMIN",), ("NET_ADMIN", "SYS_ADMIN"), ("cap_sys_admin",)),
+            *(("SYS_MODULE",), ("SYS_RAWIO",), ("DAC_READ_SEARCH",)),
+        )
+    },
+    "has an init container that is able to ALL": {"initContainers": [{**able("ALL"), "name": "init"}]},
+    "sees the processes of its node": {"hostPID": True},
     "is privileged": {"containers": [privileged()]},
     "has a privileged init container": {"initContainers": [{**privileged(), "name": "init"}]},
     "sees all": {"containers": [sees("all")]},
@@ -79,8 +98,12 @@ HARMLESS: dict[str, Json] = {
         for path in (
             *("/data", "/device", "/dev/shm", "/var/log", "/var/lib/kubelets", "/run/cdix", "/var/run/user"),
             *("/dev/charm", "/run/containerds", "/process", "/system", "/run/docker"),
+            *("/dev/memory", "/opt/data", "/etc/kubernetes.d", "/run/systemd-x", "/var/lib/dockers"),
         )
     },
+    "is able to do what leads to no GPU": {"containers": [able("NET_ADMIN", "SYS_PTRACE", "IPC_LOCK")]},
+    "is able among users of its own": {"containers": [able("SYS_ADMIN")], "hostUsers": False, "hostNetwork": False},
+    "drops all": {"containers": [{**shell("true"), "securityContext": {"capabilities": {"drop": ["ALL"]}}}]},
     "mounts something elsewhere": {
         "containers": [mounting("/opt/nvidia-container-devices-of-mine")],
         "volumes": [{"name": "v", "emptyDir": {}}],
@@ -99,6 +122,52 @@ def going_round(settings: Json, namespace: str) -> Json:
     made["metadata"] |= settings.get("metadata", {})
     made["spec"] |= {key: value for key, value in settings.items() if key != "metadata"}
     return made
+
+
+DEVICE = {"cdi.k8s.io/gpu": "nvidia.com/gpu=all"}
+# Each is given an API, a pod and its path, and writes metadata.
+LATER: dict[str, Callable[[Api, Json, str, Json], object]] = {
+    "pods": lambda api, _, path, meta: api.patch(path, {"metadata": meta}),
+    "pods/status": lambda api, _, path, meta: api.patch(f"{path}/status", {"metadata": meta}),
+    "pods/binding": lambda api, made, path, meta: api.post(f"{path}/binding", bound(made, meta)),
+    "bindings": lambda api, made, path, meta: api.post(f"{path.rpartition('/pods/')[0]}/bindings", bound(made, meta)),
+}
+
+
+def bound(made: Json, meta: Json) -> Json:
+    """A binding that writes metadata."""
+    return binding(made, "node1", {}) | {"metadata": {"name": made["metadata"]["name"], **meta}}
+
+
+@pytest.mark.parametrize("way", LATER)
+def test_a_device_is_named_no_later_either(
+    cluster: ClusterHarness, guarded: Guarded, denying: str, namespace: str, way: str
+) -> None:
+    """Containers are given what their pod says when they start; what others write is theirs."""
+    made = cluster.create_pod(pod(f"later-{namespace}", shell("true"), namespace=denying, scheduler=BY_HAND))
+    path = cluster.api.path_of(made)
+    refused(lambda: LATER[way](cluster.api, made, path, {"annotations": DEVICE}), by="annotations that name devices")
+    LATER[way](cluster.api, made, path, {"annotations": {"example.org/a": "b"}})
+    assert cluster.api.get(path)["metadata"]["annotations"] == {"example.org/a": "b"}
+    cluster.api.delete(path, gracePeriodSeconds=0)
+    assert guarded.webhook.running
+
+
+def test_who_is_there_already_can_still_be_worked_on(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
+    """What a pod was let in with is not asked about again: it is labelled, and ended, though ways round are refused."""
+    there = going_round(
+        {"containers": [privileged()], "metadata": {"annotations": DEVICE}, **mounts("/dev")}, namespace
+    )
+    path = cluster.api.path_of(cluster.create_pod(there))
+    cluster.api.patch(path, {"metadata": {"finalizers": ["a.b/c"]}})
+    cluster.api.patch(f"/api/v1/namespaces/{namespace}", label("deny"))
+    probe = going_round(ROUND["is privileged"], namespace)
+    cluster.wait_for("the label to count", lambda: "aliquot-ways-round" in guarded.refusal(probe))
+    cluster.api.patch(path, annotated({"example.org/a": "b"}))
+    refused(lambda: cluster.api.patch(path, annotated({"cdi.k8s.io/gpu": "nvidia.com/gpu=0"})), by="aliquot-ways-round")
+    cluster.api.patch(path, annotated({"cdi.k8s.io/gpu": None}))
+    cluster.api.patch(f"{path}/status", {"status": {"phase": "Failed"}})
+    cluster.api.patch(path, {"metadata": {"finalizers": None}})
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +226,10 @@ def test_an_ephemeral_container_goes_no_way_round(cluster: ClusterHarness, guard
     strategic = "application/strategic-merge-patch+json"
     patch = {"spec": {"ephemeralContainers": [debug]}}
     refused(lambda: cluster.api.patch(path, patch, kind=strategic), by="aliquot-ways-round")
+    capable = {
+        "spec": {"ephemeralContainers": [{**debug, "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}]}
+    }
+    refused(lambda: cluster.api.patch(path, capable, kind=strategic), by="with such capabilities")
     harmless = {"spec": {"ephemeralContainers": [{**debug, "securityContext": {"privileged": False}}]}}
     assert cluster.api.patch(path, harmless, kind=strategic)["spec"]["ephemeralContainers"]
     assert guarded.webhook.running

@@ -134,13 +134,24 @@ def test_a_mirror_pod_is_let_be(cluster: ClusterHarness, guarded: Guarded, names
 # --- nobody answers --------------------------------------------------------------------------------------------------
 
 
+# Of pods that ask for nothing: labels, annotations.
+SAID_IN_VAIN: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "declines": ({NAMES.use: "none"}, {}),
+    "labelled": ({NAMES.queue: "team", NAMES.of("user"): "ann"}, {}),
+    "annotated": ({}, {NAMES.gpus: "2", NAMES.of("note"): "x"}),
+}
+
+
 def test_a_dead_webhook_harms_nobody_else(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
     """Other pods come in, ours are refused; those that are in already can still be worked on."""
     waiting = cluster.api.path_of(cluster.create_pod(asking("waiting", namespace, {"compute": "30"})))
     guarded.webhook.kill()
     try:
         cluster.create_pod(pod("other", shell("true"), namespace=namespace))
-        cluster.create_pod(pod("declines", shell("true"), namespace=namespace, labels={NAMES.use: "none"}))
+        for says, (labels, annotations) in SAID_IN_VAIN.items():
+            silent = pod(says, shell("true"), namespace=namespace, labels=labels, annotations=annotations)
+            path = cluster.api.path_of(cluster.create_pod(silent))
+            cluster.api.patch(path, annotated({NAMES.placement: "spread"}))
         assert "failed calling webhook" in guarded.refusal(asking("ours", namespace, {"compute": "30"}))
         assert guarded.refusal(asking("ours", "kube-system", {"compute": "30"})) == ""
         cluster.api.patch(waiting, {"metadata": {"labels": {"a": "b"}, "finalizers": ["a.b/c"]}})
