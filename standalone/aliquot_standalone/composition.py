@@ -145,6 +145,7 @@ class Whole:
         )
         self._stack.push_async_callback(node.end_containers, grace=GRACE)
         self.work(node.kubelet.run)
+        self.work(node.events.run)
         await self._or_broken(node.start())
         self.nodes.append(node)
 
@@ -185,7 +186,7 @@ async def standing(
 ) -> AsyncIterator[Whole]:
     """Hold the folder and serve its API; `start` brings up the rest, and all ends with the block.
 
-    `say` tells the user what was wrong with what the folder had.
+    `say` tells the user what was wrong with what the folder had, and when nothing can be written there.
     """
     home.create()
     luck = random.Random().random  # noqa: S311 - spreads retries, guards nothing
@@ -201,7 +202,8 @@ async def standing(
                 awaited=(LOOPBACK, ports.centre),
                 folder=home.folder,
                 logs=pod_logs(store=store, home=home, clock=clock),
-                recovered=partial(_tell_cut, say=say),
+                recovered=partial(_tell_loss, say=say),
+                say=say,
             )
         )
         # The lock is ours from here on.
@@ -220,7 +222,12 @@ async def _ended(task: asyncio.Future[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def _tell_cut(found: Recovery, *, say: Callable[[str], None]) -> None:
+def _tell_loss(found: Recovery, *, say: Callable[[str], None]) -> None:
+    if found.emptied:
+        say(
+            "the journal is empty, as a crash or a full disk can leave it: whatever objects it had are lost, "
+            "and all begins anew"
+        )
     if not found.cut:
         return
     if found.lost:

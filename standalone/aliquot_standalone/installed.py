@@ -1,4 +1,4 @@
-"""What an installation on a cluster brings along, for the embedded API server: the kind Queue, and who is asked.
+"""What an installation on a cluster brings along, for the embedded API server: our two kinds, and who is asked.
 
 Kept as JSON beside this module, since the manifests are no part of the wheel; a test compares the two.
 """

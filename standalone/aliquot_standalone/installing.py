@@ -1,4 +1,4 @@
-"""What `aliquot up` writes into its API server before anybody else does: our kind, webhooks, and a clean slate.
+"""What `aliquot up` writes into its API server before anybody else does: our kinds, webhooks, and a clean slate.
 
 The objects of an earlier run are all there. Nobody of that run lives any more (its processes die with it, and the
 journal is locked), so what only said who was alive is put right at once instead of being waited for: who leads, and
@@ -35,7 +35,7 @@ class Installer:
         self._names = names
 
     async def install(self) -> None:
-        """Our kind and our namespace."""
+        """Our kinds and our namespace."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._names.namespace}}
         for one in (*without_webhooks(), namespace):
             await self._manifests.apply(one)

@@ -15,7 +15,10 @@ from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
 from aliquot_core.names import Names
+from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient
+from aliquot_kube.event_ledger import EventLedger
+from aliquot_kube.events import EventRecorder
 from aliquot_kube.questions import Transport
 from aliquot_kube.resources import PODS
 from aliquot_standalone.centre_child import inherited
@@ -103,6 +106,15 @@ class FullNode:
         self._client = KubeClient(transport=transport)
         self._children = children
         self._clock = clock
+        # Whoever runs the kubelet runs this beside it.
+        self.events = EventRecorder(
+            client=self._client,
+            clock=clock,
+            random=random,
+            controller="kubelet",
+            instance=plan.name,
+            ledger=EventLedger(),
+        )
         self._doors = ApiDoors(node=plan.name, transport=transport, clock=clock, random=random)
         plan.folder.mkdir(parents=True, exist_ok=True)
         self._groups = groups_at(plan.folders.groups_record, name=plan.folders.place)
@@ -115,7 +127,13 @@ class FullNode:
             settings=_KUBELET,
             runtime=LocalProcesses(groups=self._groups),
             base_env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+            warn=self._warn,
         )
+
+    def _warn(self, pod: Pod, why: str) -> None:
+        """Say it where `kubectl describe` shows it: in the status only the reason's one word is seen there."""
+        # The real kubelet's word for it, by which people filter.
+        self.events.tell(regarding=pod.reference, reason="Failed", action="Starting", note=why, warning=True)
 
     async def start(self) -> None:
         """Start endpoint and agent once the kubelet, whose `run` must be under way, has its sockets."""

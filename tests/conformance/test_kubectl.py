@@ -231,6 +231,19 @@ def test_a_queue_that_is_none_is_refused(queues: Kubectl, refused: Kubectl) -> N
     assert "No resources found" in queues("get", "queues") or queues("get", "queues") == ""
 
 
+def test_a_field_that_a_queue_does_not_have_is_refused(queues: Kubectl, refused: Kubectl) -> None:
+    """A misspelt guarantee would be none: new, changed, or applied by the server; unless it is only warned of."""
+    misspelt = {**QUEUE, "spec": {"compute": {"guarante": 400}}}
+    said = 'unknown field "spec.compute.guarante"'
+    assert said in refused("apply", "-f", "-", given=misspelt)
+    queues("apply", "-f", "-", given=QUEUE)
+    assert said in refused("apply", "-f", "-", given=misspelt)
+    assert "spec.compute.guarante: field not declared" in refused("apply", "--server-side", "-f", "-", given=misspelt)
+    assert "Guarantee:  400" in queues("describe", "queue", "team")
+    queues("apply", "--validate=warn", "-f", "-", given=misspelt)
+    assert "Guarantee" not in queues("describe", "queue", "team")
+
+
 def test_apply_on_the_server_side(kubectl: Kubectl, refused: Kubectl) -> None:
     """It applies, merges with what others apply, and tells of conflicts; what was applied before is taken over."""
     kubectl("apply", "-f", "-", given=POD)

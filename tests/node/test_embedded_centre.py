@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,8 @@ def gate_lifted(api: HttpApi, name: str) -> Json:
 
 
 def test_what_is_installed_here_is_what_is_installed_on_a_cluster() -> None:
-    """The kind Queue and the webhooks are those of the manifests."""
-    files = (MANIFESTS / "05-queue.yaml", MANIFESTS / "60-webhook.yaml")
+    """Queue, its view and the webhooks are those of the manifests."""
+    files = [MANIFESTS / f"{name}.yaml" for name in ("05-queue", "06-view", "60-webhook")]
     written = [one for file in files for one in yaml.safe_load_all(file.read_text()) if one["kind"] in KINDS]
     assert as_installed() == written
 
@@ -102,6 +103,34 @@ def test_a_pod_is_gated_let_in_and_bound_with_its_grant(api: HttpApi, centre: Ce
     asker.close()
     grant = decode_grant(bound["metadata"]["annotations"][NAMES.grant])
     assert (bound["spec"]["nodeName"], grant.node, grant.pod) == (nodes[0], nodes[0], bound["metadata"]["uid"])
+
+
+def written(old: Json, new: Json) -> bool:
+    """Whether more was written on a pod than why it waits."""
+
+    def apart(pod: Json) -> Json:
+        status = {key: value for key, value in pod.get("status", {}).items() if key != "conditions"}
+        meta = {key: value for key, value in pod["metadata"].items() if key not in {"resourceVersion", "managedFields"}}
+        return {**pod, "metadata": meta, "status": status}
+
+    return apart(old) != apart(new)
+
+
+def test_a_pod_is_written_three_times_at_most_until_it_is_bound(api: HttpApi, centre: CentreProcess) -> None:
+    """Its gate is lifted, its node nominated, and it is bound; a turn that is lost on a slow machine costs as many."""
+    created = api.post(PODS, asking("thrice")).ok()
+    with api.watch(
+        PODS, fieldSelector="metadata.name=thrice", resourceVersion=created["metadata"]["resourceVersion"]
+    ) as seen:
+        pod, asker = gate_lifted(api, "thrice"), centre.asker()
+        nodes = until_decided(lambda: asker.filter(pod, NODES), seconds=10)
+        assert asker.bind(pod, nodes[0]) == ""
+        asker.close()
+        events = seen.until(lambda event: bool(event["object"]["spec"].get("nodeName")))
+    revisions = [created, *(event["object"] for event in events)]
+    writes = [new for old, new in pairwise(revisions) if written(old, new)]
+    turns = int(revisions[-1]["metadata"]["annotations"].get(NAMES.turn, 1))
+    assert 1 < len(writes) <= 3 * turns, writes
 
 
 def test_what_the_webhook_refuses_is_refused(api: HttpApi, centre: CentreProcess) -> None:
@@ -132,6 +161,16 @@ def test_queues_are_judged_as_a_tree(api: HttpApi, centre: CentreProcess) -> Non
         while "status" not in (found := watch.next()["object"]):
             pass
     assert found["spec"]["compute"] == {"guarantee": 400}
+    assert centre.component.running
+
+
+def test_a_namespace_is_shown_its_queue(api: HttpApi, centre: CentreProcess) -> None:
+    """As on a cluster: a view that says what the queue has, in the namespace that is at home there."""
+    api.post(QUEUES, {"metadata": {"name": "seen"}, "spec": {"compute": {"guarantee": 300}}}).ok()
+    api.post("/api/v1/namespaces", {"metadata": {"name": "sees", "labels": {NAMES.queue: "seen"}}}).ok()
+    with api.watch("/apis/aliquot.dev/v1alpha1/namespaces/sees/queueviews") as watch:
+        view = watch.next()["object"]
+    assert (view["metadata"]["name"], view["status"]["guarantee"]["compute"]) == ("seen", 300)
     assert centre.component.running
 
 

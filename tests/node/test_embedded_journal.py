@@ -9,6 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from aliquot_core.names import Names
+from aliquot_kube.clock import SystemClock
+from aliquot_standalone.composition import standing
+from aliquot_standalone.home import Home
+from aliquot_standalone.plan import plan
+from aliquot_standalone.ports import choose_ports
+from aliquot_standalone.settings import UpSettings
+from support.endpoints import short_folder
 from support.http_api import HttpApi
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -70,3 +78,30 @@ def test_kinds_that_were_defined_are_served_again(tmp_path: Path) -> None:
     with running(tmp_path) as api:
         assert api.get(f"{toys}/one").ok() == made
         assert made["size"] == 3
+
+
+async def _told(home: Home) -> list[str]:
+    """What the terminal is told of what the folder had."""
+    told: list[str] = []
+    async with standing(
+        home=home,
+        plan=plan("1xT4", full=0, host="here"),
+        names=Names(),
+        ports=choose_ports(UpSettings(port=0, page_port=0)),
+        clock=SystemClock(),
+        say=told.append,
+    ):
+        pass
+    return told
+
+
+async def test_an_emptied_journal_is_told_at_the_terminal() -> None:
+    """Whoever sees no object of his any more is told why; a new folder and one in order say nothing."""
+    with short_folder() as root:
+        home = Home(root / "home", environment={})
+        assert await _told(home) == []
+        assert await _told(home) == []
+        home.journal.write_bytes(b"")
+        (line,) = await _told(home)
+        assert line.startswith("the journal is empty")
+        assert await _told(home) == []

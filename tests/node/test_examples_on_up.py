@@ -35,7 +35,9 @@ HOGS: Mapping[str, Sequence[Stage]] = {
     ],
     "hard-reservation": [
         Stage(["queues", "research"], {"research": 300}, waiting={"research": 5}),
-        Stage(["clinic"], {"research": 300, "clinic": 100}),
+        # One of research's was asked to go, and made again.
+        Stage(["ward"], {"research": 200, "ward": 100}, waiting={"research": 6}),
+        Stage(["clinic"], {"research": 200, "ward": 100, "clinic": 100}),
     ],
     "never-to-be-evicted": [
         Stage(["queues", "firm"], {"firm-red": 200}, waiting={"firm-red": 2}),

@@ -152,6 +152,22 @@ def test_useless_kubeconfig_is_named(tmp_path: Path, row: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("contexts", "told"),
+    [(["here", "there"], "there are here, there"), ([], "there is none at all")],
+)
+def test_a_context_that_is_not_there_is_told_with_those_that_are(
+    tmp_path: Path, contexts: list[str], told: str
+) -> None:
+    """In words of ours, for a person who has mistyped it."""
+    known = [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in contexts]
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "contexts": known, "current-context": "here"}))
+    with pytest.raises(UnconfiguredError) as caught:
+        load_configuration(kubeconfig=str(path), context="nope")
+    assert str(caught.value) == f"{path}: it has no context nope; {told}"
+
+
 def test_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
     """A missing file and a folder in its place say just that."""
     with pytest.raises(UnconfiguredError, match="missing: can't be read: there is no such file; name a kubeconfig"):

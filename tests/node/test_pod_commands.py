@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from support.small_machine import COMMAND, SmallMachine, phase, small_machine
+from support.small_machine import COMMAND, NODE, SmallMachine, phase, small_machine
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,8 @@ def test_ps_lists_who_runs_and_who_waits(machine: SmallMachine) -> None:
     assert "over" not in {row["name"] for row in listed(machine)}
     assert rows["runs"]["compute"] == 10
     assert rows["waits"]["place"] == 0
-    assert rows["waits"]["why"] == "no node could take it, even if it were empty"
+    why = "no node could take it, even if it were empty: no GPU is there yet that can be given"
+    assert rows["waits"]["why"] == why
 
 
 def test_ps_prints_every_form(machine: SmallMachine) -> None:
@@ -48,12 +49,23 @@ def test_ps_prints_every_form(machine: SmallMachine) -> None:
     machine.create("shown", "sleep", "1000")
     machine.until("shown", phase("Running"))
     table = machine.run("ps").stdout.splitlines()
-    assert table[0].split() == ["NAME", "STATE", "QUEUE", "GPU", "COMPUTE", "MEMORY", "AGE", "WHY"]
-    assert next(line for line in table if line.startswith("shown ")).split()[1:6] == ["running", "-", "-", "10", "%"]
-    assert "NODE" in machine.run("ps", "-o", "wide").stdout.splitlines()[0]
+    assert table[0].split() == ["NAME", "STATE", "QUEUE", "NODE", "GPU", "COMPUTE", "MEMORY", "AGE", "WHY"]
+    line = next(line for line in table if line.startswith("shown "))
+    assert line.split()[1:7] == ["running", "-", NODE, "-", "10", "%"]
+    assert "MODEL" in machine.run("ps", "-o", "wide").stdout.splitlines()[0]
     assert machine.run("ps", "-A").stdout.startswith("NAMESPACE")
     assert "pod/shown" in machine.run("ps", "-o", "name").stdout.splitlines()
     assert yaml.safe_load(machine.run("ps", "-o", "yaml").stdout) == listed(machine)
+
+
+def test_explain_prints_every_form(machine: SmallMachine) -> None:
+    """The same for programs in both of their forms, and names for other commands."""
+    machine.create("told", "true", schedulingGates=[{"name": "aliquot.dev/queue"}])
+    explained = json.loads(machine.run("explain", "told", "-o", "json").stdout)
+    assert explained["pod"] == "default/told"
+    assert yaml.safe_load(machine.run("explain", "told", "-o", "yaml").stdout) == explained
+    assert machine.run("explain", "told", "-o", "name").stdout == "pod/told\n"
+    assert machine.run("explain", "told", "-o", "wide").stdout == machine.run("explain", "told").stdout
 
 
 def test_ps_of_another_namespace_shows_none_of_this(machine: SmallMachine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import subprocess
@@ -14,19 +15,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from aliquot_cli.attending import Attending
 from aliquot_cli.cluster import Connection, Place
 from aliquot_cli.creating import create
-from aliquot_cli.one_run import INTERRUPTED, LOST
+from aliquot_cli.one_run import INTERRUPTED, LOST, UNHEARD
+from aliquot_cli.pod_output import Log, print_all
 from aliquot_cli.submitting import CONTAINER, Wish, manifest
 from aliquot_core.names import Names
 from aliquot_kube.clock import SystemClock
-from aliquot_kube.errors import ServerTroubleError
+from aliquot_kube.errors import ServerTroubleError, UnreachableError
 from aliquot_kube.plain import PlainServer, PlainTransport
-from aliquot_kube.questions import Question, Response
+from aliquot_kube.questions import Question, Response, Transport
 from aliquot_kube.resources import PODS
-from support.small_machine import SmallMachine, phase, small_machine
+from aliquot_standalone.kubelet.log_limits import MOST, hold_to
+from support.http_api import LONG_S
+from support.small_machine import COMMAND, SmallMachine, phase, small_machine
 
 GATE = [{"name": "aliquot.dev/queue"}]
 _MANY = 40
@@ -256,6 +261,48 @@ def test_a_detached_pod_is_named_though_its_name_finds_no_room(machine: SmallMac
     assert "nameless" in machine.pods()
 
 
+def test_a_detached_pod_is_named_though_nobody_reads_its_name(machine: SmallMachine) -> None:
+    """The pipe is closed already: the same on the other way to the user."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    argv = [COMMAND, "run", "--detach", "--name", "unread", "--", "true"]
+    done = subprocess.run(
+        argv, env=machine.environment(), stdout=writes, stderr=subprocess.PIPE, text=True, timeout=LONG_S, check=False
+    )
+    os.close(writes)
+    told = "nobody reads it; pod default/unread is made all the same: `aliquot stop unread` ends it"
+    assert (done.returncode, done.stderr) == (UNHEARD, f"aliquot: standard output: {told}\n")
+
+
+@pytest.mark.parametrize("arguments", ["run -- true", "run --detach -- true", "logs any", "ps", "config"])
+def test_a_closed_output_is_one_line(machine: SmallMachine, arguments: str) -> None:
+    """Said before anything is made that nobody would hear of."""
+    before = machine.pods()
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" {arguments} >&-', COMMAND],
+        env=machine.environment(),
+        capture_output=True,
+        text=True,
+        timeout=LONG_S,
+        check=False,
+    )
+    told = "aliquot: standard output: it is closed; send it to another place\n"
+    assert (done.returncode, done.stderr, machine.pods()) == (3, told, before)
+
+
+def test_a_detached_pod_is_printed_in_every_form(machine: SmallMachine) -> None:
+    """As the API server has it for programs, as `aliquot ps` lists it for people."""
+
+    def detached(form: str) -> str:
+        return machine.run("run", "--detach", "--name", f"in-{form}", "-o", form, "--", "sleep", "1000").stdout
+
+    assert json.loads(detached("json"))["metadata"]["name"] == "in-json"
+    assert yaml.safe_load(detached("yaml"))["spec"]["containers"][0]["command"] == ["sleep", "1000"]
+    assert detached("name") == "pod/in-name\n"
+    heading, line = detached("wide").splitlines()
+    assert (heading.split()[:2], line.split()[0], "MODEL" in heading) == (["NAME", "STATE"], "in-wide", True)
+
+
 def test_detached_it_goes_on_alone(machine: SmallMachine) -> None:
     """The name is printed for other commands."""
     name = machine.run("run", "--detach", "--", "true").stdout.strip()
@@ -287,6 +334,61 @@ class Mute(PlainTransport):
             raise ServerTroubleError("no answer from the kubelet", where="api")
         async with super().pieces(question) as found:
             yield found
+
+
+async def no_embedded_server(_: Transport) -> bool:
+    """A cluster's, which knows no bytes to begin from."""
+    return False
+
+
+class Breaking(PlainTransport):
+    """The first answer of a log breaks off after some bytes; then something happens."""
+
+    def __init__(self, url: str, then: Callable[[], object]) -> None:
+        super().__init__(PlainServer(url=url))
+        self._then: Callable[[], object] | None = then
+
+    @asynccontextmanager
+    async def pieces(self, question: Question) -> AsyncIterator[AsyncIterator[bytes]]:
+        """As it is asked, from the second time on."""
+        async with super().pieces(question) as found:
+            yield self._broken(found) if self._then else found
+
+    async def _broken(self, found: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        yield await anext(found)
+        if self._then:
+            self._then()
+        self._then = None
+        raise UnreachableError("cut", where="api")
+
+
+async def test_a_log_that_breaks_off_loses_nothing_that_is_still_there(
+    machine: SmallMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its beginning, printed already, is let go meanwhile: so how much to skip of the rest can't be counted."""
+    monkeypatch.setattr("aliquot_cli.pod_output._AGAIN_S", 0.01)
+    machine.create("long", "sh", "-c", "seq 100000 199999")
+    machine.until("long", phase("Succeeded"))
+    (log,) = machine.logs.glob("default_long_*/main/0.log")
+
+    async def read(*, most: int, tail: int | None = None) -> tuple[bytes, bytes]:
+        """What is printed before it breaks off, and after; no more than `most` is left of it then."""
+        transport, printed = Breaking(machine.url, lambda: hold_to(most, files=[log])), list[bytes]()
+        wanted = Log(namespace="default", pod="long", tail=tail)
+        try:
+            why = await print_all(transport, wanted, write=printed.append, clock=SystemClock(), there=lambda: True)
+        finally:
+            await transport.close()
+        assert not why
+        return printed[0], b"".join(printed[1:])
+
+    assert b"".join(await read(most=MOST)) == log.read_bytes()
+    first, rest = await read(most=64 * 1024)
+    assert first.startswith(b"100000\n")
+    assert rest == log.read_bytes().lstrip(b"\0")
+    # In a cluster lines from the end are told again: which of them were told is not known.
+    monkeypatch.setattr("aliquot_cli.pod_output.is_embedded", no_embedded_server)
+    assert await read(most=MOST, tail=2) == (b"199998\n199999\n", b"199998\n199999\n")
 
 
 async def no_places(uid: str, *, tell: Callable[[str], None]) -> None:

@@ -44,7 +44,7 @@ def simulate(folder: Path, *arguments: str) -> Result:
 def test_a_recorded_cluster_is_replayed(cluster: list[str], tmp_path: Path) -> None:
     """By the same command without --record; what is there already is never written over."""
     told = simulate(tmp_path, *cluster)
-    assert (told.exit_code, told.stdout.split(":")[0]) == (0, "1 nodes, 3 pods")
+    assert (told.exit_code, told.stdout.split(":")[0]) == (0, "1 node, 3 pods")
     replayed = json.loads(simulate(tmp_path, "-o", "json").stdout)
     assert (replayed["pods"], replayed["placed"]) == (3, 3)
     before = (tmp_path / "pods.csv").read_text()

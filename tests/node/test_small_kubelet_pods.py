@@ -14,13 +14,13 @@ import msgspec
 import pytest
 from grpc import aio
 
-from aliquot_core.objects import Node, NodeStatus
+from aliquot_core.objects import Node, NodeStatus, Pod
 from aliquot_kube.clock import SystemClock
 from aliquot_proto import deviceplugin_v1beta1_pb2 as api
 from aliquot_proto import podresources_v1_pb2 as podresources_api
 from aliquot_proto import podresources_v1_pb2_grpc as podresources_rpc
 from aliquot_standalone.kubelet import checkpoint
-from aliquot_standalone.kubelet.containers import Launch, LocalProcesses
+from aliquot_standalone.kubelet.containers import Launch, LocalProcesses, marked_at
 from aliquot_standalone.kubelet.lifecycle import Life, Process, Starting
 from aliquot_standalone.kubelet.memory import Memories
 from aliquot_standalone.kubelet.settings import Folders, Settings
@@ -190,11 +190,17 @@ async def test_restart_calls_pre_start_and_not_allocate(folders: Folders, board:
 async def test_container_that_cannot_start_says_why(
     folders: Folders, board: PodBoard, main: dict[str, Any], reason: str, words: str
 ) -> None:
-    """The reason and the words are the container's waiting state; the pod stays Pending."""
-    async with running(folders, board), plugin_on(folders, board) as plugin:
+    """The reason and the words are the container's waiting state, and told of the pod; it stays Pending."""
+    told: list[tuple[str, str]] = []
+
+    def warn(about: Pod, why: str) -> None:
+        told.append((about.key, why))
+
+    async with running(folders, board, warn=warn), plugin_on(folders, board) as plugin:
         plugin.answer = cdi_answer
         board.put(pod("one", containers=[main]))
         status = await board.until("one", waits_for(reason))
+    assert told[0] == ("default/one", state(status)["waiting"]["message"])
     assert words in state(status)["waiting"]["message"]
     assert status["phase"] == "Pending"
 
@@ -592,6 +598,64 @@ async def test_pods_wait_for_a_plugin_that_is_to_come_back(
         await board.until_phase("one", "Succeeded")
         await board.until_phase("two", "Succeeded")
         await plugin.stop()
+
+
+async def test_nobody_waits_with_those_who_wait_for_a_plugin(
+    folders: Folders, board: PodBoard, patient: Settings
+) -> None:
+    """Meanwhile pods come that need none, pods that wait are deleted, and others come to wait too."""
+    bind_three(board)
+    folders.checkpoint.write_bytes(checkpoint.encode([], {RESOURCE: []}))
+    clock = _Hears(PATIENCE)
+    plugin = TinyPlugin(
+        resource=RESOURCE,
+        devices=[device(f"d{number}") for number in range(2)],
+        folder=folders.device_plugins,
+        socket="sub/tiny.sock",
+    )
+    async with running(folders, board, settings=patient, clock=clock):
+        await clock.begun.wait()
+        board.put(pod("late", containers=[container("main", "true", limits=TWO)], restartPolicy="Never"))
+        board.delete("two", grace=0)
+        await board.until_removed("two")
+        board.force_delete("one")
+        board.put(pod("new", containers=[container("main", "true")], restartPolicy="Never"))
+        await board.until_phase("new", "Succeeded")
+        assert not board.statuses.keys() & {"uid-one", "uid-late"}
+        await plugin.serve()
+        await plugin.register()
+        await board.until_phase("late", "Succeeded")
+        await plugin.stop()
+    assert "uid-one" not in board.statuses
+
+
+@pytest.mark.parametrize("by_force", [True, False])
+async def test_what_still_runs_of_a_pod_that_waits_ends_with_it(
+    folders: Folders, board: PodBoard, pipe: Callable[[str], Pipe], patient: Settings, *, by_force: bool
+) -> None:
+    """It waits for the plugin of a container that has ended, and is deleted: no process of it is left."""
+    ready = pipe("ready")
+    async with plugin_after_start(folders, board) as plugin:
+        goes_on = container("main", "sh", "-c", f"echo >{ready}; exec sleep 1000")
+        over = container("over", "true", limits=TWO)
+        board.put(pod("one", containers=[goes_on, over], restartPolicy="Never", terminationGracePeriodSeconds=0))
+        await ready.heard()
+        await board.until(
+            "one", lambda status: any("terminated" in one["state"] for one in status["containerStatuses"])
+        )
+    await plugin.stop()
+    clock = _Hears(PATIENCE)
+    async with running(folders, board, settings=patient, clock=clock):
+        await clock.begun.wait()
+        assert marked_at(folders.place)
+        if by_force:
+            board.force_delete("one")
+        else:
+            board.delete("one", grace=0)
+            await board.until_removed("one")
+        async with asyncio.timeout(50):
+            while marked_at(folders.place):  # noqa: ASYNC110 - a process that is nobody's child tells nobody of its end
+                await asyncio.sleep(0.02)
 
 
 async def test_running_pod_does_not_wait_for_its_plugin(

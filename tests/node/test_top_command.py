@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
 from aliquot_core.names import Names
@@ -87,7 +88,7 @@ def once(api: HttpApi, folder: Path, *arguments: str) -> list[str]:
 def test_the_cluster_is_made_anew_of_what_the_api_has(api: HttpApi, tmp_path: Path) -> None:
     """Who holds what of each GPU, and that its use is not known."""
     lines = once(api, tmp_path)
-    assert "1 nodes  2 GPUs  1 run  1 wait" in lines[0]
+    assert "1 node  2 GPUs  1 runs  1 waits" in lines[0]
     assert "compute 15 % granted" in lines[1]
     assert "use is not known here" in lines[1]
     assert lines[4].split()[0] == NODE[: len(lines[4].split()[0])]
@@ -101,6 +102,25 @@ def test_who_waits_is_told_in_the_leader_s_words(api: HttpApi, tmp_path: Path) -
     lines = once(api, tmp_path, "waiting")
     assert lines[4].startswith("default/waits")
     assert lines[4].endswith("not before noon")
+
+
+def test_what_it_lists_is_printed_in_every_form(api: HttpApi, tmp_path: Path) -> None:
+    """Once, as it was chosen to be seen: for programs, for other commands, and with every column for people."""
+
+    def answer(exchange: Exchange) -> None:
+        exchange.answer(200, body=msgspec.json.encode(busy(nodes=2)))
+
+    with ScriptedServer(answer) as server:
+        asked = ["--page", server.url, "--filter", "a100-001"]
+        found = json.loads("".join(once(api, tmp_path, *asked, "-o", "json")))
+        assert yaml.safe_load("\n".join(once(api, tmp_path, *asked, "-o", "yaml"))) == found
+        assert once(api, tmp_path, *asked, "-o", "name") == [f"gpu/{gpu['uuid']}" for gpu in found]
+        narrow, wide = once(api, tmp_path, *asked), once(api, tmp_path, *asked, "-o", "wide")
+    assert {gpu["node"] for gpu in found} == {"a100-001"}
+    assert max(map(len, narrow)) <= 120 < max(map(len, wide))
+    assert not [line for line in wide if "…" in line]
+    assert once(api, tmp_path, "pods", "-o", "name") == ["pod/holds", "pod/waits"]
+    assert once(api, tmp_path, "waiting", "-o", "name") == ["pod/waits"]
 
 
 def test_the_page_is_asked_where_it_is_named(api: HttpApi, tmp_path: Path) -> None:

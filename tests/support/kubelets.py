@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from aliquot_core.clock import Clock
+from aliquot_core.objects import Pod
 from aliquot_kube.clock import SystemClock
 from aliquot_proto import deviceplugin_v1beta1_pb2 as api
 from aliquot_standalone.kubelet.containers import MARK
@@ -53,11 +54,22 @@ def kill_leftovers(folders: Folders) -> None:
 
 @contextlib.asynccontextmanager
 async def running(
-    folders: Folders, board: PodBoard, *, settings: Settings = QUICK, clock: Clock | None = None
+    folders: Folders,
+    board: PodBoard,
+    *,
+    settings: Settings = QUICK,
+    clock: Clock | None = None,
+    warn: Callable[[Pod, str], None] = lambda _pod, _why: None,
 ) -> AsyncIterator[SmallKubelet]:
     """A kubelet with real processes that serves for as long as the block lasts."""
     kubelet = SmallKubelet(
-        name="node", folders=folders, source=board, sink=board, clock=clock or SystemClock(), settings=settings
+        name="node",
+        folders=folders,
+        source=board,
+        sink=board,
+        clock=clock or SystemClock(),
+        settings=settings,
+        warn=warn,
     )
     task = asyncio.create_task(kubelet.run())
     try:

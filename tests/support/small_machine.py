@@ -46,12 +46,14 @@ _PATH = "/api/v1/namespaces/default/pods"
 class SmallMachine:
     """What a test does with it."""
 
-    def __init__(self, *, url: str, folder: Path, binds: threading.Event) -> None:
+    def __init__(self, *, url: str, folder: Path, logs: Path, binds: threading.Event) -> None:
         self.url = url
         self.api = HttpApi(url=url)
         # While it is set, every pod without a gate is bound at once.
         self.binds = binds
         self.folder = folder
+        # What pods print.
+        self.logs = logs
         (folder / "kubeconfig").write_text(json.dumps(kubeconfig(url)))
 
     def environment(self, **more: str) -> dict[str, str]:
@@ -127,7 +129,7 @@ def small_machine(folder: Path) -> Iterator[SmallMachine]:
         background = _Background(root)
         url = background.start()
         try:
-            yield SmallMachine(url=url, folder=folder, binds=background.binds)
+            yield SmallMachine(url=url, folder=folder, logs=background.folders.logs, binds=background.binds)
         finally:
             background.binds.set()
             background.stop()

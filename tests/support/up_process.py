@@ -83,7 +83,15 @@ class Up:
         """The child processes that run this command of ours."""
         pid = self.process.pid
         ids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [int(one) for one in ids if command.encode() in Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")]
+        return [int(one) for one in ids if command in _words(Path(f"/proc/{one}/cmdline"))]
+
+
+def _words(cmdline: Path) -> list[str]:
+    """A process's command line; nothing of one that has been reaped since it was listed."""
+    try:
+        return cmdline.read_text().split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from aliquot_core.objects import Container, ResourceRequirements
 from aliquot_standalone.kubelet import groups
 from aliquot_standalone.kubelet.bounds import bounds_of
+from aliquot_standalone.kubelet.containers import Ended, Launch, LocalProcesses
 from aliquot_standalone.kubelet.groups import Groups
 
 ID = "node.uid-1.main.0"
@@ -43,6 +45,40 @@ def test_limits_are_written_where_there_is_a_file_for_them(tmp_path: Path, caplo
     assert made == tmp_path / GROUP
     assert {file.name: file.read_text() for file in made.iterdir()} == {"memory.max": "4096"}
     assert [getattr(record, "limit", "") for record in caplog.records] == ["cpu.max"]
+
+
+def test_a_process_without_a_number_here_is_nobody(tmp_path: Path) -> None:
+    """The kernel tells one of another PID namespace as 0, which as the target of a signal is our own group."""
+    node = Groups(tmp_path)
+    (node.make(ID, bounds={}) / "cgroup.procs").write_text("0\n4711\n")
+    assert node.members(ID) == [4711]
+
+
+@pytest.mark.parametrize(
+    ("events", "starved"),
+    [("low 0\nmax 7\noom 1\noom_kill 1\n", True), ("low 0\nmax 7\noom 0\noom_kill 0\n", False), (None, False)],
+)
+async def test_whoever_the_kernel_killed_for_memory_is_said_to_be(
+    tmp_path: Path, events: str | None, *, starved: bool
+) -> None:
+    """As in a cluster: 137 alone would have the author look for who killed the program."""
+    order = Launch(
+        id=ID,
+        argv=["sh", "-c", "kill -9 $PPID"],
+        env={"PATH": os.environ["PATH"]},
+        folder=tmp_path,
+        log_file=tmp_path / "log",
+        exit_file=tmp_path / "code",
+    )
+    node = Groups(tmp_path / "groups")
+    group = node.make(ID, bounds={})
+    # Whoever joins writes its number there, which in a plain file would be read as somebody's.
+    (group / "cgroup.procs").symlink_to(os.devnull)
+    if events is not None:
+        (group / "memory.events").write_text(events)
+    runtime = LocalProcesses(groups=node)
+    ended = await runtime.wait(runtime.start(order), order.exit_file)
+    assert ended == Ended(137, "OOMKilled" if starved else "Error")
 
 
 def test_a_node_s_folder_that_was_tidied_away_is_made_again(tmp_path: Path) -> None:

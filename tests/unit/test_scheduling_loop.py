@@ -189,7 +189,7 @@ async def test_of_two_on_their_way_at_once_one_gets_the_room(stage: Stage) -> No
     assert [name for _, name, _ in stage.extender.asked] == ["first", "second"]
     stage.extender.hold.set()
     assert (await stage.lies_on("first"), await stage.lies_on("second")) == ("one", "")
-    assert (await stage.said("second"))[1] == "0 of 1 nodes can take the pod; 1: too little cpu"
+    assert (await stage.said("second"))[1] == "0 of 1 node can take the pod; 1: too little cpu"
 
 
 async def test_a_pod_that_goes_while_it_is_decided_leaves_nothing(stage: Stage) -> None:

@@ -218,6 +218,20 @@ def test_an_ended_pod_holds_nothing(phase: str) -> None:
     assert isinstance(decision, Start)
 
 
+@pytest.mark.parametrize("last", ["gone", "Failed", "Running"])
+def test_whoever_waits_for_the_last_process_of_a_pod_is_told_of_which(last: str) -> None:
+    """After a restart, say: by all that the author sees the slice is free; of one that runs there is no more to say."""
+    before = [] if last == "gone" else [make_pod("u1", app={"main": (60, 8_000)}, phase=last)]
+    recorded = [record("u1", "main", {"x"}), record("u2", "main", {"y"})]
+    pods = [*before, make_pod("u2", app={"main": (60, 8_000)})]
+    decision = ask({"y"}, pods=pods, recorded=recorded, standing=standing(60, 8_000))
+    assert isinstance(decision, Refuse)
+    told = "1 other pod holds slices of it"
+    if last != "Running":
+        told += "; of team/pod-u1, over already, a process still runs: this starts when that has ended"
+    assert decision.reason.endswith(told)
+
+
 def test_a_pod_whose_object_is_gone_still_holds_what_it_had() -> None:
     """A forced deletion removes the object at once; the kubelet still holds the containers."""
     standing = {"u1": Standing(pod="team/gone", claims={"GPU-a": Claim(compute=Percent(60), memory=MiB(1))})}

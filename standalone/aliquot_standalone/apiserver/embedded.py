@@ -58,12 +58,13 @@ async def serving(
     folder: Path | None = None,
     logs: LogSource | None = None,
     recovered: Callable[[Recovery], None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[HttpServer]:
     """Serve on loopback for as long as the block runs.
 
     `find` says where a webhook's Service is, `awaited` is where one is about to listen; what is written goes to a
     journal in the folder, where one is given; `logs` reads what containers print; `recovered` is told what the journal
-    had.
+    had, and `say` tells people while it can't be written.
     """
     store = store or Store()
     async with AsyncExitStack() as stack:
@@ -78,7 +79,7 @@ async def serving(
         server = HttpServer(frontend=frontend, clock=clock, tokens=tokens, timing=timing, caller=caller, logs=logs)
         stack.push_async_callback(server.close)
         await server.start(port=port)
-        keeping = asyncio.create_task(upkeep(api=frontend.api, clock=clock, journal=journal))
+        keeping = asyncio.create_task(upkeep(api=frontend.api, clock=clock, journal=journal, say=say))
         stack.push_async_callback(_end, keeping)
         yield server
 

@@ -55,6 +55,8 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     cut: int = 0
     kept_in: str = ""
     lost: int = 0
+    # The file was there without a single byte: what it had is gone, if it ever had anything.
+    emptied: bool = False
 
 
 class Journal:
@@ -74,6 +76,9 @@ class Journal:
         self._live = 0
         # Whether something that is no whole record may follow.
         self._torn = False
+        # How many writes were refused so far, and why the latest one was; empty if it went well.
+        self.refused = 0
+        self.trouble = ""
 
     def recover(self, store: Store) -> Recovery:
         """Bring a new store to the state on the disk, and write its changes here from now on."""
@@ -143,8 +148,11 @@ class Journal:
             # Where even that fails, the next write tries again, and recovery cuts it off.
             with suppress(OSError):
                 self._take_back()
-            raise _refused(error) from error
+            self.refused += 1
+            self.trouble = os.strerror(error.errno or 0)
+            raise _refused(self.trouble) from error
         self._torn = False
+        self.trouble = ""
         self._end += len(line)
 
     def _take_back(self) -> None:
@@ -168,7 +176,8 @@ class Journal:
         if not self._path.is_file():
             raise self._unknown()
         if self._path.stat().st_size == 0:
-            return Recovery()
+            _log.warning("the journal is empty: whatever it had is lost", extra={"path": str(self._path)})
+            return Recovery(emptied=True)
         records = 0
         with self._path.open("rb") as file:
             head = payload_of(file.readline())
@@ -198,6 +207,8 @@ class Journal:
             if not rest:
                 return recovery
             kept = self._path.with_name(f"journal.cut-at-{self._end}")
+            # As private as the journal itself: it may hold secrets.
+            kept.touch(mode=0o600)
             kept.write_bytes(rest)
             file.truncate(self._end)
         lost = sum(payload_of(line) is not None for line in BytesIO(rest).readlines()[1:])
@@ -231,6 +242,5 @@ def _locked(path: Path) -> int:
     return lock
 
 
-def _refused(error: OSError) -> ApiError:
-    why = f"the change could not be written to disk and was not made: {os.strerror(error.errno or 0)}"
-    return internal_because(why)
+def _refused(why: str) -> ApiError:
+    return internal_because(f"the change could not be written to disk and was not made: {why}")

@@ -38,6 +38,7 @@ class LogFiles:
         path = self._file(wish)
         left = wish.limit
         with path.open("rb", buffering=0) as file:
+            file.seek(wish.since)
             _skip_to_tail(file, wish.tail)
             silent = 0.0
             while True:

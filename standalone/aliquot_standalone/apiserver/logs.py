@@ -31,6 +31,8 @@ class LogWish(msgspec.Struct, frozen=True, kw_only=True):
     # The container before the last restart.
     previous: bool = False
     follow: bool = False
+    # From this byte of all that was printed on.
+    since: int = 0
     # Lines from the end; None for all.
     tail: int | None = None
     limit: int | None = None
@@ -61,6 +63,8 @@ def log_wish(target: Target, pod: Json, request: Request) -> LogWish:
         container=_container(target, pod, request.query.get("container", "")),
         previous=request.flag("previous"),
         follow=request.flag("follow"),
+        # Of our own: a log that has lost its beginning can't be gone on with by counting from there.
+        since=read_number(request, "fromByte") or 0,
         tail=read_number(request, "tailLines"),
         limit=read_number(request, "limitBytes"),
     )

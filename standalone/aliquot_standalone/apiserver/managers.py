@@ -93,10 +93,15 @@ def note_write(new: Json, old: Json | None, manager: Manager, *, resource: Resou
     if not before and (old is not None or not manager.named):
         return
     rule = rule_of(resource.definition)
-    was, now_is = leaves(old or {}, rule), leaves(new, rule)
+    was, now_is = leaves(old or {}, rule), leaves(new if old is not None else _made(new, resource), rule)
     changed = frozenset(path for path, value in now_is.items() if path not in was or was[path] != value)
     gone = frozenset(was.keys() - now_is.keys())
     _put(new, _after_write(before, manager, changed, gone, resource=resource, now=now))
+
+
+def _made(new: Json, resource: Resource) -> Json:
+    """Give what is its maker's: the status is not."""
+    return {part: value for part, value in new.items() if part != "status" or "status" not in resource.subresources}
 
 
 def _after_write(

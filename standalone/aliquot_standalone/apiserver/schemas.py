@@ -28,19 +28,30 @@ _HEAD = frozenset({"apiVersion", "kind", "metadata"})
 
 def prune(value: Any, schema: Json, *, top: bool = False) -> None:
     """Take out what the schema does not know, in place."""
+    for holder, key, _ in list(_strangers(value, schema, top=top)):
+        del holder[key]
+
+
+def unknown(value: Any, schema: Json, *, top: bool = False) -> list[str]:
+    """Where there is what the schema does not know."""
+    return [path for _, _, path in _strangers(value, schema, top=top)]
+
+
+def _strangers(value: Any, schema: Json, *, top: bool, at: str = "") -> Iterator[tuple[Json, str, str]]:
+    """Each in what, by which key, and by its path."""
     if isinstance(value, list):
-        for one in value:
-            prune(one, schema.get("items", {}))
+        for index, one in enumerate(value):
+            yield from _strangers(one, schema.get("items", {}), top=False, at=f"{at}[{index}]")
     if not isinstance(value, dict):
         return
     known, others = schema.get("properties", {}), schema.get("additionalProperties")
-    for key in list(value):
+    for key, one in value.items():
         if key in known and not (top and key in _HEAD):
-            prune(value[key], known[key])
+            yield from _strangers(one, known[key], top=False, at=_below(at, key))
         elif isinstance(others, dict):
-            prune(value[key], others)
+            yield from _strangers(one, others, top=False, at=_below(at, key))
         elif not (others or schema.get(_KEEP_UNKNOWN) or (top and key in _HEAD)):
-            del value[key]
+            yield value, key, _below(at, key)
 
 
 def fill(value: Any, schema: Json) -> None:

@@ -1,4 +1,7 @@
-"""What the server does by itself from time to time: old events go, and the journal is synced and kept short."""
+"""What the server does by itself from time to time: old events go, and the journal is synced and kept short.
+
+It also tells, once each, that the journal can't be written and that it can again.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from .failures import ApiError
 from .terms import DeleteOptions, Target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aliquot_core.clock import Clock
 
     from .journal import Journal
@@ -24,6 +29,8 @@ _log = logging.getLogger(__name__)
 # As on a cluster: an hour after it was written last.
 EVENTS_LIVE = 3600.0
 SYNC_EVERY = 1.0
+# On a disk that is nearly full small writes go well between large ones that don't: looks without any refusal.
+_QUIET_LOOKS = 3
 
 
 class _Seen(msgspec.Struct, frozen=True, gc=False):
@@ -60,12 +67,37 @@ class EventExpiry:
             self._api.remove(target, DeleteOptions(), now=self._clock.wall())
 
 
-async def upkeep(*, api: Api, clock: Clock, journal: Journal | None) -> None:
-    """Look after it until cancelled."""
-    expiry = EventExpiry(api=api, clock=clock)
+class Outage:
+    """Whether changes are refused for want of a disk that takes them, as far as people were told."""
+
+    def __init__(self) -> None:
+        self._refused = 0
+        self._told = False
+        self._quiet = 0
+
+    def look(self, *, refused: int, trouble: str) -> str:
+        """Give what is to be told now, if anything, by the journal's count of refusals and its latest trouble."""
+        news, self._refused = refused > self._refused, refused
+        self._quiet = 0 if news or trouble else self._quiet + 1
+        if news and not self._told:
+            self._told = True
+            return "changes can't be written to disk and are refused; what runs goes on"
+        if self._told and self._quiet >= _QUIET_LOOKS:
+            self._told = False
+            return "changes are written to disk again"
+        return ""
+
+
+async def upkeep(*, api: Api, clock: Clock, journal: Journal | None, say: Callable[[str], None]) -> None:
+    """Look after it until cancelled; `say` tells people what they should know of the journal."""
+    expiry, outage = EventExpiry(api=api, clock=clock), Outage()
     while True:
         await clock.sleep(SYNC_EVERY)
         try:
+            # First of all: on a full disk the rest fails.
+            if journal is not None and (news := outage.look(refused=journal.refused, trouble=journal.trouble)):
+                _log.warning(news, extra={"why": journal.trouble})
+                say(f"{news} ({journal.trouble})" if journal.trouble else news)
             expiry.sweep()
             if journal is not None:
                 if journal.wants_compaction:

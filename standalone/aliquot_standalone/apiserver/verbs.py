@@ -94,6 +94,11 @@ class Api:
             obj["metadata"]["namespace"] = target.namespace
         rules.prepare_new(obj, now=now)
         rules.tidy(obj)
+        if caller is not None and caller.manager.operation == "Update":
+            # Before admission: what that fills in is nobody's. A writer that owned it would, when it applies without
+            # it, take it out, and of a pod that is forbidden.
+            obj["metadata"].pop("managedFields", None)
+            note_write(obj, None, caller.manager, resource=resource, now=now)
         act = Act(operation="CREATE", target=target, obj=obj, old=None, caller=caller, dry_run=dry_run)
         yield from self._admission.mutate(act, now=now)
         self._finish_new(act, now=now)
@@ -108,9 +113,6 @@ class Api:
         rules.tidy(obj)
         if causes := rules.causes(obj):
             raise invalid(resource, act.name, causes)
-        if act.caller is not None and act.caller.manager.operation == "Update":
-            obj["metadata"].pop("managedFields", None)
-            note_write(obj, None, act.caller.manager, resource=resource, now=now)
 
     def _store_new(self, act: Act, *, now: float) -> Write:
         obj, resource, rules = act.fresh, act.resource, rules_of(act.resource)

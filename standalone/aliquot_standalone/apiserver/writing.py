@@ -32,6 +32,7 @@ from .patches import json_patch, merge_patch
 from .placing import bind, evict, read_delete_options
 from .shapes import misfit_of, without_nulls
 from .strategic import strategic_merge
+from .strictness import Strictness
 from .terms import DeleteOptions, Target, Write
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Writer:
             evict(self._api, target, body, now=now, dry_run=_dry(request))
             return _status(success(code=_CREATED), code=_CREATED)
         obj = _taken_in(target, read_resource(request, target.resource))
+        Strictness(target, request, caller=caller).check_whole(obj)
         write = yield from self._api.create(target, obj, now=now, caller=caller, dry_run=_dry(request))
         return _answer(target, write)
 
@@ -86,6 +88,7 @@ class Writer:
     def update(self, target: Target, request: Request, *, caller: Caller, now: float) -> Asking[Answer]:
         """Replace an object or its status."""
         obj = _taken_in(target, read_resource(request, target.resource))
+        Strictness(target, request, caller=caller).check_whole(obj)
         write = yield from self._api.update(target, obj, now=now, caller=caller, dry_run=_dry(request))
         return _answer(target, write)
 
@@ -101,12 +104,13 @@ class Writer:
             raise unsupported_media_type(
                 f"the body of the request was in an unknown format - accepted media types: {listed}"
             )
-        edit = _edit_by(target, _PATCHES[kind], request.body)
+        edit = _edit_by(target, _PATCHES[kind], request.body, Strictness(target, request, caller=caller))
         write = yield from self._api.edit(target, edit, now=now, caller=caller, dry_run=_dry(request), shaped=True)
         return _answer(target, write)
 
     def _apply(self, target: Target, request: Request, *, caller: Caller, now: float) -> Asking[Answer]:
         config = read_applied(request, target.resource)
+        Strictness(target, request, caller=caller).check_applied(config)
         missing = self._api.store.get(target.resource.table, target.key) is None
         if missing and not target.subresource:
             if config["metadata"].get("uid"):
@@ -169,7 +173,9 @@ def _taken_in(target: Target, obj: Json) -> Json:
     return event_forms.to_stored(obj) if target.resource is NEW_EVENTS else obj
 
 
-def _edit_by(target: Target, patch: Callable[[Json, object], object], raw: bytes) -> Callable[[Json], Json]:
+def _edit_by(
+    target: Target, patch: Callable[[Json, object], object], raw: bytes, strictness: Strictness
+) -> Callable[[Json], Json]:
     resource, body = target.resource, read_json(raw)
     # What is stored has none, most patches bring none, and of those that do most leave none: to look for them in whole
     # objects takes 0.2 ms each, in their bytes a hundredth of it.
@@ -193,6 +199,7 @@ def _edit_by(target: Target, patch: Callable[[Json, object], object], raw: bytes
         if misfit := misfit_of(changed, rules_of(resource).shape):
             raise invalid_patch(misfit)
         _check_uid(target, changed, stored)
+        strictness.check_patched(changed, body)
         return changed
 
     return edit

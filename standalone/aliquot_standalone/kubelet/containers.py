@@ -132,8 +132,11 @@ class LocalProcesses:
             # Until it is reaped, nobody else can have this number.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+        # Its group, which tells, is cleared away with the rest.
+        starved = self._groups is not None and self._groups.ran_out_of_memory(process.id)
         await self._clear_away(process.id)
-        return _ended(_reap(process.pid), exit_file)
+        end = _ended(_reap(process.pid), exit_file)
+        return Ended(end.code, "OOMKilled") if starved and end.code == KILLED else end
 
     def signal(self, process: Process, number: int) -> None:
         """Signal the group and those who left it."""

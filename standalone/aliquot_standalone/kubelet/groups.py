@@ -28,6 +28,7 @@ from aliquot_standalone.kubelet.bounds import CONTROLLERS
 log = logging.getLogger(__name__)
 
 _PROCS, _KILL, _HANDED = "cgroup.procs", "cgroup.kill", "cgroup.subtree_control"
+_EVENTS = "memory.events"
 _TRY_WITHIN = 10.0
 
 
@@ -60,6 +61,14 @@ class Groups:
     def everybody(self) -> list[int]:
         """All processes of all containers of the node."""
         return _members(self.folder)
+
+    def ran_out_of_memory(self, container: str) -> bool:
+        """Whether the kernel killed something of a container for want of memory."""
+        try:
+            events = (self._of(container) / _EVENTS).read_text().split()
+        except OSError:
+            return False  # nobody holds its memory
+        return dict(zip(events[::2], events[1::2], strict=False)).get("oom_kill", "0") != "0"
 
     def kill(self, container: str) -> None:
         """Kill all of them at once."""
@@ -173,7 +182,8 @@ def _members(group: Path) -> list[int]:
     for folder, _, files in os.walk(group):
         if _PROCS in files:
             with contextlib.suppress(OSError):  # it was removed between two looks
-                found += map(int, (Path(folder) / _PROCS).read_text().split())
+                # One of another PID namespace reads as 0, and to signal that would be to signal ourselves.
+                found += filter(None, map(int, (Path(folder) / _PROCS).read_text().split()))
     return found
 
 

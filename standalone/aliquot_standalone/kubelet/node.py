@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aliquot_agent.whole_file import replace_file
@@ -31,7 +31,7 @@ from aliquot_standalone.kubelet.devices import Affinity, DeviceTable
 from aliquot_standalone.kubelet.doors import PodSource, StatusSink
 from aliquot_standalone.kubelet.holdings import Holding
 from aliquot_standalone.kubelet.lifecycle import Process
-from aliquot_standalone.kubelet.log_limits import hold_to
+from aliquot_standalone.kubelet.log_limits import LogKeeper
 from aliquot_standalone.kubelet.memory import Memories
 from aliquot_standalone.kubelet.plugins import Plugins
 from aliquot_standalone.kubelet.podresources import PodResources
@@ -63,7 +63,9 @@ class SmallKubelet:
         base_env: Mapping[str, str] | None = None,
         order: Order = sorted,
         affinity: Affinity | None = None,
+        warn: Callable[[Pod, str], None] = lambda _pod, _why: None,
     ) -> None:
+        """`warn` tells people why a container of a pod was not started; the pod's status says so in any case."""
         self.name = name
         self.clock = clock
         self.settings = settings or Settings()
@@ -76,6 +78,7 @@ class SmallKubelet:
         self.plugins = Plugins(folders=folders, settings=self.settings, events=self)
         self._source = source
         self._sink = sink
+        self._warn = warn
         self._capacity = dict(capacity or machine_capacity())
         self._labels = dict(labels or {})
         self._admission = Admission(table=self.table, plugins=self.plugins, save=self._save, affinity=affinity)
@@ -103,6 +106,14 @@ class SmallKubelet:
             returning=self._returning,
             allocatable=lambda: self._allocatable,
         )
+        self._logs = LogKeeper(
+            folder=folders.logs,
+            written=self._roster.logs_written,
+            clock=clock,
+            most=self.settings.log_most,
+            look=self.settings.log_look,
+            look_soon=self.settings.log_look_soon,
+        )
         self._saved = True
         self._fresh = True
         self._ready_since = clock.wall()
@@ -121,7 +132,7 @@ class SmallKubelet:
                 tasks.create_task(self._registry.run(), name="plugin registry")
                 tasks.create_task(self._reporter.run(), name="pod statuses")
                 tasks.create_task(self._tell_node(), name="node status")
-                tasks.create_task(self._hold_logs(), name="logs")
+                tasks.create_task(self._logs.run(), name="logs")
                 await self.clock.sleep(self.settings.settle)
                 tasks.create_task(self._roster.run(self._source), name="pods")
         finally:
@@ -198,10 +209,9 @@ class SmallKubelet:
         """Have the status written."""
         self._roster.report(pod, status, remove=remove)
 
-    async def _hold_logs(self) -> None:
-        while True:
-            await self.clock.sleep(self.settings.log_look)
-            hold_to(self.settings.log_most, files=self.folders.logs.glob("*/*/*.log"))
+    def warn(self, pod: Pod, why: str) -> None:
+        """Tell whoever looks at the pod why a container of it was not started."""
+        self._warn(pod, why)
 
     # --- the node --------------------------------------------------------------------------------------------------
     async def _tell_node(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from aliquot_core.clock import Clock
@@ -44,6 +44,9 @@ class House(Protocol):
 
     def report(self, pod: Pod, status: dict[str, Any], *, remove: bool) -> None:
         """Have the status written."""
+
+    def warn(self, pod: Pod, why: str) -> None:
+        """Tell whoever looks at the pod why a container of it was not started."""
 
 
 class PodWorker:
@@ -92,6 +95,10 @@ class PodWorker:
             # Those being stopped had the longer time.
             self._cancel(self._stops)
         self._changed.set()
+
+    def running(self) -> Iterator[tuple[str, int]]:
+        """Containers whose processes run, each with the number of its start."""
+        return ((name, life.starts - 1) for name, life in self._lives.items() if isinstance(life.state, Running))
 
     def report_again(self) -> None:
         """Something the status says has changed outside, such as a device's health."""
@@ -180,6 +187,7 @@ class PodWorker:
         except AliquotError as error:
             reason = getattr(error, "reason", "RunContainerError")
             log.warning("container not started", extra={"pod": self.pod.key, "container": name, "why": str(error)})
+            self._house.warn(self.pod, str(error))
             self._lives[name] = lifecycle.refused(
                 life, reason=reason, message=str(error), now=self._now, settings=self._house.settings
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 
 from aliquot_core.clock import Clock
 from aliquot_kube.pacing import sleep_unless
@@ -25,21 +25,27 @@ class Returning:
         self._clock = clock
         self._patience = patience
         self._news = asyncio.Event()
+        self._until = 0.0
 
-    def awaited(self) -> frozenset[str]:
-        """Resources whose plugins are not back."""
-        return self._table.awaited()
+    def begin(self) -> None:
+        """From now on patience runs out."""
+        self._until = self._clock.monotonic() + self._patience
+
+    def awaited(self, resources: AbstractSet[str]) -> frozenset[str]:
+        """Those of these resources whose plugins are to be waited for."""
+        return self._table.awaited() & resources if self._left else frozenset()
 
     def look(self) -> None:
         """A plugin has told its devices."""
         self._news.set()
 
-    async def wait(self, resources: Collection[str]) -> None:
-        """Until the plugins of all these are back, or patience ends."""
-        until = self._clock.monotonic() + self._patience
-        while missing := self.awaited().intersection(resources):
-            left = until - self._clock.monotonic()
-            if left <= 0:
-                log.warning("plugins did not come back", extra={"resources": sorted(missing), "waited": self._patience})
-                return
-            await sleep_unless(clock=self._clock, seconds=left, woken=self._news)
+    async def news(self) -> None:
+        """Until a plugin has told its devices, or patience ends."""
+        await sleep_unless(clock=self._clock, seconds=self._left, woken=self._news)
+        if not self._left:
+            missing = sorted(self._table.awaited())
+            log.warning("plugins did not come back", extra={"resources": missing, "waited": self._patience})
+
+    @property
+    def _left(self) -> float:
+        return max(0.0, self._until - self._clock.monotonic())

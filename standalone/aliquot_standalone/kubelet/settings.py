@@ -127,9 +127,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     crash_back_off: float = 10.0
     crash_back_off_max: float = 300.0
     default_grace: float = 30.0
-    # So much of what a container prints is kept, and so often is looked how much it is.
+    # So much of what a container prints is kept; so often is looked how much it is, and how much of those that run.
     log_most: int = MOST
     log_look: float = 0.5
+    log_look_soon: float = 0.03
 
 
 def grpc_address(socket: Path) -> str:

@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from aliquot_core.counting import counted
 from aliquot_standalone.scheduling.demands import Demand
 from aliquot_standalone.scheduling.fitting import idleness, liking, obstacle
 from aliquot_standalone.scheduling.picture import Seat
@@ -95,7 +96,7 @@ def why_none(failed: Mapping[str, str], *, nodes: int) -> str:
     told = [f"{count}: {reason}" for reason, count in reasons[:_MOST_REASONS]]
     if rest := sum(count for _, count in reasons[_MOST_REASONS:]):
         told.append(f"{rest}: other reasons")
-    return f"0 of {nodes} nodes can take the pod; {_joined(told)}"
+    return f"0 of {counted(nodes, 'node')} can take the pod; {_joined(told)}"
 
 
 def _joined(parts: Iterable[str]) -> str:

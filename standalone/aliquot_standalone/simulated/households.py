@@ -199,6 +199,9 @@ class Household:
         if not any("ContainerCreating" in str(one["state"]) for one in status["containerStatuses"]):
             self._reporter.report(pod, status, remove=remove)
 
+    def warn(self, pod: Pod, why: str) -> None:
+        """Leave it to the status: only a load that can't be read keeps a played container from starting."""
+
     def _played(self, pod: Pod, container: str, *, since: float | None = None) -> Process:
         try:
             load = load_of(pod, names=self._names)

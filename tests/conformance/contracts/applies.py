@@ -116,3 +116,25 @@ class AppliesContract:
         assert apply(space, replaced, by="me").code == 422
         gone = {**body, "metadata": {"name": "gone", **identity}}
         assert apply(space, gone, by="me", path=f"{space.config_maps}/gone").code == 409
+
+    def test_what_is_filled_in_is_not_taken_out_by_its_maker(self, space: Space) -> None:
+        """Who made a pod with another command and now applies the same: kubectl makes it the owner of all that."""
+        body = {"apiVersion": "v1", "kind": "Pod", **pod("one")}
+        made = space.api.post(space.pods, body, fieldManager="before").ok()
+        (entry,) = made["metadata"]["managedFields"]
+        assert "f:restartPolicy" in entry["fieldsV1"]["f:spec"]
+        assert not {"f:serviceAccountName", "f:tolerations", "f:priority"} & entry["fieldsV1"]["f:spec"].keys()
+        assert "f:status" not in entry["fieldsV1"]
+        owned = {"metadata": {"managedFields": [{**entry, "manager": "me", "operation": "Apply"}]}}
+        space.api.patch(f"{space.pods}/one", owned, fieldManager="me").ok()
+        again = apply(space, body, by="me", path=f"{space.pods}/one")
+        assert again.ok()["spec"] == made["spec"]
+
+    def test_a_quantity_spelled_otherwise_is_another_value(self, space: Space) -> None:
+        """The server keeps a text where a number was sent, and compares as it is sent."""
+        body: Json = {"apiVersion": "v1", "kind": "Pod", **pod("one")}
+        body["spec"]["containers"][0]["resources"] = {"limits": {"aliquot.dev/compute": 5}}
+        space.api.post(space.pods, body, fieldManager="before").ok()
+        refused = apply(space, body, by="me", path=f"{space.pods}/one")
+        field = '.spec.containers[name="main"].resources.limits.aliquot.dev/compute'
+        assert [cause["field"] for cause in refused.body["details"]["causes"]] == [field]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.contracts.space import Space
-from support.http_api import APPLY, STRATEGIC, TABLE, HttpApi, Json, Reply
+from support.http_api import APPLY, JSON_PATCH, STRATEGIC, TABLE, HttpApi, Json, Reply
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "conformance.aliquot.dev"
@@ -76,9 +76,12 @@ class Kind:
 
     def create(self, name: str = "one", status: Any = None, **spec: Any) -> Reply:
         """Create an object."""
-        body: Json = {"apiVersion": f"{GROUP}/v1", "kind": self.plural.capitalize()}
-        body |= {"metadata": {"name": name}, "spec": spec} | ({"status": status} if status else {})
-        return self.api.post(self.path, body)
+        return self.api.post(self.path, self.body(name, spec=spec, **({"status": status} if status else {})))
+
+    def body(self, name: str, **more: Any) -> Json:
+        """An object of the kind as clients send it."""
+        head = {"apiVersion": f"{GROUP}/v1", "kind": self.plural.capitalize()}
+        return {**head, "metadata": {"name": name}, **more}
 
 
 class CustomsContract:
@@ -119,6 +122,75 @@ class CustomsContract:
             "amounts": {"cpu": "1", "n": 2},
         }
         assert made.ok()["metadata"]["generation"] == 1
+
+    def test_unknown_fields_are_warned_of_unless_the_client_says_otherwise(self, kind: Kind) -> None:
+        """By their paths; in what is sent as a whole, and in what a patch leaves. They are dropped all the same."""
+        spec, said = (
+            {"size": 3, "strange": 1, "parts": [{"id": "a", "odd": 1}]},
+            ("spec.parts[0].odd", "spec.strange", "top"),
+        )
+        body = kind.body("one", top=1, spec=spec)
+        warned = tuple(f'unknown field "{path}"' for path in said)
+        assert kind.api.post(kind.path, body, dryRun="All").warnings == warned
+        made = kind.api.post(kind.path, body, fieldValidation="Warn")
+        assert (made.warnings, made.ok()["spec"]) == (
+            warned,
+            {"size": 3, "colour": "red", "parts": [{"id": "a", "count": 1}]},
+        )
+        path = f"{kind.path}/one"
+        live = kind.api.get(path).ok()
+        assert kind.api.put(path, {**live, "spec": spec}).warnings == warned[:2]
+        assert kind.api.patch(path, {"spec": {"strange": 2}, "blurb": 1}).warnings == (
+            'unknown field "blurb"',
+            'unknown field "spec.strange"',
+        )
+        added = [{"op": "add", "path": "/spec/strange", "value": 1}]
+        assert kind.api.patch(path, added, kind=JSON_PATCH).warnings == warned[1:2]
+        for ignored in (
+            kind.api.put(path, {**live, "spec": spec}, fieldValidation="Ignore"),
+            kind.api.patch(path, added, kind=JSON_PATCH, fieldValidation="Ignore"),
+        ):
+            assert (ignored.code, ignored.warnings) == (200, ())
+        known = kind.api.patch(
+            path, {"spec": {"open": {"any": 1}, "amounts": {"cpu": 1}}, "metadata": {"labels": {"a": "b"}}}
+        )
+        assert (known.code, known.warnings) == (200, ())
+
+    def test_unknown_fields_are_refused_where_the_client_is_strict(self, kind: Kind) -> None:
+        """Nothing is written then, and the refusal names them."""
+        spec = {"size": 3, "strange": 1}
+        whole = kind.api.post(kind.path, kind.body("one", spec=spec, top=1), fieldValidation="Strict")
+        name = kind.plural.capitalize()
+        assert (whole.code, whole.reason) == (400, "BadRequest")
+        unknown = 'unknown field "spec.strange", unknown field "top"'
+        assert whole.body["message"] == (
+            f'{name} in version "v1" cannot be handled as a {name}: strict decoding error: {unknown}'
+        )
+        kind.create(size=3).ok()
+        path = f"{kind.path}/one"
+        live = kind.api.get(path).ok()
+        assert kind.api.put(path, {**live, "spec": spec}, fieldValidation="Strict").code == 400
+        patched = kind.api.patch(path, {"spec": {"strange": 2, "size": 4}}, fieldValidation="Strict")
+        assert (patched.code, patched.reason, patched.fields) == (422, "Invalid", {"patch"})
+        assert patched.body["message"].endswith('strict decoding error: unknown field "spec.strange"')
+        assert kind.api.get(path).ok() == live
+        assert kind.api.patch(path, {"spec": {"size": 4}}, fieldValidation="Strict").warnings == ()
+
+    def test_what_the_server_applies_is_declared(self, kind: Kind) -> None:
+        """Whatever the client says of unknown fields."""
+        kind.create(size=3).ok()
+        config = kind.body("one", spec={"size": 4, "strange": 1})
+        refused = kind.api.patch(f"{kind.path}/one", config, kind=APPLY, fieldManager="me", fieldValidation="Ignore")
+        assert refused.code in {422, 500}
+        assert "spec.strange: field not declared in schema" in refused.body["message"]
+
+    def test_how_unknown_fields_are_taken_is_one_of_three(self, kind: Kind) -> None:
+        """Another word is refused, of whatever is written."""
+        for reply in (
+            kind.api.post(kind.path, kind.body("one", spec={"size": 3}), fieldValidation="Odd"),
+            kind.api.post(DEFINITIONS, definition("never"), fieldValidation="Odd"),
+        ):
+            assert (reply.code, reply.fields) == (422, {"fieldValidation"})
 
     @pytest.mark.parametrize(
         ("spec", "field"),

@@ -107,6 +107,7 @@ def test_a_file_cut_anywhere_gives_the_last_whole_record(tmp_path: Path) -> None
             put(store, "new")
         if recovery.cut:
             assert Path(recovery.kept_in).read_bytes() == data[whole:length]
+            assert Path(recovery.kept_in).stat().st_mode & 0o777 == 0o600, "nobody else may read it, nor the rest"
         with opened(folder) as (store, _, recovery):
             assert recovery.cut == 0
             assert store.get("things", "new")
@@ -125,6 +126,20 @@ def test_a_record_that_was_changed_ends_what_is_believed(tmp_path: Path) -> None
     with opened(tmp_path) as (store, _, recovery):
         assert set(state_of(store)) == {("things", "a")}
         assert (recovery.cut, recovery.lost) == (len(data) - size, 1)
+
+
+def test_an_emptied_file_is_told_from_one_that_never_was(tmp_path: Path) -> None:
+    """A crash can leave it without a byte: nothing is there, as on a fresh machine, but it is said; writes go on."""
+    with opened(tmp_path) as (store, _, recovery):
+        assert not recovery.emptied, "it is the first time"
+        put(store, "a")
+    os.truncate(tmp_path / "journal", 0)
+    with opened(tmp_path) as (store, _, recovery):
+        assert (recovery.emptied, recovery.objects, recovery.cut) == (True, 0, 0)
+        put(store, "b")
+    with opened(tmp_path) as (store, _, recovery):
+        assert not recovery.emptied
+        assert set(state_of(store)) == {("things", "b")}
 
 
 def test_a_folder_in_the_journal_s_place_is_no_journal(tmp_path: Path) -> None:
@@ -153,7 +168,7 @@ class Disk:
 def test_a_full_disk_refuses_and_changes_nothing(tmp_path: Path, room: int) -> None:
     """Memory never knows more than the file; with room again, writes go on."""
     disk = Disk(10_000)
-    with opened(tmp_path, write=disk.write) as (store, _, _):
+    with opened(tmp_path, write=disk.write) as (store, journal, _):
         put(store, "a", "1")
         before, version = state_of(store), store.version
         size = (tmp_path / "journal").stat().st_size
@@ -163,8 +178,10 @@ def test_a_full_disk_refuses_and_changes_nothing(tmp_path: Path, room: int) -> N
                 act()
             assert (state_of(store), store.version) == (before, version)
             assert (tmp_path / "journal").stat().st_size == size
+        assert (journal.refused, journal.trouble) == (2, "No space left on device")
         disk.room = 10_000
         put(store, "c")
+        assert (journal.refused, journal.trouble) == (2, "")
         after = state_of(store)
     with opened(tmp_path) as (store, _, recovery):
         assert (state_of(store), recovery.cut) == (after, 0)
