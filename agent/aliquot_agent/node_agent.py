@@ -120,28 +120,8 @@ class NodeAgent:
         self._complaints = Complaints(
             names=names, clock=clock, client=self._client, events=self.events, pods=self.pods.by_uid.values
         )
-        self.over_use = OverUse(
-            names=names,
-            clock=clock,
-            client=self._client,
-            events=self.events,
-            pods=lambda: self.pods.by_uid,
-            rungs=Rungs(
-                top=Rung[settings.over_use.upper()],
-                warn=settings.over_use_warn,
-                throttle=settings.over_use_throttle,
-                evict=settings.over_use_evict,
-            ),
-        )
-        self.trespassers = Trespassers(
-            names=names,
-            clock=clock,
-            events=self.events,
-            pods=lambda: self.pods.by_uid,
-            processes=NodeProcesses(),
-            stop=settings.ungranted == "stop",
-            spared={names.namespace, *settings.ungranted_spared},
-        )
+        self.over_use = self._over_used()
+        self.trespassers = self._trespassing()
         self._sick_notes = SickNotes(
             clock=clock,
             events=self.events,
@@ -223,6 +203,33 @@ class NodeAgent:
             seen=lambda: self.node,
             inventory=self._inventory,
             changed=self.changed,
+        )
+
+    def _over_used(self) -> OverUse:
+        settings = self._settings
+        return OverUse(
+            names=self._names,
+            clock=self._clock,
+            client=self._client,
+            events=self.events,
+            pods=lambda: self.pods.by_uid,
+            rungs=Rungs(
+                top=Rung[settings.over_use.upper()],
+                warn=settings.over_use_warn,
+                throttle=settings.over_use_throttle,
+                evict=settings.over_use_evict,
+            ),
+        )
+
+    def _trespassing(self) -> Trespassers:
+        return Trespassers(
+            names=self._names,
+            clock=self._clock,
+            events=self.events,
+            pods=lambda: self.pods.by_uid,
+            processes=NodeProcesses(),
+            stop=self._settings.ungranted == "stop",
+            spared={self._names.namespace, *self._settings.ungranted_spared},
         )
 
     # --- what is known ------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from aliquot_cli.contact import PATIENCE, LostServerError, PatientTransport
 from aliquot_core.errors import ClusterError
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.plain import PlainTransport, plain_server
-from aliquot_kube.questions import PieceTransport
+from aliquot_kube.questions import PieceTransport, Question, Transport
 from aliquot_standalone.kubelet.births import birth
 from aliquot_standalone.whereabouts import Running, Whereabouts
 
@@ -159,6 +159,12 @@ def _transport(command: str, place: Place) -> tuple[PieceTransport, str]:
     load = partial(load_configuration, kubeconfig=place.kubeconfig, context=place.context)
     transport = HttpTransport(credentials=Credentials(load=load), user_agent=user_agent)
     return transport, namespace_of(place.kubeconfig, context=place.context)
+
+
+async def is_embedded(transport: Transport) -> bool:
+    """Whether programs run beside the API server: the one of `aliquot up` says so in its version."""
+    answer = await transport.request(Question(method="GET", path="/version"))
+    return str(msgspec.json.decode(answer.body).get("gitVersion", "")).endswith("-aliquot")
 
 
 def _usual() -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 import msgspec
 
 from aliquot_cli.handing_out import hand_out
+from aliquot_cli.options import form_option
+from aliquot_cli.printing import printed
 from aliquot_cli.sections import SECTIONS
 from aliquot_cli.sources import gather
 from aliquot_cli.tables import table
@@ -18,7 +19,7 @@ from aliquot_cli.tables import table
 @click.option(
     "--config", "file", metavar="FILE", help="Settings file (default: $ALIQUOT_CONFIG, /etc/aliquot/aliquot.toml)."
 )
-@click.option("-o", "form", type=click.Choice(["table", "json"]), default="table", help="How to print.")
+@form_option()
 def config(file: str | None, form: str) -> None:
     """Print every setting with its value and its source; exits 4 if one of them can't be used.
 
@@ -33,9 +34,13 @@ def config(file: str | None, form: str) -> None:
         for resolved in [sources.resolve(section, kind)]
         for name, value in msgspec.structs.asdict(resolved.value).items()
     ]
-    hand_out(json.dumps(rows, indent=2, default=msgspec.to_builtins) if form == "json" else _text(rows))
+    hand_out(printed(rows, form=form, text=lambda _: _text(rows), lines=lambda: map(_name, rows)))
 
 
 def _text(rows: list[dict[str, Any]]) -> str:
-    told = ((f"{row['section']}.{row['name']}", str(row["value"]), row["source"]) for row in rows)
+    told = ((_name(row), str(row["value"]), row["source"]) for row in rows)
     return table([("SETTING", "VALUE", "SOURCE"), *told])
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['section']}.{row['name']}"

@@ -13,8 +13,9 @@ from aliquot_cli.advice import advice
 from aliquot_cli.cluster import connected
 from aliquot_cli.handing_out import hand_out
 from aliquot_cli.names_of import complete_pods
-from aliquot_cli.options import Call, make_call, namespace_option, page_option, server_options
+from aliquot_cli.options import FORMS, Call, form_option, make_call, namespace_option, page_option, server_options
 from aliquot_cli.pods_found import no_pod
+from aliquot_cli.printing import printed
 from aliquot_cli.reading import in_force, read_everything, read_plan, rules_told
 from aliquot_cli.tables import table
 from aliquot_cli.usage import read_used
@@ -36,7 +37,7 @@ from aliquot_scheduler.resident import HeldSlice
 @namespace_option
 @page_option
 @server_options
-@click.option("-o", "form", type=click.Choice(["text", "json"]), default="text", help="How to print.")
+@form_option(usual="text", forms=FORMS[1:])
 def explain(*, pod: str, namespace: str, form: str, page: str, **server: Any) -> None:
     """Say why a pod is where it is, or why it waits, with numbers.
 
@@ -47,7 +48,7 @@ def explain(*, pod: str, namespace: str, form: str, page: str, **server: Any) ->
       aliquot explain -n team-a trainer-0
     """
     told = asyncio.run(_explained(pod, namespace=namespace, call=make_call(**server), page=page))
-    hand_out(msgspec.json.format(msgspec.json.encode(told)).decode() if form == "json" else _text(told))
+    hand_out(printed(told, form=form, text=lambda _: _text(told), lines=lambda: [f"pod/{pod}"]))
 
 
 async def _explained(pod: str, *, namespace: str, call: Call, page: str) -> Explanation:
@@ -112,7 +113,8 @@ def _row(one: HeldSlice) -> tuple[str, ...]:
 
 
 def _place(place: QueuePlace) -> str:
-    where = f"place {place.place} of all that wait" if place.place else "in no line"
+    nowhere = "in no line, since it never fits as things are" if place.never else "in no line"
+    where = f"place {place.place} of all that wait" if place.place else nowhere
     waiting = f"{counted(place.waiting, 'pod')} {agreed(place.waiting, 'waits', 'wait')}"
     lines = [f"queue {place.queue}", f"  user {place.user}, {where}; {waiting} in this queue"]
     if place.before:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from typing import BinaryIO
 
 import click
 
@@ -18,8 +19,21 @@ class OutputError(UserError):
 
 def hand_out(result: str) -> None:
     """Print it whole, or say that it could not be; who closed the pipe knows that already."""
+    check_open()
     with written_down():
         click.echo(result)
+
+
+def check_open() -> None:
+    """Say it if whoever called us has closed standard output (`>&-`), where Python would print into nothing."""
+    if sys.stdout is None:
+        raise OutputError("it is closed", where="standard output", remedy="send it to another place")
+
+
+def standard_output() -> BinaryIO:
+    """Where results go, byte for byte."""
+    check_open()
+    return sys.stdout.buffer
 
 
 @contextlib.contextmanager

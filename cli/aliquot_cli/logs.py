@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Any
 
 import click
 
 from aliquot_cli.cluster import Connection, connected
+from aliquot_cli.handing_out import standard_output
 from aliquot_cli.names_of import complete_pods
-from aliquot_cli.options import make_call, namespace_option, server_options
+from aliquot_cli.options import make_call, namespace_option, no_form_option, server_options
 from aliquot_cli.pod_output import Log, print_all, writer_to
 from aliquot_cli.pod_stages import has_started
 from aliquot_cli.pods_found import NoPodError, check_pod, until_pod
@@ -24,6 +24,7 @@ from aliquot_kube.clock import SystemClock
 @click.option("-c", "--container", default="", metavar="NAME", help="Which of its containers.")
 @click.option("--tail", type=click.IntRange(min=0), help="So many lines from the end.")
 @click.option("-p", "--previous", is_flag=True, help="Of the container before its last restart.")
+@no_form_option("a log is printed byte for byte, in no form of ours; `aliquot ps -o json` tells of its pod")
 @namespace_option
 @server_options
 def logs(*, pod: str, namespace: str, **asked: Any) -> None:
@@ -44,13 +45,12 @@ def logs(*, pod: str, namespace: str, **asked: Any) -> None:
 
 
 async def _print(connection: Connection, log: Log) -> None:
+    write = writer_to(standard_output())
     if log.follow:
         await until_pod(connection, namespace=log.namespace, name=log.pod, holds=_can_be_read)
     else:
         await check_pod(connection, namespace=log.namespace, name=log.pod)
-    why = await print_all(
-        connection.transport, log, write=writer_to(sys.stdout.buffer), clock=SystemClock(), there=lambda: True
-    )
+    why = await print_all(connection.transport, log, write=write, clock=SystemClock(), there=lambda: True)
     if why:
         raise NoPodError(why, where=f"{log.namespace}/{log.pod}")
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from aliquot_cli.pod_stages import Progress, Stage, exit_code, has_started, progress_of
+from aliquot_cli.pod_stages import STARVED, Progress, Stage, exit_code, has_started, progress_of
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 
@@ -30,6 +30,9 @@ INTERRUPTED, KILLED, UNHEARD = 130, 137, 141
 # The pod came to an end that says nothing of the program.
 LOST = 4
 _ENOUGH = 3
+# The reason of the leader's condition, where no node could ever take the pod, and what can be done about it.
+_NEVER = "NeverFits"
+_PATIENCE = "it waits until there is one that could: Ctrl-C takes it back, to ask for less"
 
 
 class Say(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +92,8 @@ class OneRun:
             self._code = LOST if code is None else code
             if code is None and now.why:
                 yield Warn(text=f"it has failed: {now.why}")
+            elif now.word == STARVED:
+                yield Warn(text=now.why)
         if has_started(pod) and not self._reading:
             self._reading = True
             yield ReadLog(follow=not pod.ended)
@@ -142,6 +147,8 @@ class OneRun:
         self._told = told
         if now.why and now.stage in {Stage.WAITING, Stage.PLACING, Stage.STARTING}:
             yield Say(text=f"{now.stage}: {now.why}")
+        if now.word == _NEVER:
+            yield Say(text=_PATIENCE)
 
     def _over(self) -> Iterator[Action]:
         if self._code is not None and (self._read or not self._reading):

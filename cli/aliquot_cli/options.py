@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -16,7 +16,9 @@ from aliquot_standalone.settings import UpSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+# `wide` has all columns, where a command leaves some out; `name` is for other commands.
 FORMS = ("table", "wide", "json", "yaml", "name")
+DATA = ("json", "yaml")
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,9 +53,22 @@ def server_options(command: _Command) -> _Command:
     return command
 
 
-def form_option(command: _Command) -> _Command:
-    """How to print: `form`."""
-    return click.option("-o", "form", type=click.Choice(FORMS), default="table", help="How to print.")(command)
+def form_option(
+    *, usual: str | None = FORMS[0], forms: Sequence[str] = FORMS, text: str = "How to print."
+) -> Callable[[_Command], _Command]:
+    """How to print: `form`; a command that prints more than a table has a `usual` form of another name."""
+    choice = click.Choice(tuple(dict.fromkeys([*([usual] if usual else ()), *forms])))
+    return click.option("-o", "form", type=choice, default=usual, help=text)
+
+
+def no_form_option(why: str) -> Callable[[_Command], _Command]:
+    """Say where a form would mean nothing what there is instead, to whoever asks for one from habit."""
+
+    def refuse(ctx: click.Context, _: click.Parameter, form: str | None) -> None:
+        if form is not None:
+            raise click.UsageError(f"-o {form} means nothing here: {why}", ctx=ctx)
+
+    return click.option("-o", "form", hidden=True, expose_value=False, callback=refuse)
 
 
 def page_option(command: _Command) -> _Command:

@@ -56,7 +56,7 @@ class Page:
             reviewer=Reviewer(transport=transport, clock=clock),
             passing=self._passing,
             leads=lambda: leadership.leads(clock.monotonic()),
-            is_replica=lambda request: not stranger(request),
+            is_replica=lambda request: not stranger(request.transport),
             hosts=settings.hosts,
             readers=settings.readers,
         )

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import pairwise
+from math import ceil, floor, log10
 
 _WIDTH, _HEIGHT = 720, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 150, 40, 50
 _COLOURS = ("#0b6e4f", "#c1440e", "#3a5fcd", "#8a6d00", "#7a3e9d", "#555555")
+# Lines across, at most one more.
 _TICKS = 6
 
 Curve = Mapping[float, float]
 
 
-def svg(curves: Mapping[str, Curve], *, title: str, across: str, up: str) -> str:
-    """One picture of these curves."""
+def svg(curves: Mapping[str, Curve], *, title: str, across: str, up: str, stepped: bool = False) -> str:
+    """One picture of these curves; `stepped` where a value holds until the next one."""
     points = [point for curve in curves.values() for point in curve.items()] or [(0.0, 0.0)]
     frame = _Frame([x for x, _ in points], [y for _, y in points])
     box = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12"'
@@ -26,7 +29,7 @@ def svg(curves: Mapping[str, Curve], *, title: str, across: str, up: str) -> str
     ]
     for number, (name, curve) in enumerate(curves.items()):
         colour = _COLOURS[number % len(_COLOURS)]
-        line = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in curve.items())
+        line = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in _corners(curve, stepped=stepped))
         dashes = "" if number < len(_COLOURS) else ' stroke-dasharray="5 3"'
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.8"{dashes}/>')
         place = _TOP + 14 + 18 * number
@@ -34,12 +37,28 @@ def svg(curves: Mapping[str, Curve], *, title: str, across: str, up: str) -> str
     return "\n".join([*parts, "</svg>", ""])
 
 
+def _corners(curve: Curve, *, stepped: bool) -> list[tuple[float, float]]:
+    points = sorted(curve.items())
+    held = [((later, y), (later, now)) for (_, y), (later, now) in pairwise(points)]
+    return [*points[:1], *(corner for both in held for corner in both)] if stepped else points
+
+
+def _ticks(values: Sequence[float]) -> list[float]:
+    """Round numbers from zero, or from below it, to the largest."""
+    low, high = min(0.0, *values), max(0.0, *values)
+    rough = (high - low or 1.0) / (_TICKS - 1)
+    power = 10.0 ** floor(log10(rough))
+    step = next(size * power for size in (1, 2, 2.5, 5, 10) if rough <= size * power * (1 + 1e-9))
+    return [number * step for number in range(floor(low / step), max(1, ceil(high / step - 1e-9)) + 1)]
+
+
 class _Frame:
     """Where a point lies in the picture."""
 
     def __init__(self, across: Sequence[float], up: Sequence[float]) -> None:
-        self._x = min(across), max(*across, min(across) + 1)
-        self._y = min(up), max(*up, min(up) + 1)
+        self._x_ticks, self._y_ticks = _ticks(across), _ticks(up)
+        self._x = self._x_ticks[0], self._x_ticks[-1]
+        self._y = self._y_ticks[0], self._y_ticks[-1]
 
     def x(self, value: float) -> float:
         """From the left."""
@@ -52,12 +71,11 @@ class _Frame:
     def axes(self, *, across: str, up: str) -> list[str]:
         """Lines, numbers, and what they are of."""
         parts = []
-        for step in range(_TICKS):
-            x = self._x[0] + step / (_TICKS - 1) * (self._x[1] - self._x[0])
-            y = self._y[0] + step / (_TICKS - 1) * (self._y[1] - self._y[0])
+        for x in self._x_ticks:
             parts.append(_line(self.x(x), _TOP, self.x(x), _HEIGHT - _BOTTOM))
-            parts.append(_line(_LEFT, self.y(y), _WIDTH - _RIGHT, self.y(y)))
             parts.append(f'<text x="{self.x(x):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{x:.4g}</text>')
+        for y in self._y_ticks:
+            parts.append(_line(_LEFT, self.y(y), _WIDTH - _RIGHT, self.y(y)))
             parts.append(f'<text x="{_LEFT - 8}" y="{self.y(y) + 4:.1f}" text-anchor="end">{y:.4g}</text>')
         parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 12}">{escape(across)}</text>')
         parts.append(f'<text x="{_LEFT}" y="{_TOP - 4}" fill="#555">{escape(up)}</text>')

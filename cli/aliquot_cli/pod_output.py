@@ -8,10 +8,11 @@ from typing import BinaryIO
 
 import msgspec
 
+from aliquot_cli.cluster import is_embedded
 from aliquot_cli.handing_out import written_down
 from aliquot_core.clock import Clock
 from aliquot_kube.errors import ForbiddenError, InvalidError, NotFoundError, ServerTroubleError, UnreachableError
-from aliquot_kube.questions import PieceTransport, Question, Timeouts
+from aliquot_kube.questions import PieceTransport, Question, Timeouts, Transport
 from aliquot_kube.resources import PODS
 
 # A program may print nothing for days, and the answer begins with its first byte.
@@ -28,6 +29,8 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
     follow: bool = False
     previous: bool = False
     tail: int | None = None
+    # From which byte on: `aliquot up` alone can be asked so.
+    since: int = 0
 
     def question(self) -> Question:
         """As the API server is asked."""
@@ -36,6 +39,7 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
             "follow": "true" if self.follow else "",
             "previous": "true" if self.previous else "",
             "tailLines": "" if self.tail is None else str(self.tail),
+            "fromByte": str(self.since or ""),
         }
         query = {name: value for name, value in said.items() if value}
         path = PODS.path(namespace=self.namespace, name=self.pod, subresource="log")
@@ -58,9 +62,9 @@ async def print_all(
     """
     printed = 0
     while True:
-        skip = printed
         try:
-            async with aclosing(_after(pieces(transport, log), skip)) as rest:
+            wanted, skip = await _rest_of(log, printed, transport=transport)
+            async with aclosing(_after(pieces(transport, wanted), skip)) as rest:
                 async for piece in rest:
                     write(piece)
                     printed += len(piece)
@@ -74,6 +78,17 @@ async def print_all(
             return error.what
         else:
             return ""
+
+
+async def _rest_of(log: Log, printed: int, *, transport: Transport) -> tuple[Log, int]:
+    """What to ask for when so much is printed, and how much of the answer is known."""
+    if not printed or log.tail is not None:
+        # Lines count from the end, which has moved on meanwhile: rather a line twice than none.
+        return log, 0
+    if await is_embedded(transport):
+        # The beginning of the log may be gone by now, so that what is known can't be told by counting from there.
+        return msgspec.structs.replace(log, since=printed), 0
+    return log, printed
 
 
 async def _after(pieces: AsyncIterator[bytes], skip: int) -> AsyncGenerator[bytes]:

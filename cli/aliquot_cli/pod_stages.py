@@ -15,6 +15,10 @@ from aliquot_core.objects import ContainerStatus, Pod
 _PASSING = frozenset({"ContainerCreating", "PodInitializing", "SchedulingGated"})
 
 
+# What the kubelet says where the kernel killed for memory: 137 alone would have somebody look for who did it.
+STARVED = "OOMKilled"
+
+
 class Stage(StrEnum):
     """The stations of a pod's way."""
 
@@ -89,6 +93,8 @@ def _unstarted(pod: Pod) -> tuple[str, str]:
 def _failed(pod: Pod) -> tuple[str, str]:
     if pod.status.reason or pod.status.message:
         return pod.status.reason, pod.status.message or pod.status.reason
+    if any(ended.get("reason") == STARVED for ended in _states(pod, "terminated")):
+        return STARVED, "it was killed for more memory than its limit"
     code = exit_code(pod)
     return "Error", "" if code is None else f"exit code {code}"
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
-from aliquot_cli.tables import table
+
+def printed(found: Any, *, form: str, text: Callable[[bool], str], lines: Callable[[], Iterable[str]]) -> str:
+    """One text: `text` is for people, wide or not; `lines` are names for other commands."""
+    if is_data(form):
+        return as_data(found, form=form)
+    return "\n".join(lines()) if form == "name" else text(form == "wide")
 
 
-def printed(
-    found: Any, *, form: str, rows: Callable[[bool], Sequence[Sequence[str]]], lines: Callable[[], Sequence[str]]
-) -> str:
-    """One text: `rows` are the table's, wide or not, with their heading; `lines` are names for other commands."""
-    if form == "json":
-        return msgspec.json.format(msgspec.json.encode(found)).decode()
+def is_data(form: str) -> bool:
+    """Whether it is for programs, which want all there is."""
+    return form in {"json", "yaml"}
+
+
+def as_data(found: Any, *, form: str) -> str:
+    """All of it, as JSON or as YAML."""
     if form == "yaml":
         import yaml  # noqa: PLC0415 - only where it is asked for
 
         return str(yaml.safe_dump(msgspec.to_builtins(found), sort_keys=False, allow_unicode=True)).rstrip()
-    if form == "name":
-        return "\n".join(lines())
-    return table(rows(form == "wide"))
+    return msgspec.json.format(msgspec.json.encode(found)).decode()

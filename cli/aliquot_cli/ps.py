@@ -16,6 +16,7 @@ from aliquot_cli.pod_stages import Stage
 from aliquot_cli.pod_table import pod_table
 from aliquot_cli.printing import printed
 from aliquot_cli.reading import read_everything, read_plan, standing_of
+from aliquot_cli.tables import table
 from aliquot_cli.usage import read_used
 from aliquot_kube.errors import ForbiddenError
 from aliquot_kube.resources import PODS
@@ -26,7 +27,7 @@ _OVER = frozenset({Stage.DONE, Stage.FAILED})
 @click.command()
 @click.option("-a", "--all", "ended", is_flag=True, help="Those that have ended too.")
 @namespace_options
-@form_option
+@form_option()
 @page_option
 @server_options
 def ps(*, ended: bool, namespace: str, everywhere: bool, form: str, page: str, **server: Any) -> None:
@@ -47,7 +48,7 @@ def ps(*, ended: bool, namespace: str, everywhere: bool, form: str, page: str, *
     text = printed(
         shown,
         form=form,
-        rows=lambda wide: pod_table(shown, wide=wide, everywhere=everywhere, now=time.time()),
+        text=lambda wide: table(pod_table(shown, wide=wide, everywhere=everywhere, now=time.time())),
         lines=lambda: [f"pod/{row.name}" for row in shown],
     )
     if text:

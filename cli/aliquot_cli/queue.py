@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import difflib
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import click
-import msgspec
 
 from aliquot_cli.cluster import connected
 from aliquot_cli.handing_out import hand_out
 from aliquot_cli.names_of import complete_queues
-from aliquot_cli.options import Call, make_call, namespace_option, server_options
+from aliquot_cli.options import FORMS, Call, form_option, make_call, namespace_option, server_options
+from aliquot_cli.printing import printed
 from aliquot_cli.queue_text import answer_text, rows_text
 from aliquot_cli.reading import read_everything, read_plan, standing_of
 from aliquot_core.errors import UserError
@@ -37,9 +36,13 @@ class NoQueueError(UserError):
 @click.argument("name", required=False, shell_complete=complete_queues)
 @server_options
 @namespace_option
-@click.option("-o", "form", type=click.Choice(["text", "wide", "json", "name"]), default="text", help="How to print.")
+@form_option(usual="text", forms=FORMS[1:])
 def queue(*, name: str | None, namespace: str, form: str, **server: Any) -> None:
     """Show how the queues stand: guaranteed, used, borrowed, due, waiting.
+
+    FAIR SHARE is what a queue is due by what all of them ask now, of all GPUs alike: it leaves out what queues say of
+    single models, which GPUs pods can use, and that what is never to be evicted stays. Memory is shown where a queue
+    speaks of it, and of all with -o wide.
 
     With NAME, all of that queue: who is before whom in it, and why each pod waits. Whoever may not read queues is
     told of those that a namespace is shown (-n). Exits 3 if there is no such queue, or none that you may see; 4 if
@@ -112,11 +115,15 @@ def _check(name: str, plan: Plan) -> None:
 
 
 def _printed(told: list[QueueRow] | QueueAnswer, *, form: str, names: Names) -> str:
-    if form == "json":
-        return msgspec.json.format(msgspec.json.encode(told)).decode()
-    if form == "name":
-        found: Sequence[QueueRow] = told if isinstance(told, list) else [told.row]
-        return "\n".join(f"queue.{names.domain}/{row.name}" for row in found)
+    return printed(
+        told,
+        form=form,
+        text=lambda wide: _text(told, wide=wide),
+        lines=lambda: [f"queue.{names.domain}/{row.name}" for row in (told if isinstance(told, list) else [told.row])],
+    )
+
+
+def _text(told: list[QueueRow] | QueueAnswer, *, wide: bool) -> str:
     if isinstance(told, list):
-        return rows_text(told, wide=form == "wide")
-    return answer_text(told, wide=form == "wide", now=time.time())
+        return rows_text(told, wide=wide)
+    return answer_text(told, wide=wide, now=time.time())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -11,6 +12,8 @@ from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.telling import Part, QueueAnswer, QueueRow, WaitingPod
 
 _UNKNOWN = "-"
+# In parentheses, which no queue's name has.
+_OF_MEMORY = "(memory)"
 
 
 def rows_text(rows: Sequence[QueueRow], *, wide: bool) -> str:
@@ -26,7 +29,7 @@ def _table(rows: Sequence[QueueRow], *, wide: bool) -> str:
     heading = ["QUEUE", *_headings("", wide=wide), "RUNNING", "WAITING", "STOP"]
     if wide:
         heading[1 + len(_headings("", wide=wide)) : -3] = [*_headings("MEM ", wide=wide), "PRIORITY"]
-    lines = [heading, *(_row(row, wide=wide) for row in rows)]
+    lines = [heading, *chain.from_iterable(_lines(row, wide=wide) for row in rows)]
     told = "" if not rows or rows[0].told_by == "computed" else f"\n\n{_LEADER}"
     return table(lines) + told
 
@@ -41,18 +44,35 @@ def _shown_text(rows: Sequence[QueueRow], namespace: str) -> str:
     own = ["OWN", "OWN MEM", "OWN RUNNING", "OWN WAITING"]
     lines = [[*heading, *own, "STOP"]]
     for row in rows:
-        part, mine = row.compute, row.own
-        cells = (part.guarantee, part.limit, part.used, part.fair_share, part.asked)
+        mine, cells = row.own, _told_parts(row.compute)
         its = [_percent(mine.compute), _mebibytes(mine.memory), str(mine.running), str(mine.waiting)] if mine else []
         lines.append([row.name, *map(_percent, cells), _count(row.waiting), *its, row.stop or _UNKNOWN])
+        if _is_said(row.memory):
+            lines.append([_OF_MEMORY, *map(_mebibytes, _told_parts(row.memory)), *[""] * 6])
     said = f"As namespace {namespace} is shown it: OWN is its part. Queues themselves you may not read."
     return f"{table(lines)}\n\n{said}"
+
+
+def _told_parts(part: Part) -> Sequence[int | None]:
+    return part.guarantee, part.limit, part.used, part.fair_share, part.asked
 
 
 def _headings(prefix: str, *, wide: bool) -> list[str]:
     words = ["GUARANTEE", "LIMIT", "USED", "BORROWED", "FAIR SHARE", "ASKED"]
     more = ["WEIGHT", "LENDS", "BORROWS"] if wide else []
     return [f"{prefix}{word}" for word in (*words, *more)]
+
+
+def _lines(row: QueueRow, *, wide: bool) -> Iterator[list[str]]:
+    """Of a queue; a line of its own for memory where the queue says anything of that, and columns have no place."""
+    yield _row(row, wide=wide)
+    if not wide and _is_said(row.memory):
+        yield ["  " * row.depth + _OF_MEMORY, *_cells(row.memory, _mebibytes, wide=False), *[""] * 3]
+
+
+def _is_said(part: Part) -> bool:
+    # What may be borrowed at most is a limit too.
+    return bool(part.guarantee) or part.limit is not None or part.lending_limit is not None
 
 
 def _row(row: QueueRow, *, wide: bool) -> list[str]:
@@ -129,7 +149,7 @@ def _pods(pods: Sequence[WaitingPod], *, now: float) -> str:
     heading = ("PLACE", "POD", "QUEUE", "USER", "PRIORITY", "ASKS", "WAITED", "WHY")
     lines = [
         (
-            str(one.place) if one.place else _UNKNOWN,
+            "never" if one.never else str(one.place) if one.place else _UNKNOWN,
             one.pod,
             one.queue,
             one.user,

@@ -9,6 +9,7 @@ from pathlib import Path
 from aliquot_cli.cluster import Place, connected
 from aliquot_cli.options import make_call
 from aliquot_cli.reading import Everything, read_everything
+from aliquot_core.counting import counted
 from aliquot_core.errors import ClusterError, UserError
 from aliquot_core.names import Names
 from aliquot_scheduler.simulating.recording import record
@@ -38,7 +39,8 @@ def record_cluster(files: Mapping[str, Path | None], *, seed: int, file: str | N
             failed = f"can't be written: {error.strerror or error}"
             raise RecordingError(failed, where=str(place), remedy="choose another place") from None
     left = f"; {told.left_out} pods left out, whose requests no node could meet" if told.left_out else ""
-    return f"{told.machines} nodes, {told.arrivals} pods{left}: {', '.join(map(str, places.values()))}"
+    found = f"{counted(told.machines, 'node')}, {counted(told.arrivals, 'pod')}{left}"
+    return f"{found}: {', '.join(map(str, places.values()))}"
 
 
 async def _read(place: Place, *, names: Names) -> Everything:

@@ -9,6 +9,7 @@ import random
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,20 +18,22 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from aliquot_cli.cluster import Connection, connected
+from aliquot_cli.cluster import Connection, connected, is_embedded
 from aliquot_cli.creating import create
-from aliquot_cli.handing_out import OutputError, hand_out
+from aliquot_cli.handing_out import OutputError, check_open, hand_out, standard_output
 from aliquot_cli.names_of import complete_queues
-from aliquot_cli.options import Call, make_call, namespace_option, server_options
+from aliquot_cli.options import Call, form_option, make_call, namespace_option, server_options
 from aliquot_cli.settings import RunSettings
 from aliquot_cli.submitting import CONTAINER, Wish, WishError, manifest, name_for, passed_on
 from aliquot_cli.tables import tame
+from aliquot_core.names import Names
 from aliquot_kube.clock import SystemClock
-from aliquot_kube.questions import Question
 from aliquot_scheduler.queues.settings import QueueSettings
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _TAIL = 5
+# What scripts take: no form that -o knows.
+_BARE = ""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -52,12 +55,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.option("--workdir", default="", metavar="FOLDER", help="Where to run (default: here; with --image: its own).")
 @click.option("--image", default="", help="In a cluster: the container's image.")
 @click.option("--detach", is_flag=True, help="Print the pod's name, and leave it alone.")
+@form_option(usual=None, text="How to print the pod, with --detach (default: its bare name).")
 @click.option("--keep", is_flag=True, help="Do not delete the pod at the end.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing of waiting; errors are told.")
 @namespace_option
 @server_options
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-def run(*, detach: bool, keep: bool, quiet: bool, **asked: Any) -> None:
+def run(*, detach: bool, form: str | None, keep: bool, quiet: bool, **asked: Any) -> None:
     """Run a program with a slice of a GPU: wait for it, print what it prints, return its exit code.
 
     On `aliquot up` the program runs on this machine, in this folder. Of the environment go along: PATH, HOME, USER,
@@ -74,28 +78,31 @@ def run(*, detach: bool, keep: bool, quiet: bool, **asked: Any) -> None:
       aliquot run --compute 200 --gpus 4 --queue team-a --detach -- ./bench.sh
       aliquot run --context prod --image pytorch/pytorch:2.9 --compute 50 -- python train.py
     """
+    if form and not detach:
+        raise click.UsageError("-o goes with --detach: else what is printed is the program's own")
     call = make_call(**{name: asked.pop(name) for name in ("file", "kubeconfig", "context")})
-    _leave(asyncio.run(_run(call, asked, detach=detach, keep=keep, quiet=quiet)))
+    _leave(asyncio.run(_run(call, asked, detached=(form or _BARE) if detach else None, keep=keep, quiet=quiet)))
 
 
 def _leave(code: int) -> NoReturn:
     """End at once: to take the interpreter apart costs whoever waits 15 ms, of the 150 that a run may add."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):  # nobody reads it any more, which is what the code says then
+        with contextlib.suppress(OSError, AttributeError):  # nobody reads it any more, or it was closed from the first
             stream.flush()
     os._exit(code)
 
 
-async def _run(call: Call, asked: dict[str, Any], *, detach: bool, keep: bool, quiet: bool) -> int:
+async def _run(call: Call, asked: dict[str, Any], *, detached: str | None, keep: bool, quiet: bool) -> int:
+    """Submit and follow, or print the pod in the form `detached` and leave it alone; the exit code."""
     say = _silent if quiet else _tell
+    # Before there is a pod that nobody would hear of.
+    check_open()
     async with connected("run", place=call.place, say=say) as connection:
-        here = call.place.up is not None or await _is_embedded(connection)
+        here = call.place.up is not None or await is_embedded(connection.transport)
         wish = make_wish(asked, call=call, namespace=connection.namespace, here=here)
         made = manifest(wish, names=call.names)
-        if detach:
-            await create(connection.transport, made)
-            _hand_out_name(wish)
-            return 0
+        if detached is not None:
+            return _hand_out_pod(wish, await create(connection.transport, made), form=detached, names=call.names)
         # From before it is made: whoever interrupts then has the pod taken away, too.
         interrupts = _interrupts()
         created = await create(connection.transport, made)
@@ -110,13 +117,37 @@ async def _run(call: Call, asked: dict[str, Any], *, detach: bool, keep: bool, q
         )
 
 
-def _hand_out_name(wish: Wish) -> None:
-    """Print it, or name the pod in the error: it goes on, and nobody else knows what it is called."""
+def _hand_out_pod(wish: Wish, created: bytes, *, form: str, names: Names) -> int:
+    """Print it, or name the pod in the error: it goes on, and nobody else knows what it is called. The exit code."""
+    left = f"pod {wish.namespace}/{wish.name} is made all the same: `aliquot stop {wish.name}` ends it"
     try:
-        hand_out(wish.name)
+        hand_out(wish.name if form == _BARE else _in_form(created, form=form, names=names))
     except OutputError as error:
-        remedy = f"pod {wish.namespace}/{wish.name} is made all the same: `aliquot stop {wish.name}` ends it"
-        raise OutputError(error.what, where=error.where, remedy=remedy) from None
+        raise OutputError(error.what, where=error.where, remedy=left) from None
+    except BrokenPipeError:
+        from aliquot_cli.one_run import UNHEARD  # noqa: PLC0415 - with what follows a pod, which nobody does here
+
+        _tell(f"aliquot: standard output: nobody reads it; {left}")
+        return UNHEARD
+    return 0
+
+
+def _in_form(created: bytes, *, form: str, names: Names) -> str:
+    """As the API server has it; for people as `aliquot ps` lists it."""
+    from aliquot_cli.pod_rows import pod_rows  # noqa: PLC0415 - with numpy and the centre's code, for one form
+    from aliquot_cli.pod_table import pod_table  # noqa: PLC0415 - the same
+    from aliquot_cli.printing import printed  # noqa: PLC0415 - the same
+    from aliquot_cli.tables import table  # noqa: PLC0415 - the same
+    from aliquot_core.objects import Pod  # noqa: PLC0415 - the same
+    from aliquot_kube.wire import Decoder  # noqa: PLC0415 - the same
+
+    rows = pod_rows([Decoder(Pod).object(created)], names=names)
+    return printed(
+        msgspec.json.decode(created),
+        form=form,
+        text=lambda wide: table(pod_table(rows, wide=wide, everywhere=False, now=time.time())),
+        lines=lambda: [f"pod/{row.name}" for row in rows],
+    )
 
 
 def _tell(line: str) -> None:
@@ -159,7 +190,7 @@ async def _attend(
         names=call.names,
         clock=SystemClock(),
         random=random.random,
-        write=writer_to(sys.stdout.buffer),
+        write=writer_to(standard_output()),
         say=say,
         warn=warn,
         places=partial(_tell_places, connection=connection, call=call),
@@ -217,12 +248,6 @@ def _check_program(program: str, *, folder: str, path: str) -> None:
         raise WishError("there is no such folder", where=folder, remedy="check --workdir")
     if shutil.which(program, path=path) is None and not (Path(folder) / program).is_file():
         raise WishError("there is no such program", where=program, remedy="check its name and PATH")
-
-
-async def _is_embedded(connection: Connection) -> bool:
-    """Whether programs run beside the API server: the one of `aliquot up` says so in its version."""
-    answer = await connection.transport.request(Question(method="GET", path="/version"))
-    return str(msgspec.json.decode(answer.body).get("gitVersion", "")).endswith("-aliquot")
 
 
 async def _tell_places(uid: str, *, tell: Callable[[str], None], connection: Connection, call: Call) -> None:

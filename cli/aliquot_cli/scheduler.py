@@ -41,14 +41,16 @@ from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.centre.sight import Sight
 from aliquot_scheduler.certificates.keeper import CertificateKeeper
 from aliquot_scheduler.certificates.settings import CENTRE, CertificateSettings
+from aliquot_scheduler.extender.calling import ExtenderCalls
 from aliquot_scheduler.extender.forwarding import Forwarder
 from aliquot_scheduler.extender.metrics import CallMetrics
-from aliquot_scheduler.extender.routes import ExtenderRoutes
+from aliquot_scheduler.extender.routes import extender_routes
 from aliquot_scheduler.in_force import InForce, encode_in_force
 from aliquot_scheduler.page.settings import PageSettings
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.rules.expressions import RuleSettings
 from aliquot_scheduler.rules.installed import rules_in_force
+from aliquot_scheduler.web.handshakes import FailedHandshakes
 from aliquot_scheduler.web.pages import StatusPages
 from aliquot_scheduler.web.server import CentreServer, strangers
 from aliquot_scheduler.web.settings import WebSettings
@@ -107,7 +109,13 @@ async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
         for keeper in keepers:
             await keeper.ensure()
         landscape = Landscape(transport=transport, clock=clock, random=luck, names=settings.names)
-        admission = Admission(names=settings.names, settings=settings.admission, models=centre.models, plans=landscape)
+        admission = Admission(
+            names=settings.names,
+            settings=settings.admission,
+            models=centre.models,
+            plans=landscape,
+            hardware=centre.hardware,
+        )
         tls = _tls(settings, clock=clock)
         page = Page(
             settings=settings.page,
@@ -236,21 +244,24 @@ def _served(
         tls=tls.client,
         server_name=CENTRE,
     )
-    extender = ExtenderRoutes(
-        decisions=centre,
-        leads=leads,
-        forwarder=forwarder,
-        stranger=strangers(allowed=web.allowed_clients, clock=clock),
-        metrics=CallMetrics(registry),
-        clock=clock,
-    )
+    metrics, stranger = CallMetrics(registry), strangers(allowed=web.allowed_clients, clock=clock)
+    calls = ExtenderCalls(decisions=centre, leads=leads, forwarder=forwarder, metrics=metrics, clock=clock)
     registry.register(CentreCollector(reign=lambda: centre.reign, leads=leads, over_use=page.over_use))
     sight = Sight(clock=clock, blind=centre.why_blind)
     pages = StatusPages(registry=registry, alive=sight.lost, ready=lambda: _unready(leadership))
     shown = page.routes()
     asked = admission_routes(admission, metrics=AdmissionMetrics(registry), clock=clock)
-    routes = [*extender.routes(), *asked, *shown]
-    server = CentreServer(settings=web, tls=tls, routes=routes, pages=pages, clock=clock, plain=shown)
+    extender = extender_routes(calls, stranger=stranger, metrics=metrics, clock=clock)
+    server = CentreServer(
+        settings=web,
+        tls=tls,
+        routes=[*extender, *asked, *shown],
+        pages=pages,
+        clock=clock,
+        failed=FailedHandshakes(registry=registry, clock=clock),
+        plain=shown,
+        offered=calls.offered(stranger=stranger),
+    )
     return forwarder, server
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from aliquot_cli.handing_out import hand_out
+from aliquot_cli.options import DATA, form_option
 from aliquot_cli.recording import record_cluster
 from aliquot_cli.simulate_modes import Mode, mode_of
 from aliquot_cli.simulate_places import POLICIES, Files, print_mix, simulate_places
@@ -60,7 +61,7 @@ from aliquot_scheduler.simulating.runs import MixSource, PolicyName
     callback=place_to_draw,
     help="Draw the curves into this SVG file.",
 )
-@click.option("-o", "form", type=click.Choice(["text", "json"]), default="text", help="How to print.")
+@form_option(usual="text", forms=DATA)
 @click.pass_context
 def simulate(context: click.Context, /, **asked: Any) -> None:
     """Replay a recorded workload: which part of the GPUs a placement policy can give away.

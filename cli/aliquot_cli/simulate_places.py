@@ -11,6 +11,7 @@ import numpy as np
 
 from aliquot_cli.handing_out import hand_out
 from aliquot_cli.plots import svg
+from aliquot_cli.printing import as_data, is_data
 from aliquot_cli.simulate_rules import Heard, failures_text, warn_of_labels
 from aliquot_cli.tables import table
 from aliquot_cli.trace_files import Stop, read_trace, told_to_stop, write_picture
@@ -58,10 +59,10 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def print_mix(files: Files, *, form: str) -> None:
-    """As settings give it to a centre: in a file, or in the variable, which is JSON."""
+    """As settings give it to a centre: in a file, or in the variable, which is JSON, and so YAML too."""
     workload = files.workload()
     mix = mix_of(workload, Fleet(workload.machines))
-    hand_out(as_variable(mix) if form == "json" else as_settings(mix))
+    hand_out(as_variable(mix) if is_data(form) else as_settings(mix))
 
 
 def simulate_places(
@@ -75,7 +76,7 @@ def simulate_places(
     line = files.line(nodes=len(workload.machines))
     with told_to_stop() as stopped:
         told = _run(workload, policy=policy, mix=source, seed=files.seed, line=line, heard=heard, stopped=stopped)
-    hand_out(msgspec.json.format(msgspec.json.encode(told)).decode() if form == "json" else _text(told))
+    hand_out(as_data(told, form=form) if is_data(form) else _text(told))
     if plot:
         write_picture(plot, _picture(told))
     if told.partial:

@@ -13,6 +13,7 @@ import yaml
 from aliquot_cli.finite import FiniteRange
 from aliquot_cli.handing_out import hand_out
 from aliquot_cli.plots import svg
+from aliquot_cli.printing import as_data, is_data
 from aliquot_cli.simulate_rules import Heard, failures_text, warn_of_labels
 from aliquot_cli.tables import table
 from aliquot_cli.trace_files import read_trace, told_to_stop, write_picture
@@ -48,6 +49,9 @@ _HEADING = (
 _LEGEND = """backlog, allocated, of bound: while all who were there asked for all GPUs or more
 single: allocated while one waited that wants one GPU or less"""
 
+# Years become millennia: more than any queue is asked about, and hours still have their seconds.
+_MOST_STRETCHED = 1_000.0
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -78,7 +82,7 @@ _OPTIONS = (
     ),
     click.option(
         "--compress",
-        type=FiniteRange(min=0, min_open=True),
+        type=FiniteRange(min=0, min_open=True, max=_MOST_STRETCHED),
         default=1.0,
         help="Multiply arrival times: below 1 makes a backlog.",
     ),
@@ -149,6 +153,9 @@ def simulate_in_time(
 ) -> None:
     """Run each policy, print what came of it, and leave with the exit code that says if it is partial."""
     rules = heard.rules
+    if asked.moves and TimedPolicy.ALIQUOT not in policies:
+        told = f"only policy {TimedPolicy.ALIQUOT} moves pods; add it with --policy, or leave --moves out"
+        raise click.BadParameter(told, param_hint="--moves")
     timetable = _timetable(nodes=nodes, pods=pods, seed=seed, asked=asked)
     specs = _specs(asked.queues, timetable)
     times = {name: value for name in ("patience", "hold") if (value := getattr(asked, name)) is not None}
@@ -173,8 +180,7 @@ def simulate_in_time(
             reports.append(run.report())
             if stopped():
                 break
-    told = msgspec.json.format(msgspec.json.encode(reports)).decode() if form == "json" else _text(reports, heard=heard)
-    hand_out(told)
+    hand_out(as_data(reports, form=form) if is_data(form) else _text(reports, heard=heard))
     if plot:
         write_picture(plot, _picture(reports))
     if stopped():
@@ -254,7 +260,7 @@ def _manifests(text: str, *, path: str) -> dict[str, dict[str, Any]]:
 
 def _picture(reports: Sequence[TimedReport]) -> str:
     curves = {one.policy: {at: allocated for at, allocated, _ in one.curve} for one in reports}
-    return svg(curves, title="GPUs given away", across="hours", up="GPUs, % of all")
+    return svg(curves, title="GPUs given away", across="hours", up="GPUs, % of all", stepped=True)
 
 
 def _text(reports: Sequence[TimedReport], *, heard: Heard) -> str:

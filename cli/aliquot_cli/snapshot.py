@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from aliquot_cli.cluster import connected
 from aliquot_cli.handing_out import hand_out
-from aliquot_cli.options import Call, make_call, server_options
+from aliquot_cli.options import DATA, Call, form_option, make_call, server_options
+from aliquot_cli.printing import as_data, is_data
 from aliquot_cli.reading import in_force, read_everything, read_namespaces, read_queues
+from aliquot_core.counting import agreed, counted
 from aliquot_core.errors import ClusterError
 from aliquot_core.names import MIX, MIX_KEY
 from aliquot_kube.client import KubeClient
@@ -31,7 +32,7 @@ class HiddenClusterError(ClusterError):
 @click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--replay", is_flag=True, help="Read the file, ask no cluster, and print what would be decided.")
 @server_options
-@click.option("-o", "form", type=click.Choice(["text", "json"]), default="text", help="How to print what is decided.")
+@form_option(usual="text", forms=DATA, text="How to print what is decided.")
 def snapshot(*, path: Path, replay: bool, form: str, **server: Any) -> None:
     """Write a cluster down as it is at this instant, as far as decisions depend on it; or replay such a file.
 
@@ -45,7 +46,7 @@ def snapshot(*, path: Path, replay: bool, form: str, **server: Any) -> None:
     """
     if replay:
         told = Replayed(_read_file(path)).decide()
-        hand_out(msgspec.json.format(msgspec.json.encode(told)).decode() if form == "json" else _text(told))
+        hand_out(as_data(told, form=form) if is_data(form) else _text(told))
         return
     if path.exists():
         raise SnapshotError("it is there already", where=str(path), remedy="name a file that is not")
@@ -55,7 +56,8 @@ def snapshot(*, path: Path, replay: bool, form: str, **server: Any) -> None:
     except OSError as error:
         failed = f"can't be written: {error.strerror or error}"
         raise SnapshotError(failed, where=str(path), remedy="choose another place") from None
-    hand_out(f"{len(found.nodes)} nodes, {len(found.pods)} pods, {len(found.queues)} queues: {path}")
+    sizes = {"node": len(found.nodes), "pod": len(found.pods), "queue": len(found.queues)}
+    hand_out(f"{', '.join(counted(size, thing) for thing, size in sizes.items())}: {path}")
 
 
 def _read_file(file: Path) -> Snapshot:
@@ -111,5 +113,6 @@ def _text(told: Decisions) -> str:
     ]
     for one in told.room:
         who = ", ".join(one.victims) or "nobody more"
-        lines.append(f"room is made for {', '.join(one.pods)} on {', '.join(one.gpus)}: {who} has to go")
+        have = agreed(max(1, len(one.victims)), "has", "have")
+        lines.append(f"room is made for {', '.join(one.pods)} on {', '.join(one.gpus)}: {who} {have} to go")
     return "\n".join([*lines, f"{told.waiting} wait"])

@@ -15,6 +15,7 @@ from aliquot_cli.names_of import complete_pods
 from aliquot_cli.options import form_option, make_call, namespace_option, server_options
 from aliquot_cli.pods_found import no_pod, until_gone
 from aliquot_cli.printing import printed
+from aliquot_cli.tables import table
 from aliquot_kube.errors import NotFoundError
 from aliquot_kube.resources import PODS
 
@@ -32,7 +33,7 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--now", is_flag=True, help="Kill it: no time to end by itself.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until it is gone.")
 @namespace_option
-@form_option
+@form_option()
 @server_options
 def stop(*, pods: Sequence[str], now: bool, no_wait: bool, namespace: str, form: str, **server: Any) -> None:
     """End pods and delete them: they are asked to, and killed after their grace (30 s unless they say otherwise).
@@ -59,12 +60,16 @@ def stop(*, pods: Sequence[str], now: bool, no_wait: bool, namespace: str, form:
             printed(
                 done,
                 form=form,
-                rows=lambda _: [["POD", "STATE"], *([one.name, "gone" if one.gone else "stopping"] for one in done)],
+                text=lambda _: table([("POD", "STATE"), *((one.name, _state(one)) for one in done)]),
                 lines=lambda: [f"pod/{one.name}" for one in done],
             )
         )
     if missing:
         raise no_pod(where, ", ".join(missing))
+
+
+def _state(pod: Stopped) -> str:
+    return "gone" if pod.gone else "stopping"
 
 
 async def _stop_all(

@@ -49,6 +49,9 @@ def parse_patterns(text: str, *, where: str) -> Patterns:
         raise PatternError(f"{text[:80]!r} has an empty entry", where=where, remedy="write patterns between the commas")
     if twice := next((word for word in words if word.replace(" ", "").startswith("!!")), None):
         raise PatternError(f"{twice[:80]!r} forbids twice", where=where, remedy="write one ! before a pattern")
+    if strange := next((word for word in words if not word.isprintable()), None):
+        what = f"{strange[:80]!r} has a character that is in no name"
+        raise PatternError(what, where=where, remedy="write letters, digits, - and wildcards")
     folded = [word.casefold() for word in words]
     return Patterns(
         allowed=tuple(word for word in folded if not word.startswith("!")),

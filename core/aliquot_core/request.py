@@ -270,11 +270,12 @@ def _patterns(pod: Pod, name: str) -> Patterns:
 
 
 def _placement(pod: Pod, name: str) -> Placement:
-    text = pod.metadata.annotations.get(name, "")
-    try:
-        return Placement(text)
-    except ValueError:
-        raise RequestError(f"{text[:QUOTED]!r} is unknown", where=_note(name), remedy="write pack or spread") from None
+    text = pod.metadata.annotations.get(name)
+    if text is None:
+        return Placement.BEST
+    if text not in {Placement.PACK, Placement.SPREAD}:
+        raise RequestError(f"{text[:QUOTED]!r} is unknown", where=_note(name), remedy="write pack or spread")
+    return Placement(text)
 
 
 def _yes_or_no(pod: Pod, name: str) -> bool:

@@ -80,6 +80,8 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 
     # By section: two of them may have a setting of one name, and a flag is for one.
     flags: Mapping[str, Mapping[str, Any]] = {}
+    # Flags that people know by another name than their setting's.
+    spelt: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
     file: Mapping[str, Any] = {}
     file_name: str = ""
@@ -98,7 +100,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
                 sources[name] = f"environment {variable}"
             given = self.flags.get(section, {}).get(name)
             if given is not None:
-                flag = f"--{name.replace('_', '-')}"
+                flag = self.spelt.get(name, f"--{name.replace('_', '-')}")
                 values[name] = _checked(given, field=field, where=flag, refusal=FlagError)
                 sources[name] = f"flag {flag}"
         # Each value was checked by itself, where its place is known.
@@ -169,7 +171,7 @@ def _checked(
     where: str,
     refusal: type[FlagError | SettingsError] = SettingsError,
 ) -> Any:
-    without = f"or drop it: the default is {field.default!r}"
+    without = "or drop it" if field.default == "" else f"or drop it: the default is {field.default!r}"
     try:
         read = msgspec.convert(value, field.type, strict=False)
         for check in _checks(field.type):

@@ -70,8 +70,11 @@ def load_configuration(
 def _load_file(path: str, *, context: str, into: FileConfiguration) -> None:
     try:
         _look_for(path)
+        _look_for_context(context, path=path)
         load_kube_config(path, context or None, into, persist_config=False)  # type: ignore[no-untyped-call]  # theirs
         into.acting_as = _acting_as(path, context=context)
+    except UnconfiguredError:
+        raise
     except OSError as error:
         raise UnconfiguredError(f"can't be read: {error.strerror}", where=path, remedy=_GIVE) from error
     except (TypeError, AttributeError, KeyError) as error:  # their loader takes for granted what kubeconfigs have
@@ -107,6 +110,17 @@ def _look_for(path: str) -> None:
     """As for kubectl, several files may be named, and some of them may be missing."""
     if not any(Path(one).expanduser().exists() for one in path.split(os.pathsep)):
         raise FileNotFoundError(errno.ENOENT, "there is no such file")
+
+
+def _look_for_context(context: str, *, path: str) -> None:
+    """What was meant can't be guessed; what there is can be told, which the official client does not."""
+    if not context:
+        return
+    config = KubeConfigMerger(path).config  # type: ignore[no-untyped-call]  # theirs
+    known = [str(one["name"]) for one in config["contexts"].value]
+    if context not in known:
+        told = f"there are {', '.join(known)}" if known else "there is none at all"
+        raise UnconfiguredError(f"it has no context {context}", where=path, remedy=told)
 
 
 def _load_account(where: str, *, into: Configuration) -> None:

@@ -22,7 +22,7 @@ from aliquot_scheduler.fit.ground import Ground, host_ask
 from aliquot_scheduler.fit.survey import Survey
 from aliquot_scheduler.picture.picture import Picture, picture_of
 from aliquot_scheduler.queues.entry import Plan
-from aliquot_scheduler.queues.reasons import quota_of_path, why_it_waits
+from aliquot_scheduler.queues.reasons import borrowers, quota_of_path, why_it_waits
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.standing import Standing
 from aliquot_scheduler.queues.status import QueueStatus
@@ -47,7 +47,10 @@ class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueuePlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a pod stands in its queue: `place` counts all queues' pods in the order of their turns, 0 is in no line."""
+    """Where a pod stands in its queue: `place` counts all queues' pods in the order of their turns, 0 is in no line.
+
+    `never`: it could not be let in whatever others do, as queues and nodes are.
+    """
 
     queue: str
     user: str
@@ -57,6 +60,7 @@ class QueuePlace(msgspec.Struct, frozen=True, kw_only=True):
     # What of queues keeps it from being let in; empty if that is room alone.
     why: str
     quota: Sequence[str]
+    never: bool = False
     usual_wait: UsualWait | None = None
 
 
@@ -162,8 +166,9 @@ def _in_its_queue(told: Explanation, pod: Pod, *, standing: Standing) -> Explana
     if waiter is None:
         return told
     # In this order: whoever comes before it is charged as if let in.
-    why, quota = why_it_waits(waiter, standing), quota_of_path(waiter, standing)
+    why, quota = why_it_waits(waiter, standing), [*quota_of_path(waiter, standing), *borrowers(waiter, standing)]
     usual, waiting = standing.usual_wait(waiter.queue), len(standing.waiting(waiter.queue))
+    never = bool(standing.why_never(waiter))
     before = standing.before(waiter)
     summary = _said_first(why, told) if why else _behind(told, len(before)) if before else told.summary
     if not standing.plan.specs:
@@ -177,6 +182,7 @@ def _in_its_queue(told: Explanation, pod: Pod, *, standing: Standing) -> Explana
         before=[one.pod.key for one in (before or [])[-_NAMED:]],
         why=why,
         quota=quota,
+        never=never,
         usual_wait=usual,
     )
     return msgspec.structs.replace(told, summary=summary, queue=place)

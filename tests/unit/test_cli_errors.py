@@ -154,6 +154,15 @@ def test_the_exit_code_says_whose_fault_it_is(typed: str, tmp_path: Path, monkey
     assert not (tmp_path / "home").exists()
 
 
+@pytest.mark.parametrize("wrong", ["8xH1000", "99xL40S", "many"])
+def test_gpus_that_can_not_be_simulated_are_told_by_the_option_s_name(wrong: str, tmp_path: Path) -> None:
+    """As the documents call it, not as the setting is called."""
+    result = CliRunner().invoke(main, ["up", "--simulate", wrong, "--folder", str(tmp_path / "home")])
+    assert result.exit_code == 3
+    assert result.output.startswith(f"aliquot: --simulate: '{wrong}' will not do: ")
+    assert result.output.endswith(", or drop it\n")
+
+
 def test_each_exit_code_is_documented() -> None:
     """One table has them all."""
     table = DOCUMENTED.read_text().partition("## Exit codes")[2].partition("\n## ")[0]

@@ -58,6 +58,17 @@ def test_a_run_from_turn_to_end() -> None:
     assert list(run.log_ended()) == [End(code=3)]
 
 
+def test_who_asks_more_than_any_node_has_is_told_what_to_do() -> None:
+    """Once: it would wait for ever, which a cluster that grows may mend and this one does not."""
+    run = OneRun(names=NAMES)
+    first, advice = run.seen(condition("NeverFits", "it needs 9 GPUs of one node"))
+    assert first == Say(text="waiting: it needs 9 GPUs of one node")
+    assert isinstance(advice, Say)
+    assert "Ctrl-C takes it back" in advice.text
+    assert list(run.seen(condition("NeverFits", "it needs 9 GPUs of one node, and none has more than 7"))) == []
+    assert list(run.seen(condition("NoRoom", "no room"))) == [Say(text="waiting: no room")]
+
+
 def test_one_that_had_ended_when_it_was_seen_is_read_once() -> None:
     """Nothing more can come: the log is not followed."""
     run = OneRun(names=NAMES)
@@ -102,6 +113,16 @@ def test_a_full_disk_ends_no_program_but_is_no_success(own: int, code: int) -> N
     assert list(run.log_ended()) == []
     assert run.is_unwritten
     assert list(run.seen(ended(own))) == [End(code=code)]
+
+
+def test_a_program_that_ran_out_of_memory_is_told_so() -> None:
+    """Its code is returned all the same; 137 alone would have its user look for who killed it."""
+    run = OneRun(names=NAMES)
+    starved = pod("Failed", node="n", state={"terminated": {"exitCode": 137, "reason": "OOMKilled"}})
+    told, read = run.seen(starved)
+    assert told == Warn(text="it was killed for more memory than its limit")
+    assert read == ReadLog(follow=False)
+    assert list(run.log_ended()) == [End(code=137)]
 
 
 def test_each_ctrl_c_is_less_patient() -> None:

@@ -101,7 +101,7 @@ def test_without_rights_the_pod_s_own_word_is_told() -> None:
     said = {"type": NAMES.admitted, "status": "False", "reason": "NoRoom", "message": "no node has room"}
     rows = pod_rows([held("a", 30), waiting("b", 20, said=[said])], names=NAMES)
     assert [(row.name, row.place, row.why) for row in rows] == [("pod-a", 0, ""), ("pod-b", 0, "no node has room")]
-    assert pod_table(rows, wide=False, everywhere=False, now=WALL)[1][3] == "GPU-n1-0"
+    assert pod_table(rows, wide=False, everywhere=False, now=WALL)[1][3:5] == ["n1", "GPU-n1-0"]
 
 
 def test_pods_that_ask_nothing_are_not_listed() -> None:

@@ -60,6 +60,14 @@ def test_a_list_that_says_nothing_somewhere_is_refused(text: str) -> None:
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize("text", ["A100\0", "A100,!\x1b[31mH100", "A\nB"])
+def test_a_character_that_is_in_no_name_is_refused(text: str) -> None:
+    """It would be waited for for ever; blanks and new lines around a word are none of it."""
+    with pytest.raises(PatternError, match="in no name"):
+        parse_patterns(text, where="here")
+    assert parse_patterns("A100,\n\tH100\n", where="here").allowed == ("a100", "h100")
+
+
 def test_a_list_may_be_long_but_not_endless() -> None:
     """The limit itself passes."""
     assert parse_patterns("a" * LONGEST, where="here").allowed == ("a" * LONGEST,)

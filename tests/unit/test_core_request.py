@@ -222,6 +222,12 @@ REFUSED: dict[str, tuple[Container, dict[str, str], dict[str, str], str, str, st
         {},
         *("annotation aliquot.dev/placement", "'Pack' is unknown", "write pack or spread"),
     ),
+    "placement without a word": (
+        app(compute=30),
+        {"placement": ""},
+        {},
+        *("annotation aliquot.dev/placement", "'' is unknown", "write pack or spread"),
+    ),
     "preemptible in another case": (
         app(compute=30),
         {"preemptible": "False"},

@@ -99,7 +99,7 @@ def test_the_desk_offers_no_node_that_a_rule_refuses(example: Rules) -> None:
     assert (told.nodes, told.failed) == (["n2"], {})
     assert told.unresolvable == {"n1": "rule fast-disk: its disks are slow, and the pod wants fast ones"}
     assert desk.filter(easy, names, now=0.0).nodes == names
-    grades = dict(desk.prioritize(easy, names))
+    grades = dict(zip(names, desk.prioritize(easy, names), strict=True))
     assert grades["n2"] > grades["n1"] + 50
 
 

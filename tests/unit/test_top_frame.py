@@ -7,8 +7,9 @@ import time
 import msgspec
 import pytest
 
-from aliquot_cli.top.frame import Choice, Frame
+from aliquot_cli.top.frame import Choice, Frame, wrapped
 from aliquot_cli.top.ink import cells, plain
+from aliquot_cli.top.tabular import Told
 from aliquot_cli.top.views import GPUS, PODS, QUEUES, TABLES, WAITING
 from aliquot_core.inventory import Health
 from aliquot_scheduler.page.model import NodeShown, State
@@ -40,7 +41,7 @@ def texts(made: Frame, *, width: int = 100) -> list[str]:
 def test_gpus_are_bars_with_their_numbers() -> None:
     """Granted, used, memory and whose; a sick one says why."""
     lines = texts(frame())
-    assert lines[0].endswith("1 nodes  3 GPUs, 1 sick  3 run  1 wait")
+    assert lines[0].endswith("1 node  3 GPUs, 1 sick  3 run  1 waits")
     assert lines[1] == "compute 60 % granted, 25 % used   memory 60 % granted, 25 % used"
     assert "[1 GPUs]" in lines[2]
     assert lines[4].split()[:3] == ["n1", "0", "A100-SXM4-80GB"]
@@ -107,6 +108,18 @@ def test_every_line_fits_the_terminal(table: object, width: int) -> None:
     assert {sum(cells(span.text) for span in line) for line in lines} == {width}
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("aaaa bbb ccc", ["team/w", "aaaa bbb", "ccc"]), ("a " * 20, ["team/w", "a a a a", "a a a …"])],
+    ids=["whole", "cut"],
+)
+def test_a_sentence_is_broken_between_words(text: str, shown: list[str]) -> None:
+    """Under whose it is; one that is too long even so is said to be cut."""
+    lines = wrapped(Told(of="team/w", text=text), width=8, most=3)
+    assert [plain(line) for line in lines] == shown
+    assert {sum(cells(span.text) for span in line) for line in lines} == {8}
+
+
 @pytest.mark.parametrize("table", TABLES)
 def test_a_screenful_of_a_large_cluster_is_drawn_quickly(table: object) -> None:
     """1,000 GPUs: sorting and drawing what is seen takes a small part of a second, however long the list is."""
@@ -124,3 +137,5 @@ def test_what_others_wrote_moves_no_cursor() -> None:
     said = waits("team/w", queue="q", compute=1, since=0.0, why="\033[2J\u202eboo\n\n")
     lines = texts(frame(WAITING, state=state_of([NODE], waiting=[said])))
     assert lines[4].endswith("?[2J?boo??")
+    told = wrapped(Told(of="team/\033w", text=said.why), width=40, most=3)
+    assert [plain(line) for line in told] == ["team/?w", "?[2J?boo??"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from operator import add
 
 import msgspec
 
@@ -147,9 +148,19 @@ def read_account(read: Callable[[int, int], bytes], *, gpus: int) -> Account | N
             Meter(free_at=free_at, in_flight=in_flight, charged=charged, wanted=wanted, held=held, busy=busy)
             for free_at, in_flight, charged, wanted, held, busy in _METER.iter_unpack(head[_METERS_AT:])
         ),
-        processes={pid: tuple(used[:gpus]) for born, pid, _, *used in _whole(_SLOT, slots) if born},
+        processes=_held(slots, gpus=gpus),
         borrowed=_borrowed(borrowed, gpus=gpus),
     )
+
+
+def _held(slots: bytes, *, gpus: int) -> dict[int, tuple[int, ...]]:
+    """By process; one that loaded the library twice has two slots."""
+    held: dict[int, tuple[int, ...]] = {}
+    for born, pid, _, *used in _whole(_SLOT, slots):
+        if born:
+            before = held.get(pid, (0,) * gpus)
+            held[pid] = tuple(map(add, before, used))
+    return held
 
 
 def _whole(form: struct.Struct, data: bytes) -> Iterator[tuple[int, ...]]:

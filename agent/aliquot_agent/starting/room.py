@@ -10,6 +10,8 @@ from aliquot_core.claims import NOTHING, Claim, claims, overdrawn
 from aliquot_core.errors import AliquotError
 from aliquot_core.objects import Pod
 
+_MOST_NAMED = 3
+
 
 def in_force(known: Known, *, but: str = "") -> Iterator[tuple[str, dict[str, Claim]]]:
     """Claims of every other pod here that counts: as it stood when it started, or as it may yet start."""
@@ -54,19 +56,28 @@ def totals(claims_of_pods: Iterable[Mapping[str, Claim]]) -> dict[str, tuple[Cla
 
 def over(pod: Pod, wanted: dict[str, Claim], *, known: Known, without: frozenset[str] = frozenset()) -> str:
     """Say which GPU would be over-granted; empty if there is room for what the pod wants."""
-    others = totals(
-        held
+    before = {
+        other: held
         for other, held in in_force(known, but=pod.metadata.uid)
         if other not in without and _goes_before(other, pod, known=known)
-    )
+    }
+    others = totals(before.values())
     for gpu, claim in wanted.items():
         total, holders = others.get(gpu, (NOTHING, 0))
         card = known.inventory.gpu(gpu)
         together = total.beside(claim)
         if card and (why := overdrawn(together, memory=card.usable, holders=holders + 1)):
             others_hold = "1 other pod holds" if holders == 1 else f"{holders} other pods hold"
-            return f"GPU {gpu} would be over-granted: {why}, {others_hold} slices of it"
+            left = _leavers((other for other, held in before.items() if gpu in held), known=known)
+            return f"GPU {gpu} would be over-granted: {why}, {others_hold} slices of it{left}"
     return ""
+
+
+def _leavers(holders: Iterable[str], *, known: Known) -> str:
+    """Name those who hold a slice and are over for everybody else: their last processes are waited for."""
+    ended = {uid for uid in holders if (pod := known.pods.get(uid)) is None or pod.ended}
+    named = ", ".join(sorted(known.standing[uid].pod for uid in ended - known.coming)[:_MOST_NAMED])
+    return f"; of {named}, over already, a process still runs: this starts when that has ended" if named else ""
 
 
 def _goes_before(other: str, pod: Pod, *, known: Known) -> bool:

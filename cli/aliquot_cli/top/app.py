@@ -5,77 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
-from rich.segment import Segment
-from rich.style import Style
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
-from textual.reactive import reactive
-from textual.scroll_view import ScrollView
-from textual.strip import Strip
-from textual.widget import Widget
 from textual.widgets import Footer, Input
 
 from aliquot_cli.top.frame import Choice, Frame
-from aliquot_cli.top.ink import COLOURS, Line, Tone, as_ascii
 from aliquot_cli.top.views import TABLES
+from aliquot_cli.top.widgets import Head, Rows, Telling
 from aliquot_scheduler.page.model import State
 
 Look = Callable[[], Awaitable[State | None]]
 
-_HEAD = 4
-_STYLES = {tone: Style.parse(COLOURS[tone][0]) if tone in COLOURS else Style.null() for tone in Tone}
 _LOST = "nobody answers; this was the last word"
-
-
-def to_strip(line: Line, *, width: int, ascii_only: bool) -> Strip:
-    """A line as the terminal takes it."""
-    spans = [Segment(as_ascii(text) if ascii_only else text, _STYLES[tone]) for text, tone in line]
-    return Strip(spans).adjust_cell_length(width)
-
-
-class Head(Widget):
-    """The lines that stay."""
-
-    DEFAULT_CSS = f"Head {{ height: {_HEAD}; }}"
-    frame: reactive[Frame | None] = reactive(None)
-
-    def __init__(self, *, ascii_only: bool) -> None:
-        super().__init__()
-        self._ascii = ascii_only
-
-    def render_line(self, y: int) -> Strip:
-        """One of them."""
-        width = self.size.width
-        lines = self.frame.head(width) if self.frame else []
-        if y >= len(lines):
-            return Strip.blank(width)
-        return to_strip(lines[y], width=width, ascii_only=self._ascii)
-
-
-class Rows(ScrollView, can_focus=True):
-    """All rows, of which those alone are drawn that are seen."""
-
-    DEFAULT_CSS = "Rows { height: 1fr; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }"
-
-    def __init__(self, *, ascii_only: bool) -> None:
-        super().__init__()
-        self._ascii = ascii_only
-        self.frame: Frame | None = None
-
-    def show(self, frame: Frame) -> None:
-        """Other rows; where one has scrolled to stays."""
-        self.frame = frame
-        self.virtual_size = Size(self.size.width, len(frame))
-        self.refresh()
-
-    def render_line(self, y: int) -> Strip:
-        """The row that is at this line now."""
-        width = self.size.width
-        if self.frame is None:
-            return Strip.blank(width)
-        line = self.frame.line(y + self.scroll_offset.y, width)
-        return to_strip(line, width=width, ascii_only=self._ascii)
 
 
 class TopApp(App[None]):
@@ -84,7 +25,8 @@ class TopApp(App[None]):
     CSS = "Screen { background: ansi_default; } Input { dock: bottom; display: none; height: 1; border: none; }"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(str(n + 1), f"table({n})", one.title, show=True) for n, one in enumerate(TABLES)),
+        # The head names them with their keys: with them in the foot too, 80 columns have no room for the last.
+        *(Binding(str(n + 1), f"table({n})", one.title, show=False) for n, one in enumerate(TABLES)),
         Binding("tab", "next_table", "next", show=False, priority=True),
         Binding("s", "sort", "sort"),
         Binding("r", "turn", "reverse"),
@@ -92,6 +34,8 @@ class TopApp(App[None]):
         Binding("escape", "clear", "all", show=False),
         Binding("space", "hold", "hold"),
         Binding("q", "quit", "quit"),
+        # The toolkit would only say which other key ends it, and a field of text would take it for a copy.
+        Binding("ctrl+c", "quit", show=False, priority=True),
     ]
 
     def __init__(self, *, look: Look, source: str, every: float, choice: Choice, ascii_only: bool = False) -> None:
@@ -109,6 +53,7 @@ class TopApp(App[None]):
         """What stands where."""
         yield Head(ascii_only=self._ascii)
         yield Rows(ascii_only=self._ascii)
+        yield Telling(ascii_only=self._ascii)
         yield Input(placeholder="only rows with these words")
         yield Footer(show_command_palette=False)
 
@@ -132,12 +77,20 @@ class TopApp(App[None]):
         frame = Frame(state=self._state, choice=self._choice, source=lost or held or self._source)
         self.query_one(Head).frame = frame
         self.query_one(Rows).show(frame)
+        self._tell()
+
+    def _tell(self) -> None:
+        self.query_one(Telling).show(self.query_one(Rows).told)
 
     def _choose(self, choice: Choice, *, top: bool = False) -> None:
         self._choice = choice
-        if top:
-            self.query_one(Rows).scroll_home(animate=False)
         self._show()
+        if top:
+            self.query_one(Rows).to_top()
+
+    def on_rows_marked(self) -> None:
+        """Another row is asked."""
+        self._tell()
 
     # --- keys --------------------------------------------------------------------------------------------------------
     def action_table(self, number: int) -> None:

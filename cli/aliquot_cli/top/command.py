@@ -16,7 +16,8 @@ import click
 from aliquot_cli.cluster import Place, connected, patient
 from aliquot_cli.finite import FiniteRange
 from aliquot_cli.handing_out import hand_out
-from aliquot_cli.options import Call, make_call, page_option, server_options
+from aliquot_cli.options import FORMS, Call, form_option, make_call, page_option, server_options
+from aliquot_cli.printing import printed
 from aliquot_cli.reading import in_force, read_everything
 from aliquot_cli.top.frame import Choice, Frame
 from aliquot_cli.top.ink import coloured, plain
@@ -55,26 +56,30 @@ class Source(Protocol):
 @click.option("--once", is_flag=True, help="Print all of it once, and end.")
 @click.option("--every", type=FiniteRange(min=0.2), default=1.0, show_default=True, help="Seconds between looks.")
 @click.option("--filter", "words", default="", metavar="WORDS", help="Only rows with all these words.")
+@form_option(usual=None, text="Print it once, in this form.")
 @page_option
 @server_options
-def top(*, view: str, once: bool, every: float, words: str, page: str, **server: Any) -> None:
+def top(*, view: str, once: bool, every: float, words: str, form: str | None, page: str, **server: Any) -> None:
     """Show GPUs cut into slices, queues, pods and who waits for what, as they change.
 
     A bar's cells are used (full), granted and idle (light) or free (dots); each slice begins with a cut, and has its
     queue's colour. A queue's bar shows what it uses of its guarantee, what it borrows (medium), what is kept for it
     (light), and its fair share (a line). Keys: 1 to 4 or tab change the view, s sorts, r turns it round, / filters,
-    space holds, q ends. Use is known from the centre's page alone; without one it says so.
+    space holds, q or Ctrl-C ends. Use is known from the centre's page alone; without one it says so.
 
     \b
     Examples:
       aliquot top
       aliquot top queues
       aliquot top --once --filter 'a100-1 sick'
+      aliquot top pods -o json
     """
     call = make_call(**server)
     choice = Choice(table=_TABLES.index(view), filter=words)
-    work = _print_once(call, page=page, choice=choice) if once else _show(call, page=page, choice=choice, every=every)
-    asyncio.run(work)
+    if once or form:
+        asyncio.run(_print_once(call, page=page, choice=choice, form=form or FORMS[0]))
+    else:
+        asyncio.run(_show(call, page=page, choice=choice, every=every))
 
 
 @asynccontextmanager
@@ -122,17 +127,27 @@ def _page_of(place: Place) -> str:
     return place.up.page if place.up else ""
 
 
-async def _print_once(call: Call, *, page: str, choice: Choice) -> None:
+async def _print_once(call: Call, *, page: str, choice: Choice, form: str) -> None:
     async with source_for(call, page=page) as source:
         state = await source.look()
     if state is None:
         raise BlindError("nobody answers", where="aliquot top")
     frame = Frame(state=state, choice=choice, source=source.title)
-    width = shutil.get_terminal_size(_SIZE).columns
+    text = printed(
+        frame.things,
+        form=form,
+        text=lambda wide: _drawn(frame, width=frame.widest if wide else shutil.get_terminal_size(_SIZE).columns),
+        lines=lambda: frame.names(domain=call.names.domain),
+    )
+    if text:
+        hand_out(text)
+
+
+def _drawn(frame: Frame, *, width: int) -> str:
     ascii_only = _ascii_only()
     drawn = coloured if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else plain
     lines = [*frame.head(width), *(frame.line(number, width) for number in range(len(frame)))]
-    hand_out("\n".join(drawn(line, ascii_only=ascii_only) for line in lines))
+    return "\n".join(drawn(line, ascii_only=ascii_only) for line in lines)
 
 
 async def _show(call: Call, *, page: str, choice: Choice, every: float) -> None:

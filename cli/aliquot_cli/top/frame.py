@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from aliquot_cli.tables import tame
 from aliquot_cli.top.columns import Layout, laid_out
 from aliquot_cli.top.ink import Line, Span, Tone, row
-from aliquot_cli.top.views import TABLES, Scene, Table, scene_of
+from aliquot_cli.top.tabular import Scene, Table, Told, scene_of
+from aliquot_cli.top.views import TABLES
+from aliquot_core.counting import agreed, counted
 from aliquot_scheduler.page.model import State, Totals
 
 _GIB = 1024
@@ -50,12 +54,22 @@ class Frame:
         self.choice = choice
         self._source = source
         self._table: Table[Any] = TABLES[choice.table]
-        self._things = _chosen(self._table, state, choice)
+        # What is listed, in its order.
+        self.things = _chosen(self._table, state, choice)
         self._layout: Layout | None = None
 
     def __len__(self) -> int:
         """How many rows there are to scroll through."""
-        return len(self._things)
+        return len(self.things)
+
+    @property
+    def widest(self) -> int:
+        """How wide it is with every column as wide as it may be."""
+        return sum(max(column.least, column.most) + 1 for column in self._table.columns)
+
+    def names(self, *, domain: str) -> Sequence[str]:
+        """What is listed, as other commands name it."""
+        return [self._table.name(thing, domain) for thing in self.things]
 
     def chosen(self, choice: Choice) -> Frame:
         """The same state under another choice."""
@@ -72,9 +86,20 @@ class Frame:
 
     def line(self, number: int, width: int) -> Line:
         """One row; an empty one past the end."""
-        if number >= len(self._things):
+        if number >= len(self.things):
             return row([], width)
-        return self._table.draw(self._things[number], self._at(width), self._scene)
+        return self._table.draw(self.things[number], self._at(width), self._scene)
+
+    def told(self, number: int) -> Told | None:
+        """All that a row says; None where the row shows it itself."""
+        if self._table.tell is None or number >= len(self.things):
+            return None
+        told: Told = self._table.tell(self.things[number])
+        return told
+
+    def place_of(self, told: Told) -> int:
+        """Where in the list somebody stands now; the first place where he is gone."""
+        return next((n for n in range(len(self)) if (one := self.told(n)) is not None and one.of == told.of), 0)
 
     def _at(self, width: int) -> Layout:
         if self._layout is None or self._layout.width != width:
@@ -95,6 +120,12 @@ class Frame:
         return tabs
 
 
+def wrapped(told: Told, *, width: int, most: int) -> Sequence[Line]:
+    """Who, and under it the whole sentence; what does not fit so many lines is said to be cut."""
+    text = textwrap.wrap(tame(told.text), width, max_lines=most - 1, placeholder=" …")
+    return [row([Span(tame(told.of), Tone.HEAD)], width), *(row([Span(line)], width) for line in text)]
+
+
 def _chosen(table: Table[Any], state: State, choice: Choice) -> list[Any]:
     wanted = choice.filter.lower().split()
     things = list(table.things(state))
@@ -110,14 +141,15 @@ def _sums(totals: Totals, *, at: float) -> list[Span]:
     clock = time.strftime("%H:%M:%S", time.localtime(at))
     sick = [Span(f", {totals.gpus_sick} sick", Tone.BAD)] if totals.gpus_sick else []
     out = [Span(f", {totals.nodes_out} out", Tone.BAD)] if totals.nodes_out else []
+    emphasis = Tone.HEAD if totals.waiting else Tone.PLAIN
     return [
         Span(f"aliquot  {clock}  ", Tone.HEAD),
-        Span(f"{totals.nodes} nodes"),
+        Span(counted(totals.nodes, "node")),
         *out,
-        Span(f"  {totals.gpus} GPUs"),
+        Span(f"  {counted(totals.gpus, 'GPU')}"),
         *sick,
-        Span(f"  {totals.running} run"),
-        Span(f"  {totals.waiting} wait", Tone.HEAD if totals.waiting else Tone.PLAIN),
+        Span(f"  {totals.running} {agreed(totals.running, 'runs', 'run')}"),
+        Span(f"  {totals.waiting} {agreed(totals.waiting, 'waits', 'wait')}", emphasis),
     ]
 
 

@@ -6,77 +6,22 @@ they are seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
-
-import msgspec
+from collections.abc import Sequence
+from typing import Any
 
 from aliquot_cli.tables import ago
 from aliquot_cli.top.bars import Part, cut_bar, level_bar
 from aliquot_cli.top.columns import Column, Layout
-from aliquot_cli.top.ink import HUES, Line, Span, Tone
+from aliquot_cli.top.ink import Line, Span, Tone
+from aliquot_cli.top.tabular import Order, Scene, Table, Told
 from aliquot_core.instants import seconds_of
 from aliquot_core.inventory import Health
-from aliquot_scheduler.page.model import GpuShown, PodShown, Stage, State, WaitingShown
+from aliquot_scheduler.page.model import GpuShown, PodShown, Stage, WaitingShown
 from aliquot_scheduler.queues.telling import QueueRow
 
 _UNKNOWN = "-"
 _WHOLE = 100
 _GIB = 1024
-
-T = TypeVar("T")
-
-
-class Order(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """A way to sort; the natural one may leave things as they come."""
-
-    title: str
-    key: Callable[[T], Any] | None = None
-
-
-class Table(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One view."""
-
-    title: str
-    columns: Sequence[Column]
-    orders: Sequence[Order[T]]
-    things: Callable[[State], Sequence[T]]
-    # What a filter looks through.
-    words: Callable[[T], str]
-    draw: Callable[[T, Layout, Scene], Line]
-
-
-class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """What rows need to know of everything else."""
-
-    state: State
-    hues: Mapping[str, Tone]
-    used: Mapping[str, tuple[int | None, int | None]]
-    slices: Mapping[str, Sequence[str]]
-
-    @property
-    def whole(self) -> int:
-        """All compute there is."""
-        return self.state.totals.compute
-
-
-def scene_of(state: State) -> Scene:
-    """Work out once what many rows ask for."""
-    used: dict[str, tuple[int | None, int | None]] = {}
-    slices: dict[str, list[str]] = {}
-    for node in state.nodes:
-        for gpu in node.gpus:
-            for one in gpu.slices:
-                compute, memory = used.get(one.pod, (None, None))
-                used[one.pod] = _sum(compute, one.used_compute), _sum(memory, one.used_memory)
-                slices.setdefault(one.pod, []).append(str(gpu.index))
-    names = sorted({row.name for row in state.queues if row.leaf} | {pod.queue for pod in state.pods})
-    hues = {name: HUES[number % len(HUES)] for number, name in enumerate(names)}
-    return Scene(state=state, hues=hues, used=used, slices=slices)
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else one + other
 
 
 def _amount(number: int | None) -> Span:
@@ -156,9 +101,8 @@ GPUS = Table[GpuShown](
         Order(title="pods", key=lambda gpu: -len(gpu.slices)),
     ],
     things=lambda state: [gpu for node in state.nodes for gpu in node.gpus],
-    words=lambda gpu: " ".join(
-        (gpu.node, gpu.uuid, gpu.model, gpu.health, *(f"{s.pod} {s.queue}" for s in gpu.slices))
-    ),
+    words=_gpu_words,
+    name=lambda gpu, _: f"gpu/{gpu.uuid}",
     draw=_gpu,
 )
 
@@ -208,6 +152,7 @@ QUEUES = Table[QueueRow](
     ],
     things=lambda state: state.queues,
     words=lambda queue: queue.name,
+    name=lambda queue, domain: f"queue.{domain}/{queue.name}",
     draw=_queue,
 )
 
@@ -256,6 +201,7 @@ PODS = Table[PodShown](
     ],
     things=lambda state: [pod for pod in state.pods if pod.stage is not Stage.ENDED],
     words=lambda pod: f"{pod.key} {pod.queue} {pod.node} {pod.stage} {pod.owner.kind}/{pod.owner.name}",
+    name=lambda pod, _: f"pod/{pod.name}",
     draw=_pod,
 )
 
@@ -292,7 +238,9 @@ WAITING = Table[WaitingShown](
     ],
     things=lambda state: state.waiting,
     words=lambda one: f"{one.pod} {one.queue} {one.user} {one.reason} {one.why}",
+    name=lambda one, _: f"pod/{_pod_name(one.pod)}",
     draw=_waiting,
+    tell=lambda one: Told(of=one.pod, text=one.why),
 )
 
 TABLES: Sequence[Table[Any]] = (GPUS, QUEUES, PODS, WAITING)
