@@ -42,13 +42,13 @@ class HalfPass:
         half = len(nodes) // 2
         return Filtered(nodes=nodes[:half], failed=dict.fromkeys(nodes[half:], WHY))
 
-    def prioritize(self, _: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+    def prioritize(self, _: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """All the same."""
-        return [(node, 450) for node in nodes]
+        return [450] * len(nodes)
 
-    def prioritize_plain(self, _: Pod, nodes: Sequence[str]) -> list[tuple[str, int]]:
+    def prioritize_plain(self, _: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """Nothing is said."""
-        return [(node, 0) for node in nodes]
+        return [0] * len(nodes)
 
     def preempt(self, _: Pod, offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:  # noqa: ARG002 - nobody
         """Nobody."""

@@ -1,9 +1,11 @@
 """How long one event takes: 5,000 pods wait in 200 queues before 1,000 nodes of 8 GPUs; CPU time of the answer to each.
 
     .venv/bin/python benchmarks/queues/events.py [--pods 5000] [--queues 200] [--nodes 1000] [--events 1000]
+        [--reserving 0]
 
 An event is a pod that ends, comes, or is deleted while it waits; the answer is a whole round of turns, and the binding
-of whoever was let in. Two loads: few shapes, as people submit them, and every pod of a shape of its own.
+of whoever was let in. Two loads: few shapes, as people submit them, and every pod of a shape of its own. With
+`--reserving` so many of the queues keep their guarantee even while they use nothing.
 """
 
 from __future__ import annotations
@@ -25,11 +27,18 @@ from support.queue_replay import Job, Replay
 def main() -> None:
     """Run both loads and print."""
     parser = argparse.ArgumentParser()
-    for name, value in (("pods", 5_000), ("queues", 200), ("nodes", 1_000), ("events", 1_000)):
+    for name, value in (("pods", 5_000), ("queues", 200), ("nodes", 1_000), ("events", 1_000), ("reserving", 0)):
         parser.add_argument(f"--{name}", type=int, default=value)
     asked = parser.parse_args()
     for title, own in (("few shapes", False), ("a shape for each pod", True)):
-        took = measure(pods=asked.pods, queues=asked.queues, nodes=asked.nodes, events=asked.events, own_shapes=own)
+        took = measure(
+            pods=asked.pods,
+            queues=asked.queues,
+            nodes=asked.nodes,
+            events=asked.events,
+            reserving=asked.reserving,
+            own_shapes=own,
+        )
         cuts = statistics.quantiles(took, n=100)
         print(
             f"{title}: p50 {1e3 * cuts[49]:.1f} ms, p99 {1e3 * cuts[98]:.1f} ms, at most {1e3 * max(took):.1f} ms "
@@ -37,13 +46,15 @@ def main() -> None:
         )
 
 
-def measure(*, pods: int, queues: int, nodes: int, events: int, own_shapes: bool) -> list[float]:
+def measure(*, pods: int, queues: int, nodes: int, events: int, reserving: int, own_shapes: bool) -> list[float]:
     """Seconds for each event."""
     chance = Random(1)  # noqa: S311 - repeats itself, guards nothing
     tops = {f"org-{number}": QueueSpec() for number in range(10)}
     specs = tops | {
         f"q{number:03}": QueueSpec(
-            parent=f"org-{number % 10}", compute=Quota(guarantee=100 * 8 * nodes // (2 * queues)), namespaces=("*",)
+            parent=f"org-{number % 10}",
+            compute=Quota(guarantee=100 * 8 * nodes // (2 * queues), lending_limit=0 if number < reserving else None),
+            namespaces=("*",),
         )
         for number in range(queues)
     }

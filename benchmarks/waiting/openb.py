@@ -74,7 +74,10 @@ VARIANTS = {
     "hold": Variant(settings=QueueSettings(), cells=_FEW),
     "cpu-pods": Variant(gpus_only=False, cells=_FEW),
     "owned": Variant(owned=True, cells=_FEW),
-    "moves": Variant(settings=QueueSettings(hold=0.0, moves_per_hour=60), cells=_FEW),
+    "moves": Variant(
+        settings=QueueSettings(hold=0.0, moves_per_hour=60),
+        cells=(*_FEW, *(cell for cell in CELLS[:5] if cell not in _FEW)),
+    ),
 }
 
 

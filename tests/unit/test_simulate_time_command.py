@@ -41,6 +41,19 @@ def test_what_can_t_be_reckoned_with_is_refused(files: list[str], option: str, n
     assert (done.exit_code, option in done.output) == (2, True)
 
 
+def test_arrivals_are_not_drawn_out_beyond_all_time(files: list[str]) -> None:
+    """It is said before anything runs, and is no overflow in the middle."""
+    done = run(*files, "--compress", "1e308")
+    assert (done.exit_code, "--compress" in done.output) == (2, True)
+
+
+def test_moves_are_refused_where_no_policy_moves_anybody(files: list[str]) -> None:
+    """Rather than left out of account in silence."""
+    done = run(*files, "--policy", "fifo", "--moves", "5")
+    assert done.exit_code == 2
+    assert "only policy aliquot moves pods" in " ".join(done.output.split())
+
+
 def test_policies_stand_side_by_side(files: list[str], tmp_path: Path) -> None:
     """A row each, with the hour that one half waits where GPUs are not shared; and a picture of them."""
     plot = tmp_path / "use.svg"

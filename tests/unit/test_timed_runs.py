@@ -16,6 +16,7 @@ from aliquot_scheduler.simulating.timed.clockwork import StrayStartError
 from aliquot_scheduler.simulating.timed.contest import TimedPolicy, TimedRun
 from aliquot_scheduler.simulating.timed.ground import Ground, OverGrantError, Start
 from aliquot_scheduler.simulating.timed.job import Timetable, in_whole_gpus
+from aliquot_scheduler.simulating.timed.meter import Meter
 from aliquot_scheduler.simulating.timed.queued import Queued
 from aliquot_scheduler.simulating.timed.told import told
 from support.timetables import HALF, OPEN, PAIR, PLAIN, WHOLE, Log, Row, machine, play, spans, timetable, timetables
@@ -321,3 +322,23 @@ def test_a_report_of_nothing_is_a_report() -> None:
     run = TimedRun(asked, policy=TimedPolicy.FIFO, specs={"a": QueueSpec()})
     report = told(run.meter, asked, policy="fifo", seed=1, seconds=0.0, partial=True)
     assert (report.wait.mean, report.backlog.allocated_pct, report.jain_wait, report.partial) == (0.0, None, None, True)
+
+
+def test_a_long_curve_is_thinned_to_means_and_goes_on_to_the_end() -> None:
+    """However many instants there were: what was given away in all can be read off it still."""
+    asked = timetable(Row(0, 1, WHOLE))
+    meter = Meter(asked, limits={})
+    given = 0.0
+    for instant in range(5_000):
+        meter.allocated = (instant % 2) * 1_000 + instant // 5
+        span = 1.0 + instant % 3
+        given += span * meter.allocated
+        meter.passed(meter.now + span)
+    report = told(meter, asked, policy="fifo", seed=0, seconds=0.0, partial=False)
+    at = [hours * 3_600.0 for hours, _, _ in report.curve]
+    assert at[0] == 0.0
+    assert at[-1] == pytest.approx(meter.now)
+    assert len(at) <= 1_201
+    held = [percent / 100.0 * asked.capacity for _, percent, _ in report.curve]
+    read_off = sum(percent * (later - now) for percent, now, later in zip(held, at, at[1:], strict=False))
+    assert read_off == pytest.approx(given, rel=0.001)

@@ -8,7 +8,8 @@ less: who wants eight of one machine may wait beside many that stand idle, until
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from aliquot_scheduler.simulating.timed.job import Job, Timetable
 
 # Instants of the curve, at most twice as many.
 _POINTS = 600
+_Point = tuple[float, int, int]
 
 
 class Backlog:
@@ -78,8 +80,8 @@ class Meter:
         self.lost = 0.0
         # Starts by which a team came over its limit.
         self.violations = 0
-        # Instants, milli given away from then on, jobs that wait.
-        self.curve: list[tuple[float, int, int]] = []
+        # Instants, milli given away from then on until the next, jobs that wait; thinned to means over time.
+        self.curve: list[_Point] = []
 
     def passed(self, now: float) -> None:
         """Until now all was as it was."""
@@ -88,7 +90,7 @@ class Meter:
             return
         self.curve.append((self.now, self.allocated, self.waiting))
         if len(self.curve) > 2 * _POINTS:
-            del self.curve[1::2]
+            self.curve = _halved(self.curve, end=now)
         self.now = now
         if self.waiting:
             self._count(seconds)
@@ -149,3 +151,16 @@ class Meter:
         for team in self.teams.values():
             team.demanded += seconds * team.asked
             team.served += seconds * team.held
+
+
+def _halved(curve: Sequence[_Point], *, end: float) -> list[_Point]:
+    """Each two as one that holds their mean over time: what was given away in all stays what it was."""
+    instants = [*(at for at, _, _ in curve), end]
+    return [_mean(curve[at : at + 2], instants[at : at + 3]) for at in range(0, len(curve), 2)]
+
+
+def _mean(points: Sequence[_Point], instants: Sequence[float]) -> _Point:
+    spans = [later - now for now, later in pairwise(instants)]
+    milli = sum(span * held for span, (_, held, _) in zip(spans, points, strict=True))
+    waiting = sum(span * wait for span, (_, _, wait) in zip(spans, points, strict=True))
+    return points[0][0], round(milli / sum(spans)), round(waiting / sum(spans))

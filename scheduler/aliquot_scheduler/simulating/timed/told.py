@@ -68,6 +68,7 @@ def told(meter: Meter, timetable: Timetable, *, policy: str, seed: int, seconds:
     """Of a run as far as it went."""
     jobs = [job for job in timetable.jobs if timetable.needs[job.need].gpus]
     waits = meter.waits
+    curve = [*meter.curve, (meter.now, meter.allocated, meter.waiting)]
     completions = [meter.ends[job.number] - job.at for job in jobs if job.number in meter.ends]
     by_team: dict[str, list[float]] = defaultdict(list)
     for job in jobs:
@@ -96,7 +97,7 @@ def told(meter: Meter, timetable: Timetable, *, policy: str, seed: int, seconds:
         lost_hours=round(meter.lost / (MILLI * 3600.0), 3),
         seconds=round(seconds, 3),
         partial=partial,
-        curve=[(at / 3600.0, 100.0 * milli / timetable.capacity, waiting) for at, milli, waiting in meter.curve],
+        curve=[(at / 3600.0, 100.0 * milli / timetable.capacity, waiting) for at, milli, waiting in curve],
     )
 
 
