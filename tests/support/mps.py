@@ -64,11 +64,12 @@ class StandIn:
         return (self.folder.log(gpu) / "commands").read_text().splitlines()
 
     def pid(self, gpu: str) -> int | None:
-        """The daemon's process."""
+        """The daemon's process; nobody yet while the file is being written."""
         try:
-            return int((self.folder.pipe(gpu) / f"{PROGRAM}.pid").read_text())
+            text = (self.folder.pipe(gpu) / f"{PROGRAM}.pid").read_text()
         except OSError:
             return None
+        return int(text) if text else None
 
     def close(self) -> None:
         """End every daemon and server that is left."""

@@ -312,10 +312,12 @@ def test_whose_certificate_it_is(peer: dict[str, object] | None, why: str) -> No
 
 async def test_a_connection_does_not_outlive_its_certificate(authority: Authority, files: TlsFiles) -> None:
     """kube-scheduler keeps its connections for ever."""
+    certificate = authority.signs(SCHEDULER)
+    # It is good to within a second of a day from before this instant.
     clock = VirtualClock(start=time.time())
     async with (
         replica(files, seeing=clock) as centre,
-        caller(authority.caller(authority.signs(SCHEDULER))) as scheduler,
+        caller(authority.caller(certificate)) as scheduler,
     ):
         assert (await scheduler.post(centre.url("/extender/filter"), args("n1")))[0] == 200
         await clock.advance(DAY)

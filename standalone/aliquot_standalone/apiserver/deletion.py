@@ -68,6 +68,18 @@ class Deletion:
             self._remove_if_empty(target.namespace, now=now)
         return Write(revision=revision, removed=True)
 
+    def take_from_owners_that_are_gone(self, table: str, stored: Revision, *, now: float) -> None:
+        """What names an owner that is there no more goes as if it had gone just now.
+
+        A controller that has not heard yet of its object's end would else make what nobody ever takes away.
+        """
+        meta = stored.decode()["metadata"]
+        for one in meta.get("ownerReferences") or []:
+            owner = self._owner(one, namespace=meta.get("namespace", ""))
+            # Of a kind that is not served nobody can tell whether it is there.
+            if owner is not None and not self._is_there(owner, uid=one.get("uid", "")):
+                self._take_along(table, stored.key, one.get("uid", ""), how="Background", now=now)
+
     # --- what an object owns -----------------------------------------------------------------------------------------
     def _lead_away(self, target: Target, obj: Json, *, now: float) -> Write:
         """An owner that waits: its own are let go without it, or go before it."""
@@ -98,17 +110,25 @@ class Deletion:
                 self._go_on(owner, FOREGROUND, now=now)
 
     def _waiting_owner(self, reference: Json, *, namespace: str) -> Target | None:
+        target = self._owner(reference, namespace=namespace)
+        if target is None or not self._is_there(target, uid=reference.get("uid", "")):
+            return None
+        found = self._store.get(target.resource.table, target.key)
+        held = found is not None and FOREGROUND in found.decode()["metadata"].get("finalizers", [])
+        return target if held else None
+
+    def _owner(self, reference: Json, *, namespace: str) -> Target | None:
+        """Where an owner is to be found; nowhere, if its kind is not served."""
         group, _, version = reference.get("apiVersion", "").rpartition("/")
         for resource in self._catalogue.of_group(group=group, version=version):
-            if resource.kind != reference.get("kind"):
-                continue
-            target = Target(
-                resource=resource, namespace=namespace if resource.namespaced else "", name=reference.get("name", "")
-            )
-            found = self._store.get(resource.table, target.key)
-            if found is not None and found.decode()["metadata"].get("uid") == reference.get("uid"):
-                return target if FOREGROUND in found.decode()["metadata"].get("finalizers", []) else None
+            if resource.kind == reference.get("kind"):
+                home = namespace if resource.namespaced else ""
+                return Target(resource=resource, namespace=home, name=reference.get("name", ""))
         return None
+
+    def _is_there(self, owner: Target, *, uid: str) -> bool:
+        found = self._store.get(owner.resource.table, owner.key)
+        return found is not None and bool(found.decode()["metadata"].get("uid") == uid)
 
     def _take_along(self, table: str, key: str, uid: str, *, how: str, now: float) -> None:
         """Delete an object with its last owner; with another one left it only forgets this one."""

@@ -128,6 +128,8 @@ class Api:
         revision = self.store.put(resource.table, key, obj, fields=rules.selectable(obj))
         if resource.table == NAMESPACES.table:
             self._give_account(name, now=now)
+        if "ownerReferences" in obj["metadata"]:
+            self._deletion.take_from_owners_that_are_gone(resource.table, revision, now=now)
         return Write(revision=revision, created=True)
 
     def _give_account(self, namespace: str, *, now: float) -> None:
@@ -198,7 +200,11 @@ class Api:
             return Write(revision=stored)
         if target.resource.generation and _wanted(new, target.resource) != _wanted(old, target.resource):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        return self._store(target, new, rules=rules, now=now, dry_run=dry_run)
+        write = self._store(target, new, rules=rules, now=now, dry_run=dry_run)
+        owners = new["metadata"].get("ownerReferences")
+        if owners != old["metadata"].get("ownerReferences") and not (write.removed or dry_run):
+            self._deletion.take_from_owners_that_are_gone(target.resource.table, write.revision, now=now)
+        return write
 
     def rewrite(self, target: Target, change: Edit, *, now: float, dry_run: bool = False) -> Write:
         """Store a change that the server itself makes (a binding): no caller's part to put back, only validity."""

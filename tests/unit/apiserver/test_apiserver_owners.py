@@ -73,6 +73,41 @@ def test_an_object_of_two_owners_goes_with_the_second() -> None:
     assert names(server) == set()
 
 
+def test_what_is_made_for_an_owner_that_is_gone_goes_after_it() -> None:
+    """A controller may hear late that its object went; an owner made since under the same name is another one."""
+    server = make_frontend()
+    late, other = owned(server, "late"), owned(server, "other")
+    ask(server, "DELETE", f"{MAPS}/late")
+    owned(server, "late")
+    assert owned(server, "orphan", late)["metadata"]["name"] == "orphan"
+    owned(server, "both", late, other)
+    assert names(server) == {"late", "other", "both"}
+    kept = ask(server, "GET", f"{MAPS}/both")["metadata"]["ownerReferences"]
+    assert [owner["uid"] for owner in kept] == [other["metadata"]["uid"]]
+
+
+def test_what_is_handed_to_an_owner_that_is_gone_goes_after_it() -> None:
+    """Also one that was there before it."""
+    server = make_frontend()
+    late = owned(server, "late")
+    ask(server, "DELETE", f"{MAPS}/late")
+    given = owned(server, "given")
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "late", "uid": late["metadata"]["uid"]}
+    given["metadata"]["ownerReferences"] = [reference]
+    ask(server, "PUT", f"{MAPS}/given", given, dryRun="All")
+    assert names(server) == {"given"}
+    ask(server, "PUT", f"{MAPS}/given", given)
+    assert names(server) == set()
+
+
+def test_of_an_owner_of_a_kind_that_is_not_served_nobody_knows() -> None:
+    """A thing of an operator's is left to the operator."""
+    server = make_frontend()
+    reference = {"apiVersion": "example.org/v1", "kind": "Robot", "name": "set", "uid": "u"}
+    ask(server, "POST", MAPS, {"metadata": {"name": "left", "ownerReferences": [reference]}})
+    assert names(server) == {"left"}
+
+
 def test_orphans_stay_and_forget_their_owner() -> None:
     """With the policy Orphan nothing is taken along."""
     server = make_frontend()
