@@ -51,6 +51,7 @@ class TimedRun:
         self._timetable = timetable
         self._policy = policy
         self._seed = seed
+        self._slowdown = slowdown
         whole = policy is TimedPolicy.WHOLE_GPU_FIFO
         needs = tuple(map(in_whole_gpus, timetable.needs)) if whole else timetable.needs
         ground = Ground(machines=timetable.machines, needs=needs)
@@ -87,4 +88,5 @@ class TimedRun:
             seed=self._seed,
             seconds=seconds,
             partial=not self._clockwork.over,
+            slowdown=self._slowdown,
         )

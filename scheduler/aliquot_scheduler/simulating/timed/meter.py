@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from aliquot_scheduler.simulating.timed.bound import Bound
+from aliquot_scheduler.simulating.timed.by_then import Span
 from aliquot_scheduler.simulating.timed.ground import Start
 from aliquot_scheduler.simulating.timed.job import Job, Timetable
 
@@ -68,6 +69,9 @@ class Meter:
         self.backlog = Backlog()
         self.full_backlog = Backlog()
         self.single_backlog = Backlog()
+        # Milli seconds of work that was given and is not lost, and how that went on while the backlog was full.
+        self.given = 0.0
+        self.full_spans: list[Span] = []
         self.teams: dict[str, TeamSums] = defaultdict(TeamSums)
         # When each job that wants GPUs started at last and ended, and how long it has waited in all; by its number.
         self.starts: dict[int, float] = {}
@@ -91,9 +95,10 @@ class Meter:
         self.curve.append((self.now, self.allocated, self.waiting))
         if len(self.curve) > 2 * _POINTS:
             self.curve = _halved(self.curve, end=now)
-        self.now = now
         if self.waiting:
             self._count(seconds)
+        self.given += seconds * self.allocated
+        self.now = now
 
     def arrived(self, job: Job) -> None:
         """It waits."""
@@ -127,7 +132,9 @@ class Meter:
             self.allocated -= total
             self.teams[job.team].held -= total
             self.stops[job.number] += 1
-            self.lost += total * (self.now - self.starts[job.number])
+            lost = total * (self.now - self.starts[job.number])
+            self.lost += lost
+            self.given -= lost
             self._again[job.number] = self.now
 
     def ended(self, job: Job) -> None:
@@ -146,6 +153,7 @@ class Meter:
         self.backlog.add(seconds, allocated=self.allocated, bound=bound)
         if self.asked >= self._capacity:
             self.full_backlog.add(seconds, allocated=self.allocated, bound=bound)
+            self.full_spans.append(Span(self.now, seconds, self.given, self.allocated))
         if self.waiting_single:
             self.single_backlog.add(seconds, allocated=self.allocated, bound=bound)
         for team in self.teams.values():

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from aliquot_scheduler.simulating.fragments import Reals
+from aliquot_scheduler.simulating.timed.by_then import ByThen, by_then
 from aliquot_scheduler.simulating.timed.job import Timetable
 from aliquot_scheduler.simulating.timed.meter import Backlog, Meter
 from aliquot_scheduler.simulating.workload import MILLI
@@ -47,6 +48,8 @@ class TimedReport(msgspec.Struct, frozen=True, kw_only=True):
     backlog: InBacklog
     full_backlog: InBacklog
     single_backlog: InBacklog
+    # While all who were there asked for as many GPUs as there are; of who is slowed down nothing is known.
+    by_then: ByThen | None = None
     makespan: float
     most_waiting: int
     # Jain's index over teams: of GPU time given in a backlog over asked for, and of mean waits. 1: all alike.
@@ -64,7 +67,16 @@ class TimedReport(msgspec.Struct, frozen=True, kw_only=True):
     curve: list[tuple[float, float, int]] = []
 
 
-def told(meter: Meter, timetable: Timetable, *, policy: str, seed: int, seconds: float, partial: bool) -> TimedReport:
+def told(
+    meter: Meter,
+    timetable: Timetable,
+    *,
+    policy: str,
+    seed: int,
+    seconds: float,
+    partial: bool,
+    slowdown: float = 0.0,
+) -> TimedReport:
     """Of a run as far as it went."""
     jobs = [job for job in timetable.jobs if timetable.needs[job.need].gpus]
     waits = meter.waits
@@ -87,6 +99,7 @@ def told(meter: Meter, timetable: Timetable, *, policy: str, seed: int, seconds:
         backlog=_in_backlog(meter.backlog, capacity=timetable.capacity),
         full_backlog=_in_backlog(meter.full_backlog, capacity=timetable.capacity),
         single_backlog=_in_backlog(meter.single_backlog, capacity=timetable.capacity),
+        by_then=None if slowdown else by_then(meter.full_spans, timetable),
         makespan=max(meter.ends.values(), default=0.0),
         most_waiting=meter.most_waiting,
         jain_served=_jain(served),
