@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from aliquot_cli.simulate_time import TIME_NAMES
+from aliquot_scheduler.simulating.timed.contest import TimedPolicy
 
 
 class Mode(StrEnum):
@@ -47,10 +48,13 @@ _MEANT: Mapping[str, frozenset[Mode]] = MappingProxyType(
     }
     | dict.fromkeys(TIME_NAMES, frozenset({Mode.TIME}))
 )
+# In time: what only our own policy heeds.
+_OURS = frozenset({"file", "queues", "users", "patience", "hold", "grace", "moves"})
+_OTHERS = frozenset(TimedPolicy) - {TimedPolicy.ALIQUOT}
 
 
 def mode_of(context: click.Context) -> Mode:
-    """What is asked for; whatever was given beside it must mean something there."""
+    """What is asked for; whatever was given beside it must mean something there, and to the policy that is named."""
     given: Mapping[str, Any] = context.params
     asked = {"record": Mode.RECORD, "in_time": Mode.TIME, "print_mix": Mode.MIX}
     mode = next((mode for name, mode in asked.items() if given[name]), Mode.PLACES)
@@ -60,4 +64,7 @@ def mode_of(context: click.Context) -> Mode:
         if typed and mode not in _MEANT.get(name, _ANY):
             meant = " or ".join(one for one in Mode if one in _MEANT[name])
             raise click.UsageError(f"{parameter.opts[0]} says nothing {mode}; it is for runs {meant}", ctx=context)
+        if typed and mode is Mode.TIME and name in _OURS and given["policy"] in _OTHERS:
+            told = f"{parameter.opts[0]} says nothing to policy {given['policy']}; it is for {TimedPolicy.ALIQUOT}"
+            raise click.UsageError(told, ctx=context)
     return mode

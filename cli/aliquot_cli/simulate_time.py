@@ -46,7 +46,7 @@ _HEADING = (
     "MAKESPAN",
     "JAIN",
 )
-_LEGEND = """backlog, allocated, of bound: while all who were there asked for all GPUs or more
+_LEGEND = """backlog, allocated, of bound, by then: while all who were there asked for all GPUs or more
 single: allocated while one waited that wants one GPU or less"""
 
 # Years become millennia: more than any queue is asked about, and hours still have their seconds.
@@ -153,9 +153,6 @@ def simulate_in_time(
 ) -> None:
     """Run each policy, print what came of it, and leave with the exit code that says if it is partial."""
     rules = heard.rules
-    if asked.moves and TimedPolicy.ALIQUOT not in policies:
-        told = f"only policy {TimedPolicy.ALIQUOT} moves pods; add it with --policy, or leave --moves out"
-        raise click.BadParameter(told, param_hint="--moves")
     timetable = _timetable(nodes=nodes, pods=pods, seed=seed, asked=asked)
     specs = _specs(asked.queues, timetable)
     times = {name: value for name in ("patience", "hold") if (value := getattr(asked, name)) is not None}
@@ -266,17 +263,23 @@ def _picture(reports: Sequence[TimedReport]) -> str:
 def _text(reports: Sequence[TimedReport], *, heard: Heard) -> str:
     first = reports[0]
     left = f", {first.left_out} left out (no end, or no node could take them)" if first.left_out else ""
-    told = f", rules {', '.join(heard.rules.names)}" if heard.rules else ""
-    told += ", mix of the settings" if heard.mix else ""
+    ours = any(one.policy == TimedPolicy.ALIQUOT for one in reports)
+    told = f", rules {', '.join(heard.rules.names)}" if heard.rules and ours else ""
+    told += ", mix of the settings" if heard.mix and ours else ""
     never = f"{_never(reports)}{failures_text(heard.rules.failures)}"
     violations = ", ".join(f"{one.policy} {one.quota_violations}" for one in reports)
     return "\n\n".join(
         [
             f"{first.jobs} pods with GPUs{left}; seed {first.seed}{told}",
             table([_HEADING, *map(_row, reports)]),
-            f"quota violations: {violations}{_sent_away(reports)}{never}\n{_LEGEND}",
+            f"quota violations: {violations}{_by_then(reports)}{_sent_away(reports)}{never}\n{_LEGEND}",
         ]
     )
+
+
+def _by_then(reports: Sequence[TimedReport]) -> str:
+    found = [f"{one.policy} {_percent(one.by_then.mean_pct)}" for one in reports if one.by_then]
+    return f"\nGPU time given by then, of what anybody could have given: {', '.join(found)}" if found else ""
 
 
 def _sent_away(reports: Sequence[TimedReport]) -> str:

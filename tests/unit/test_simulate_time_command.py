@@ -47,11 +47,28 @@ def test_arrivals_are_not_drawn_out_beyond_all_time(files: list[str]) -> None:
     assert (done.exit_code, "--compress" in done.output) == (2, True)
 
 
-def test_moves_are_refused_where_no_policy_moves_anybody(files: list[str]) -> None:
-    """Rather than left out of account in silence."""
-    done = run(*files, "--policy", "fifo", "--moves", "5")
-    assert done.exit_code == 2
-    assert "only policy aliquot moves pods" in " ".join(done.output.split())
+@pytest.mark.parametrize(
+    "given",
+    ["--moves 5", "--hold 0", "--patience 60", "--grace 30", "--users 12", "--queues none.yaml", "--config none.toml"],
+)
+@pytest.mark.parametrize("policy", ["fifo", "whole-gpu-fifo"])
+def test_what_only_our_own_policy_heeds_is_refused_with_another(files: list[str], policy: str, given: str) -> None:
+    """Rather than left out of account in silence, also if it is what goes without saying; and nothing is read."""
+    option, *_ = given.split()
+    done = run(*files, "--policy", policy, *given.split())
+    told = f"{option} says nothing to policy {policy}; it is for aliquot"
+    assert (done.exit_code, told in " ".join(done.output.split())) == (2, True)
+
+
+def test_settings_that_no_policy_heeds_are_not_told_of(files: list[str], tmp_path: Path) -> None:
+    """A mix that lies in the environment's settings is our own policy's: without that nothing is said of it."""
+    (tmp_path / "own").write_text("[[placement.mix]]\nshare = 1\ncores = 2\ngpus = 1\ncompute = 100\n")
+    told = {
+        policy: CliRunner().invoke(main, [*files, "--policy", policy], env={"ALIQUOT_CONFIG": str(tmp_path / "own")})
+        for policy in ("fifo", "aliquot")
+    }
+    assert [one.exit_code for one in told.values()] == [0, 0]
+    assert ["mix of the settings" in one.stdout for one in told.values()] == [False, True]
 
 
 def test_policies_stand_side_by_side(files: list[str], tmp_path: Path) -> None:
@@ -65,6 +82,7 @@ def test_policies_stand_side_by_side(files: list[str], tmp_path: Path) -> None:
     assert "2.00 h" in rows["whole-gpu-fifo"]
     assert rows["fifo"].split()[1:3] == rows["aliquot"].split()[1:3] == ["0.0", "min"]
     assert "violations: whole-gpu-fifo 0, fifo 0, aliquot 0" in done.stdout
+    assert "GPU time given by then, of what anybody could have given: whole-gpu-fifo 50.0 %\n" in done.stdout
     assert plot.read_text().count("<polyline") == 3
 
 
