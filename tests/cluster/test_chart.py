@@ -276,9 +276,26 @@ def test_without_our_kube_scheduler_nothing_of_it_is_left() -> None:
     assert "aliquot-kube-scheduler" not in json.dumps(template({"kubeScheduler": {"enabled": False}}))
 
 
-def test_one_replica_alone_may_be_evicted() -> None:
+def test_of_several_replicas_one_always_stays() -> None:
+    """Whoever drains nodes waits: without a kube-scheduler nothing is placed, without the centre nothing is let in."""
+    budgets = of_kind(template(), "PodDisruptionBudget")
+    for name, deployment in of_kind(template(), "Deployment").items():
+        spec = budgets.pop(name)["spec"]
+        assert spec["minAvailable"] == 1 < deployment["spec"]["replicas"]
+        assert spec["selector"] == deployment["spec"]["selector"]
+    assert not budgets
+
+
+@pytest.mark.parametrize(
+    ("values", "left"),
+    [
+        ({"centre": {"replicas": 1}}, "aliquot-kube-scheduler"),
+        ({"kubeScheduler": {"replicas": 1}}, "aliquot-scheduler"),
+    ],
+)
+def test_one_replica_alone_may_be_evicted(values: Json, left: str) -> None:
     """A budget over a single one would keep its node from ever being drained."""
-    assert of_kind(template({"centre": {"replicas": 1}}), "PodDisruptionBudget") == {}
+    assert set(of_kind(template(values), "PodDisruptionBudget")) == {left}
 
 
 def test_only_those_who_have_to_call_the_centre_may_where_they_are_named() -> None:
