@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from aliquot_standalone.kubelet.settings import Folders
 from support.fake_nvml import FakeNvml, build_library
 from support.gpu_contract import MODELS
+from support.kubelets import short_folders
+from support.pipes import Pipe
+from support.pod_board import PodBoard
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +35,29 @@ def fake_nvml(fake_nvml_library: Path, tmp_path: Path, monkeypatch: pytest.Monke
     nvml.install(MODELS)
     nvml.load_into_pynvml(monkeypatch)
     return nvml
+
+
+@pytest.fixture
+def folders() -> Iterator[Folders]:
+    """Where a small kubelet keeps everything: a root with a short path."""
+    with short_folders() as made:
+        yield made
+
+
+@pytest.fixture
+def board() -> PodBoard:
+    """Where its pods come from."""
+    return PodBoard()
+
+
+@pytest.fixture
+def pipe(folders: Folders) -> Iterator[Callable[[str], Pipe]]:
+    """Makes named pipes that a pod's process and the test meet at."""
+    with contextlib.ExitStack() as stack:
+
+        def make(name: str) -> Pipe:
+            made = Pipe(folders.root / name)
+            stack.callback(made.close)
+            return made
+
+        yield make

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from aliquot_standalone.kubelet.containers import MARK, LocalProcesses, marked_a
 from aliquot_standalone.kubelet.leaving import end_containers
 from aliquot_standalone.kubelet.memory import Memories
 from aliquot_standalone.kubelet.settings import Folders
-from support.kubelets import QUICK, running, short_folders
+from support.kubelets import QUICK, running
 from support.pipes import Pipe
 from support.pod_board import PodBoard, container, pod
 
@@ -25,19 +24,6 @@ from support.pod_board import PodBoard, container, pod
 POLITE = "echo >{pipe}; exec sleep 1000"
 STUBBORN = "trap '' TERM; echo >{pipe}; while :; do sleep 0.1; done"
 GRACE = 33.0
-
-
-@pytest.fixture
-def folders() -> Iterator[Folders]:
-    """A root with a short path."""
-    with short_folders() as made:
-        yield made
-
-
-@pytest.fixture
-def board() -> PodBoard:
-    """Where pods come from."""
-    return PodBoard()
 
 
 def waits(status: dict[str, Any]) -> bool:

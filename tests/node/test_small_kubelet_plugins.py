@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import grpc
 import pytest
@@ -18,10 +18,11 @@ from aliquot_standalone.kubelet.plugins import Plugins
 from aliquot_standalone.kubelet.registry import Registry
 from aliquot_standalone.kubelet.settings import Folders, Settings
 from support.clocks import VirtualClock
-from support.kubelets import RESOURCE, short_folders
+from support.http_api import LONG_S
+from support.kubelets import RESOURCE
 from support.tiny_plugin import Refusal, RegistrySocket, TinyPlugin, device
 
-SETTINGS = Settings(dial_timeout=0.2, prestart_timeout=0.1)
+SETTINGS = Settings(dial_timeout=LONG_S, prestart_timeout=0.1)
 
 
 class Events:
@@ -61,25 +62,27 @@ class Events:
 
 
 @pytest.fixture
-def folders() -> Iterator[Folders]:
-    """A root with a short path."""
-    with short_folders() as made:
-        yield made
-
-
-@pytest.fixture
 def events() -> Events:
     """What plugins do."""
     return Events()
 
 
+@contextlib.asynccontextmanager
+async def registering(folders: Folders, events: Events, settings: Settings = SETTINGS) -> AsyncIterator[Plugins]:
+    """The registration service, serving."""
+    made = Plugins(folders=folders, settings=settings, events=events)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
 @pytest.fixture
 async def plugins(folders: Folders, events: Events) -> AsyncIterator[Plugins]:
-    """The registration service, serving."""
-    made = Plugins(folders=folders, settings=SETTINGS, events=events)
-    await made.start()
-    yield made
-    await made.stop()
+    """One with the settings of most tests."""
+    async with registering(folders, events) as made:
+        yield made
 
 
 @contextlib.asynccontextmanager
@@ -109,14 +112,15 @@ async def test_registration_calls_back_before_it_answers(plugins: Plugins, event
         await plugins.pre_start(RESOURCE, ["a"])
 
 
-async def test_plugin_that_does_not_serve_is_refused(plugins: Plugins, folders: Folders) -> None:
+async def test_plugin_that_does_not_serve_is_refused(folders: Folders, events: Events) -> None:
     """A registration for a socket where nobody answers fails, and leaves nothing behind."""
     plugin = TinyPlugin(resource=RESOURCE, devices=[], folder=folders.device_plugins)
-    with pytest.raises(aio.AioRpcError, match="can't be reached") as refused:
-        await plugin.register()
-    assert refused.value.code() is grpc.StatusCode.UNKNOWN
-    with pytest.raises(PluginError, match="is gone"):
-        await plugins.ask(Allocate(resource=RESOURCE, ids=["a"]))
+    async with registering(folders, events, Settings(dial_timeout=0.2)) as plugins:
+        with pytest.raises(aio.AioRpcError, match="can't be reached") as refused:
+            await plugin.register()
+        assert refused.value.code() is grpc.StatusCode.UNKNOWN
+        with pytest.raises(PluginError, match="is gone"):
+            await plugins.ask(Allocate(resource=RESOURCE, ids=["a"]))
 
 
 @pytest.mark.parametrize(
@@ -137,15 +141,14 @@ async def test_wrong_version_or_name_is_refused(
 async def test_only_sockets_directly_in_the_folder_are_removed(folders: Folders, events: Events) -> None:
     """A start deletes plugins' sockets, but no other file and nothing in sub-folders."""
     (folders.device_plugins / "kubelet_internal_checkpoint").write_text("{}")
-    async with serving(folders, "a") as near, serving(folders, "a", socket="sub/far.sock") as far:
-        kubelet = Plugins(folders=folders, settings=SETTINGS, events=events)
-        await kubelet.start()
-        try:
-            assert (near.path.exists(), far.path.exists(), folders.checkpoint.exists()) == (False, True, True)
-            await far.register()
-            await events.until("connected", "listed")
-        finally:
-            await kubelet.stop()
+    async with (
+        serving(folders, "a") as near,
+        serving(folders, "a", socket="sub/far.sock") as far,
+        registering(folders, events),
+    ):
+        assert (near.path.exists(), far.path.exists(), folders.checkpoint.exists()) == (False, True, True)
+        await far.register()
+        await events.until("connected", "listed")
 
 
 async def test_old_stream_takes_the_new_registration_with_it(
@@ -168,19 +171,13 @@ async def test_old_stream_takes_the_new_registration_with_it(
 
 async def test_list_beyond_the_receive_limit_ends_the_plugin(folders: Folders, events: Events) -> None:
     """Each id of 8 characters takes 21 bytes: what passes the limit by one id turns all devices unhealthy."""
-    limited = Settings(receive_limit=4096)
-    kubelet = Plugins(folders=folders, settings=limited, events=events)
-    await kubelet.start()
-    try:
-        async with serving(folders) as plugin:
-            plugin.devices = [device(f"{number:08}") for number in range(196)]
-            await plugin.register()
-            await events.until("connected", "gone")
-            plugin.devices = plugin.devices[:195]
-            await plugin.register()
-            await events.until("connected", "gone", "connected", "listed")
-    finally:
-        await kubelet.stop()
+    async with registering(folders, events, Settings(receive_limit=4096)), serving(folders) as plugin:
+        plugin.devices = [device(f"{number:08}") for number in range(196)]
+        await plugin.register()
+        await events.until("connected", "gone")
+        plugin.devices = plugin.devices[:195]
+        await plugin.register()
+        await events.until("connected", "gone", "connected", "listed")
     assert Settings().receive_limit == 4 * 1024 * 1024
 
 

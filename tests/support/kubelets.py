@@ -21,6 +21,8 @@ from support.pod_board import PodBoard
 from support.tiny_plugin import TinyPlugin, device
 
 RESOURCE = "example.test/part"
+# What asks for two of a plugin's devices.
+TWO = {RESOURCE: "2"}
 QUICK = Settings(
     settle=0.0,
     start_retry=(0.01,),
@@ -90,20 +92,40 @@ async def _serves(kubelet: SmallKubelet, running: asyncio.Task[None]) -> None:
         await running
 
 
+def new_plugin(folders: Folders, *, count: int, resource: str = RESOURCE) -> TinyPlugin:
+    """A plugin that does not serve yet; its socket lies where a kubelet's start leaves it alone."""
+    devices = [device(f"d{number}") for number in range(count)]
+    return TinyPlugin(resource=resource, devices=devices, folder=folders.device_plugins, socket="sub/tiny.sock")
+
+
 @contextlib.asynccontextmanager
 async def plugin_on(
     folders: Folders, board: PodBoard, *, count: int = 4, pre_start: bool = False, env: dict[str, str] | None = None
 ) -> AsyncIterator[TinyPlugin]:
-    """A plugin that the kubelet knows; its socket lies where a kubelet's start leaves it alone."""
-    devices = [device(f"d{number}") for number in range(count)]
-    plugin = TinyPlugin(resource=RESOURCE, devices=devices, folder=folders.device_plugins, socket="sub/tiny.sock")
+    """A plugin that the kubelet knows."""
+    plugin = new_plugin(folders, count=count)
     plugin.options.pre_start_required = pre_start
     plugin.answer = lambda _: api.ContainerAllocateResponse(envs=env or {})
     await plugin.serve()
     try:
-        await plugin.register()
-        # The list comes after the registration: a pod admitted in between gets no devices, as with a real kubelet.
-        await board.until_node(lambda status: status["allocatable"].get(RESOURCE) == str(count))
+        await _taken(plugin, board)
         yield plugin
     finally:
         await plugin.stop()
+
+
+@contextlib.asynccontextmanager
+async def plugin_after_start(folders: Folders, board: PodBoard) -> AsyncIterator[TinyPlugin]:
+    """A kubelet for the length of the block, and a plugin of two devices that outlives it."""
+    async with running(folders, board):
+        plugin = new_plugin(folders, count=2)
+        await plugin.serve()
+        await _taken(plugin, board)
+        yield plugin
+
+
+async def _taken(plugin: TinyPlugin, board: PodBoard) -> None:
+    """Register, and wait until the node has the devices."""
+    await plugin.register()
+    # The list comes after the registration: a pod admitted in between gets no devices, as with a real kubelet.
+    await board.until_node(lambda status: status["allocatable"].get(RESOURCE) == str(len(plugin.devices)))

@@ -26,6 +26,13 @@ def container(name: str, *command: str, limits: dict[str, str] | None = None, **
     return {"name": name, "command": list(command), "resources": {"limits": limits or {}}, **more}
 
 
+def state_of(status: dict[str, Any], name: str = "main") -> dict[str, Any]:
+    """The state of one container in a pod's status."""
+    statuses = [*status["initContainerStatuses"], *status["containerStatuses"]]
+    found: dict[str, Any] = next(one["state"] for one in statuses if one["name"] == name)
+    return found
+
+
 class PodBoard:
     """Pods by uid; remembers every status written."""
 

@@ -35,8 +35,7 @@ from aliquot_standalone.kubelet.settings import Folders
 from aliquot_standalone.pod_logs import pod_logs
 from support.folders import lent_folder
 from support.http_api import LONG_S, HttpApi
-from support.kubelets import QUICK, kill_leftovers
-from support.tiny_plugin import TinyPlugin, device
+from support.kubelets import QUICK, kill_leftovers, new_plugin
 
 NODE = "node"
 COMMAND = str(Path(sys.executable).with_name("aliquot"))
@@ -201,12 +200,7 @@ async def _node(transport: PlainTransport, folders: Folders) -> AsyncIterator[No
     kubelet = SmallKubelet(name=NODE, folders=folders, source=doors, sink=doors, clock=SystemClock(), settings=QUICK)
     running = asyncio.create_task(kubelet.run())
     await kubelet.serving.wait()
-    plugin = TinyPlugin(
-        resource=Names().compute,
-        devices=[device(f"c{number}") for number in range(100)],
-        folder=folders.device_plugins,
-        socket="sub/tiny.sock",
-    )
+    plugin = new_plugin(folders, count=100, resource=Names().compute)
     await plugin.serve()
     await plugin.register()
     await _until_offered(transport)
