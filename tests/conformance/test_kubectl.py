@@ -15,6 +15,7 @@ from aliquot_standalone.apiserver.embedded import kubeconfig
 from aliquot_standalone.installed import as_installed
 from cluster.harness import binaries
 from conformance.contracts.space import Space
+from support.http_api import LONG_S
 from support.require import skip_or_fail
 
 Kubectl = Callable[..., str]
@@ -58,7 +59,7 @@ def runner(space: Space, tmp_path: Path) -> Callable[..., subprocess.CompletedPr
             env=environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=LONG_S,
             check=False,
         )
 
@@ -206,7 +207,7 @@ def queues(kubectl: Kubectl) -> Iterator[Kubectl]:
     """The kind Queue as it is installed, without the webhooks that nobody answers here."""
     definition = next(one for one in as_installed() if one["kind"] == "CustomResourceDefinition")
     kubectl("apply", "-f", "-", given=definition)
-    kubectl("wait", "--for=condition=Established", "crd/queues.aliquot.dev", "--timeout=10s")
+    kubectl("wait", "--for=condition=Established", "crd/queues.aliquot.dev", "--timeout=60s")
     yield kubectl
     kubectl("delete", "crd", "queues.aliquot.dev")
 

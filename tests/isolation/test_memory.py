@@ -239,7 +239,7 @@ def test_lent_memory_is_its_borrowers_when_the_lender_ends(world: World, end: st
     if end == "become":
         assert one.ask("meow") == "meow"
     else:
-        one.process.wait(10)
+        one.process.wait(60)
     assert two.ask("info").split()[1] == str((2000 - 300 - 600) * MIB)
     taken, _ = two.ask(f"fill linear {50 * MIB}").split()
     assert int(taken) == (2000 - 300 - 600) // 50
@@ -323,6 +323,6 @@ def test_sanitizers_find_nothing_while_all_ways_are_mixed(sanitized: Built, tmp_
         tenant.tell("quit")
     answers = 2 + len(AT_WORK)
     assert [len([tenant.answer() for _ in range(answers)]) for tenant in tenants] == [answers] * 3, f"seed {seed}"
-    assert [tenant.process.wait(20) for tenant in tenants] == [0, 0, 0], f"seed {seed}"
+    assert [tenant.process.wait(60) for tenant in tenants] == [0, 0, 0], f"seed {seed}"
     assert container.peak <= 1500 * MIB
     world.close()

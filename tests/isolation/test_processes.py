@@ -29,7 +29,7 @@ def fill(tenant: Tenant, way: str, size: int) -> int:
 def kill(tenant: Tenant) -> None:
     """End it as the kernel does when memory is short."""
     tenant.process.send_signal(signal.SIGKILL)
-    tenant.process.wait(10)
+    tenant.process.wait(60)
 
 
 def test_processes_share_one_limit(world: World) -> None:

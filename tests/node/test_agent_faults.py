@@ -13,6 +13,7 @@ from pynvml import NVML_ERROR_LIB_RM_VERSION_MISMATCH
 from aliquot_core.inventory import Health
 from support.agent_stage import NAMES, Stage, staged
 from support.endpoints import short_folder
+from support.http_api import LONG_S
 
 pytestmark = pytest.mark.native
 
@@ -34,7 +35,7 @@ async def test_a_second_one_says_who_is_there_and_leaves(stage: Stage, command: 
         env=stage.environment | {"ALIQUOT_ENDPOINT_TAKEOVER_PATIENCE": "0"},
         stderr=asyncio.subprocess.PIPE,
     )
-    _, told = await asyncio.wait_for(second.communicate(), 60)
+    _, told = await asyncio.wait_for(second.communicate(), LONG_S)
     assert second.returncode == 5, told
     last = told.decode().splitlines()[-1]
     assert {"agent": "is connected already", "endpoint": "another endpoint is running (pid "}[command] in last
@@ -76,7 +77,11 @@ async def test_a_driver_of_another_version_than_its_library_is_called_that(stage
     await stage.until(named)
     (line, *_) = stage.logged("no GPU can be given")
     assert "reboot" in line["reason"]
-    assert await stage.metric(r'aliquot_driver_trouble\{kind="mismatch"\}') == "1.0"
+
+    async def counted() -> bool:
+        return await stage.metric(r'aliquot_driver_trouble\{kind="mismatch"\}') == "1.0"
+
+    await stage.until(counted)
     await stage.node.until_phase(pod, "Running")
     stage.nvml.init = 0
     stage.nvml.write()

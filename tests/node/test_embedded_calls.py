@@ -13,6 +13,7 @@ import pytest
 from aliquot_kube.clock import SystemClock
 from aliquot_standalone.apiserver.calling import HttpWebhookCaller
 from aliquot_standalone.apiserver.consulting import Endpoint, Service, WebhookCall
+from support.http_api import LONG_S
 from support.scripted_webhook import LOOPBACK, ScriptedWebhook, allowing, scripted_webhook
 
 BODY = b'{"request": {"uid": "u", "name": "one"}}'
@@ -38,7 +39,7 @@ async def caller(webhook: ScriptedWebhook) -> AsyncIterator[HttpWebhookCaller]:
 
 
 def call(
-    webhook: ScriptedWebhook, *, service: str = "", timeout: float = 5.0, bundle: str | None = None
+    webhook: ScriptedWebhook, *, service: str = "", timeout: float = LONG_S, bundle: str | None = None
 ) -> WebhookCall:
     """A question by URL, or to a Service of the namespace `home`."""
     config = webhook.client_config("path")
@@ -82,7 +83,7 @@ async def test_one_that_does_not_answer_is_given_up(webhook: ScriptedWebhook, ca
     over = threading.Event()
 
     def wait(_: object) -> dict[str, object]:
-        over.wait(10)
+        over.wait(LONG_S)
         return allowing()
 
     webhook.scripts["path"] = wait

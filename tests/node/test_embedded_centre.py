@@ -16,7 +16,7 @@ from aliquot_core.names import Names
 from aliquot_standalone.installed import as_installed, webhooks_at, without_webhooks
 from support.centre_process import LOOPBACK, CentreProcess, NotDecidedError, until_decided
 from support.embedded_thread import embedded_server
-from support.http_api import HttpApi, Json, Reply
+from support.http_api import LONG_S, HttpApi, Json, Reply
 from support.large_cluster import capacity, inventory_note, lease_manifest, node_names
 
 NAMES = Names()
@@ -97,7 +97,7 @@ def test_a_pod_is_gated_let_in_and_bound_with_its_grant(api: HttpApi, centre: Ce
     assert created["spec"]["schedulingGates"] == [{"name": NAMES.gate}]
     pod = gate_lifted(api, "one")
     asker = centre.asker()
-    nodes = until_decided(lambda: asker.filter(pod, NODES), seconds=10)
+    nodes = until_decided(lambda: asker.filter(pod, NODES), seconds=LONG_S)
     assert asker.bind(pod, nodes[0]) == ""
     bound = api.get(f"{PODS}/one").ok()
     asker.close()
@@ -123,7 +123,7 @@ def test_a_pod_is_written_three_times_at_most_until_it_is_bound(api: HttpApi, ce
         PODS, fieldSelector="metadata.name=thrice", resourceVersion=created["metadata"]["resourceVersion"]
     ) as seen:
         pod, asker = gate_lifted(api, "thrice"), centre.asker()
-        nodes = until_decided(lambda: asker.filter(pod, NODES), seconds=10)
+        nodes = until_decided(lambda: asker.filter(pod, NODES), seconds=LONG_S)
         assert asker.bind(pod, nodes[0]) == ""
         asker.close()
         events = seen.until(lambda event: bool(event["object"]["spec"].get("nodeName")))
@@ -185,7 +185,7 @@ def known_to(page: str) -> Json:
 def test_the_page_is_served_where_probes_are(api: HttpApi, centre: CentreProcess) -> None:
     """Without login on this machine, and with a token alone on the port that has TLS."""
     plain = f"http://{LOOPBACK}:{centre.status_port}/page"
-    state = until_decided(lambda: known_to(plain), seconds=10)
+    state = until_decided(lambda: known_to(plain), seconds=LONG_S)
     assert [(node["name"], len(node["gpus"])) for node in state["nodes"]] == [(node, 8) for node in NODES]
     node = urllib3.request("GET", f"{plain}/nodes/{NODES[1]}", timeout=60)
     assert f"<h1>Node {NODES[1]}</h1>" in node.data.decode()

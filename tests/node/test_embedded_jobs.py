@@ -8,7 +8,7 @@ import pytest
 
 from support.endpoints import short_folder
 from support.http_api import Json
-from support.up_process import NAMES, PODS, Up, running_up
+from support.up_process import NAMES, PODS, Up, eventually, running_up
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -62,4 +62,5 @@ def test_a_job_that_is_deleted_takes_its_pods_and_frees_their_slices(up: Up) -> 
     with up.api.watch(JOBS, fieldSelector="metadata.name=waiter") as watch:
         while watch.next()["object"].get("status", {}).get("succeeded") != 1:
             pass
-    assert pods_of(up, "holder") == []
+    # One card was enough for the waiter: the other pods may have a little of their grace left.
+    eventually(lambda: pods_of(up, "holder") == [])

@@ -18,9 +18,9 @@ import pytest
 from aliquot_agent.door import DoorRefusedError
 from aliquot_core.door import Device
 from aliquot_deviceplugin.endpoint import folder_watch, plugin, process
-from aliquot_deviceplugin.endpoint import table as device_table
 from aliquot_deviceplugin.endpoint.lock import AnotherEndpointError
 from aliquot_deviceplugin.endpoint.process import SocketFolderError, run_endpoint
+from aliquot_deviceplugin.endpoint.table import LINGER
 from aliquot_kube.clock import SystemClock
 from aliquot_proto import deviceplugin_v1beta1_pb2 as pb
 from aliquot_proto import pluginregistration_v1_pb2 as registration_pb
@@ -132,17 +132,28 @@ async def test_what_is_left_out_is_gone(folder: Path, kubelet: ScriptedKubelet) 
         assert {device.ID for device in client.devices} == {device.id for device in table(gpus=3)}
 
 
+class PutForward(SystemClock):
+    """A clock on which more time has passed than in the world, when the test says so."""
+
+    def __init__(self) -> None:
+        self.more = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return super().monotonic() + self.more
+
+
 async def test_what_is_left_out_stays_unhealthy_for_a_while_and_then_goes(
-    folder: Path, kubelet: ScriptedKubelet, monkeypatch: pytest.MonkeyPatch
+    folder: Path, kubelet: ScriptedKubelet
 ) -> None:
     """Nobody but time has to come by for it to go: else the list would grow with each id that was ever replaced."""
-    monkeypatch.setattr(device_table, "LINGER", 0.5)
-    settings = settings_in(folder)
-    async with endpoint(settings), agent(settings, ScriptedAgent()) as at_door:
+    settings, clock = settings_in(folder), PutForward()
+    async with endpoint(settings, clock=clock), agent(settings, ScriptedAgent()) as at_door:
         await kubelet.until_listed(COMPUTE, 200)
         at_door.publish({COMPUTE: table()[1:]})
         client = await kubelet.until_listed(COMPUTE, 199)
         assert [device.ID for device in client.devices if device.health == "Unhealthy"] == ["0-00"]
+        clock.more = LINGER
         await kubelet.until(lambda: len(client.devices) == 199)
         assert "0-00" not in {device.ID for device in client.devices}
 

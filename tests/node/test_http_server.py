@@ -145,6 +145,7 @@ async def test_a_peer_that_sends_or_takes_nothing_is_hung_up_on(monkeypatch: pyt
             await asked.wait()
             await asyncio.wait(server._exchanges)
         writer.close()
+        monkeypatch.undo()
         assert (await ask(server, GET)).endswith(b"here\n")
 
 

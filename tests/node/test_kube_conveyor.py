@@ -11,6 +11,7 @@ from kubernetes.client import Configuration
 from aliquot_kube.conveyor import Conveyor
 from aliquot_kube.credentials import Credentials
 from aliquot_kube.transport import Question, lines_from
+from support.http_api import LONG_S
 
 
 async def test_a_belt_that_is_never_empty_leaves_the_loop_to_others() -> None:
@@ -49,7 +50,7 @@ async def test_a_full_belt_holds_the_thread_until_it_is_taken_or_closed() -> Non
     assert await conveyor.take() == [b"full"]
     assert await conveyor.take() == [b"more"]
     conveyor.close()
-    await asyncio.to_thread(thread.join, 5)
+    await asyncio.to_thread(thread.join, LONG_S)
     assert not thread.is_alive()
     assert goes_on[:2] == [True, True]
     assert goes_on[-1] is False

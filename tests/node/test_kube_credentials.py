@@ -16,6 +16,7 @@ from kubernetes.client import Configuration
 from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.errors import UnconfiguredError
 from aliquot_kube.transport import HttpTransport, Question
+from support.http_api import LONG_S
 from support.scripted_http import Exchange, ScriptedServer
 
 GET = Question(method="GET", path="/")
@@ -205,7 +206,7 @@ async def test_a_burst_keeps_its_connections_for_the_next_one(tmp_path: Path) ->
     together = threading.Barrier(32)
 
     def answer(exchange: Exchange) -> None:
-        together.wait(timeout=20)
+        together.wait(timeout=LONG_S)
         exchange.answer(200, b"{}")
 
     with ScriptedServer(answer) as server:

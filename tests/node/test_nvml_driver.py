@@ -51,11 +51,15 @@ async def test_one_thread_asks_and_one_waits(driver: NvmlDriver, fake_nvml: Fake
 async def test_shutdown_is_the_last_call_of_all(driver: NvmlDriver, fake_nvml: FakeNvml) -> None:
     """Close lets a slow call and a wait come out, frees the event set, then shuts NVML down, and nothing follows."""
     await driver.discover()
-    fake_nvml.slow(function="nvmlDeviceGetPowerUsage", gpu=0, milliseconds=100)
+    fake_nvml.slow(function="nvmlDeviceGetPowerUsage", gpu=0, milliseconds=600_000)
     asking = asyncio.ensure_future(driver.usage())
     waiting = asyncio.ensure_future(driver.events(timeout_s=LONG_S))
     await asyncio.to_thread(fake_nvml.wait_for_call, "nvmlDeviceGetPowerUsage")
-    await driver.close()
+    closing = asyncio.ensure_future(driver.close())
+    while not driver._desk._closed:  # noqa: ASYNC110 - it tells nobody that it takes no more calls
+        await asyncio.sleep(0.001)
+    fake_nvml.mend()
+    await closing
     waiting.cancel()
     with pytest.raises(DriverClosedError):
         await asking

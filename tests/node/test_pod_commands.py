@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from support.http_api import LONG_S
 from support.small_machine import COMMAND, NODE, SmallMachine, phase, small_machine
 
 
@@ -91,7 +92,7 @@ def test_logs_are_followed_from_the_start_to_the_end(machine: SmallMachine) -> N
         process = machine.start("logs", "-f", "followed")
     finally:
         machine.binds.set()
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=LONG_S)
     assert (process.returncode, out, err) == (0, "first\nlast\n", "")
 
 
@@ -135,7 +136,7 @@ def completed(machine: SmallMachine, *words: str) -> list[str]:
     """What a shell would offer for the last word."""
     given = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1), "_ALIQUOT_COMPLETE": "bash_complete"}
     done = subprocess.run(
-        [COMMAND], env=machine.environment(**given), capture_output=True, text=True, timeout=30, check=False
+        [COMMAND], env=machine.environment(**given), capture_output=True, text=True, timeout=LONG_S, check=False
     )
     assert done.stderr == ""
     return [line.partition(",")[2] for line in done.stdout.split()]
@@ -156,7 +157,12 @@ def test_completion_is_silent_without_a_server(machine: SmallMachine) -> None:
     given = {"KUBECONFIG": "/no-such-file"}
     words = {"COMP_WORDS": "aliquot stop ", "COMP_CWORD": "2", "_ALIQUOT_COMPLETE": "bash_complete"}
     done = subprocess.run(
-        [COMMAND], env=machine.environment(**given, **words), capture_output=True, text=True, timeout=30, check=False
+        [COMMAND],
+        env=machine.environment(**given, **words),
+        capture_output=True,
+        text=True,
+        timeout=LONG_S,
+        check=False,
     )
     assert (done.stdout.strip(), done.stderr) == ("", "")
 

@@ -199,10 +199,24 @@ async def test_slow_kubelet(client: PodResources, lister: Lister) -> None:
     assert names(await patient) == ["p1"]
 
 
-async def test_no_socket(client: PodResources, socket: Path) -> None:
+class TimeForOneTry(SystemClock):
+    """Each look at it is an hour after the last."""
+
+    def __init__(self) -> None:
+        self._hours = 0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        self._hours += 1
+        return 3600.0 * self._hours
+
+
+async def test_no_socket(socket: Path) -> None:
     """A kubelet that serves nothing there is an error that names the place and the remedy."""
+    client = PodResources(socket=str(socket), clock=TimeForOneTry(), random=random.random)
     with pytest.raises(PodResourcesMissingError, match=f"{socket}.*mount"):
-        await client.list(patience=0.2)
+        await client.list(patience=60)
+    await client.close()
 
 
 async def test_the_impatient_do_not_hurry_the_patient(client: PodResources, lister: Lister) -> None:

@@ -46,7 +46,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallMachine]:
 
 def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """How it ended, and what it printed."""
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=LONG_S)
     return process.returncode, out, err
 
 
@@ -174,7 +174,7 @@ def test_a_program_whose_output_nobody_reads_ends(machine: SmallMachine) -> None
         assert process.stderr
         assert process.stdout.readline() == "y\n"
         process.stdout.close()
-        assert (process.wait(30), process.stderr.read()) == (141, "")
+        assert (process.wait(LONG_S), process.stderr.read()) == (141, "")
     machine.until_gone("unheard")
 
 
@@ -183,7 +183,7 @@ def without_room(machine: SmallMachine, *arguments: str) -> subprocess.Completed
     argv = [sys.executable, "-m", "aliquot_cli.main", *arguments]
     with Path("/dev/full").open("wb") as full:
         return subprocess.run(
-            argv, stdout=full, stderr=subprocess.PIPE, env=machine.environment(), text=True, timeout=100, check=False
+            argv, stdout=full, stderr=subprocess.PIPE, env=machine.environment(), text=True, timeout=LONG_S, check=False
         )
 
 
@@ -479,7 +479,8 @@ async def test_many_at_once_get_each_its_own(machine: SmallMachine) -> None:
 
         transport = PlainTransport(PlainServer(url=machine.url))
         program = f"seq {number}; exit {number % 5}"
-        wish = Wish(command=["sh", "-c", program], name=f"many-{number}", namespace="default", compute=10)
+        # So little that all of them may run at once: who finds no room is refused here.
+        wish = Wish(command=["sh", "-c", program], name=f"many-{number}", namespace="default", compute=1)
         try:
             created = await create(transport, manifest(wish, names=Names()))
             attending = attending_by(transport, machine, say=said.append, write=write)

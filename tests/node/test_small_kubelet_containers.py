@@ -18,6 +18,7 @@ import pytest
 from aliquot_standalone.kubelet.containers import Ended, Launch, LocalProcesses, marked
 from aliquot_standalone.kubelet.errors import ProcessError
 from aliquot_standalone.kubelet.lifecycle import Process
+from support.http_api import LONG_S
 from support.pipes import Pipe
 
 
@@ -134,7 +135,7 @@ async def test_child_without_the_mark_is_killed_with_its_group(tmp_path: Path, p
     descriptor = os.pidfd_open(int((order.folder / "pid").read_text()))
     go.tell()
     await runtime.wait(process, order.exit_file)
-    assert select.select([descriptor], [], [], 5.0)[0] == [descriptor]
+    assert select.select([descriptor], [], [], LONG_S)[0] == [descriptor]
     os.close(descriptor)
 
 

@@ -26,6 +26,7 @@ from aliquot_kube.transport import HttpTransport
 from support.endpoints import short_folder
 from support.fake_nvml import FakeNvml
 from support.gpu_contract import MODELS
+from support.http_api import LONG_S
 from support.one_node import OneNode, one_node
 
 NAMES = Names()
@@ -62,18 +63,21 @@ class Stage:
         return [line for line in found if line["message"].startswith(beginning)]
 
     async def page(self, path: str) -> tuple[int, str]:
-        """Status and text of one of the agent's pages; 0 while it has none."""
+        """Status and text of one of the agent's pages; 0 while it has none, as between two agents."""
         if (port := self._port) is None:
             return 0, ""
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
-        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
-        writer.close()
-        return int(head.split()[1]), body.decode()
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+            writer.close()
+        except ConnectionError:
+            return 0, ""
+        return int(head.split()[1]) if head else 0, body.decode()
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
         """Ask until something holds; pages and objects can't be waited for."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LONG_S):
             while not await holds():  # noqa: ASYNC110 - another process's pages tell nobody that they change
                 await asyncio.sleep(0.05)
 

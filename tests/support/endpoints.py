@@ -14,6 +14,7 @@ import msgspec
 
 from aliquot_agent.door import AgentDoor
 from aliquot_core import door
+from aliquot_core.clock import Clock
 from aliquot_core.names import Names
 from aliquot_deviceplugin.endpoint.folder_watch import FolderWatch
 from aliquot_deviceplugin.endpoint.process import run_endpoint
@@ -50,10 +51,10 @@ def table(*, gpus: int = 2, slots: int = 100) -> list[door.Device]:
 
 
 @contextlib.asynccontextmanager
-async def endpoint(settings: EndpointSettings) -> AsyncIterator[asyncio.Event]:
+async def endpoint(settings: EndpointSettings, *, clock: Clock | None = None) -> AsyncIterator[asyncio.Event]:
     """Run an endpoint; it must leave without an error."""
-    stop = asyncio.Event()
-    running = asyncio.ensure_future(run_endpoint(settings, clock=SystemClock(), stop=stop, chance=random.random))
+    stop, clock = asyncio.Event(), clock or SystemClock()
+    running = asyncio.ensure_future(run_endpoint(settings, clock=clock, stop=stop, chance=random.random))
     try:
         yield stop
     finally:

@@ -35,11 +35,10 @@ from aliquot_standalone.kubelet.node import SmallKubelet
 from aliquot_standalone.kubelet.nodestatus import node_object
 from aliquot_standalone.kubelet.settings import Folders, Settings
 from aliquot_standalone.nodes import NodePlan
+from support.http_api import LONG_S
 
 # How often something is looked at again that nobody tells us of.
 LOOK_AGAIN = 0.05
-# A process that has not left by then is killed.
-LEAVE_WITHIN = 60.0
 
 
 class OneNodeError(ClusterError):
@@ -107,7 +106,7 @@ class OneNode:
         """The node as it is now, once the kubelet has made it."""
         return await self.doors.read_node(self.name)
 
-    async def until_phase(self, pod: Pod, *phases: str, seconds: float = 30.0) -> Pod:
+    async def until_phase(self, pod: Pod, *phases: str, seconds: float = LONG_S) -> Pod:
         """Wait until the pod is in one of these phases."""
         deadline = self._clock.monotonic() + seconds
         while (now := await self.pod(pod)).status.phase not in phases:
@@ -116,7 +115,7 @@ class OneNode:
             await self._clock.sleep(LOOK_AGAIN)
         return now
 
-    async def until_offered(self, names: Names, *, seconds: float = 30.0) -> Node:
+    async def until_offered(self, names: Names, *, seconds: float = LONG_S) -> Node:
         """Wait until the node offers slices."""
         deadline = self._clock.monotonic() + seconds
         wanted = (names.compute, names.memory)
@@ -128,7 +127,7 @@ class OneNode:
                 raise OneNodeError("no slices are offered", where=self.name, remedy=f"read the logs in {self.folder}")
             await self._clock.sleep(LOOK_AGAIN)
 
-    async def clear(self, *, seconds: float = 10.0) -> None:
+    async def clear(self, *, seconds: float = LONG_S) -> None:
         """Delete all pods and wait until they have ended; what outlives its grace is killed by the kubelet."""
         deadline = self._clock.monotonic() + seconds
         while pods := await self._client.list(PODS):
@@ -164,7 +163,7 @@ class OneNode:
             return
         process.send_signal(number)
         try:
-            async with asyncio.timeout(LEAVE_WITHIN):
+            async with asyncio.timeout(LONG_S):
                 await process.wait()
         except TimeoutError:
             process.kill()

@@ -25,6 +25,7 @@ from aliquot_kube.reflector import Tuning
 from aliquot_kube.resources import EVENTS, LEASES, PODS
 from aliquot_kube.transport import HttpTransport
 from conformance.contracts.space import Space
+from support.http_api import LONG_S
 
 GRANT = pointer("metadata", "annotations", "aliquot.dev/grant")
 
@@ -61,7 +62,7 @@ class Told:
 
     async def until(self, reached: Callable[[], bool]) -> None:
         """Wait until what was told has brought a state about."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(LONG_S):
             while not reached():
                 self._more.clear()
                 await self._more.wait()
@@ -225,7 +226,7 @@ class KubeClientContract:
             await events.synced()
             for _ in range(2):
                 recorder.tell(regarding=regarding, reason="Sick", action="Hold", note="the GPU is sick", warning=True)
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(LONG_S):
                 await counted.wait()
         (old_way,) = [event for event in space.listed(f"{space.path}/events") if event["reason"] == "Sick"]
         assert (old_way["message"], old_way["involvedObject"]["uid"]) == ("the GPU is sick", created["uid"])
