@@ -13,7 +13,8 @@ from aliquot_core.claims import NOTHING, Claim, overdrawn
 from aliquot_core.quantities import MiB
 from aliquot_scheduler.picture.picture import Picture
 from support.centre import MEMORY, NAMES
-from support.centre_world import STEPS, Held, World, wants_a_place
+from support.centre_api import Held, wants_a_place
+from support.centre_world import STEPS, World
 
 ALL = [step.__name__ for step, times in STEPS.items() for _ in range(times)]
 
@@ -61,7 +62,7 @@ def check_when_calm(world: World) -> None:
     assert held_by(world) == world.api.granted()
     assert free_places(world.picture) == free_places(world.read_anew())
     assert len(world.desk.promises) == 0
-    assert not world.desk._offers
+    assert not world.desk._places.offers
     assert not world.turns.under_way()
     everybody = {
         pod.metadata.uid

@@ -156,7 +156,7 @@ def test_a_pod_that_needs_no_turn_any_more_leaves_nothing_behind(when: str, how:
         assert list(line.turns.books.ledger.charges()) == ["a"]
         line.turns.pod_gone("a")
     assert "a" not in line.turns
-    assert not line.desk._offers
+    assert not line.desk._places.offers
     assert not line.turns.books.ledger.charges()
     assert not line.picture.holdings.everything()
     assert line.uids(10 * PROMISE) == []

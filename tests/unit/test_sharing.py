@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
     ("file", "group", "rank"),
     [
         ("tests/cluster/test_slices.py", CLUSTER, 0),
-        ("tests/cluster/test_centre.py", "tests/cluster/test_centre.py", 1),
+        ("tests/cluster/test_installed.py", "tests/cluster/test_installed.py", 1),
         ("tests/cluster/daemonset/test_installed.py", f"{CLUSTER}daemonset/", 1),
         ("tests/unit/test_sharing.py", "tests/unit/test_sharing.py", 3),
         ("tests/node/test_up.py", "tests/node/test_up.py", 2),

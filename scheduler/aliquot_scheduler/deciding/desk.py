@@ -15,24 +15,19 @@ import logging
 from collections.abc import Mapping, Sequence
 
 import msgspec
-import numpy as np
 
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
-from aliquot_scheduler.deciding.answers import Asked, told
-from aliquot_scheduler.deciding.offers import Offer, Offers, takes_any_node
+from aliquot_scheduler.deciding.places import Places
 from aliquot_scheduler.deciding.plain import plain_grades
-from aliquot_scheduler.deciding.promises import DOUBT, NEVER, PROMISE, Ended, Promise, Promises, Stage
+from aliquot_scheduler.deciding.promises import DOUBT, NEVER, PROMISE, Ended, Promise, Stage
 from aliquot_scheduler.deciding.turns import Turns
 from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
-from aliquot_scheduler.fit.demand import Demand, demand_of, of_anybody
-from aliquot_scheduler.fit.finder import Finder, Look
-from aliquot_scheduler.fit.ground import Ground, host_ask
-from aliquot_scheduler.fit.layout import Plan
-from aliquot_scheduler.fit.survey import Room, Survey
+from aliquot_scheduler.fit.demand import Demand, demand_of
+from aliquot_scheduler.fit.finder import Look
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
@@ -53,15 +48,12 @@ class Desk:
         rules: Rules = NO_RULES,
     ) -> None:
         """`promise` is how many seconds room is kept for a pod that is not bound yet; `look` values places."""
-        self._for_so_long = promise
         self._picture = picture
         self._names = names
         self._turns = turns
         self._look = look
-        self.finder = Finder(picture=picture, names=names, look=look, rules=rules)
-        self.promises = Promises(picture=picture)
-        self._offers = Offers(picture=picture)
-        self._ground = Ground(picture=picture)
+        self._places = Places(picture=picture, names=names, promise=promise, look=look, rules=rules)
+        self.finder, self.promises = self._places.finder, self._places.promises
         self._pods: dict[str, Pod] = {}
         self._turned_away: set[str] = set()
         # Turns that led to no binding, of all pods.
@@ -74,7 +66,7 @@ class Desk:
         held = self._picture.granted(pod)
         if held is not None:
             self.promises.kept(uid)
-            self._offers.forget(uid)
+            self._places.offers.forget(uid)
             self._picture.hold(uid, held)
         elif pod.spec.node_name:
             self._bound_without_grant(pod)
@@ -91,7 +83,7 @@ class Desk:
         """A pod is gone, and with it all that was kept for it."""
         uid = pod.metadata.uid
         self._pods.pop(uid, None)
-        self._offers.forget(uid)
+        self._places.offers.forget(uid)
         self.promises.kept(uid)
         self._picture.pod_gone(pod)
 
@@ -100,9 +92,9 @@ class Desk:
         self._picture.tell_time(now)
         for promise in self.promises.overdue(now):
             if promise.stage is Stage.OFFERED:
-                why = f"not bound within {self._for_so_long:g} s"
+                why = f"not bound within {self._places.for_so_long:g} s"
                 log.info("room taken back", extra={"pod": promise.pod.key, "node": promise.node, "reason": why})
-                self._drop(promise.pod.metadata.uid)
+                self._places.drop(promise.pod.metadata.uid)
                 self._missed(promise.pod.metadata.uid, now=now)
         for uid in self._turns.overdue(now):
             # Its binding was refused, and it was not asked for again.
@@ -111,9 +103,7 @@ class Desk:
 
     def take_back(self, uid: str) -> None:
         """Give up what is offered to a pod; what is being written is not ours to give up."""
-        promise = self.promises.of(uid)
-        if promise is not None and promise.stage is Stage.OFFERED:
-            self._drop(uid)
+        self._places.take_back(uid)
 
     # --- what kube-scheduler asks ------------------------------------------------------------------------------------
     def filter(self, pod: Pod, nodes: Sequence[str], *, now: float) -> Filtered:
@@ -128,11 +118,11 @@ class Desk:
             return Filtered(unresolvable=dict.fromkeys(nodes, busy))
         bounds = self._turns.bounds(pod)
         demand = bounds.narrowed(demand_of(request))
-        return self._as_promised(pod, demand, nodes, now=now) or self._filtered(pod, demand, bounds, nodes, now=now)
+        return self._filtered(pod, demand, bounds, nodes, now=now)
 
     def prioritize(self, pod: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """How good each node is; the one with the promised room is a little better than its equals."""
-        return self._offers.grades(pod.metadata.uid, nodes)
+        return self._places.offers.grades(pod.metadata.uid, nodes)
 
     def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """How little the GPUs of each node lose by a pod that asks for none."""
@@ -145,9 +135,9 @@ class Desk:
             return "no room is promised to this pod (its time was over, or it was never filtered); it is placed anew"
         if why := self._why_no_bind(promise, node=node):
             return why
-        plan = self._plan_again(promise, node=node)
+        plan = self._places.again(promise, node=node)
         if plan is None:
-            self._drop(uid)
+            self._places.drop(uid)
             known = self._picture.nodes.get(node)
             return (known.out if known else "the node is gone") or "its GPUs were given to others meanwhile"
         final = msgspec.structs.replace(promise, plan=plan, stage=Stage.WRITING, until=NEVER)
@@ -165,7 +155,7 @@ class Desk:
         elif ended is Ended.UNKNOWN:
             self.promises.move_on(uid, Stage.DOUBTFUL, until=now + DOUBT)
         else:
-            self._drop(uid)
+            self._places.drop(uid)
 
     def doubts(self, now: float) -> list[Promise]:
         """Promises of which no write can land any more: whether one has is to be looked up now."""
@@ -182,7 +172,7 @@ class Desk:
         if pod is not None:
             self.heard(promise, pod)
         if self.promises.of(uid) is promise:
-            self._drop(uid)
+            self._places.drop(uid)
             self._missed(uid, now=now)
 
     def turned_away(self) -> set[str]:
@@ -195,14 +185,7 @@ class Desk:
         """Find the best node of all and keep room there, for a pod that is about to be let through."""
         if self._busy(pod):
             return None
-        self.take_back(pod.metadata.uid)
-        demand = bounds.narrowed(demand)
-        found = self.finder.survey(pod, demand, within=self._ground.admits(host_ask(pod, names=self._names)))
-        nodes, rows = self._picture.rows_of(bounds.among(list(self._picture.nodes)))
-        promise = self._promise(pod, demand, found, Room.among(nodes, rows, found), now=now)
-        if promise is not None and takes_any_node(pod):
-            self._offers.expect(pod.metadata.uid)
-        return promise
+        return self._places.best(pod, demand, bounds, now=now)
 
     # --- how it is done ----------------------------------------------------------------------------------------------
     def _busy(self, pod: Pod) -> str:
@@ -217,58 +200,16 @@ class Desk:
             return "it is bound already"
         return ""
 
-    def _as_promised(self, pod: Pod, demand: Demand, nodes: Sequence[str], *, now: float) -> Filtered | None:
-        """The node that a turn has found, alone: kube-scheduler then neither weighs others nor asks for grades.
-
-        Once: whoever comes again could not be bound there, and is told of all nodes.
-        """
-        uid = pod.metadata.uid
-        promise = self.promises.of(uid)
-        if promise is None or not self._offers.was_expected(uid):
-            return None
-        if promise.node not in nodes or not takes_any_node(pod):
-            return None
-        # In a turn, nobody asks whose the pod is.
-        if of_anybody(promise.demand.request) != of_anybody(demand.request):
-            return None
-        if (plan := self._plan_again(promise, node=promise.node)) is None:
-            return None
-        renewed = msgspec.structs.replace(promise, plan=plan, until=now + self._for_so_long, nodes=[promise.node])
-        self.promises.make(renewed)
-        self._turns.promised(renewed)
-        return Filtered(nodes=[renewed.node])
-
-    def _plan_again(self, promise: Promise, *, node: str) -> Plan | None:
-        """The pod on that node as things are now."""
-        if node == promise.node and self.promises.holds_still(promise):
-            return promise.plan
-        return self.finder.plan(promise.pod, promise.demand, node=node)
-
     def _filtered(self, pod: Pod, demand: Demand, bounds: Bounds, nodes: Sequence[str], *, now: float) -> Filtered:
-        self.take_back(pod.metadata.uid)
-        within = bounds.among(nodes)
-        found = self.finder.survey(pod, demand)
-        known, rows = self._picture.rows_of(within)
-        room = Room.among(known, rows, found)
-        if (promise := self._promise(pod, demand, found, room, now=now)) is not None:
+        if promise := self._places.as_found(pod, demand, nodes, now=now):
+            self._turns.promised(promise)
+            return Filtered(nodes=[promise.node])
+        filtered, promise = self._places.among(pod, demand, bounds, nodes, now=now)
+        if promise is not None:
             self._turns.promised(promise)
         else:
             self._missed(pod.metadata.uid, now=now)
-        asked = Asked(demand=demand, bounds=bounds, nodes=nodes)
-        return told(asked, known=known, rows=rows, found=found, room=room, finder=self.finder)
-
-    def _promise(self, pod: Pod, demand: Demand, found: Survey, room: Room, *, now: float) -> Promise | None:
-        """Room on the cheapest of these nodes; of equals on the first that kube-scheduler named."""
-        if not room.nodes:
-            return None
-        best = self.finder.plan(pod, demand, node=room.nodes[int(np.argmin(found.cost[room.rows]))])
-        if best is None:
-            return None
-        until = now + self._for_so_long
-        promise = Promise(pod=pod, demand=demand, plan=best, stage=Stage.OFFERED, until=until, nodes=room.nodes)
-        self.promises.make(promise)
-        self._offers.make(pod.metadata.uid, Offer(survey=found, room=room, best=promise.node))
-        return promise
+        return filtered
 
     def _why_no_bind(self, promise: Promise, *, node: str) -> str:
         if promise.stage is not Stage.OFFERED:
@@ -294,7 +235,7 @@ class Desk:
             self._picture.hold(uid, {})
         elif promise.stage is not Stage.WRITTEN:
             log.warning("bound, and not by us", extra={"pod": pod.key})
-            self._drop(uid)
+            self._places.drop(uid)
 
     def _missed(self, uid: str, *, now: float) -> None:
         """A turn has led to nothing; whether the pod needs another one the last word on it says."""
@@ -307,10 +248,6 @@ class Desk:
             self._turned_away.add(uid)
             self.turns_missed += 1
             self._turns.missed(pod, now=now)
-
-    def _drop(self, uid: str) -> None:
-        self._offers.forget(uid)
-        self.promises.take_back(uid)
 
     @property
     def pods(self) -> Mapping[str, Pod]:

@@ -1,0 +1,1 @@
+"""The centre with real kubelets: placing, its example, and what goes wrong."""

@@ -1,0 +1,141 @@
+"""The centre on a real cluster when turns lead to nothing, nodes go, leaders die, and others are more important."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+
+from cluster.centre.asked import ZONE, asking, beside, slice_of
+from cluster.centre_half import CentreHalf
+from cluster.harness.api import Json
+from cluster.harness.cluster import ClusterHarness
+from cluster.harness.pods import pod, stays
+from cluster.node_half import NodeHalf
+
+
+def test_a_turn_that_leads_to_no_binding_is_taken_back_and_comes_again(
+    cluster: ClusterHarness, centre: CentreHalf, namespace: str
+) -> None:
+    """Meanwhile its room is others', and at its new turn kube-scheduler looks at it at once."""
+    stuck = cluster.create_pod(asking("stuck", namespace, 400, 100_000, lasting=True, affinity=beside("late")))
+    cluster.wait_for("its turn to be taken back", lambda: centre.logged("room taken back") or None)
+    others = [cluster.create_pod(asking(f"other{number}", namespace, 400, 100_000)) for number in range(2)]
+    for one in others:
+        cluster.wait_for_phase(one, "Succeeded")
+    late = pod("late", stays(), namespace=namespace, labels={"app": "late"}, nodeSelector={ZONE: "node2"})
+    cluster.create_pod(late)
+    assert cluster.wait_for_phase(stuck, "Running")["spec"]["nodeName"] == "node2"
+
+
+def test_a_pod_that_no_node_can_take_keeps_its_room_from_nobody(
+    cluster: ClusterHarness, centre: CentreHalf, namespace: str
+) -> None:
+    """kube-scheduler counts what is nominated as if it ran there; here it is all that both nodes have."""
+    stuck = []
+    for number in range(2):
+        # What volumes there are only kube-scheduler knows.
+        missing = [{"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}]
+        wanted = asking(f"stuck{number}", namespace, 400, 100_000, lasting=True, volumes=missing)
+        stuck.append(cluster.create_pod(wanted))
+
+    def nominated(one: Json) -> bool:
+        return "nominatedNodeName" in cluster.current(one)["status"]
+
+    for one in stuck:
+        cluster.wait_for("it to be nominated", lambda one=one: nominated(one))  # type: ignore[misc]
+        # For five seconds at least: then it has another turn.
+        cluster.wait_for("its nomination to be taken back", lambda one=one: not nominated(one))  # type: ignore[misc]
+    others = [cluster.create_pod(asking(f"other{number}", namespace, 400, 100_000)) for number in range(2)]
+    for one in others:
+        cluster.wait_for_phase(one, "Succeeded")
+    assert centre.logged("room taken back")
+
+
+def test_a_high_priority_evicts_no_other_tenant_s_pod(
+    cluster: ClusterHarness, centre: CentreHalf, namespace: str
+) -> None:
+    """kube-scheduler would evict by priority alone; its dry run asks no extender."""
+    cluster.apply(
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "aliquot-test-high"},
+            "value": 1_000_000,
+        }
+    )
+    held = [cluster.create_pod(asking(f"a{number}", namespace, 400, 100_000, lasting=True)) for number in range(2)]
+    for one in held:
+        # On a busy machine a turn may be over before kube-scheduler comes to it, and the next is seconds later.
+        cluster.wait_for_phase(one, "Running", timeout=90)
+    with cluster.namespace("tenant-b") as tenant:
+        high = cluster.create_pod(asking("high", tenant, 50, 8_000, gated=False, priorityClassName="aliquot-test-high"))
+        cluster.wait_for("kube-scheduler to have tried", lambda: _unschedulable(cluster, high))
+        assert "0/2 nodes are available" in str(_unschedulable(cluster, high))
+        assert all("deletionTimestamp" not in cluster.current(one)["metadata"] for one in held)
+        assert not cluster.current(high)["status"].get("nominatedNodeName")
+    assert not centre.logged("an extender call failed")
+
+
+def _unschedulable(cluster: ClusterHarness, made: Json) -> str | None:
+    conditions = cluster.current(made)["status"].get("conditions", [])
+    found = [one for one in conditions if one["type"] == "PodScheduled" and one.get("reason") == "Unschedulable"]
+    return found[0]["message"] if found else None
+
+
+def test_a_cordoned_node_gets_nothing_more(cluster: ClusterHarness, centre: CentreHalf, namespace: str) -> None:
+    """Out within two seconds, and in again within two."""
+    path = "/api/v1/nodes/node1"
+
+    def judged_within(message: str, *, unschedulable: bool | None) -> float:
+        before, asked = len(centre.logged(message)), datetime.now(UTC)
+        cluster.api.patch(path, {"spec": {"unschedulable": unschedulable}})
+        line = cluster.wait_for(f"node1: {message}", lambda: centre.logged(message)[before:])[0]
+        assert line["node"] == "node1"
+        return (datetime.fromisoformat(line["time"]) - asked).total_seconds()
+
+    try:
+        out = judged_within("node out", unschedulable=True)
+        made = [cluster.create_pod(asking(f"one{number}", namespace, 30, 4_000)) for number in range(4)]
+        assert {cluster.wait_for_phase(one, "Succeeded")["spec"]["nodeName"] for one in made} == {"node2"}
+    finally:
+        back = judged_within("node in", unschedulable=None)
+    assert max(out, back) < 2.0
+
+
+def test_a_node_whose_agent_is_killed_is_out_within_two_heart_beats(
+    cluster: ClusterHarness, centre: CentreHalf, halves: dict[str, NodeHalf], namespace: str
+) -> None:
+    """Pods go to the other node meanwhile, and the agent's return brings it back."""
+    seen = len(centre.logged("node in"))
+    half = halves["node1"]
+    half.agent.kill()
+    cluster.wait_for(
+        "node1 to be out",
+        lambda: [line for line in centre.logged("node out") if "not heard of any more" in line["reason"]],
+    )
+    made = cluster.create_pod(asking("one", namespace, 30, 4_000))
+    assert cluster.wait_for_phase(made, "Succeeded")["spec"]["nodeName"] == "node2"
+    half.start_agent()
+    half.wait_ready()
+    cluster.wait_for("node1 to be in", lambda: len(centre.logged("node in")) > seen or None)
+
+
+def test_a_leader_that_is_killed_costs_no_slice(cluster: ClusterHarness, centre: CentreHalf, namespace: str) -> None:
+    """The follower passes calls on, then leads by itself; every pod is bound, and no card holds more than it has."""
+    first, second = centre.replicas[0], centre.add_replica()
+    second.start()
+    centre.point_scheduler_at(second)
+    try:
+        early = [
+            cluster.create_pod(asking(f"early{number}", namespace, 25, 9_000, lasting=True)) for number in range(8)
+        ]
+        for one in early:
+            cluster.wait_for_phase(one, "Running")
+        late = [cluster.create_pod(asking(f"late{number}", namespace, 25, 9_000, lasting=True)) for number in range(16)]
+        first.process.kill()
+        for one in late:
+            cluster.wait_for_phase(one, "Running")
+        assert max(Counter(slice_of(cluster, one).gpu for one in early + late).values()) <= 4
+        assert second.logged("knows the cluster")
+    finally:
+        first.start()
