@@ -189,7 +189,7 @@ def test_crowding_counts_on_each_gpu_and_not_on_nodes_alone() -> None:
     room, row = room_of(picture.grid, cores=cores), picture.nodes["n1"].row
     prices = msgspec.structs.replace(scarcity(room, known), crowding=np.array([2.0, 0.5]))
     appraisal = Appraisal(cells=picture.grid, free=cores, tables=known, scarcity=prices, cores=0.0)
-    lost = [appraisal.on_node(row)(column)(compute=100, memory=81_000, taken=(46, 10)) for column in (0, 1)]
+    lost = [appraisal.on_node(row)(column)(compute=100, memory=80_000, taken=(46, 10)) for column in (0, 1)]
     assert lost[0] - lost[1] == pytest.approx(CROWDING * (2.0 - 0.5) * 0.46)
 
 

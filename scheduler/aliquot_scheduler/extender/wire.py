@@ -180,11 +180,12 @@ def encode_filtered(filtered: Filtered) -> bytes:
 def encode_grades(nodes: Sequence[str], grades: Sequence[int]) -> bytes:
     """Answer prioritize: each node with its grade, put together from pieces, since a thousand are for each pod."""
     names = "".join(nodes)
-    if not names.isprintable() or '"' in names or "\\" in names:
+    # In JSON no longer than without, but for the quotes: nothing was escaped.
+    if len(_encoder.encode(names)) != len(names.encode()) + 2:
         raise MalformedCallError("no node has a name of such letters")
     pieces = [""] * (2 * len(nodes))
     pieces[0::2] = nodes
-    pieces[1::2] = [_SCORES[grade] for grade in grades]
+    pieces[1::2] = map(_SCORES.__getitem__, grades)
     return f"[{_HOST}{''.join(pieces)}".removesuffix(f",{_HOST}").encode() + b"]" if pieces else b"[]"
 
 

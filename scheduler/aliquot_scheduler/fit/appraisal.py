@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import groupby
+from math import ceil
 from typing import Protocol
 
 import numpy as np
@@ -15,9 +15,10 @@ from aliquot_core.request import Kind
 from aliquot_scheduler.fit.cost import WORST
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
 from aliquot_scheduler.picture.changes import RowChanges
-from aliquot_scheduler.picture.grid import Bools, Cells, Rows
-from aliquot_scheduler.worth.loss import CROWDING, Part, gpu_loss, loss
+from aliquot_scheduler.picture.grid import Bools, Cells, PlainRow, Rows
+from aliquot_scheduler.worth.loss import CROWDING, Part, loss
 from aliquot_scheduler.worth.mix import Shape
+from aliquot_scheduler.worth.of_one import Asked, Node, gpu_loss, level_of, node_loss
 from aliquot_scheduler.worth.room import STEPS, Ints, Reals, Room
 from aliquot_scheduler.worth.scarcity import Scarcity
 from aliquot_scheduler.worth.tables import Tables
@@ -27,8 +28,9 @@ _DEGRADED = 100.0
 _FULL = WHOLE.value
 _ROUND = 1e-6
 
-# A piece, how often it is asked for, and the GPUs that take it.
+# A piece, how often it is asked for, and the GPUs that take it; of one row by their columns.
 Placed = tuple[Piece, int, Bools]
+PlacedInRow = tuple[Piece, int, list[int]]
 
 
 class Lost(Protocol):
@@ -100,9 +102,21 @@ class Appraisal:
         ]
         return loss(self._room, cores=self.cores, parts=parts, tables=self.tables, scarcity=self.scarcity).nodes
 
-    def cores_of(self, row: int) -> bytes:
-        """What is free of a row's cores, to tell states apart by."""
-        return struct.pack("d", self._free[row])
+    def of_row(self, row: int, cells: PlainRow, asked: Sequence[PlacedInRow]) -> float:
+        """The same of one row alone, where the pod fits."""
+        penalties = [_DEGRADED if degraded else 0.0 for degraded in cells.degraded] if any(cells.degraded) else ()
+        parts = [
+            Asked(
+                compute=piece.compute,
+                memory=[_percent(piece, usable) for usable in cells.usable],
+                places=places,
+                count=count,
+                penalties=penalties,
+            )
+            for piece, count, places in asked
+        ]
+        node = _node_of(cells, cores=self._free.item(row))
+        return node_loss(node, cores=self.cores, asked=parts, tables=self.tables, scarcity=self.scarcity)
 
     def levels(self) -> Ints:
         """By row what its cores say of its GPUs: with the state of those, what a trial there depends on."""
@@ -110,22 +124,19 @@ class Appraisal:
 
     def on_node(self, row: int) -> Callable[[int], Lost]:
         """What taking a part of a GPU of this node loses, by the GPU's column."""
-        levels, level = self.tables.rests.shape[1], int(self.tables.level(self._free[row : row + 1] - self.cores)[0])
-        # As plain numbers at once: one by one they take ten times as long.
+        levels, level = self.tables.rests.shape[1], level_of(self.tables, self._free.item(row) - self.cores)
         usables: list[int] = self._cells.usable[row].tolist()
         kinds: list[int] = self._cells.kind[row].tolist()
-        crowdings: list[float] = self.scarcity.crowding[kinds].tolist()
 
         def on_gpu(column: int) -> Lost:
             usable, line = max(1, usables[column]), (kinds[column] * levels + level) * STEPS
-            crowding = CROWDING * crowdings[column] / _FULL
+            crowding = CROWDING * self.scarcity.crowding.item(kinds[column]) / _FULL
 
             def lost(*, compute: int, memory: int, taken: tuple[int, int]) -> float:
                 before = compute, memory * _FULL // usable
                 after = compute - taken[0], 0 if taken[0] == _FULL else (memory - taken[1]) * _FULL // usable
                 size = max(before[0] - after[0], before[1] - after[1])
-                found = gpu_loss(before=_state(before), after=_state(after), line=line, tables=self.tables)
-                return float(found) + crowding * size
+                return gpu_loss(before=before, after=after, line=line, tables=self.tables) + crowding * size
 
             return lost
 
@@ -151,9 +162,23 @@ def beyond_best(lost: Reals, *, fits: Bools) -> Reals:
     return cost
 
 
-def _state(free: tuple[int, int]) -> tuple[int, int]:
-    compute, memory = free
-    return compute * STEPS + memory, min(free)
+def _node_of(cells: PlainRow, *, cores: float) -> Node:
+    """A row as `room_of` would have it."""
+    free: list[tuple[int, int]] = []
+    for gpu_open, closed, compute, memory, usable in zip(
+        cells.open, cells.closed, cells.compute, cells.memory, cells.usable, strict=True
+    ):
+        can_be = gpu_open and not closed
+        free.append((compute, int(memory * (_FULL / max(1, usable)) + _ROUND)) if can_be else (0, 0))
+    kinds = [kind if min(left) > 0 else cells.kind[0] for kind, left in zip(cells.kind, free, strict=True)]
+    return Node(cores=cores, free=free, kinds=kinds)
+
+
+def _percent(piece: Piece, usable: int) -> int:
+    """Of a card's memory; begun percents count as whole ones, and a whole slice closes the card."""
+    if piece.whole or piece.memory == 0:
+        return _FULL if piece.whole else piece.portion
+    return ceil(piece.memory * (_FULL / max(1, usable)) - _ROUND)
 
 
 def distinct(demand: Demand) -> list[tuple[Piece, int]]:

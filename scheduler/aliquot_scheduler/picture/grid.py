@@ -9,7 +9,7 @@ node has no open place; numbers are those of `write` alone, nothing is added up 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -40,6 +40,20 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     isolation: tuple[str, ...]
 
 
+class PlainRow(NamedTuple):
+    """One row in plain numbers: to ask one by one of arrays takes ten times as long."""
+
+    compute: list[int]
+    memory: list[int]
+    usable: list[int]
+    holders: list[int]
+    kind: list[int]
+    open: list[bool]
+    closed: list[bool]
+    degraded: list[bool]
+    bindable: bool
+
+
 class Cells:
     """The arrays: a row for each of some nodes, or of all."""
 
@@ -67,10 +81,19 @@ class Cells:
             setattr(part, name, getattr(self, name)[rows])
         return part
 
-    def state_of(self, row: int) -> bytes:
-        """All that is put down of a row: where it is the same, so is whatever is worked out of it alone."""
-        arrays = [getattr(self, name)[row].tobytes() for name in _ARRAYS]
-        return b"".join([*arrays, b"bindable" if self.bindable[row] else b""])
+    def plain(self, row: int) -> PlainRow:
+        """A row by itself."""
+        return PlainRow(
+            compute=self.compute[row].tolist(),
+            memory=self.memory[row].tolist(),
+            usable=self.usable[row].tolist(),
+            holders=self.holders[row].tolist(),
+            kind=self.kind[row].tolist(),
+            open=self.open[row].tolist(),
+            closed=self.closed[row].tolist(),
+            degraded=self.degraded[row].tolist(),
+            bindable=bool(self.bindable[row]),
+        )
 
 
 class Grid(Cells):

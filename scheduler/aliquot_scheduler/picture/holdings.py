@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from aliquot_core.claims import NOTHING, Claim
+from aliquot_core.quantities import MiB, Percent
 
 # A GPU by its node and uuid: simulated ones of two nodes may bear the same.
 GpuKey = tuple[str, str]
@@ -65,12 +66,19 @@ class Holdings:
 
     def total(self, gpu: GpuKey, *, but: Collection[str] = ()) -> tuple[Claim, int]:
         """What is held of a GPU or kept for others, and by how many; `but` are holders who are not counted."""
-        total, holders = NOTHING, 0
+        # In plain numbers: it is asked of each GPU of a node for every pod, and claims are made of three objects each.
+        compute = memory = holders = 0
+        closes = False
         for there in (self._by_gpu.get(gpu), self._kept.get(gpu)):
             for holder, claim in there.items() if there else ():
                 if holder not in but:
-                    total, holders = total.beside(claim), holders + 1
-        return total, holders
+                    compute += claim.compute.value
+                    memory += claim.memory.value
+                    closes |= claim.closes
+                    holders += 1
+        if not holders:
+            return NOTHING, 0
+        return Claim(compute=Percent(compute), memory=MiB(memory), closes=closes), holders
 
     def everything(self) -> Mapping[str, Mapping[GpuKey, Claim]]:
         """All claims by holder."""

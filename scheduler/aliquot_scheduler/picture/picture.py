@@ -186,11 +186,10 @@ class Picture:
     def rows_of(self, names: Sequence[str]) -> tuple[Sequence[str], Rows]:
         """Those of these nodes that are known, and the row of each."""
         # Asked of every node for every pod: looking into each `KnownNode` took three times as long.
-        rows = list(map(self._rows.get, names))
-        if None in rows:
-            names = [name for name, row in zip(names, rows, strict=True) if row is not None]
-            rows = [row for row in rows if row is not None]
-        return names, np.array(rows, dtype=np.intp)
+        try:
+            return names, np.fromiter(map(self._rows.__getitem__, names), dtype=np.intp, count=len(names))
+        except KeyError:
+            return self.rows_of([name for name in names if name in self._rows])
 
     # --- how it is kept ----------------------------------------------------------------------------------------------
     def _owner(self, lease: str) -> KnownNode | None:

@@ -37,14 +37,14 @@ CROWDING = 0.1
 LARGE = 0.03
 RESTS = 0.05
 TIGHTNESS = 0.001
-_MOST_CORES = 128.0
-_MOST_GPUS = 8.0
+MOST_CORES = 128.0
+MOST_GPUS = 8.0
 _FULL = WHOLE.value
 # Of so many nodes it is quicker to work a table out for the pod first.
 _MANY = 256
 
-# Where many GPUs or one are in the table of slots, and percent free on both axes.
-State = tuple[Ints, Ints] | tuple[int, int]
+# Where GPUs are in the table of slots, and percent free on both axes.
+State = tuple[Ints, Ints]
 _Value = TypeVar("_Value", np.float64, np.int64, np.bool_)
 
 
@@ -101,7 +101,7 @@ def loss(room: Room, *, cores: float, parts: Sequence[Part], tables: Tables, sca
     idle, kinds = room.idle_count, room.node_kinds
     still_idle = np.maximum(0, idle - opened)
     lost += LARGE * (scarcity.large[kinds, idle, before] - scarcity.large[kinds, still_idle, after])
-    lost += TIGHTNESS * (left / _MOST_CORES + (room.total - taken) / (_FULL * _MOST_GPUS))
+    lost += TIGHTNESS * (left / MOST_CORES + (room.total - taken) / (_FULL * MOST_GPUS))
     return Loss(nodes=lost, gpu=best)
 
 
@@ -115,18 +115,15 @@ def _on_gpus(room: Room, part: Part, *, level: Ints, tables: Tables, scarcity: S
         lost = _by_steps(room, compute=part.compute, line=line, tables=tables)
     else:
         place, rest = _after(room, part)
-        lost = gpu_loss(before=(room.place, room.free), after=(place, rest), line=line, tables=tables)
+        lost = _gpu_loss(before=(room.place, room.free), after=(place, rest), line=line, tables=tables)
     lost += CROWDING * scarcity.crowding.take(kinds) * (part.size / _FULL)
     if part.penalty is not None:
         lost += part.penalty
     return np.where(part.fits, lost, np.inf), rest
 
 
-def gpu_loss(*, before: State, after: State, line: Ints | int, tables: Tables) -> Reals:
-    """The parts that are of one GPU, of all of them at once or of a single one.
-
-    `line` is where the table of rests begins for its kind, with the cores that are left beside it.
-    """
+def _gpu_loss(*, before: State, after: State, line: Ints, tables: Tables) -> Reals:
+    """The parts that are of one GPU; `line` is where the table of rests begins for its kind and cores."""
     # Where the pod does not fit places may lie outside: what is read there is not looked at.
     lost: Reals = tables.slots.take(before[0], mode="clip") - tables.slots_after.take(after[0], mode="clip")
     grown = tables.rests.take(line + after[1], mode="clip") - tables.rests.take(line + before[1], mode="clip")
@@ -149,7 +146,8 @@ def _after(room: Room, part: Part) -> tuple[Ints, Ints]:
     """Where in the table of slots each GPU would be, and what of it would be free on both axes."""
     if part.even:
         return room.place - part.compute * (STEPS + 1), room.free - part.compute
-    compute, memory = room.compute - part.compute, room.memory - part.memory
+    # Where there is just room for it a begun percent too much may be asked.
+    compute, memory = room.compute - part.compute, np.maximum(0, room.memory - part.memory)
     return compute * STEPS + memory, np.minimum(compute, memory)
 
 

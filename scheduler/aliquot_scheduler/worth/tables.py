@@ -16,6 +16,8 @@ from aliquot_scheduler.worth.stranding import Stranding, stranding
 # The names that one kind of GPU goes by.
 Kind = tuple[str, ...]
 _LEAST = 1e-9
+# Cores are sums of thousandths.
+SLACK = 1e-9
 # In GPUs: less than any other part of the loss differs by.
 _TIGHT_GPU = 0.0001
 # What a GPU is worth less that has all of one axis free and nothing of the other. Without it, memory that can't be used
@@ -58,7 +60,7 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True):
 
     def level(self, cores: Reals) -> Ints:
         """How many core levels are reached."""
-        return np.searchsorted(self.core_levels, cores + 1e-9, side="right")
+        return np.searchsorted(self.core_levels, cores + SLACK, side="right")
 
 
 def tables(mix: Mix, *, kinds: Sequence[Kind], gpus: int, cores: float) -> Tables:
