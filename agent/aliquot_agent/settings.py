@@ -57,6 +57,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Where single GPUs differ: lines such as "*L40S*=interposer" (model), "0=observe" (index), "GPU-4a1b*=observe"
     # (uuid); the first that names a GPU counts.
     isolation_of: Annotated[tuple[str, ...], of_kind(check_lines)] = ()
+    # Whether containers see what CDI mounts for them. Under `aliquot up` they are processes that see the host's own
+    # files, so there no library of ours stands in front of the driver's.
+    mounts: bool = True
     # Its `libnvidia-ml.so.1`, by which tools in a container see its slice, lies beside it.
     interposer: FilePath = "/opt/aliquot/lib/libcuda.so.1"
     # Limits and accounts of containers, which mount them from here.
@@ -92,3 +95,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     http_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 10940
     # Specs of pods that are gone are collected so often.
     collect: Seconds = 60.0
+
+    def wants(self, mode: str) -> bool:
+        """Whether some GPU of the node is to hold slices so."""
+        return any(line.rpartition("=")[2] == mode for line in (self.isolation, *self.isolation_of))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 
 import click
 
+from aliquot_agent.isolation.mps_folder import MpsFolder
+from aliquot_agent.isolation.mps_settings import MpsSettings
 from aliquot_cli.handing_out import hand_out
 from aliquot_cli.sources import gather
 from aliquot_kube.clock import SystemClock
@@ -28,12 +31,12 @@ def down(file: str | None, *, folder: str | None, purge: bool) -> None:
       aliquot down
       aliquot down --purge     # and forget everything
     """
-    settings = gather(file=file, flags={"up": {"folder": folder}}).resolve("up", UpSettings).value
-    home = Home.of(settings.folder, environment=os.environ)
-    asyncio.run(_end(home, purge=purge))
+    sources = gather(file=file, flags={"up": {"folder": folder}})
+    home = Home.of(sources.resolve("up", UpSettings).value.folder, environment=os.environ)
+    asyncio.run(_end(home, mps=sources.resolve("mps", MpsSettings).value, purge=purge))
 
 
-async def _end(home: Home, *, purge: bool) -> None:
+async def _end(home: Home, *, mps: MpsSettings, purge: bool) -> None:
     if running := home.running():
         await end_running(running)
         hand_out(f"ended `aliquot up` (pid {running.pid})")
@@ -41,6 +44,12 @@ async def _end(home: Home, *, purge: bool) -> None:
         hand_out(f"no `aliquot up` runs from {home.folder}")
     if left := await end_leftovers(home, clock=SystemClock(), grace=GRACE):
         hand_out(f"ended {left} processes of pods that it had left")
+    if (daemons := MpsFolder(home.mps)).gpus():
+        from aliquot_cli.mps import end_left  # noqa: PLC0415 - NVML's binding, which few need
+
+        await end_left(daemons, settings=mps)
+        shutil.rmtree(home.mps)
+        hand_out("ended what it had left of MPS: its GPUs take everybody again")
     if purge:
         _purge(home)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from aliquot_agent.gpus.compute_modes import NvmlComputeModes
-from aliquot_agent.isolation.mps_control import MpsControl
+from aliquot_agent.isolation.mps_control import MpsControl, MpsError
 from aliquot_agent.isolation.mps_folder import MpsFolder
 from aliquot_agent.isolation.mps_keeper import MpsKeeper
 from aliquot_agent.isolation.mps_settings import MpsSettings
@@ -37,8 +37,31 @@ def mps(file: str | None) -> None:
 
 async def keep(stop: asyncio.Event, *, settings: MpsSettings) -> None:
     """Keep the daemons until told to stop."""
-    clock, folder = SystemClock(), MpsFolder(Path(settings.folder))
+    folder = MpsFolder(Path(settings.folder))
     held = folder.hold()
+    keeper = _keeper(folder, settings=settings)
+    try:
+        await until(stop, keeper.run())
+        await keeper.leave()
+    finally:
+        os.close(held)
+
+
+async def end_left(folder: MpsFolder, *, settings: MpsSettings) -> None:
+    """End the daemons that a keeper has left which was killed, and open their GPUs; raises where that can't be."""
+    held = folder.hold()
+    try:
+        await _keeper(folder, settings=settings).leave()
+    finally:
+        os.close(held)
+    for gpu in folder.gpus():
+        told = folder.seat(gpu).told
+        if told is not None and told.problem:
+            raise MpsError(told.problem, where=gpu, remedy="end its processes, then call this again")
+
+
+def _keeper(folder: MpsFolder, *, settings: MpsSettings) -> MpsKeeper:
+    clock = SystemClock()
 
     def control(gpu: str) -> MpsControl:
         return MpsControl(
@@ -50,11 +73,6 @@ async def keep(stop: asyncio.Event, *, settings: MpsSettings) -> None:
             clock=clock,
         )
 
-    keeper = MpsKeeper(
+    return MpsKeeper(
         folder=folder, modes=NvmlComputeModes(), control=control, clock=clock, most_clients=settings.most_clients
     )
-    try:
-        await until(stop, keeper.run())
-        await keeper.leave()
-    finally:
-        os.close(held)

@@ -18,12 +18,14 @@ from aliquot_deviceplugin.cdi.driver_files import DriverFiles, DriverGpu
 from aliquot_deviceplugin.cdi.errors import DriverFilesError
 from aliquot_deviceplugin.cdi.interposing import lacks_cuda
 
+_NO_MOUNTS = "containers are processes of this machine, which see the driver's own library"
+
 
 def make_isolation(settings: AgentSettings) -> SliceFiles | None:
     """Where interposed containers have their limits, on a node that is to interpose on some of its GPUs."""
-    if not _is_wanted(INTERPOSER, settings):
+    if not settings.wants(INTERPOSER):
         return None
-    if is_simulated(settings):  # no driver, nothing to stand in front of
+    if is_simulated(settings) or not settings.mounts:  # nothing to stand in front of, or no way to
         return None
     files = SliceFiles(
         folder=Path(settings.isolation_folder), library=Path(settings.interposer), context_mib=settings.context_mib
@@ -35,7 +37,7 @@ def make_isolation(settings: AgentSettings) -> SliceFiles | None:
 
 def make_mps(settings: AgentSettings) -> MpsFolder | None:
     """Where MPS daemons are asked for, on a node where MPS is to share GPUs."""
-    return MpsFolder(Path(settings.mps_folder)) if _is_wanted(MPS, settings) else None
+    return MpsFolder(Path(settings.mps_folder)) if settings.wants(MPS) else None
 
 
 def offer_isolation(
@@ -50,11 +52,9 @@ def offer_isolation(
     # It needs none of the driver's files: they may be simulated, the GPUs not.
     if mode == MPS and settings.gpus == NVML:
         return offered(gpu, mode=mode, obstacle=partial(lacks_mps, was_kept=mps is not None and mps.was_kept()))
+    if mode == INTERPOSER and not settings.mounts:
+        return offered(gpu, mode=mode, obstacle=lambda _: _NO_MOUNTS)
     return offered(gpu, mode=mode, obstacle=obstacle)
-
-
-def _is_wanted(mode: str, settings: AgentSettings) -> bool:
-    return any(line.rpartition("=")[2] == mode for line in (settings.isolation, *settings.isolation_of))
 
 
 def what_hinders(files: SliceFiles | None, driver_files: DriverFiles, gpu: GpuFacts) -> str:

@@ -18,11 +18,13 @@ from typing import Any
 import click
 import msgspec
 
+from aliquot_agent.settings import NVML, AgentSettings
 from aliquot_cli.finite import FiniteRange
 from aliquot_cli.handing_out import hand_out
 from aliquot_cli.running import run_until_stopped, until
 from aliquot_cli.sources import FILE_VARIABLE, gather
 from aliquot_core.clock import Clock
+from aliquot_core.isolation import MPS
 from aliquot_core.logs import LogSettings, configure_logging
 from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
@@ -45,6 +47,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     settings: UpSettings
     names: Names
     log: LogSettings
+    # Whether MPS is to share GPUs that this machine has.
+    mps: bool
     demo: bool
     exit_after: float | None
     summary: bool
@@ -88,6 +92,7 @@ def up(file: str | None, *, demo: bool, exit_after: float | None, summary: str |
         settings=sources.resolve("up", UpSettings).value,
         names=sources.resolve("names", Names).value,
         log=sources.resolve("log", LogSettings).value,
+        mps=sources.resolve("agent", AgentSettings).value.wants(MPS),
         demo=demo,
         exit_after=exit_after,
         summary=summary is not None,
@@ -108,7 +113,15 @@ async def _serve(stop: asyncio.Event, *, wish: Wish) -> None:
     home.create()
     with _logged(home, settings=wish.log):
         say = partial(click.echo, err=True)
-        async with standing(home=home, plan=machine, names=wish.names, ports=ports, clock=clock, say=say) as whole:
+        async with standing(
+            home=home,
+            plan=machine,
+            names=wish.names,
+            ports=ports,
+            clock=clock,
+            say=say,
+            keeps_mps=wish.mps and gpus == NVML,
+        ) as whole:
             home.remember(gpus)
             await until(stop, _stay(whole, wish=wish, clock=clock, began=began))
     if not wish.summary:

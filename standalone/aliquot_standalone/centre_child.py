@@ -17,8 +17,11 @@ from aliquot_standalone.children import Command
 from aliquot_standalone.ports import LOOPBACK
 
 CENTRE_PROCESS = "scheduler"
-# Sections that a parent's variables set for all processes; those of the others we set ourselves.
+# Sections that a parent's variables set for all processes; those of the others we set ourselves, but for how slices are
+# held, which is the operator's to say.
 _SHARED = (
+    "ALIQUOT_AGENT_ISOLATION",
+    "ALIQUOT_MPS_",
     "ALIQUOT_NAMES_",
     "ALIQUOT_LOG_",
     "ALIQUOT_HEALTH_",

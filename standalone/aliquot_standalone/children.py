@@ -25,7 +25,7 @@ from aliquot_core.errors import ClusterError
 
 log = logging.getLogger(__name__)
 
-# A child that is told to leave and has not by then is killed.
+# What a child has to leave in, where its command does not say otherwise.
 LEAVE_WITHIN = 5.0
 # So many deaths within so many seconds are no bad luck.
 DEATHS, WITHIN = 4, 60.0
@@ -56,6 +56,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     argv: Sequence[str]
     environment: Mapping[str, str]
+    # Told to leave, it is killed after so many seconds.
+    leave_within: float = LEAVE_WITHIN
 
 
 class Children:
@@ -65,12 +67,14 @@ class Children:
         self._logs = logs
         self._clock = clock
         self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._leave_within: dict[str, float] = {}
         self._keepers: dict[str, asyncio.Task[None]] = {}
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def start(self, command: Command, *, before_again: Callable[[], Awaitable[None]] | None = None) -> None:
         """Start a child, and have it kept alive; `before_again` puts right what a dead one has left."""
         set_aside(self.log_of(command.name))
+        self._leave_within[command.name] = command.leave_within
         await self._start(command)
         self._keepers[command.name] = asyncio.create_task(
             self._keep(command, before_again), name=f"keep {command.name}"
@@ -86,7 +90,9 @@ class Children:
             keeper.cancel()
         await asyncio.gather(*self._keepers.values(), return_exceptions=True)
         self._broken.cancel()
-        await asyncio.gather(*(_ended(process) for process in self._processes.values()))
+        await asyncio.gather(
+            *(_ended(process, within=self._leave_within[name]) for name, process in self._processes.items())
+        )
 
     def log_of(self, name: str) -> Path:
         """Where a child's log goes."""
@@ -140,13 +146,13 @@ def set_aside(log_file: Path) -> None:
             log_file.replace(log_file.with_suffix(".log.old"))
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
+async def _ended(process: asyncio.subprocess.Process, *, within: float) -> None:
     if process.returncode is not None:
         return
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGTERM)
     try:
-        async with asyncio.timeout(LEAVE_WITHIN):
+        async with asyncio.timeout(within):
             await process.wait()
     except TimeoutError:
         process.kill()

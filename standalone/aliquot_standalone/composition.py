@@ -33,6 +33,8 @@ from aliquot_standalone.children import Children
 from aliquot_standalone.home import Home
 from aliquot_standalone.installing import Installer
 from aliquot_standalone.nodes import FullNode, NodePlan
+from aliquot_standalone.kubelet.settings import Folders
+from aliquot_standalone.mps_child import mps_command, until_kept, was_left
 from aliquot_standalone.parts import Ground, new_cron_jobs, new_events, new_extender, new_fleet, new_jobs, new_loop
 from aliquot_standalone.plan import NodeShape, Plan
 from aliquot_standalone.pod_logs import pod_logs
@@ -61,7 +63,11 @@ class Whole:
         random: Random,
         stack: AsyncExitStack,
     ) -> None:
-        """`transport` leads to the API server without a wire: whoever is in this process asks it directly."""
+        keeps_mps: bool,
+        """`transport` leads to the API server without a wire: whoever is in this process asks it directly.
+
+        `keeps_mps` is whether MPS is to share this machine's GPUs.
+        """
         self.home = home
         self.plan = plan
         self.names = names
@@ -69,6 +75,7 @@ class Whole:
         self.centre = CentrePlace(port=ports.centre, status_port=ports.page)
         self._usage_port = ports.usage
         self.nodes: list[FullNode] = []
+        self._keeps_mps = keeps_mps
         # None where no node is simulated.
         self.fleet: Fleet | None = None
         self.transport = transport
@@ -92,6 +99,10 @@ class Whole:
         centre = centre_command(self.centre, files=files, kubeconfig=self.home.kubeconfig, usage=usage)
         await self.children.start(centre, before_again=self._free_leadership)
         await asyncio.gather(*(self._start_node(plan) for plan in plans))
+        if self._keeps_mps or was_left(self.home.mps):
+            # Before agents look: what they find not kept they do not offer.
+            await self.children.start(mps_command(self.home.mps))
+            await self._or_broken(until_kept(self.home.mps, clock=self._clock))
         await self._start_parts(files)
         await self._or_broken(self._until_ready())
         stack.callback(self.home.retract)
@@ -141,6 +152,7 @@ class Whole:
             transport=self.transport,
             children=self.children,
             clock=self._clock,
+            mps=self.home.mps if self._keeps_mps else None,
             random=self._random,
         )
         self._stack.push_async_callback(node.end_containers, grace=GRACE)
@@ -182,11 +194,19 @@ class Whole:
 
 @asynccontextmanager
 async def standing(
-    *, home: Home, plan: Plan, names: Names, ports: Ports, clock: Clock, say: Callable[[str], None]
+    *,
+    home: Home,
+    plan: Plan,
+    names: Names,
+    ports: Ports,
+    clock: Clock,
+    say: Callable[[str], None],
+    keeps_mps: bool = False,
 ) -> AsyncIterator[Whole]:
     """Hold the folder and serve its API; `start` brings up the rest, and all ends with the block.
 
-    `say` tells the user what was wrong with what the folder had, and when nothing can be written there.
+    `say` tells the user what was wrong with what the folder had, and when nothing can be written there; `keeps_mps` is
+    whether MPS is to share this machine's GPUs.
     """
     home.create()
     luck = random.Random().random  # noqa: S311 - spreads retries, guards nothing
@@ -213,7 +233,15 @@ async def standing(
         transport = DirectTransport(frontend=server.frontend, clock=clock, caller=server.caller)
         stack.callback(transport.cut_all)
         yield Whole(
-            home=home, plan=plan, names=names, ports=ports, transport=transport, clock=clock, random=luck, stack=stack
+            home=home,
+            plan=plan,
+            names=names,
+            ports=ports,
+            transport=transport,
+            clock=clock,
+            random=luck,
+            stack=stack,
+            keeps_mps=keeps_mps,
         )
 
 

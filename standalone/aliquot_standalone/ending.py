@@ -17,8 +17,8 @@ from aliquot_standalone.kubelet.memory import Memories
 from aliquot_standalone.kubelet.settings import Folders
 from aliquot_standalone.whereabouts import Running
 
-# It has containers to end, each of which may take its grace.
-_PATIENCE = 30.0
+# It has containers to end, each of which may take its grace, and then MPS daemons.
+_PATIENCE = 40.0
 
 
 class StaysError(ClusterError):

@@ -32,6 +32,8 @@ from aliquot_standalone.whereabouts import FOLDER_VARIABLE, Running, Whereabouts
 _MARK = ".made-by-aliquot-up"
 # A node's name may have so many bytes and its sockets still fit.
 LONGEST_NODE = 24
+# NVIDIA's daemon has this one beside `control`.
+_MPS_SOCKET = f"mps/GPU-{'0' * 36}/pipe/control_privileged"
 
 
 _OTHER = f"name another folder with --folder or ${FOLDER_VARIABLE}"
@@ -88,6 +90,11 @@ class Home(Whereabouts):
         if users and Path(users).is_dir() and longest_socket(beside) <= LONGEST_SOCKET:
             return beside
         return Path("/tmp") / f"{name}-{os.getuid()}"  # noqa: S108 - `create` refuses one that is not ours alone
+
+    @property
+    def mps(self) -> Path:
+        """Where agent and keeper of MPS daemons meet, and where daemons listen."""
+        return self.runtime / "mps"
 
     @property
     def is_ours(self) -> bool:
@@ -223,6 +230,7 @@ def _make(folder: Path) -> None:
 
 
 def longest_socket(runtime: Path) -> int:
-    """How many bytes the longest path of a socket below this folder can have: a device plugin's."""
+    """How many bytes the longest path of a socket below this folder can have: a device plugin's, or an MPS daemon's."""
     sockets = Folders(root=runtime / ("n" * LONGEST_NODE)).device_plugins / EndpointSettings().socket_folder
-    return max(len(os.fsencode(sockets / f"{Path(name).name}.sock")) for name in Names().resources())
+    plugins = [sockets / f"{Path(name).name}.sock" for name in Names().resources()]
+    return max(len(os.fsencode(path)) for path in (*plugins, runtime / _MPS_SOCKET))

@@ -56,6 +56,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     kubeconfig: Path
     # Where the agent tells what is used; 0 is any port that is free.
     metrics_port: int = 0
+    # Where the agent meets whoever keeps MPS daemons, where there is somebody.
+    mps: Path | None = None
 
     @property
     def folders(self) -> Folders:
@@ -83,8 +85,10 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
             "ALIQUOT_AGENT_POD_RESOURCES": str(kubelet.pod_resources_socket),
             "ALIQUOT_AGENT_KUBELET_RECORD": str(kubelet.checkpoint),
             "ALIQUOT_AGENT_CDI_FOLDER": str(kubelet.cdi),
+            "ALIQUOT_AGENT_MOUNTS": "false",
             "ALIQUOT_AGENT_HTTP_PORT": str(self.metrics_port),
             "ALIQUOT_HEALTH_MEMORY": str(self.folder / "health.json"),
+            **({"ALIQUOT_AGENT_MPS_FOLDER": str(self.mps)} if self.mps else {}),
         }
 
 

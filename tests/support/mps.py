@@ -24,10 +24,12 @@ class StandIn:
     home: Path
     # What the path of each GPU's compute mode begins with, as the fake NVML writes it.
     modes: str
+    # Where daemons are asked for; below `home` if nothing is said.
+    daemons: Path | None = None
 
     def __post_init__(self) -> None:
         """Install the program, by whose name its processes are known."""
-        self.folder = MpsFolder(self.home / "mps")
+        self.folder = MpsFolder(self.daemons or self.home / "mps")
         self.program = self.home / PROGRAM
         text = STAND_IN.read_text().replace('MODES = ""', f"MODES = {self.modes!r}", 1)
         self.program.write_text(f"#!{sys.executable} -IS\n{text}")

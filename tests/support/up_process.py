@@ -126,12 +126,12 @@ def _remove_empty_groups(folder: Path) -> None:
             Path(record.read_text()).rmdir()
 
 
-def aliquot(*argv: str, folder: Path, seconds: float = _PATIENCE) -> subprocess.CompletedProcess[str]:
+def aliquot(
+    *argv: str, folder: Path, seconds: float = _PATIENCE, environment: Mapping[str, str] = os.environ
+) -> subprocess.CompletedProcess[str]:
     """Call a command of ours that finds its API server in a folder."""
-    environment = {**os.environ, "ALIQUOT_HOME": str(folder)}
-    return subprocess.run(
-        [*ALIQUOT, *argv], env=environment, capture_output=True, text=True, check=False, timeout=seconds
-    )
+    told = {**environment, "ALIQUOT_HOME": str(folder)}
+    return subprocess.run([*ALIQUOT, *argv], env=told, capture_output=True, text=True, check=False, timeout=seconds)
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ class Driver:
 CUDA = Driver("/usr/lib/libcuda.so.580")
 
 
-def settings(tmp_path: Path, *lines: str, library: bool = True, **more: str) -> AgentSettings:
+def settings(tmp_path: Path, *lines: str, library: bool = True, **more: str | bool) -> AgentSettings:
     """A node's settings, with an interposer that is there or is not."""
     source = tmp_path / "libcuda.so.1"
     if library:
@@ -176,6 +176,19 @@ def test_a_gpu_of_mps_offers_nothing_else(
     found = offer_isolation(card, settings=told, obstacle=lambda _: "never asked", mps=mps)
     assert found.modes == (("observe",) if lack else ("mps",))
     assert lack in found.lack
+
+
+def test_what_is_mounted_for_nobody_is_not_offered(tmp_path: Path) -> None:
+    """Under `aliquot up` a process has the driver's own library, and is not said to be held by ours; but MPS works."""
+    told = settings(tmp_path, "0=interposer", "1=mps", mounts=False, mps_folder=str(tmp_path / "mps"))
+    found = offer(told, gpu(index=0))
+    assert found.modes == ("observe",)
+    assert "containers are processes of this machine" in found.lack
+    assert not (tmp_path / "isolation").exists()
+    mps = make_mps(told)
+    assert mps is not None
+    os.close(mps.hold())
+    assert offer_isolation(gpu(index=1), settings=told, obstacle=lambda _: "never asked", mps=mps).modes == ("mps",)
 
 
 def test_a_node_without_mps_has_no_folder_of_daemons(tmp_path: Path) -> None:

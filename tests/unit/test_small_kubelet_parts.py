@@ -60,6 +60,15 @@ def test_cdi_mounts_nodes_and_hooks_are_noted(tmp_path: Path) -> None:
     assert [hook.path for hook in edits.hooks] == ["/bin/hook"]
 
 
+def test_a_variable_that_names_what_is_mounted_names_the_hosts(tmp_path: Path) -> None:
+    """A process sees the host's own files, so what would lie there in a container is where it lies here."""
+    mount = {"hostPath": "/run/host/pipe", "containerPath": "/inside"}
+    write_spec(tmp_path, "a.json", "one", env=["PIPE=/inside", "OTHER=/inside/x"], mounts=[mount])
+    edits = resolve(SpecFolder(tmp_path).read(), [f"{KIND}=one"])
+    found = edits.environment({"POD": "/inside"})
+    assert found == {"POD": "/inside", "PIPE": "/run/host/pipe", "OTHER": "/inside/x", "DEVICE": "one"}
+
+
 def test_cdi_device_that_no_spec_names(tmp_path: Path) -> None:
     """The error names the device and the specs that could not be read."""
     (tmp_path / "broken.json").write_text("{")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from aliquot_agent.gpus.simulated import simulated_uuid
+from aliquot_agent.isolation.mps_folder import MpsFolder
 from aliquot_core.settings import LONGEST_SOCKET
 from aliquot_standalone.home import FolderFullError, FolderUnfitError, Home, longest_socket
 
@@ -27,11 +29,13 @@ def test_the_folder_is_the_one_that_was_named_last(said: str, environment: dict[
     assert Home.of(said, environment=environment).folder == Path(expected)
 
 
-@pytest.mark.parametrize("length", [1, 20, 40, 60, 200])
+@pytest.mark.parametrize("length", [1, 20, 34, 40, 60, 200])
 def test_sockets_fit_however_long_the_folders_path_is(length: int, tmp_path: Path) -> None:
     """They lie in the folder where they can, and in a short one of the same name each time where not."""
     home = Home(Path("/") / ("x" * length), environment={"XDG_RUNTIME_DIR": str(tmp_path / "none")})
     assert longest_socket(home.runtime) <= LONGEST_SOCKET
+    daemon = MpsFolder(home.mps).pipe(simulated_uuid(node="n", index=0))
+    assert len(os.fsencode(daemon / "control_privileged")) <= LONGEST_SOCKET
     assert (home.runtime.parent == home.folder) == (length <= 20)
     assert home.runtime == Home(home.folder, environment={}).runtime
 

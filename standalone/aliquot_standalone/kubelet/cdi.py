@@ -1,6 +1,7 @@
 """CDI: a device's name becomes edits of a container; here, of a process.
 
-A process can have environment variables. Mounts and device nodes are noted: the host's own files are what it sees.
+A process can have environment variables. Mounts and device nodes are noted: the host's own files are what it sees, so
+a variable that names what is mounted names where that lies on the host.
 Hooks run inside a container's namespaces before it starts; without a container they are skipped, and that is said.
 """
 
@@ -59,7 +60,9 @@ class Edits(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """The base with the edits' variables, which win."""
-        return {**base, **dict(_variable(line) for line in self.env)}
+        host = {mount.container_path: mount.host_path for mount in self.mounts}
+        edited = dict(_variable(line) for line in self.env)
+        return {**base, **{name: host.get(value, value) for name, value in edited.items()}}
 
 
 class _SpecDevice(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
