@@ -32,9 +32,8 @@ from aliquot_standalone.certificates import CentreFiles, make_files
 from aliquot_standalone.children import Children
 from aliquot_standalone.home import Home
 from aliquot_standalone.installing import Installer
-from aliquot_standalone.nodes import FullNode, NodePlan
-from aliquot_standalone.kubelet.settings import Folders
 from aliquot_standalone.mps_child import mps_command, until_kept, was_left
+from aliquot_standalone.nodes import FullNode, NodePlan
 from aliquot_standalone.parts import Ground, new_cron_jobs, new_events, new_extender, new_fleet, new_jobs, new_loop
 from aliquot_standalone.plan import NodeShape, Plan
 from aliquot_standalone.pod_logs import pod_logs
@@ -62,8 +61,8 @@ class Whole:
         clock: Clock,
         random: Random,
         stack: AsyncExitStack,
-    ) -> None:
         keeps_mps: bool,
+    ) -> None:
         """`transport` leads to the API server without a wire: whoever is in this process asks it directly.
 
         `keeps_mps` is whether MPS is to share this machine's GPUs.
@@ -74,8 +73,8 @@ class Whole:
         self.url = f"http://{LOOPBACK}:{ports.api}"
         self.centre = CentrePlace(port=ports.centre, status_port=ports.page)
         self._usage_port = ports.usage
-        self.nodes: list[FullNode] = []
         self._keeps_mps = keeps_mps
+        self.nodes: list[FullNode] = []
         # None where no node is simulated.
         self.fleet: Fleet | None = None
         self.transport = transport
@@ -98,11 +97,11 @@ class Whole:
         usage = [metrics_at(port) for port in (self._usage_port, *(plan.metrics_port for plan in plans))]
         centre = centre_command(self.centre, files=files, kubeconfig=self.home.kubeconfig, usage=usage)
         await self.children.start(centre, before_again=self._free_leadership)
-        await asyncio.gather(*(self._start_node(plan) for plan in plans))
         if self._keeps_mps or was_left(self.home.mps):
             # Before agents look: what they find not kept they do not offer.
             await self.children.start(mps_command(self.home.mps))
             await self._or_broken(until_kept(self.home.mps, clock=self._clock))
+        await asyncio.gather(*(self._start_node(plan) for plan in plans))
         await self._start_parts(files)
         await self._or_broken(self._until_ready())
         stack.callback(self.home.retract)
@@ -143,6 +142,7 @@ class Whole:
             runtime=self.home.runtime / shape.name,
             kubeconfig=self.home.kubeconfig,
             metrics_port=choose_port(0),
+            mps=self.home.mps if self._keeps_mps else None,
         )
 
     async def _start_node(self, plan: NodePlan) -> None:
@@ -152,7 +152,6 @@ class Whole:
             transport=self.transport,
             children=self.children,
             clock=self._clock,
-            mps=self.home.mps if self._keeps_mps else None,
             random=self._random,
         )
         self._stack.push_async_callback(node.end_containers, grace=GRACE)
