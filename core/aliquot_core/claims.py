@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from aliquot_core.grant import ContainerGrant, Grant, GrantError, Slice
+from aliquot_core.isolation import MIG
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import NO_COMPUTE, NO_MEMORY, WHOLE, MiB, Percent
@@ -100,11 +101,14 @@ def check_grant(grant: Grant, *, pod: Pod, names: Names) -> PodRequest:
 
 
 def _check_container(container: ContainerGrant, *, asked: ContainerRequest) -> None:
-    """Its slices are its shares, in any order; memory that was left out is the scheduler's to say."""
+    """Its slices are its shares, in any order; memory that was left out is the scheduler's to say.
+
+    An instance of MIG is given whole: it may be more than was asked, never less.
+    """
     free = asked.memory is None
     granted = sorted(((p.compute, p.limit, NO_MEMORY if free else p.memory) for p in container.slices), reverse=True)
     wanted = sorted(((s.compute, s.limit, s.memory or NO_MEMORY) for s in asked.shares), reverse=True)
-    if granted == wanted:
+    if granted == wanted or (container.isolation == MIG and _covers(granted, wanted)):
         return
     was, should = _computes(granted), _computes(wanted)
     if was == should:
@@ -116,6 +120,14 @@ def _check_container(container: ContainerGrant, *, asked: ContainerRequest) -> N
         where=f"grant of container {asked.name}",
         remedy="undo what was changed of the pod's annotations since it was bound, or delete the pod",
     )
+
+
+def _covers(granted: list[_Part], wanted: list[_Part]) -> bool:
+    """Whether one instance was granted, and is no less than the one share that was asked; nothing bursts there."""
+    if len(granted) != 1 or len(wanted) != 1:
+        return False
+    (compute, limit, memory), (least, burst, needed) = granted[0], wanted[0]
+    return compute == limit and compute >= least == burst and memory >= needed
 
 
 def _computes(parts: list[_Part]) -> str:
@@ -155,12 +167,12 @@ def _check_phases(pod: Pod, grant: Grant) -> None:
                 raise GrantError(f"{together.compute} of GPU {gpu} at one time")
 
 
-def overdrawn(total: Claim, *, memory: MiB, holders: int) -> str | None:
+def overdrawn(total: Claim, *, memory: MiB, holders: int, compute: Percent = WHOLE) -> str | None:
     """Why these claims together are more than one GPU has; `holders` is how many pods they come from."""
     if total.closes and holders > 1:
         return f"granted whole to one of {holders} pods"
-    if total.compute > WHOLE:
-        return f"{total.compute} of {WHOLE} compute"
+    if total.compute > compute:
+        return f"{total.compute} of {compute} compute"
     if total.memory > memory:
         return f"{total.memory} of {memory} memory"
     return None

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from aliquot_core.errors import ClusterError
-from aliquot_core.quantities import LARGEST, NO_MEMORY, MiB
+from aliquot_core.quantities import LARGEST, NO_MEMORY, WHOLE, MiB, Percent
 
 VERSION = 1
 # The isolation that every GPU has: use is measured, nothing is held back.
@@ -44,8 +44,19 @@ def model_names(model: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((model, model.replace(" ", "-"), short, short.replace(" ", "-"))))
 
 
+class Instance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What makes a GPU of the inventory an instance of MIG: a part of a card, given whole to one container."""
+
+    # The card's uuid, and the driver's numbers of the GPU instance and of the compute instance that fills it.
+    parent: str
+    gpu_instance: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+    compute_instance: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+    # Percent of the card's compute, rounded down: what it counts for where percent are counted.
+    compute: Annotated[int, msgspec.Meta(ge=1, le=WHOLE.value)]
+
+
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One GPU as the scheduler sees it; `memory` is what can be granted, in MiB."""
+    """One GPU, or one instance of it, as the scheduler sees it; `memory` is what can be granted, in MiB."""
 
     uuid: str
     index: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
@@ -56,7 +67,9 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     # The number in /dev/nvidia<minor>; it may differ from the index.
     minor: int | None = None
     numa: int | None = None
+    # In MIG mode, and nothing of it can be given: what can is listed by instance, and not the card.
     mig: bool = False
+    instance: Instance | None = None
     # How this GPU reaches the others of its node, by uuid: "NV12", "PIX", "SYS" and so on.
     links: dict[str, str] = {}
     health: Health = Health.HEALTHY
@@ -70,6 +83,11 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     def usable(self) -> MiB:
         """What can be granted of its memory."""
         return MiB(self.memory) if self.health is not Health.SICK else NO_MEMORY
+
+    @property
+    def compute(self) -> Percent:
+        """What there is of its compute, in percent of a card."""
+        return Percent(self.instance.compute) if self.instance else WHOLE
 
     @property
     def model_names(self) -> tuple[str, ...]:

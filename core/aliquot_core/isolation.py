@@ -68,9 +68,10 @@ def chosen(offered: Sequence[str], *, least: str, quality: Quality) -> str:
 def spans(mode: str, *, wholes: Sequence[bool]) -> bool:
     """Whether one container can hold these slices so, each of one GPU and whole or not.
 
-    MPS has a daemon per GPU, and a process speaks to one; who has its GPUs whole needs none.
+    MPS has a daemon per GPU, and a process speaks to one; who has its GPUs whole needs none. Of MIG's instances CUDA
+    opens one to a process.
     """
-    return mode != MPS or len(wholes) == 1 or all(wholes)
+    return len(wholes) == 1 or (mode != MIG and (mode != MPS or all(wholes)))
 
 
 def _reaches(mode: str, least: str) -> bool:

@@ -110,11 +110,16 @@ class PodRequest(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset(one.quality for one in self.containers)
 
     @property
-    def scattered(self) -> bool:
-        """Whether a container holds parts of several GPUs: not every isolation reaches over two."""
+    def wholes(self) -> tuple[bool, ...]:
+        """One GPU, or several and whether all of them whole: not every isolation reaches over two (`spans`).
+
+        Of several containers the one that is hardest to hold counts.
+        """
         # Most have one GPU, and queues ask at each decision: only who has several is divided.
-        several = (one for one in self.containers if (one.gpus or 0) > 1 or one.compute.value > WHOLE.value)
-        return any(one.shares[-1].compute != WHOLE for one in several)
+        several = [one for one in self.containers if (one.gpus or 0) > 1 or one.compute.value > WHOLE.value]
+        if not several:
+            return (False,)
+        return (all(one.shares[-1].compute == WHOLE for one in several),) * 2
 
     def of(self, container: str) -> ContainerRequest | None:
         """What the container of that name asks for."""

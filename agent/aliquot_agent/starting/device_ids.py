@@ -1,5 +1,7 @@
 """The device ids that the kubelet counts with: 100 per GPU for percent, some more for best effort.
 
+An instance of MIG has as many as it has percent of its card, and none for best effort, which it does not take.
+
 Ids are tokens: the grant says which GPU a container gets. Still each id names a GPU, so that what the kubelet records
 and its health list speak of the right card. The GPU's part of an id comes from its uuid, because an index may change
 at a reboot and the kubelet keeps ids across it. Ids are short: from 1.36 the pod's status has an entry for each, and
@@ -19,7 +21,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from aliquot_core.door import Device
 from aliquot_core.inventory import Health, Inventory
 from aliquot_core.names import Names
-from aliquot_core.quantities import WHOLE
 
 SHORTEST_STEM = 6
 
@@ -48,10 +49,9 @@ def device_tables(
     best_effort: list[Device] = []
     for gpu in inventory.gpus:
         stem, healthy = by_uuid[gpu.uuid], gpu.health is not Health.SICK
-        compute += [Device(id=id_of(f"{stem}-{number:02}"), healthy=healthy) for number in range(WHOLE.value)]
-        best_effort += [
-            Device(id=id_of(f"{stem}-b{number:02}"), healthy=healthy) for number in range(best_effort_slots)
-        ]
+        compute += [Device(id=id_of(f"{stem}-{number:02}"), healthy=healthy) for number in range(gpu.compute.value)]
+        slots = 0 if gpu.instance else best_effort_slots
+        best_effort += [Device(id=id_of(f"{stem}-b{number:02}"), healthy=healthy) for number in range(slots)]
     return {names.compute: compute, names.best_effort: best_effort}
 
 

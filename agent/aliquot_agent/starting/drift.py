@@ -77,5 +77,5 @@ def _rooms(known: Known) -> Iterator[Drift]:
         card = known.inventory.gpu(gpu)
         if card is None or card.health is Health.SICK:
             continue
-        if why := overdrawn(total, memory=card.usable, holders=holders):
+        if why := overdrawn(total, memory=card.usable, holders=holders, compute=card.compute):
             yield Drift(kind=Kind.ROOM, what=f"GPU {gpu} holds more than it has: {why}; end one of its {holders} pods")

@@ -54,6 +54,8 @@ def _unkept(container: ContainerGrant, *, known: Known) -> str:
             return f"GPU {part.gpu} is sick: {gpu.reason or 'no reason known'}"
         if mode and mode not in gpu.isolation:
             return f"GPU {part.gpu} does not hold isolation {mode}"
+        if gpu.instance and (part.compute, part.memory) != (gpu.compute, gpu.usable):
+            return f"GPU {part.gpu} is an instance of MIG and given whole: {gpu.compute} and {gpu.usable}"
     if not spans(mode, wholes=[part.whole for part in container.slices]):
         return f"isolation {mode} does not reach over parts of several GPUs"
     quality = quality_of(compute=container.compute, limit=container.limit)

@@ -15,8 +15,11 @@ from aliquot_agent.starting.kubelet_view import Listed, Recorded
 from aliquot_core.door import Prefer
 from aliquot_core.errors import AliquotError
 from aliquot_core.grant import ContainerGrant, decode_grant
+from aliquot_core.isolation import MIG
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
+from aliquot_core.problems import Problems
+from aliquot_core.request import read_request
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +41,7 @@ def candidates(
         if not pod.ended
         for name, container in _granted(pod, names=names)
         if (pod.metadata.uid, name) not in done
-        and (wanted := _wanted(container, resource=call.resource, names=names))
+        and (wanted := _wanted(name, container, pod=pod, resource=call.resource, names=names))
         and sum(count for _, count in wanted) == call.size
     )
 
@@ -65,7 +68,13 @@ def _granted(pod: Pod, *, names: Names) -> Iterator[tuple[str, ContainerGrant]]:
         return  # refused with its reason at PreStart; here it only can't be advised
 
 
-def _wanted(container: ContainerGrant, *, resource: str, names: Names) -> tuple[tuple[str, int], ...]:
+def _wanted(
+    name: str, container: ContainerGrant, *, pod: Pod, resource: str, names: Names
+) -> tuple[tuple[str, int], ...]:
     if resource == names.best_effort:
         return tuple((part.gpu, 1) for part in container.slices[:1]) if not container.compute else ()
+    if container.isolation == MIG:
+        # An instance may be more than was asked, and the kubelet counts what was. What is wrong is told at PreStart.
+        asked = read_request(pod, names=names, problems=Problems()).of(name)
+        return tuple((part.gpu, asked.compute.value) for part in container.slices) if asked else ()
     return tuple((part.gpu, part.compute.value) for part in container.slices if part.compute)

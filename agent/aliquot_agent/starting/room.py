@@ -66,7 +66,7 @@ def over(pod: Pod, wanted: dict[str, Claim], *, known: Known, without: frozenset
         total, holders = others.get(gpu, (NOTHING, 0))
         card = known.inventory.gpu(gpu)
         together = total.beside(claim)
-        if card and (why := overdrawn(together, memory=card.usable, holders=holders + 1)):
+        if card and (why := overdrawn(together, memory=card.usable, holders=holders + 1, compute=card.compute)):
             others_hold = "1 other pod holds" if holders == 1 else f"{holders} other pods hold"
             left = _leavers((other for other, held in before.items() if gpu in held), known=known)
             return f"GPU {gpu} would be over-granted: {why}, {others_hold} slices of it{left}"

@@ -81,10 +81,12 @@ def _gpus(reign: Reign) -> Iterable[Metric]:
     there = grid.open & grid.bindable[:, None]
     compute = np.where(grid.closed, 0, grid.compute)[there] / WHOLE.value
     usable = np.maximum(1, grid.usable[there])
-    memory = np.where(grid.closed, 0, grid.memory)[there] / usable
+    # Of an instance of MIG as much of a card as its compute is.
+    card = np.maximum(1, usable * WHOLE.value // np.maximum(1, grid.total[there]))
+    memory = np.where(grid.closed, 0, grid.memory)[there] / card
     yield _gauge("gpus", "GPUs of nodes that pods may be bound to.", int(there.sum()))
     yield _gauge("compute_free_gpus", "Compute that nobody holds, in GPUs.", float(compute.sum()))
-    yield _gauge("memory_free_bytes", "Memory that nobody holds.", float((memory * usable).sum()) * _MIB)
+    yield _gauge("memory_free_bytes", "Memory that nobody holds.", float((memory * card).sum()) * _MIB)
     yield _gauge(
         "compute_stranded_gpus",
         "Free compute without its card's share of memory beside it, in GPUs.",
@@ -93,7 +95,7 @@ def _gpus(reign: Reign) -> Iterable[Metric]:
     yield _gauge(
         "memory_stranded_bytes",
         "Free memory without its card's share of compute beside it.",
-        float((np.maximum(0.0, memory - compute) * usable).sum()) * _MIB,
+        float((np.maximum(0.0, memory - compute) * card).sum()) * _MIB,
     )
 
 

@@ -140,8 +140,10 @@ class Appraiser:
 
     def _work(self) -> Work:
         grid, hardware = self._picture.grid, self._hardware()
-        gpus = int(grid.open.sum())
-        self._card = int(np.median(grid.usable[grid.open])) if gpus else _USUAL_CARD
+        # Who comes to an instance of MIG comes to all of it: of cards alone is there more than one way to fill them.
+        cards = grid.open & ~grid.cut
+        gpus = int(cards.sum())
+        self._card = int(np.median(grid.usable[cards])) if gpus else _USUAL_CARD
         per_gpu = float(self._cores_there().sum()) / max(1, gpus)
         return partial(
             _known,

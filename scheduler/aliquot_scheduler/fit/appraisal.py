@@ -8,11 +8,12 @@ from itertools import groupby
 from math import ceil
 from typing import Protocol
 
+import msgspec
 import numpy as np
 
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import Kind
-from aliquot_scheduler.fit.cost import WORST
+from aliquot_scheduler.fit.cost import WORST, instance_cost
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
 from aliquot_scheduler.picture.changes import RowChanges
 from aliquot_scheduler.picture.grid import Bools, Cells, PlainRow, Rows
@@ -41,8 +42,11 @@ class Lost(Protocol):
 
 
 def room_of(cells: Cells, *, cores: Reals) -> Room:
-    """The cells in percent, GPU-major as they lie in memory; on what is closed nothing is free."""
-    can_be = (cells.open & ~cells.closed & cells.bindable[:, np.newaxis]).T
+    """The cells in percent, GPU-major as they lie in memory; on what is closed nothing is free.
+
+    Nor on an instance of MIG: it is given whole, and has its price by itself.
+    """
+    can_be = (cells.open & ~cells.closed & ~cells.cut & cells.bindable[:, np.newaxis]).T
     compute = np.where(can_be, cells.compute.T, 0).astype(np.int64)
     # Dividing whole numbers takes three times as long; 70 % must not come out as 69.999.
     percent = (cells.memory.T * (_FULL / np.maximum(1, cells.usable.T)) + _ROUND) * can_be
@@ -91,12 +95,14 @@ class Appraisal:
         degraded = self._cells.degraded.T
         penalty: Reals | None = np.where(degraded, _DEGRADED, 0.0) if degraded.any() else None
         parts = [
-            Part(
-                compute=piece.compute,
-                memory=self._percent(piece),
-                fits=places.T,
-                count=count,
-                penalty=penalty,
+            self._on_instances(
+                Part(
+                    compute=piece.compute,
+                    memory=self._percent(piece),
+                    fits=places.T,
+                    count=count,
+                    penalty=penalty,
+                )
             )
             for piece, count, places in asked
         ]
@@ -146,6 +152,19 @@ class Appraisal:
     def _room(self) -> Room:
         return room_of(self._cells, cores=self._free)
 
+    def _on_instances(self, part: Part) -> Part:
+        """The same, and of an instance of MIG nothing is asked but its price."""
+        cells, cut = self._cells, self._cells.cut.T
+        if not cut.any():
+            return part
+        price = np.where(cut, instance_cost(cells.total.T, cells.usable.T), 0.0)
+        return msgspec.structs.replace(
+            part,
+            compute=np.where(cut, 0, part.compute),
+            memory=np.where(cut, 0, part.memory),
+            penalty=price if part.penalty is None else price + part.penalty,
+        )
+
     def _percent(self, piece: Piece) -> Ints | int:
         """Of each card's memory, begun percents as whole ones; a whole slice closes the card."""
         if piece.whole or piece.memory == 0:
@@ -165,10 +184,10 @@ def beyond_best(lost: Reals, *, fits: Bools) -> Reals:
 def _node_of(cells: PlainRow, *, cores: float) -> Node:
     """A row as `room_of` would have it."""
     free: list[tuple[int, int]] = []
-    for gpu_open, closed, compute, memory, usable in zip(
-        cells.open, cells.closed, cells.compute, cells.memory, cells.usable, strict=True
+    for gpu_open, closed, cut, compute, memory, usable in zip(
+        cells.open, cells.closed, cells.cut, cells.compute, cells.memory, cells.usable, strict=True
     ):
-        can_be = gpu_open and not closed
+        can_be = gpu_open and not closed and not cut
         free.append((compute, int(memory * (_FULL / max(1, usable)) + _ROUND)) if can_be else (0, 0))
     kinds = [kind if min(left) > 0 else cells.kind[0] for kind, left in zip(cells.kind, free, strict=True)]
     return Node(cores=cores, free=free, kinds=kinds)

@@ -15,8 +15,10 @@ from itertools import zip_longest
 
 import msgspec
 
+from aliquot_core.claims import Claim
+from aliquot_core.inventory import Gpu
 from aliquot_core.isolation import admits, enough, spans
-from aliquot_core.quantities import WHOLE
+from aliquot_core.quantities import WHOLE, MiB, Percent
 from aliquot_core.request import ContainerRequest, Kind, PodRequest
 from aliquot_core.shares import Share
 from aliquot_scheduler.picture.grid import Kind as GpuKind
@@ -37,6 +39,13 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     def memory_on(self, usable: int) -> int:
         """MiB of a card that has so many; as `shares.memory_of` counts."""
         return max(self.memory, max(1, usable * self.portion // WHOLE.value) if self.portion else 0)
+
+    def claim_on(self, gpu: Gpu) -> Claim:
+        """What it takes of a GPU, as its grant will say: of an instance of MIG all there is."""
+        if gpu.instance:
+            return Claim(compute=gpu.compute, memory=gpu.usable, closes=gpu.compute == WHOLE)
+        memory = self.memory_on(gpu.usable.value)
+        return Claim(compute=Percent(self.compute), memory=MiB(memory), closes=self.whole)
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,10 +75,10 @@ def suits(kind: GpuKind, request: PodRequest) -> bool:
 
 def refused(kind: GpuKind, request: PodRequest) -> frozenset[str]:
     """What of the pod no isolation takes that a GPU of this kind offers, in words."""
-    wholes = (False, False) if request.scattered else (False,)
+    wholes = request.wholes
     offered = [mode for mode in kind.isolation if spans(mode, wholes=wholes)]
     if kind.isolation and not offered:
-        return frozenset({"spread over parts of several"})
+        return frozenset({"spread over several" if all(wholes) else "spread over parts of several"})
     return frozenset(
         quality for quality in request.qualities if not admits(offered, least=request.isolation, quality=quality)
     )

@@ -22,9 +22,9 @@ from aliquot_core.isolation import chosen, enough
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import ContainerRequest, Kind, Placement, PodRequest
-from aliquot_core.shares import memory_of
+from aliquot_core.shares import Share, memory_of
 from aliquot_scheduler.fit.appraisal import Lost
-from aliquot_scheduler.fit.cost import DEGRADED, WORST
+from aliquot_scheduler.fit.cost import DEGRADED, WORST, instance_cost
 from aliquot_scheduler.fit.demand import Demand, Piece, in_order, pieces_of
 from aliquot_scheduler.fit.links import closeness
 
@@ -63,13 +63,17 @@ class Card:
 
     def give(self, piece: Piece) -> None:
         """Let a container hold a piece here."""
-        self.compute += piece.compute
-        self.memory += piece.memory_on(self.gpu.usable.value)
+        taken = piece.claim_on(self.gpu)
+        self.compute += taken.compute.value
+        self.memory += taken.memory.value
         self.parts += 1
-        self.whole |= piece.whole
+        self.whole |= taken.closes
 
     def cost(self, piece: Piece, placement: Placement) -> float:
         """As `worth.loss` says it of all GPUs at once, or `cost.leftover` and `cost.wanted`."""
+        if self.gpu.instance:
+            own = float(instance_cost(self.gpu.compute.value, self.gpu.usable.value))
+            return own + WORST * (self.gpu.health is Health.DEGRADED)
         compute, memory = self._left(piece)
         if self.lost is not None:
             taken = piece.compute, piece.memory_on(self.gpu.usable.value)
@@ -81,7 +85,7 @@ class Card:
 
     def _left(self, piece: Piece) -> tuple[int, int]:
         usable = self.gpu.usable.value
-        compute = WHOLE.value - self.held.compute.value - self.compute - piece.compute
+        compute = self.gpu.compute.value - self.held.compute.value - self.compute - piece.compute
         return compute, usable - self.held.memory.value - self.memory - piece.memory_on(usable)
 
 
@@ -200,7 +204,8 @@ def _plan(pod: Pod, request: PodRequest, *, node: str, laid: Laid) -> Plan | Non
     cards = {card.gpu.uuid: card for found in laid.values() for card in found}
     for uuid, claim in wanted.items():
         card = cards[uuid]
-        if overdrawn(card.held.beside(claim), memory=card.gpu.usable, holders=card.holders + 1):
+        held, gpu = card.held.beside(claim), card.gpu
+        if overdrawn(held, memory=gpu.usable, holders=card.holders + 1, compute=gpu.compute):
             return None
     return Plan(grant=grant, claims=wanted, cost=_cost(wanted, cards=cards, placement=request.placement))
 
@@ -208,16 +213,15 @@ def _plan(pod: Pod, request: PodRequest, *, node: str, laid: Laid) -> Plan | Non
 def _granted(container: ContainerRequest, cards: Sequence[Card], request: PodRequest) -> ContainerGrant:
     offered = [mode for mode in cards[0].gpu.isolation if all(mode in card.gpu.isolation for card in cards)]
     mode = chosen(offered, least=request.isolation, quality=container.quality)
-    slices = tuple(
-        Slice(
-            gpu=card.gpu.uuid,
-            compute=share.compute,
-            limit=share.limit,
-            memory=memory_of(share.compute, card=card.gpu.usable) if share.memory is None else share.memory,
-        )
-        for card, share in zip(cards, container.shares, strict=True)
-    )
+    slices = tuple(_slice(card.gpu, share) for card, share in zip(cards, container.shares, strict=True))
     return ContainerGrant(slices=slices, isolation=mode)
+
+
+def _slice(gpu: Gpu, share: Share) -> Slice:
+    if gpu.instance:
+        return Slice(gpu=gpu.uuid, compute=gpu.compute, limit=gpu.compute, memory=gpu.usable)
+    memory = memory_of(share.compute, card=gpu.usable) if share.memory is None else share.memory
+    return Slice(gpu=gpu.uuid, compute=share.compute, limit=share.limit, memory=memory)
 
 
 def _cost(wanted: Mapping[str, Claim], *, cards: Mapping[str, Card], placement: Placement) -> float:

@@ -64,13 +64,22 @@ class Refusals:
         if not allowed:
             takes = none_of(meant, "GPU", one="does not take", none="takes")
             return f"by their isolation {takes} what is {self._refused_classes()}"
-        memory, largest = max(piece.memory for piece in self._pieces), self._grid.usable[self._allowed].max()
-        if memory > largest:
-            return f"it asks {memory} MiB of one GPU, and the largest that it may have has {largest} MiB"
+        memory = max(piece.memory for piece in self._pieces)
+        if too_much := self._too_much(memory):
+            return too_much
         most = max(counts[2] for counts in self._counts)
         if most < self._most:
             return f"it needs {self._most} GPUs of one node, and no node has more than {most} that it may have"
         return f"it needs {counted(self._most, 'GPU')} of one node for up to {memory} MiB each, and none has so many"
+
+    def _too_much(self, memory: int) -> str:
+        """What it asks of one GPU that none has, in compute only instances of MIG have too little."""
+        compute, largest = self._pieces[0].compute, self._grid.usable[self._allowed].max()
+        if memory > largest:
+            return f"it asks {memory} MiB of one GPU, and the largest that it may have has {largest} MiB"
+        if compute > (most := self._grid.total[self._allowed].max()):
+            return f"it asks {compute} % of one GPU, and the largest instance of MIG that it may have has {most} %"
+        return ""
 
     def _count(self, piece: Piece) -> list[_Counts]:
         """Of each node's GPUs, how many are there, named, suit, are large enough, have memory, compute, and both."""
@@ -80,7 +89,7 @@ class Refusals:
             meant = meant & self._named
         allowed = self._allowed = meant & allowed_places(self._request, grid=grid)
         memory = needed_memory(piece, grid=grid)
-        large = allowed & (grid.usable >= memory)
+        large = allowed & (grid.usable >= memory) & (grid.total >= piece.compute)
         free = allowed & ~grid.closed & (grid.compute >= piece.compute)
         if piece.whole:
             free &= grid.holders == 0
@@ -115,7 +124,7 @@ class Refusals:
             why = f"by their isolation {takes} what is {self._refused_classes()}"
         else:
             are = some_of(large, total, "GPU", one="is", many="are")
-            why = f"{are} large enough for {self._memory()}{self._needed()}"
+            why = f"{are} large enough for {self._size()}{self._needed()}"
         return why + lost
 
     def _too_few(self, total: int, roomy: int, free: int, both: int) -> str:
@@ -172,6 +181,11 @@ class Refusals:
             return f"{piece.memory} MiB"
         # A GPU that nobody is on has all of its memory.
         return f"{piece.portion} % of a GPU's memory" if piece.portion and not piece.whole else ""
+
+    def _size(self) -> str:
+        """What a GPU must have in all; every one has the compute but instances of MIG."""
+        compute = f"{self._pieces[0].compute} %" if (self._allowed & self._grid.cut).any() else ""
+        return " and ".join(filter(None, (compute, self._memory())))
 
     def _how_many(self) -> str:
         return f"{len(self._request.containers)} of the pod together"

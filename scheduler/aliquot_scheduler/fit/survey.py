@@ -15,7 +15,7 @@ import numpy as np
 
 from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.appraisal import Appraisal, Placed, distinct
-from aliquot_scheduler.fit.cost import DEGRADED, WORST, Reals, grade, leftover, wanted
+from aliquot_scheduler.fit.cost import DEGRADED, WORST, Reals, grade, instance_cost, leftover, wanted
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
 from aliquot_scheduler.fit.places import allowed_places, needed_memory, takes
 from aliquot_scheduler.fit.together import Levels, alike, may_fit, surely_fits
@@ -104,7 +104,8 @@ def _cost(demand: Demand, parts: Sequence[Placed], *, grid: Cells) -> Reals:
 def gpu_costs(piece: Piece, request: PodRequest, *, grid: Cells) -> Reals:
     """What the piece would cost on each GPU, whether or not it fits."""
     left = leftover(grid.compute - piece.compute, grid.memory - needed_memory(piece, grid=grid), grid.usable)
-    costs: Reals = wanted(np.clip(left, 0.0, 1.0), request.placement) + DEGRADED * grid.degraded
+    of_cards = wanted(np.clip(left, 0.0, 1.0), request.placement)
+    costs: Reals = np.where(grid.cut, instance_cost(grid.total, grid.usable), of_cards) + DEGRADED * grid.degraded
     return costs
 
 

@@ -82,7 +82,7 @@ class Surveys:
             suitable = [suits(kind, demand.request) for kind in self._grid.kinds]
             kept = _Kept(fits=np.zeros(size, dtype=np.bool_), cost=np.zeros(size), basis=basis, suitable=suitable)
             self._ask(self._grid.in_use, kept, demand, trial=trial, appraisal=appraisal)
-        elif changed.size <= _ONE_BY_ONE and appraisal and _is_of_numbers(demand):
+        elif changed.size <= _ONE_BY_ONE and appraisal and _is_of_numbers(demand) and not self._may_be_cut(kept):
             self._ask_each(changed, kept, demand, appraisal=appraisal)
         elif changed.size:
             self._ask(changed, kept, demand, trial=trial, appraisal=appraisal)
@@ -109,6 +109,10 @@ class Surveys:
             kept.fits[row], kept.cost[row] = ask_row(
                 row, distinct(demand), grid=self._grid, suitable=kept.suitable, appraisal=appraisal
             )
+
+    def _may_be_cut(self, kept: _Kept) -> bool:
+        """Whether the pod may come to an instance of MIG, whose price only `survey` knows."""
+        return any(may and kind.cut for may, kind in zip(kept.suitable, self._grid.kinds, strict=True))
 
     def _changed(self, kept: _Kept, appraisal: Appraisal | None) -> Rows:
         changed = self._grid.changes.since(kept.grid_then)

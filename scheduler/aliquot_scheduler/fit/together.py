@@ -98,7 +98,8 @@ def _take_all(pieces: Sequence[Piece], *, grid: Cells, allowed: Bools) -> Bools:
     """The GPUs that have room for all of these at the same time."""
     if len(pieces) > 1 and any(piece.whole for piece in pieces):
         return np.zeros_like(allowed)
-    room = allowed.copy()
+    # An instance of MIG has room for one.
+    room = allowed & ~grid.cut if len(pieces) > 1 else allowed.copy()
     for piece in pieces:
         room &= takes(piece, grid=grid, allowed=allowed)
     memory = sum(needed_memory(piece, grid=grid).astype(np.int64) for piece in pieces)
@@ -112,7 +113,7 @@ def _both(one: Piece, other: Piece, *, grid: Cells, allowed: Bools) -> Bools:
     if one.whole or other.whole:
         return on_two
     memory = needed_memory(one, grid=grid) + needed_memory(other, grid=grid)
-    on_one = first & second & (grid.compute >= one.compute + other.compute) & (grid.memory >= memory)
+    on_one = first & second & ~grid.cut & (grid.compute >= one.compute + other.compute) & (grid.memory >= memory)
     both: Bools = on_two | on_one.any(axis=1)
     return both
 

@@ -93,8 +93,9 @@ class GpuShown(_Shown, frozen=True, kw_only=True):
     health: Health
     reason: str
     isolation: tuple[str, ...]
-    # In MiB, as the slices' memory.
+    # In MiB, as the slices' memory; and what it has of a card's compute.
     size: int
+    whole: int = 100
     compute: int
     memory: int
     slices: tuple[SliceShown, ...]

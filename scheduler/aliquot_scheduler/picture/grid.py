@@ -30,7 +30,7 @@ _COLUMNS = 8
 # Column after column: what is asked of a node's GPUs together is then eight steps over long columns, not one for each
 # of 1,000 short rows (the least of each node: 3 us instead of 60).
 _ORDER: Literal["F"] = "F"
-_ARRAYS = ("compute", "memory", "usable", "holders", "kind", "open", "closed", "degraded")
+_ARRAYS = ("compute", "memory", "usable", "holders", "kind", "open", "closed", "degraded", "total", "cut")
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +38,9 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
     models: tuple[str, ...]
     isolation: tuple[str, ...]
+    # What it has in percent of a card; less than a card only where it is cut: an instance of MIG.
+    compute: int = WHOLE.value
+    cut: bool = False
 
 
 class PlainRow(NamedTuple):
@@ -51,6 +54,7 @@ class PlainRow(NamedTuple):
     open: list[bool]
     closed: list[bool]
     degraded: list[bool]
+    cut: list[bool]
     bindable: bool
 
 
@@ -66,6 +70,8 @@ class Cells:
     open: Bools
     closed: Bools
     degraded: Bools
+    total: Ints
+    cut: Bools
     bindable: Bools
 
     @property
@@ -92,6 +98,7 @@ class Cells:
             open=self.open[row].tolist(),
             closed=self.closed[row].tolist(),
             degraded=self.degraded[row].tolist(),
+            cut=self.cut[row].tolist(),
             bindable=bool(self.bindable[row]),
         )
 
@@ -114,6 +121,8 @@ class Grid(Cells):
         self.open = _bools(_ROWS, _COLUMNS)
         self.closed = _bools(_ROWS, _COLUMNS)
         self.degraded = _bools(_ROWS, _COLUMNS)
+        self.total = _ints(_ROWS, _COLUMNS)
+        self.cut = _bools(_ROWS, _COLUMNS)
         self.bindable = np.zeros(_ROWS, dtype=np.bool_)
 
     @property
@@ -152,15 +161,19 @@ class Grid(Cells):
 
     def write(self, row: int, column: int, *, gpu: Gpu, held: Claim, holders: int) -> None:
         """Put down what one GPU has left."""
-        usable = gpu.usable.value
+        usable, total, cut = gpu.usable.value, gpu.compute.value, gpu.instance is not None
         self.open[row, column] = gpu.health is not Health.SICK and not gpu.mig
         self.degraded[row, column] = gpu.health is Health.DEGRADED
         self.usable[row, column] = usable
-        self.compute[row, column] = max(0, WHOLE.value - held.compute.value)
+        self.total[row, column] = total
+        self.cut[row, column] = cut
+        self.compute[row, column] = max(0, total - held.compute.value)
         self.memory[row, column] = max(0, usable - held.memory.value)
         self.holders[row, column] = holders
         self.closed[row, column] = held.closes
-        self.kind[row, column] = self._number(Kind(models=gpu.model_names, isolation=tuple(gpu.isolation)))
+        self.kind[row, column] = self._number(
+            Kind(models=gpu.model_names, isolation=tuple(gpu.isolation), compute=total, cut=cut)
+        )
         self._changed(row)
 
     def _changed(self, row: int) -> None:

@@ -36,7 +36,7 @@ _NONE = -1
 _FEW = 200
 
 # What decides which kinds of cards a pod may have.
-_Asked = tuple[Patterns, str, frozenset[Quality], bool]
+_Asked = tuple[Patterns, str, frozenset[Quality], tuple[bool, ...]]
 
 
 class Stock(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,8 +54,9 @@ def hardware_of(picture: Picture, models: Iterable[str]) -> Hardware:
         numbers = _kinds_of(pattern, picture)
         cards = grid.open & np.isin(grid.kind, numbers)
         usable = grid.usable[cards]
-        largest[pattern] = int(usable.max(initial=0))
-        there[pattern] = WHOLE.value * usable.size, int(usable.sum(dtype=np.int64))
+        # Of an instance of MIG, a card that is cut into such ones: a part of it would bring too little memory along.
+        largest[pattern] = int((usable.astype(np.int64) * WHOLE.value // grid.total[cards]).max(initial=0))
+        there[pattern] = int(grid.total[cards].sum(dtype=np.int64)), int(usable.sum(dtype=np.int64))
         found[pattern] = frozenset(np.unique(grid.kind[cards]).tolist())
     return Hardware(largest=largest, there=there, kinds=found)
 
@@ -123,24 +124,42 @@ class Cards:
         capacity, free = [], []
         for places in self._places():
             there, left = grid.open & places, usable & places
-            capacity += [WHOLE.value * int(there.sum()), int(grid.usable.sum(where=there, dtype=np.int64))]
+            capacity += [int(part.sum(where=there, dtype=np.int64)) for part in (grid.total, grid.usable)]
             free += [int(grid.compute.sum(where=left)), int(grid.memory.sum(where=left, dtype=np.int64))]
         return Stock(capacity=tuple(capacity), free=tuple(free))
 
     def amounts(self, demand: Demand) -> tuple[int, ...]:
-        """The most that the pod may come to: memory left out or closed to others is the largest allowed card's."""
+        """The most that the pod may come to: memory left out or closed to others is the largest allowed card's.
+
+        Who may have nothing but instances of MIG comes to the smallest that would do, and to a larger one only once it
+        was granted that.
+        """
         request = demand.request
         kinds = self.kinds(request)
-        largest = max((self._sizes()[number] for number in kinds), default=0)
         compute = memory = 0
         for piece in _pieces(demand):
-            compute += piece.compute
-            memory += max(piece.memory_on(largest), largest if piece.whole else 0)
+            taken = self._smallest(piece, kinds) or self._most(piece, kinds)
+            compute += taken[0]
+            memory += taken[1]
         amounts = [compute, memory]
         for model in self._models:
             there = any(model.admits(*self._grid.kinds[number].models) for number in kinds)
             amounts += [compute, memory] if there else [0, 0]
         return tuple(amounts)
+
+    def _most(self, piece: Piece, kinds: Iterable[int]) -> tuple[int, int]:
+        """Of the largest of these cards."""
+        largest = max((self._sizes()[number] for number in kinds), default=0)
+        return piece.compute, max(piece.memory_on(largest), largest if piece.whole else 0)
+
+    def _smallest(self, piece: Piece, kinds: Iterable[int]) -> tuple[int, int] | None:
+        """The smallest instance that takes it; None where there is none, or cards are there that are not cut."""
+        sizes = self._sizes()
+        there = [(self._grid.kinds[number], sizes[number]) for number in kinds if sizes[number]]
+        if not all(kind.cut for kind, _ in there):
+            return None
+        able = ((kind.compute, size) for kind, size in there if piece.memory_on(size) <= size)
+        return min((one for one in able if one[0] >= piece.compute), default=None)
 
     def granted(self, pod: Pod) -> tuple[int, ...] | None:
         """What a pod has come to, by its grant; None if it has none."""
@@ -166,7 +185,12 @@ class Cards:
     def able(self, demand: Demand) -> npt.NDArray[np.bool_]:
         """Which nodes, by their rows, could take the pod if they were empty."""
         grid, allowed = self._grid, self._allowed(demand.request)
-        return self._nodes(demand, lambda piece: allowed & (grid.usable >= needed_memory(piece, grid=grid)))
+
+        def takers(piece: Piece) -> Bools:
+            enough = (grid.usable >= needed_memory(piece, grid=grid)) & (grid.total >= piece.compute)
+            return allowed & enough
+
+        return self._nodes(demand, takers)
 
     def roomy(self, demand: Demand, cells: Cells | None = None) -> npt.NDArray[np.bool_]:
         """Which nodes, by their rows, have enough cards with room for each of its pieces; now, or by these cells."""
@@ -197,7 +221,7 @@ class Cards:
         """A number for those that ask so, by which `fitting` answers."""
         pieces = demand.pieces or pieces_of(demand.request.containers[0])
         request = demand.request
-        allowed = request.models, request.isolation, request.qualities, request.scattered
+        allowed = request.models, request.isolation, request.qualities, request.wholes
         first = (self.registered, pieces[0].compute, max(1, pieces[0].memory))
         self._firsts.setdefault(allowed, _Firsts(request=request)).add(first)
         self.registered += 1
@@ -224,7 +248,7 @@ class Cards:
 
     def kinds(self, request: PodRequest) -> frozenset[int]:
         """The kinds of cards that the pod allows."""
-        asked = request.models, request.isolation, request.qualities, request.scattered
+        asked = request.models, request.isolation, request.qualities, request.wholes
         known = len(self._grid.kinds)
         if self._suitable.get(asked, (_NONE, frozenset()))[0] != known:
             suitable = frozenset(number for number, kind in enumerate(self._grid.kinds) if suits(kind, request))

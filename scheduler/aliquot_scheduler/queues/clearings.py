@@ -198,10 +198,11 @@ class Clearings:
 
     def _has_room(self, place: Place, *, but: Collection[str] = ()) -> bool:
         known, holdings = self._picture.nodes[place.node], self._picture.holdings
-        memory = {gpu.uuid: gpu.usable for gpu in known.inventory.gpus}
+        cards = {gpu.uuid: gpu for gpu in known.inventory.gpus}
         for gpu in place.claims:
             total, holders = holdings.total((place.node, gpu), but=but)
-            if gpu not in memory or overdrawn(total, memory=memory[gpu], holders=holders):
+            card = cards.get(gpu)
+            if not card or overdrawn(total, memory=card.usable, holders=holders, compute=card.compute):
                 return False
         return True
 

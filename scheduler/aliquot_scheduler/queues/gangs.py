@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 
 from aliquot_core.membership import Topology
-from aliquot_core.quantities import WHOLE
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import Rooms
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
@@ -146,7 +145,7 @@ class Placing:
         grid, asked = self._picture.grid, candidate.amounts
         cells = self._stayers.beside(hardware=self._cards.hardware())
         able = self._able_later(candidate, cells)
-        held = grid.open.sum(axis=1) * WHOLE.value - (grid.compute * (grid.open & ~grid.closed)).sum(axis=1)
+        held = (grid.total * grid.open - grid.compute * (grid.open & ~grid.closed)).sum(axis=1)
         usable = cells.open & ~cells.closed
         free = (cells.compute * usable).sum(axis=1), (cells.memory * usable).sum(axis=1, dtype=np.int64)
         rows = {name: self._picture.nodes[name].row for name in among if name in self._picture.nodes}

@@ -21,7 +21,6 @@ from operator import add
 import numpy as np
 
 from aliquot_core.objects import Pod
-from aliquot_core.quantities import WHOLE
 from aliquot_scheduler.picture.grid import Cells
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.ledger import Ledger
@@ -109,7 +108,7 @@ class Stayers:
     def _worked_out(self) -> Cells:
         grid, holdings = self._picture.grid, self._picture.holdings
         cells = grid.part(slice(None))
-        cells.compute, cells.memory = np.full_like(grid.compute, WHOLE.value), grid.usable.copy()
+        cells.compute, cells.memory = grid.total.copy(), grid.usable.copy()
         cells.holders, cells.closed = np.zeros_like(grid.holders), np.zeros_like(grid.closed)
         for uid in self._staying:
             for (node, gpu), claim in holdings.of(uid).items():

@@ -30,10 +30,8 @@ class _Room(NamedTuple):
     compute: int
     memory: int
     largest: int
-
-    @property
-    def cards(self) -> int:
-        return self.compute // WHOLE.value
+    # An instance of MIG is one too.
+    cards: int
 
 
 class Together:
@@ -78,9 +76,9 @@ class Together:
     def _nodes(self, rows: Bools) -> list[_Room]:
         grid = self._picture.grid
         usable = np.where(grid.open, grid.usable, 0)
-        compute = WHOLE.value * grid.open.sum(axis=1)
+        compute = grid.total.sum(axis=1, where=grid.open, dtype=np.int64)
         memory, largest = usable.sum(axis=1, dtype=np.int64), usable.max(axis=1, initial=0)
-        columns = (column[rows].tolist() for column in (compute, memory, largest))
+        columns = (column[rows].tolist() for column in (compute, memory, largest, grid.open.sum(axis=1)))
         return [_Room(*room) for room in zip(*columns, strict=True)]
 
     def _islands(self, rows: Bools) -> list[_Room]:
@@ -95,7 +93,8 @@ class Together:
         grid, row = self._picture.grid, known.row
         columns = [known.columns[gpu] for gpu in gpus if grid.open[row, known.columns[gpu]]]
         usable = grid.usable[row, columns]
-        return _Room(WHOLE.value * len(columns), int(usable.sum()), int(usable.max(initial=0)))
+        compute = int(grid.total[row, columns].sum())
+        return _Room(compute, int(usable.sum()), int(usable.max(initial=0)), len(columns))
 
     def _too_few(self, members: Sequence[Waiter]) -> str:
         """The most choosy first: the third needs three nodes, whoever takes which."""
@@ -111,7 +110,8 @@ class Together:
 
 def _all_of(rooms: Sequence[_Room]) -> _Room:
     compute, memory = (sum(room[dim] for room in rooms) for dim in (0, 1))
-    return _Room(compute, memory, max((room.largest for room in rooms), default=0))
+    largest = max((room.largest for room in rooms), default=0)
+    return _Room(compute, memory, largest, sum(room.cards for room in rooms))
 
 
 def _told(members: Sequence[Waiter], there: Sequence[_Room], *, where: str) -> str:

@@ -108,7 +108,7 @@ class Outlook:
         grid = self._picture.grid
         if (at := self._usable(key)) is None:
             return
-        left = scene.left(key, usable=int(grid.usable[at]))
+        left = scene.left(key, compute=int(grid.total[at]), usable=int(grid.usable[at]))
         now = (0, 0) if grid.closed[at] else (int(grid.compute[at]), int(grid.memory[at]))
         then = (0, 0) if left.closed else (max(0, left.compute), max(0, left.memory))
         self._add(key, then[0] - now[0], then[1] - now[1])

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 
 from aliquot_core.claims import NOTHING, Claim
 from aliquot_core.inventory import Gpu, Health
-from aliquot_core.quantities import WHOLE
 from aliquot_scheduler.fit.demand import Demand, Piece, suits
 from aliquot_scheduler.fit.layout import Card
 from aliquot_scheduler.picture.host_room import PODS
@@ -76,9 +75,9 @@ class Scene:
             and (not only or gpu.uuid in only)
         ]
 
-    def left(self, key: GpuKey, *, usable: int) -> Left:
-        """What is left of a GPU."""
-        left = Left(usable)
+    def left(self, key: GpuKey, *, compute: int, usable: int) -> Left:
+        """What is left of a GPU that has so many percent and so many MiB."""
+        left = Left(compute=compute, usable=usable)
         for claim in self._claims(key):
             left.take(claim)
         return left
@@ -103,7 +102,8 @@ class Scene:
             if known is None or key[1] not in known.columns:
                 continue
             # A card that fell sick gives nothing any more, but who runs there may stay.
-            left = self.left(key, usable=known.inventory.gpus[known.columns[key[1]]].memory)
+            gpu = known.inventory.gpus[known.columns[key[1]]]
+            left = self.left(key, compute=gpu.compute.value, usable=gpu.memory)
             if left.closed or (claim.closes and left.holders):
                 return False
             if left.compute < claim.compute.value or left.memory < claim.memory.value:
@@ -149,9 +149,9 @@ class Left:
 
     __slots__ = ("closed", "compute", "holders", "memory", "usable")
 
-    def __init__(self, usable: int) -> None:
+    def __init__(self, *, compute: int, usable: int) -> None:
         self.usable = usable
-        self.compute = WHOLE.value
+        self.compute = compute
         self.memory = usable
         self.holders = 0
         self.closed = False

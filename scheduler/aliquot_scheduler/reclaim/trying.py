@@ -13,15 +13,14 @@ import msgspec
 
 from aliquot_core.claims import Claim
 from aliquot_core.inventory import Gpu
-from aliquot_core.quantities import MiB, Percent
 from aliquot_scheduler.fit.demand import Piece
 from aliquot_scheduler.fit.layout import Plan, lay_out
 from aliquot_scheduler.picture.picture import KnownNode
-from aliquot_scheduler.queues.clearings import Place
+from aliquot_scheduler.queues.clearings import GpuKey, Place
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Taking
-from aliquot_scheduler.reclaim.scene import Scene
+from aliquot_scheduler.reclaim.scene import Left, Scene
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,14 +91,14 @@ class Trying:
             for one in victims:
                 self.go(one)
             taken += victims
-            chosen[best[2].uuid] = _claim(piece, best[2])
+            chosen[best[2].uuid] = piece.claim_on(best[2])
             left.remove((best[1], best[2]))
         return chosen
 
     def _freed(self, piece: Piece, known: KnownNode, gpu: Gpu) -> tuple[int, list[Resident]] | None:
         """Who goes so that the piece fits on this GPU, and what it costs; None if it can't be had."""
-        key, scene = (known.name, gpu.uuid), self._scene
-        if scene.left(key, usable=gpu.usable.value).takes(piece):
+        key = known.name, gpu.uuid
+        if self._left(key, gpu).takes(piece):
             return 0, []
         taken: list[Resident] = []
         units: list[list[Resident]] = []
@@ -109,7 +108,7 @@ class Trying:
                 if unit:
                     units.append(unit)
                     taken += unit
-                    if scene.left(key, usable=gpu.usable.value).takes(piece):
+                    if self._left(key, gpu).takes(piece):
                         break
             else:
                 return None
@@ -119,6 +118,9 @@ class Trying:
             for one in reversed(taken):
                 self.stay(one)
 
+    def _left(self, key: GpuKey, gpu: Gpu) -> Left:
+        return self._scene.left(key, compute=gpu.compute.value, usable=gpu.usable.value)
+
     def _fill_back(
         self, piece: Piece, units: list[list[Resident]], taken: list[Resident], *, known: KnownNode, gpu: Gpu
     ) -> None:
@@ -126,7 +128,7 @@ class Trying:
         key = known.name, gpu.uuid
         for unit in sorted(units[:-1], key=lambda unit: -sum(map(self.harm, unit))):
             self.stay_together(unit)
-            if self.runs(unit[0]) and self._scene.left(key, usable=gpu.usable.value).takes(piece):
+            if self.runs(unit[0]) and self._left(key, gpu).takes(piece):
                 taken[:] = [one for one in taken if one not in unit]
             else:
                 self.go_together(unit)
@@ -225,9 +227,3 @@ class Trying:
         """Suppose so of none of them any more."""
         for one in unit:
             self.stay(one)
-
-
-def _claim(piece: Piece, gpu: Gpu) -> Claim:
-    """What a piece takes of a GPU, as its grant will say."""
-    memory = piece.memory_on(gpu.usable.value)
-    return Claim(compute=Percent(piece.compute), memory=MiB(memory), closes=piece.whole)

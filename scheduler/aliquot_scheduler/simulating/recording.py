@@ -99,7 +99,7 @@ def _cards(node: Node, *, names: Names) -> tuple[str, int, int]:
     except AliquotError:
         # No agent, or one of another version: a node without GPUs.
         found = ()
-    gpus = [gpu for gpu in found if not gpu.mig]
+    gpus = [gpu for gpu in found if not gpu.mig and not gpu.instance]
     if not gpus:
         return "", 0, 0
     ((model, _),) = Counter(gpu.model for gpu in gpus).most_common(1)

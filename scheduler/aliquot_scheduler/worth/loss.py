@@ -51,8 +51,8 @@ _Value = TypeVar("_Value", np.float64, np.int64, np.bool_)
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod asks of one GPU, `count` times: percent of compute and of each card's memory, and where it fits."""
 
-    compute: int
-    # Percent of memory: of every card the same, or of each its own.
+    # Percent, of every card the same, or of each its own.
+    compute: Ints | int
     memory: Ints | int
     fits: Bools
     count: int = 1
@@ -62,12 +62,14 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def even(self) -> bool:
         """Whether it takes as much of memory as of compute, on every card."""
-        return isinstance(self.memory, int) and self.memory == self.compute
+        return isinstance(self.memory, int) and isinstance(self.compute, int) and self.memory == self.compute
 
     @property
     def size(self) -> Ints | int:
         """What of a GPU nobody else can have."""
-        return max(self.compute, self.memory) if isinstance(self.memory, int) else np.maximum(self.compute, self.memory)
+        if isinstance(self.memory, int) and isinstance(self.compute, int):
+            return max(self.compute, self.memory)
+        return np.maximum(self.compute, self.memory)
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +112,7 @@ def _on_gpus(room: Room, part: Part, *, level: Ints, tables: Tables, scarcity: S
     # The kind of each GPU, or of each node where all its GPUs are of one: half the steps, and the usual case.
     kinds = room.kinds if room.mixed else room.node_kinds
     line = (kinds * tables.rests.shape[1] + level) * STEPS
-    if part.even and room.nodes > _MANY:
+    if isinstance(part.compute, int) and part.even and room.nodes > _MANY:
         rest = room.free - part.compute
         lost = _by_steps(room, compute=part.compute, line=line, tables=tables)
     else:
