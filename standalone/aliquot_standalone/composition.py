@@ -30,8 +30,10 @@ from aliquot_standalone.apiserver.store import Store
 from aliquot_standalone.centre_child import CentrePlace, centre_command, until_ready
 from aliquot_standalone.certificates import CentreFiles, make_files
 from aliquot_standalone.children import Children
+from aliquot_standalone.ending import end_node
 from aliquot_standalone.home import Home
 from aliquot_standalone.installing import Installer
+from aliquot_standalone.kubelet.settings import Folders
 from aliquot_standalone.mps_child import mps_command, until_kept, was_left
 from aliquot_standalone.nodes import FullNode, NodePlan
 from aliquot_standalone.parts import Ground, new_cron_jobs, new_events, new_extender, new_fleet, new_jobs, new_loop
@@ -128,8 +130,16 @@ class Whole:
     async def _install(self, files: CentreFiles) -> None:
         await self._installer.install()
         await self._installer.retire_nodes(keep=self.plan.names)
+        await self._end_retired()
         await self._free_leadership()
         await self._installer.ask_at(self.centre.url, authority=files.authority.read_bytes())
+
+    async def _end_retired(self) -> None:
+        """End what a run that was killed has left of nodes that are there no more: no kubelet comes for it."""
+        kept = {self.home.node(shape.name) for shape in self.plan.full}
+        for folder in self.home.nodes():
+            if folder not in kept:
+                await end_node(Folders(root=folder), clock=self._clock, grace=GRACE)
 
     async def _free_leadership(self) -> None:
         await self._installer.free_leadership(now=self._clock.wall())

@@ -54,12 +54,13 @@ async def end_leftovers(home: Home, *, clock: Clock, grace: float) -> int:
         journal = Journal(home.folder)
     try:
         places = [Folders(root=folder) for folder in home.nodes()]
-        return sum([await _end_node(one, clock=clock, grace=grace) for one in places])
+        return sum([await end_node(one, clock=clock, grace=grace) for one in places])
     finally:
         journal.close()
 
 
-async def _end_node(folders: Folders, *, clock: Clock, grace: float) -> int:
+async def end_node(folders: Folders, *, clock: Clock, grace: float) -> int:
+    """End what runs of a node that has no kubelet, and take its cgroups away; how many processes there were."""
     groups = recorded_groups(folders.groups_record)
     found = len(left_at(folders.place, groups=groups))
     await end_containers(

@@ -12,6 +12,7 @@ import pytest
 
 from aliquot_standalone.kubelet.containers import Ended, Launch, LocalProcesses, marked
 from aliquot_standalone.kubelet.groups import Groups, groups_at, own_group, recorded_groups
+from support.http_api import LONG_S
 from support.pipes import Pipe
 from support.require import skip_or_fail
 
@@ -79,7 +80,7 @@ async def test_a_signal_reaches_who_hides(tmp_path: Path, groups: Groups) -> Non
     await pipe.heard()
     descriptor = os.pidfd_open(int((tmp_path / "work" / "pid").read_text()))
     runtime.signal(process, 15)
-    assert select.select([descriptor], [], [], 30.0)[0] == [descriptor]
+    assert select.select([descriptor], [], [], LONG_S)[0] == [descriptor]
     os.close(descriptor)
     await runtime.wait(process, order.exit_file)
     pipe.close()
@@ -104,6 +105,26 @@ def test_groups_are_found_again(tmp_path: Path, groups: Groups) -> None:
     assert again.folder == groups.folder
     groups.close()
     assert recorded_groups(record) is None
+
+
+class KilledError(BaseException):
+    """Nobody catches it, as nobody catches SIGKILL."""
+
+
+def test_groups_are_known_before_they_are_made(tmp_path: Path, groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is killed while it makes some leaves none that nobody would ever remove."""
+
+    def killed(_: Path) -> bool:
+        raise KilledError
+
+    monkeypatch.setattr("aliquot_standalone.kubelet.groups._can_be_joined", killed)
+    record = tmp_path / "another"
+    with pytest.raises(KilledError):
+        groups_at(record, name=f"{groups.folder.name}-too")
+    left = recorded_groups(record)
+    assert left
+    left.close()
+    assert not left.folder.exists()
 
 
 @pytest.mark.parametrize("text", ["", "relative", "/nowhere/at/all", "\0"])

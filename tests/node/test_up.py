@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from aliquot_core.grant import Slice, decode_grant
+from aliquot_core.grant import decode_grant
 from aliquot_standalone.plan import SIMULATED
 from support.endpoints import short_folder
 from support.fake_nvml import FakeNvml
 from support.gpu_contract import MODELS
-from support.http_api import HttpApi, Json
+from support.http_api import HttpApi
 from support.up_process import (
     ALIQUOT,
     NAMES,
@@ -27,9 +27,7 @@ from support.up_process import (
     PODS,
     aliquot,
     eventually,
-    gone,
     naming,
-    processes_of,
     running_up,
 )
 
@@ -223,66 +221,6 @@ def test_a_process_that_dies_is_started_again(folder: Path, victim: str) -> None
         assert up.stop() == 0
 
 
-def test_what_it_started_dies_with_it(folder: Path) -> None:
-    """Even when it is killed: no centre, endpoint or agent lives without it."""
-    with running_up(folder) as up:
-        started = [pid for name in ("scheduler", "endpoint", "agent") for pid in up.children(name)]
-        assert len(started) == 3
-        up.process.kill()
-        assert gone(started)
-
-
-def test_pods_outlive_a_kill_and_are_found_again(folder: Path) -> None:
-    """The same processes, on the same slices; what ended meanwhile says how; nothing is given twice."""
-    with running_up(folder) as up:
-        up.run("lives", "sleep", "1000", compute="60")
-        up.run("ends", "sleep", "1000", compute="60")
-        up.until("lives", "Running")
-        uid = up.until("ends", "Running")["metadata"]["uid"]
-        before = up.pod("lives")
-        process = processes_of(before["metadata"]["uid"])
-        up.process.kill()
-        up.process.wait()
-    up.kill(uid)
-    with running_up(folder) as up:
-        ended = up.until("ends", "Failed")
-        assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] != 0
-        after = up.pod("lives")
-        assert (after["metadata"]["uid"], after["status"]["phase"]) == (before["metadata"]["uid"], "Running")
-        assert after["status"]["containerStatuses"][0]["restartCount"] == 0
-        # One may have begun another just after it was looked at.
-        assert process
-        assert set(process) <= set(processes_of(before["metadata"]["uid"]))
-        # Eight GPUs, 60 % of one taken: seven whole ones fit, and an eighth does not.
-        for number in range(7):
-            up.run(f"whole-{number}", "sleep", "1000", compute="100")
-        for number in range(7):
-            up.until(f"whole-{number}", "Running")
-        held = {one.gpu for name in ["lives", *(f"whole-{one}" for one in range(7))] for one in _slices(up.pod(name))}
-        assert len(held) == 8
-        assert up.stop() == 0
-    assert naming(folder) == []
-
-
-def test_after_a_kill_nothing_is_held_for_pods_that_are_gone(folder: Path) -> None:
-    """Their kubelet went too, so nothing of them can come: whoever needs their room has it at once."""
-    with running_up(folder) as up:
-        up.run("lives", "sleep", "1000")
-        up.run("gone", "true")
-        lives = up.until("lives", "Running")["metadata"]["uid"]
-        ended = up.until("gone", "Succeeded")["metadata"]["uid"]
-        up.api.delete(f"{PODS}/gone").ok()
-        eventually(lambda: up.api.get(f"{PODS}/gone").code == HTTPStatus.NOT_FOUND)
-        # Their agent tidies up once a minute.
-        assert _has_slice(folder, ended)
-        up.process.kill()
-        up.process.wait()
-    with running_up(folder) as up:
-        assert _has_slice(folder, lives)
-        assert not _has_slice(folder, ended)
-        assert up.stop() == 0
-
-
 def test_a_journal_that_was_cut_in_a_record_loses_no_other(folder: Path) -> None:
     """Whatever stands before the cut is there, slices are given out by what is there, and it is said once."""
     with running_up(folder) as up:
@@ -313,19 +251,6 @@ def test_down_ends_what_runs_and_purge_forgets_it(folder: Path) -> None:
     (folder / "mine.txt").write_text("not yours")
     assert "left alone, for it is not ours" in aliquot("down", "--purge", folder=folder).stdout
     assert [path.name for path in folder.iterdir()] == ["mine.txt"]
-
-
-def test_down_ends_what_a_kill_has_left(folder: Path) -> None:
-    """Containers whose `aliquot up` is gone are found by their mark."""
-    with running_up(folder) as up:
-        up.run("stays", "sleep", "1000")
-        uid = up.until("stays", "Running")["metadata"]["uid"]
-        up.process.kill()
-        up.process.wait()
-    assert processes_of(uid)
-    assert "processes of pods that it had left" in aliquot("down", "--purge", folder=folder).stdout
-    assert processes_of(uid) == []
-    assert not folder.exists()
 
 
 def test_a_home_that_can_not_be_written_is_named(tmp_path: Path) -> None:
@@ -408,11 +333,6 @@ def test_gpus_that_can_not_be_simulated_are_refused(folder: Path, spec: str, rea
     assert not folder.exists()
 
 
-def _has_slice(folder: Path, uid: str) -> bool:
-    """Whether a slice of the pod is written down on its node."""
-    return any(uid in spec.read_text() for spec in folder.glob("nodes/*/cdi/*.json"))
-
-
 def _waiting(api: HttpApi, namespace: str) -> int:
     """How many pods of a namespace have no node."""
     answer = api.get(f"/api/v1/namespaces/{namespace}/pods", fieldSelector="spec.nodeName=,status.phase=Pending")
@@ -425,8 +345,3 @@ def _created(api: HttpApi, name: str) -> bool:
     container = {"name": "main", "image": "none", "command": ["true"], "resources": {"limits": limits}}
     body = {"metadata": {"name": name}, "spec": {"containers": [container], "restartPolicy": "Never"}}
     return api.post(PODS, body).code == HTTPStatus.CREATED
-
-
-def _slices(pod: Json) -> list[Slice]:
-    grant = decode_grant(pod["metadata"]["annotations"][NAMES.grant])
-    return [one for container in grant.containers.values() for one in container.slices]

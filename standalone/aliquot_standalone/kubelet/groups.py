@@ -101,11 +101,12 @@ def groups_at(record: Path, *, name: str) -> Groups | None:
         return None
     folder = own / f"aliquot-{name}"
     try:
+        # Written down before it is made: who is killed in between leaves none that nobody knows of.
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.write_text(str(folder))
         folder.mkdir(exist_ok=True)
         _hand_down(folder)
         if _can_be_joined(folder):
-            record.parent.mkdir(parents=True, exist_ok=True)
-            record.write_text(str(folder))
             return Groups(folder)
         why = "they can't be joined, or not be killed as a whole"
     except OSError as error:
