@@ -87,8 +87,19 @@ class SmallKubelet:
             folder=folders.plugins_registry, connector=self.plugins, clock=clock, settings=self.settings
         )
         self._pod_resources = PodResources(folders=folders, settings=self.settings, view=self, clock=clock)
-        self._starter = Starter(
-            folders=folders,
+        self._starter = self._new_starter(base_env)
+        self._returning = Returning(table=self.table, clock=clock, patience=self.settings.plugin_patience)
+        self._roster = self._new_roster()
+        self._logs = self._new_log_keeper()
+        self._saved = True
+        self._fresh = True
+        self._ready_since = clock.wall()
+        self._allocatable: dict[str, str] = {}
+
+    # --- parts that take much to put together ----------------------------------------------------------------------
+    def _new_starter(self, base_env: Mapping[str, str] | None) -> Starter:
+        return Starter(
+            folders=self.folders,
             table=self.table,
             plugins=self.plugins,
             admission=self._admission,
@@ -96,28 +107,27 @@ class SmallKubelet:
             memories=self.memories,
             base_env=base_env if base_env is not None else {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/"},
         )
-        self._returning = Returning(table=self.table, clock=clock, patience=self.settings.plugin_patience)
-        self._roster = Roster(
+
+    def _new_roster(self) -> Roster:
+        return Roster(
             house=self,
-            folders=folders,
+            folders=self.folders,
             table=self.table,
             admission=self._admission,
             reporter=self._reporter,
             returning=self._returning,
             allocatable=lambda: self._allocatable,
         )
-        self._logs = LogKeeper(
-            folder=folders.logs,
+
+    def _new_log_keeper(self) -> LogKeeper:
+        return LogKeeper(
+            folder=self.folders.logs,
             written=self._roster.logs_written,
-            clock=clock,
+            clock=self.clock,
             most=self.settings.log_most,
             look=self.settings.log_look,
             look_soon=self.settings.log_look_soon,
         )
-        self._saved = True
-        self._fresh = True
-        self._ready_since = clock.wall()
-        self._allocatable: dict[str, str] = {}
 
     # --- running ---------------------------------------------------------------------------------------------------
     async def run(self) -> None:
