@@ -227,6 +227,19 @@ async def test_a_look_is_broken_off_when_nobody_answers() -> None:
     assert scene.api.tried == ["b3"]
 
 
+async def test_one_that_gets_no_answer_keeps_no_other_from_being_asked() -> None:
+    """A webhook that is silent of one pod alone: it is asked again and again, after all others."""
+    scene = Scene()
+    scene.api.refusing["b3"] = [UnreachableError("no")] * 3
+    for number in range(2):
+        scene.stage.submit(f"r{number}", 100, queue="red")
+    await scene.look(2)
+    assert scene.api.tried == ["b3", "b2", "b3"]
+    await scene.look(2)
+    assert scene.api.tried == ["b3", "b2", "b3", "b3", "b3"]
+    assert (scene.api.evicted, scene.evictor.kept) == (["b2", "b3"], 0)
+
+
 async def test_a_refusal_that_comes_late_ends_nobodys_rest() -> None:
     """The room was given up while the API server thought about it, and who waited for it rests for something else."""
     scene = Scene()

@@ -55,6 +55,8 @@ class Evictor:
         self._evictions = evictions
         self._why_not = means.why_not
         self._tries = Tries()
+        # For whom no answer came when they were asked last.
+        self._unanswered: frozenset[str] = frozenset()
         # How many were asked to go for others, how many were kept, and how many were asked to lie elsewhere.
         self.evicted = 0
         self.kept = 0
@@ -102,14 +104,20 @@ class Evictor:
 
     # --- asking ------------------------------------------------------------------------------------------------------
     async def _ask_all(self) -> None:
-        """Each once in a look."""
-        failed: set[str] = set()
-        while not self._why_not() and (due := self._next(but=failed)) is not None:
-            answer = await self._ask(*due)
-            if answer is Answer.CUT_OFF:
-                return
-            if answer is Answer.FAILED:
-                failed.add(due[0].uid)
+        """Each once in a look, until no answer comes: to each further one we would wait for as long.
+
+        Who got none before is asked last: it may be that one's webhook alone that is silent, and not the API server.
+        """
+        failed, before = set[str](), self._unanswered
+        self._unanswered = frozenset()
+        for later in (before, frozenset[str]()):
+            while not self._why_not() and (due := self._next(but=failed | later)) is not None:
+                answer = await self._ask(*due)
+                if answer is Answer.CUT_OFF:
+                    self._unanswered = before | {due[0].uid}
+                    return
+                if answer is Answer.FAILED:
+                    failed.add(due[0].uid)
 
     def _next(self, *, but: Collection[str]) -> tuple[Waiter, Notice] | None:
         """Whoever is to be asked next, and why; clearings come and go while somebody is asked."""
