@@ -6,7 +6,7 @@ and in the two that loaders search without a cache: so a container of Debian fin
 the other way round. `LD_LIBRARY_PATH` is left to the image, which would lose its own.
 
 The driver's version is what libcuda.so.1 leads to; libraries of another version, left over from an upgrade, are left.
-MIG's nodes under /dev/nvidia-caps are not mounted: each of them opens a part of a GPU, and no whole GPU needs one.
+MIG's nodes under /dev/nvidia-caps each open a part of a GPU: an instance gets its own two, a whole GPU needs none.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 from aliquot_deviceplugin.cdi.driver_files import DriverGpu
 from aliquot_deviceplugin.cdi.errors import DriverFilesError
 from aliquot_deviceplugin.cdi.ld_cache import LARGEST_CACHE, LD_CACHE, folders_of
+from aliquot_deviceplugin.cdi.mig_nodes import CAP_NODE, cap_nodes
 from aliquot_deviceplugin.cdi.node_files import FileKind, NodeFiles, RememberedFiles, SubtreeFiles, resolve
 from aliquot_deviceplugin.cdi.spec import ContainerEdits, DeviceNode, Mount
 
@@ -55,6 +56,8 @@ LOADER_FOLDERS = {
 }
 ODD_LIBRARY_FOLDERS = ("/usr/lib", "/usr/local/nvidia/lib64", "/home/kubernetes/bin/nvidia/lib64", "/opt/nvidia/lib64")
 
+_REMEDY = "load the driver's modules: `nvidia-modprobe -u -c 0` makes its device nodes"
+_CAP_REMEDY = "`nvidia-modprobe -f` makes it, of the instance's `access` below /proc/driver/nvidia/capabilities"
 _OPTIONS = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 _VERSION = re.compile(r"libcuda\.so\.([0-9]+\.[0-9.]+)")
 _LIBRARY = re.compile(r"(?P<stem>lib[-A-Za-z0-9_]+)\.so(\.[0-9.]+)?")
@@ -92,14 +95,15 @@ class DiscoveredFiles:
         return f"files of driver {self._version} found under {self._place.root}"
 
     def edits_for(self, gpu: DriverGpu) -> ContainerEdits:
-        """The nodes that every container needs, the GPU's own, the mounts."""
+        """The nodes that every container needs, the GPU's own, an instance's own, the mounts."""
         if gpu.minor is None:
             raise DriverFilesError(
                 "the driver does not tell its minor number, so its device node is unknown",
                 where=f"GPU {gpu.uuid}",
                 remedy="write a CDI spec with `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`",
             )
-        needed = [self.node(path) for path in (*NEEDED_NODES, f"/dev/nvidia{gpu.minor}")]
+        paths = (*NEEDED_NODES, f"/dev/nvidia{gpu.minor}", *cap_nodes(self._files, gpu))
+        needed = [self.node(path) for path in paths]
         others = [node for path in OTHER_NODES if (node := self._node_if_there(path))]
         return ContainerEdits(device_nodes=(*others, *needed), mounts=self._mounts)
 
@@ -110,7 +114,7 @@ class DiscoveredFiles:
         raise DriverFilesError(
             f"{path} is no device",
             where=f"driver files under {self._place.root}",
-            remedy="load the driver's modules: `nvidia-modprobe -u -c 0` makes its device nodes",
+            remedy=_CAP_REMEDY if path.startswith(CAP_NODE) else _REMEDY,
         )
 
     def _node_if_there(self, path: str) -> DeviceNode | None:

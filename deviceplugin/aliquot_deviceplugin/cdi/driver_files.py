@@ -17,16 +17,22 @@ from aliquot_deviceplugin.cdi.spec import ContainerEdits
 
 
 class DriverGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU by the three names that the driver's files know it by; `minor` is the number in /dev/nvidia<minor>."""
+    """A GPU by the three names that the driver's files know it by; `minor` is the number in /dev/nvidia<minor>.
+
+    An instance of MIG has index and minor of its card, and the driver's numbers of GPU instance and compute instance.
+    """
 
     uuid: str
     index: int
     minor: int | None = None
+    instance: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, gpu: Gpu, *, minor: int | None = None) -> DriverGpu:
         """The same GPU as the inventory has it, which does not know minors."""
-        return cls(uuid=gpu.uuid, index=gpu.index, minor=minor)
+        one = gpu.instance
+        numbers = (one.gpu_instance, one.compute_instance) if one else None
+        return cls(uuid=gpu.uuid, index=gpu.index, minor=minor, instance=numbers)
 
 
 class DriverFiles(Protocol):

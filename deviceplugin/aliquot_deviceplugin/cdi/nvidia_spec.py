@@ -16,6 +16,7 @@ import msgspec
 from aliquot_deviceplugin.cdi.driver_files import DriverGpu
 from aliquot_deviceplugin.cdi.errors import DriverFilesError, SpecError
 from aliquot_deviceplugin.cdi.merging import merge_edits
+from aliquot_deviceplugin.cdi.mig_nodes import CAP_NODE, cap_nodes
 from aliquot_deviceplugin.cdi.node_files import NodeFiles, missing, resolve
 from aliquot_deviceplugin.cdi.spec import CdiDevice, ContainerEdits, Spec, decode_spec, spec_of
 
@@ -55,16 +56,17 @@ class NvidiaSpecFiles:
 
     def edits_for(self, gpu: DriverGpu) -> ContainerEdits:
         """What the spec gives any container, and what it gives for this GPU."""
-        found, device = self._device(gpu)
-        _check_nodes(found, device, gpu=gpu)
+        caps = set(cap_nodes(self._files, gpu))
+        found, device = self._device(gpu, caps=caps)
+        _check_nodes(found, device, gpu=gpu, caps=caps)
         edits = merge_edits([found.spec.container_edits, device.container_edits])
         if gone := missing(self._files, _host_paths(edits)):
             shown = ", ".join(gone[:_NAMED_AT_ONCE])
             raise _stale(found.path, f"names files that are not there: {shown} ({len(gone)} in all)")
         return edits
 
-    def _device(self, gpu: DriverGpu) -> tuple[NvidiaSpec, CdiDevice]:
-        having = [(spec, device) for spec in self._specs if (device := _device_of(spec.spec, gpu))]
+    def _device(self, gpu: DriverGpu, *, caps: set[str]) -> tuple[NvidiaSpec, CdiDevice]:
+        having = [(spec, device) for spec in self._specs if (device := _device_of(spec.spec, gpu, caps=caps))]
         if not having:
             raise _stale(self._specs[0].path, f"does not have GPU {gpu.uuid} (index {gpu.index}, minor {gpu.minor})")
         first, *others = having
@@ -128,11 +130,16 @@ def _content(files: NodeFiles, path: str) -> bytes:
     return content
 
 
-def _device_of(spec: Spec, gpu: DriverGpu) -> CdiDevice | None:
-    """By uuid; else by device node; by index only where the driver told no minor, since indices move."""
+def _device_of(spec: Spec, gpu: DriverGpu, *, caps: set[str]) -> CdiDevice | None:
+    """By uuid; else by device nodes; by index only where the driver told no minor, since indices move.
+
+    An instance is known by its own two nodes: the numbers that the tool gives instances move with each that is made.
+    """
     by_name = {device.name: device for device in spec.devices}
     if gpu.uuid in by_name:
         return by_name[gpu.uuid]
+    if gpu.instance is not None:
+        return next((device for device in by_name.values() if caps == _caps(device.container_edits)), None)
     if gpu.minor is None:
         return by_name.get(str(gpu.index)) or by_name.get(f"gpu{gpu.index}")
     whole = (device for name, device in by_name.items() if _is_whole_gpu(name))
@@ -144,7 +151,9 @@ def _is_whole_gpu(name: str) -> bool:
     return ":" not in name and not name.startswith("MIG-")
 
 
-def _check_nodes(found: NvidiaSpec, device: CdiDevice, *, gpu: DriverGpu) -> None:
+def _check_nodes(found: NvidiaSpec, device: CdiDevice, *, gpu: DriverGpu, caps: set[str]) -> None:
+    if (opened := _caps(found.spec.container_edits) | _caps(device.container_edits)) != caps:
+        raise _stale(found.path, f"device {device.name} opens {_listed(opened)}, and GPU {gpu.uuid} is {_listed(caps)}")
     if given := _minors(found.spec.container_edits):
         raise _stale(found.path, f"gives every container /dev/nvidia{min(given)}, whatever GPU it holds")
     minors = _minors(device.container_edits)
@@ -152,6 +161,15 @@ def _check_nodes(found: NvidiaSpec, device: CdiDevice, *, gpu: DriverGpu) -> Non
     if len(minors) != 1 or minors != expected:
         nodes = ", ".join(f"/dev/nvidia{minor}" for minor in sorted(minors)) or "no GPU's device node"
         raise _stale(found.path, f"device {device.name} stands for {nodes}, but GPU {gpu.uuid} has minor {gpu.minor}")
+
+
+def _listed(caps: set[str]) -> str:
+    return ", ".join(sorted(caps)) or "no instance of MIG"
+
+
+def _caps(edits: ContainerEdits) -> set[str]:
+    """The nodes that open instances of MIG."""
+    return {node.path for node in edits.device_nodes if node.path.startswith(CAP_NODE)}
 
 
 def _minors(edits: ContainerEdits) -> set[int]:
