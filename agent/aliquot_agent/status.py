@@ -13,6 +13,7 @@ from itertools import chain
 
 from prometheus_client.process_collector import ProcessCollector
 
+from aliquot_agent.health.inventories import verdict
 from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.pods.residents import Register
 from aliquot_agent.web.accounting import Accounting, Told, snapshot
@@ -123,7 +124,7 @@ class Status:
             version=self._version,
             inventory=node.gpus.inventory,
             facts=cards.gpus,
-            verdicts={uuid: cards.book.of(uuid) for uuid in cards.gpus},
+            verdicts={uuid: verdict(facts, cards=cards) for uuid, facts in cards.gpus.items()},
             trouble=cards.kind,
             xids=dict(node.gpus.xids),
             sampled=self._told.sampled,

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import time
+import uuid as uuids
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,6 +63,10 @@ class FakeGpu:
     minor: int
     numa: int
     mig: int = 0
+    # As MIG mode will be after a reset; None: as it is.
+    mig_wanted: int | None = None
+    # Into how many slices MIG cuts it.
+    slices: int = 7
     lost: bool = False
     temperature: int = 40
     power_milliwatts: int = 61_000
@@ -74,12 +79,39 @@ class FakeGpu:
     def line(self) -> str:
         """The GPU's line of the state file."""
         total, reserved = self.model.memory_total_mib * MIB, self.model.memory_reserved_mib * MIB
+        mig_wanted = self.mig if self.mig_wanted is None else self.mig_wanted
         return (
             f"gpu {self.uuid} minor={self.minor} total={total} reserved={reserved}"
             f" cc={self.model.compute_capability} arch={_ARCHITECTURES[self.model.architecture]} pci={self.pci}"
-            f" numa={self.numa} mig={self.mig} switch={self.switch_links} lost={int(self.lost)}"
+            f" numa={self.numa} mig={self.mig} mig-wanted={mig_wanted} slices={self.slices}"
+            f" switch={self.switch_links} lost={int(self.lost)}"
             f" temperature={self.temperature} power={self.power_milliwatts} util={self.utilization}"
             f" throttle={self.throttle} events={self.events} name={self.model.name}"
+        )
+
+
+@dataclass(kw_only=True)
+class FakeInstance:
+    """An instance of a GPU in MIG mode, under that number of the GPU's list."""
+
+    gpu: int
+    uuid: str
+    slot: int
+    gi: int
+    slices: int
+    memory_mib: int
+    name: str
+    ci: int = 0
+    # Slices of its compute instance; None: all.
+    used_slices: int | None = None
+    reserved_mib: int = 16
+
+    def line(self) -> str:
+        """The instance's line of the state file."""
+        used = self.slices if self.used_slices is None else self.used_slices
+        return (
+            f"instance {self.gpu} {self.uuid} slot={self.slot} gi={self.gi} ci={self.ci} slices={self.slices}"
+            f" used={used} total={self.memory_mib * MIB} reserved={self.reserved_mib * MIB} name={self.name}"
         )
 
 
@@ -93,11 +125,16 @@ class FakeProcess:
     sm_percent: int
     kind: str
     at: int
+    # Its instance's place in the driver's list of them; -1: none.
+    instance: int = -1
 
     def line(self) -> str:
         """The process's line of the state file."""
         memory = "hidden" if self.memory_mib is None else self.memory_mib * MIB
-        return f"process {self.gpu} pid={self.pid} kind={self.kind} memory={memory} sm={self.sm_percent} at={self.at}"
+        return (
+            f"process {self.gpu} instance={self.instance} pid={self.pid} kind={self.kind} memory={memory}"
+            f" sm={self.sm_percent} at={self.at}"
+        )
 
 
 @dataclass(kw_only=True)
@@ -117,6 +154,7 @@ class FakeNvml:
     folder: Path
     node: str = "node-1"
     gpus: list[FakeGpu] = field(default_factory=list)
+    instances: list[FakeInstance] = field(default_factory=list)
     processes: list[FakeProcess] = field(default_factory=list)
     # (a, b) → NVLinks between them and NVML's topology level.
     links: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
@@ -177,14 +215,50 @@ class FakeNvml:
         }
         self.write()
 
+    def cut(self, *, gpu: int, into: Sequence[tuple[int, int]]) -> list[str]:
+        """Switch MIG on and make instances of so many slices and so many MiB; their uuids."""
+        card = self.gpus[gpu]
+        card.mig = 1
+        self.instances = [one for one in self.instances if one.gpu != gpu]
+        for number, (slices, memory_mib) in enumerate(into):
+            self.instances.append(
+                FakeInstance(
+                    gpu=gpu,
+                    uuid=f"MIG-{uuids.uuid5(uuids.NAMESPACE_OID, f'{card.uuid}/{number}')}",
+                    # Numbers are given up with instances: between two there may be one that nobody has.
+                    slot=number + (number > 1 and len(into) < card.slices),
+                    gi=number + 7,
+                    slices=slices,
+                    memory_mib=memory_mib,
+                    name=f"{card.model.name} MIG {slices}g.{-(-memory_mib // 1024)}gb",
+                )
+            )
+        self.write()
+        return [one.uuid for one in self.instances if one.gpu == gpu]
+
     def start_process(
-        self, *, gpu: int, pid: int, memory_mib: int | None, sm_percent: int = 0, kind: str = "compute"
+        self,
+        *,
+        gpu: int,
+        pid: int,
+        memory_mib: int | None,
+        sm_percent: int = 0,
+        kind: str = "compute",
+        instance: int = -1,
     ) -> None:
         """List a process, with a fresh utilization sample; one of that pid and kind on that GPU is replaced."""
         self._samples += 1_000_000
         self.processes = [p for p in self.processes if (p.gpu, p.pid, p.kind) != (gpu, pid, kind)]
         self.processes.append(
-            FakeProcess(gpu=gpu, pid=pid, memory_mib=memory_mib, sm_percent=sm_percent, kind=kind, at=self._samples)
+            FakeProcess(
+                gpu=gpu,
+                pid=pid,
+                memory_mib=memory_mib,
+                sm_percent=sm_percent,
+                kind=kind,
+                at=self._samples,
+                instance=instance,
+            )
         )
         self.write()
 
@@ -238,6 +312,7 @@ class FakeNvml:
             f"init {self.init}",
             f"used-includes-reserved {int(self.used_includes_reserved)}",
             *(gpu.line() for gpu in self.gpus),
+            *(one.line() for one in self.instances),
             *(f"link {a} {b} nvlink={count} topology={level}" for (a, b), (count, level) in self.links.items()),
             *(process.line() for process in self.processes),
             *self.events,

@@ -21,8 +21,26 @@ class DriverFacts(msgspec.Struct, frozen=True, kw_only=True):
     cuda_version: str | None = None
 
 
+class InstanceFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes a GPU's facts those of an instance of MIG, in the driver's numbers."""
+
+    # The card's uuid.
+    parent: str
+    gpu_instance: int
+    compute_instance: int
+    # Slices of compute: of the card, of the GPU instance, and of the compute instance inside that.
+    of_card: int
+    slices: int
+    used_slices: int
+
+    @property
+    def compute(self) -> int:
+        """Percent of the card's compute, rounded down: instances together are never more than the card."""
+        return 100 * self.slices // self.of_card
+
+
 class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What one GPU is; it changes only when somebody changes the hardware or its mode."""
+    """What one GPU is, or one instance of it; it changes only when somebody changes the hardware or its mode."""
 
     uuid: str
     # NVML's index: it may change with a reboot, so nothing is remembered by it.
@@ -37,6 +55,10 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
     pci_bus_id: str
     numa_node: int | None = None
     mig_enabled: bool = False
+    # MIG mode as it will be once the GPU was reset.
+    mig_wanted: bool = False
+    # An instance has its card's index and minor.
+    instance: InstanceFacts | None = None
     # How the others of the node are reached, by uuid, in nvidia-smi's words: "NV12" is twelve NVLinks, then by PCIe
     # distance "PSB" (same board), "PIX", "PXB", "PHB", "NODE", "SYS" (across sockets).
     links: dict[str, str] = {}

@@ -74,6 +74,7 @@ class NvmlDriver:
             if not self._session.is_open:
                 await self._discover()
             answers = [await self._usage_of(uuid, index) for uuid, index in self._explorer.known.items()]
+            answers += [await self._usage_of_part(uuid, card=card) for uuid, card in self._parts()]
             await self._rewatch()
             return tuple(answer for answer in answers if isinstance(answer, GpuUsage))
 
@@ -134,6 +135,14 @@ class NvmlDriver:
 
     async def _usage_of(self, uuid: str, index: int) -> GpuUsage | GpuProblem:
         return await self._asking.gpu(partial(self._session.usage, uuid=uuid), index=index, uuid=uuid)
+
+    async def _usage_of_part(self, uuid: str, *, card: str) -> GpuUsage | GpuProblem:
+        """Of an instance; that it does not answer is no event: it is as well as its GPU, or was taken away."""
+        work = partial(self._session.part_usage, uuid=uuid)
+        return await self._asking.gpu(work, index=self._explorer.known[card], uuid=None)
+
+    def _parts(self) -> list[tuple[str, str]]:
+        return [(uuid, card) for card, uuids in self._explorer.instances.items() for uuid in uuids]
 
     async def _rewatch(self) -> None:
         """Register for events anew if a GPU came, came back, or was lost."""

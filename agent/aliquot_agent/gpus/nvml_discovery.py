@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -23,6 +23,8 @@ class Explorer:
         self._session = session
         self._book = book
         self.known: dict[str, int] = {}
+        # The instances of each GPU in MIG mode. They are as well as their GPU, so nothing else is remembered of them.
+        self.instances: dict[str, tuple[str, ...]] = {}
 
     async def discover(self) -> Discovery:
         """Ask every index, then name those that were there once and are no more."""
@@ -36,10 +38,12 @@ class Explorer:
         problems += gone(found=found, problems=problems, known=self.known)
         self._take_in(found, problems)
         reaches = {gpu.uuid: await self._reach(gpu, found) for gpu in found}
+        parts = {gpu.uuid: await self._parts(gpu) for gpu in found if gpu.mig_enabled}
+        self._take_parts(found, parts)
         return Discovery(
             driver=driver,
-            gpus=_linked(found, reaches),
-            problems=(*problems, *(answer for answer in reaches.values() if isinstance(answer, GpuProblem))),
+            gpus=(*_linked(found, reaches), *_all_of(parts)),
+            problems=(*problems, *_troubles([*reaches.values(), *parts.values()])),
         )
 
     async def _look(self, index: int) -> GpuFacts | GpuProblem:
@@ -51,6 +55,16 @@ class Explorer:
         work = partial(self._session.reach, uuid=gpu.uuid, others=others)
         return await self._asking.gpu(work, index=gpu.index, uuid=gpu.uuid)
 
+    async def _parts(self, gpu: GpuFacts) -> tuple[GpuFacts, ...] | GpuProblem:
+        return await self._asking.gpu(partial(self._session.instances, facts=gpu), index=gpu.index, uuid=gpu.uuid)
+
+    def _take_parts(self, found: Sequence[GpuFacts], parts: Mapping[str, tuple[GpuFacts, ...] | GpuProblem]) -> None:
+        """Of a GPU that does not tell, what is known of its instances stands."""
+        for gpu in found:
+            told = parts.get(gpu.uuid, ())
+            if not isinstance(told, GpuProblem):
+                self.instances[gpu.uuid] = tuple(one.uuid for one in told)
+
     def _take_in(self, found: Sequence[GpuFacts], problems: Sequence[GpuProblem]) -> None:
         for gpu in found:
             self.known[gpu.uuid] = gpu.index
@@ -58,6 +72,14 @@ class Explorer:
         for problem in problems:
             if problem.uuid is not None:
                 self._book.observe(uuid=problem.uuid, fault=problem.fault)
+
+
+def _all_of(parts: Mapping[str, tuple[GpuFacts, ...] | GpuProblem]) -> list[GpuFacts]:
+    return [one for told in parts.values() if not isinstance(told, GpuProblem) for one in told]
+
+
+def _troubles(answers: Iterable[object]) -> list[GpuProblem]:
+    return [answer for answer in answers if isinstance(answer, GpuProblem)]
 
 
 def _linked(found: Sequence[GpuFacts], answers: Mapping[str, Reach | GpuProblem]) -> tuple[GpuFacts, ...]:

@@ -53,6 +53,7 @@ def read_facts(binding: Binding, device: Device, *, index: int) -> GpuFacts:
     total, reserved = read_size(binding, device)
     major, minor = binding.must("nvmlDeviceGetCudaComputeCapability", handle, where=where)
     total_mib, reserved_mib = grantable_memory(total_bytes=total, reserved_bytes=reserved)
+    mig, mig_wanted = binding.may("nvmlDeviceGetMigMode", device=device) or (0, 0)
     return GpuFacts(
         uuid=device.uuid,
         index=index,
@@ -64,7 +65,8 @@ def read_facts(binding: Binding, device: Device, *, index: int) -> GpuFacts:
         architecture=_architecture(binding, device, capability=f"{major}.{minor}"),
         pci_bus_id=binding.must("nvmlDeviceGetPciInfo_v3", handle, where=where).busId,
         numa_node=_numa_node(binding, device),
-        mig_enabled=bool((binding.may("nvmlDeviceGetMigMode", device=device) or [0])[0]),
+        mig_enabled=bool(mig),
+        mig_wanted=bool(mig_wanted),
     )
 
 

@@ -13,7 +13,8 @@ from aliquot_agent.gpus.model import DriverFacts, GpuFacts, GpuProblem, GpuUsage
 from aliquot_agent.gpus.nvml_binding import Binding, Device
 from aliquot_agent.gpus.nvml_events import EventSet, make_event_set
 from aliquot_agent.gpus.nvml_facts import Reach, read_driver, read_facts, read_reach
-from aliquot_agent.gpus.nvml_usage import read_usage
+from aliquot_agent.gpus.nvml_mig import read_instances
+from aliquot_agent.gpus.nvml_usage import read_part_usage, read_usage
 
 
 class NvmlSession:
@@ -23,6 +24,8 @@ class NvmlSession:
         self._binding = Binding()
         self._devices: dict[str, Device] = {}
         self._seen_until: dict[str, int] = {}
+        # GPUs in MIG mode, with their instances as they were last.
+        self._cut: dict[str, tuple[str, ...]] = {}
         self._open = False
 
     @property
@@ -62,7 +65,20 @@ class NvmlSession:
         device = Device(handle=handle, uuid=uuid, where=f"{where} ({uuid})")
         facts = read_facts(self._binding, device, index=index)
         self._devices[uuid] = device
+        if facts.mig_enabled:
+            # From now on: what is not known of its instances yet must not be told of the card.
+            self._cut.setdefault(uuid, ())
+        else:
+            self._drop_instances(uuid)
         return facts
+
+    def instances(self, *, facts: GpuFacts) -> tuple[GpuFacts, ...]:
+        """Make handles of a GPU's instances and read what they are; those that were there before are forgotten."""
+        found = read_instances(self._binding, self._device(facts.uuid), facts=facts)
+        self._drop_instances(facts.uuid)
+        self._cut[facts.uuid] = tuple(device.uuid for device, _ in found)
+        self._devices |= {device.uuid: device for device, _ in found}
+        return tuple(told for _, told in found)
 
     def reach(self, *, uuid: str, others: Collection[str]) -> Reach:
         """Read how a GPU reaches the others."""
@@ -72,14 +88,22 @@ class NvmlSession:
     def usage(self, *, uuid: str) -> GpuUsage:
         """Read what a GPU does, since the last time it was asked."""
         usage, self._seen_until[uuid] = read_usage(
-            self._binding, self._device(uuid), seen_until=self._seen_until.get(uuid, 0)
+            self._binding, self._device(uuid), seen_until=self._seen_until.get(uuid, 0), cut=uuid in self._cut
         )
         return usage
+
+    def part_usage(self, *, uuid: str) -> GpuUsage:
+        """Read what an instance does."""
+        return read_part_usage(self._binding, self._device(uuid))
 
     def watch(self, *, indexes: dict[str, int]) -> tuple[EventSet | None, tuple[GpuProblem, ...]]:
         """Make a set of these GPUs' events; one that can't be watched is a problem of its own only."""
         devices = {uuid: device for uuid, device in self._devices.items() if uuid in indexes}
         return make_event_set(self._binding, devices, indexes=indexes)
+
+    def _drop_instances(self, card: str) -> None:
+        for uuid in self._cut.pop(card, ()):
+            self._devices.pop(uuid, None)
 
     def _device(self, uuid: str) -> Device:
         if (device := self._devices.get(uuid)) is None:

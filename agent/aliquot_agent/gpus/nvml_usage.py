@@ -22,8 +22,11 @@ _NO_SAMPLES = frozenset({0, pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_NO_DA
 _WHOLE = 100
 
 
-def read_usage(binding: Binding, device: Device, *, seen_until: int) -> tuple[GpuUsage, int]:
-    """Read one GPU's usage since the sample of that time stamp (0: none yet); also return the newest time stamp."""
+def read_usage(binding: Binding, device: Device, *, seen_until: int, cut: bool = False) -> tuple[GpuUsage, int]:
+    """Read one GPU's usage since the sample of that time stamp (0: none yet); also return the newest time stamp.
+
+    Of one that is `cut` into instances the processes are told by these.
+    """
     samples = _read_samples(binding, device, seen_until=seen_until)
     rates = binding.may("nvmlDeviceGetUtilizationRates", device=device)
     power = binding.may("nvmlDeviceGetPowerUsage", device=device)
@@ -42,9 +45,20 @@ def read_usage(binding: Binding, device: Device, *, seen_until: int) -> tuple[Gp
         ),
         power_watts=None if power is None else power / 1000,
         throttle_reasons=None if reasons is None else throttle_reasons(reasons),
-        processes=_read_processes(binding, device, sm=None if samples is None else sm_by_pid(samples, seen_until)),
+        processes=()
+        if cut
+        else _read_processes(binding, device, sm=None if samples is None else sm_by_pid(samples, seen_until)),
     )
     return usage, max((sample.timeStamp for sample in samples or ()), default=seen_until)
+
+
+def read_part_usage(binding: Binding, device: Device) -> GpuUsage:
+    """Read what an instance of MIG does: its memory and its processes; all else the driver tells of cards alone."""
+    return GpuUsage(
+        uuid=device.uuid,
+        memory_used_mib=used_memory(_read_used(binding, device)),
+        processes=_read_processes(binding, device, sm=None),
+    )
 
 
 def sm_by_pid(samples: Iterable[Any], seen_until: int) -> dict[int, int]:

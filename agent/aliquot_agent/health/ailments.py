@@ -38,6 +38,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None = None
 
 
+def worse(one: Verdict, other: Verdict) -> Verdict:
+    """Of two that count for the same GPU the worse, of equals the first."""
+    return max(one, other, key=lambda each: _WORST_LAST.index(each.health))
+
+
 class Book(msgspec.Struct, frozen=True, kw_only=True):
     """All GPUs by uuid, and the ailments of each by their cause."""
 

@@ -20,7 +20,7 @@ from aliquot_agent.health.inventories import Cards, failed, inventory, seen
 from aliquot_agent.health.judging import cleared, expired, heard, marked, sampled
 from aliquot_agent.health.marks import Marks
 from aliquot_agent.health.xids import Effect, Policy
-from aliquot_agent.isolation.offering import Offer, only_observed
+from aliquot_agent.isolation.offering import Offer, by_hardware, only_observed
 from aliquot_agent.signal import Signal
 from aliquot_core.clock import Clock
 from aliquot_core.inventory import Health, Inventory
@@ -61,7 +61,7 @@ class GpuWatch:
         self._policy = policy
         self._memory = memory
         self._beat = beat
-        self._offer = offer
+        self._offer = by_hardware(offer)
         self._kept = memory.load()
         self._cards = Cards(book=recalled(Book(), self._kept, policy=policy))
         self._marks = Marks()

@@ -14,7 +14,7 @@ import msgspec
 
 from aliquot_agent.gpus.model import GpuFacts
 from aliquot_core.inventory import OBSERVE, model_names
-from aliquot_core.isolation import INTERPOSER, MPS
+from aliquot_core.isolation import INTERPOSER, MIG, MPS
 from aliquot_core.settings import UnusableValueError
 
 _VOLTA = [7, 0]
@@ -30,6 +30,11 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
 
 # What a GPU offers, asked at each look at it.
 Offer = Callable[[GpuFacts], Offered]
+
+
+def by_hardware(offer: Offer) -> Offer:
+    """The same offer, and of instances of MIG that the hardware holds them, whatever the node was told of its GPUs."""
+    return lambda gpu: Offered(modes=(MIG,)) if gpu.instance else offer(gpu)
 
 
 def only_observed(_: GpuFacts) -> Offered:

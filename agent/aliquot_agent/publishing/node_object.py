@@ -87,7 +87,7 @@ def labels(inventory: Inventory, *, names: Names) -> dict[str, str]:
         "gpu.compute.minor": _label(minor),
         "gpu.driver": _label(inventory.driver),
         "gpu.cuda": _label(inventory.cuda),
-        "gpu.mig.capable": "true" if any(gpu.mig for gpu in usable) else "false",
+        "gpu.mig.capable": "true" if any(gpu.instance for gpu in usable) else "false",
     }
     return {names.of(name): value for name, value in told.items() if value}
 

@@ -103,7 +103,27 @@ def _of_gpus(figures: Figures) -> Iterator[Metric]:
             ):
                 if value is not None:
                     family.add_metric(labels, value / unit)
-    yield from (total, reserved, used, granted, compute, busy, pods, modes, heat, power)
+    yield from (total, reserved, used, granted, compute, busy, pods, modes)
+    yield _of_cut_cards(figures, heat=heat, power=power)
+    yield from (heat, power)
+
+
+def _of_cut_cards(figures: Figures, *, heat: GaugeMetricFamily, power: GaugeMetricFamily) -> Metric:
+    """The instances of MIG; and of each card that is cut what its instances have together, and none can tell."""
+    parts = _gauge("gpu_instance", "1 for each instance of MIG, with its card.", (*_GPU, "card", "GPU_I_ID"))
+    cards = set[str]()
+    for gpu in figures.inventory.gpus:
+        if gpu.instance:
+            cards.add(gpu.instance.parent)
+            parts.add_metric((*_labels(gpu), gpu.instance.parent, str(gpu.instance.gpu_instance)), 1)
+    for uuid in sorted(cards):
+        card, usage = figures.facts.get(uuid), figures.sampled.usages.get(uuid)
+        if card is None or usage is None:
+            continue
+        for family, value in ((heat, usage.temperature_celsius), (power, usage.power_watts)):
+            if value is not None:
+                family.add_metric((str(card.index), uuid, card.model), value)
+    return parts
 
 
 def _of_mps(figures: Figures) -> Iterator[Metric]:

@@ -64,10 +64,23 @@ static long now_ms(void) {
     return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+static const struct instance *instance_by_uuid(const char *uuid) {
+    for (int i = 0; i < state.instances; i++)
+        if (strcmp(state.instance[i].uuid, uuid) == 0) return &state.instance[i];
+    return NULL;
+}
+
+/* A GPU by its uuid, or that of which an instance has it. */
 static int gpu_by_uuid(const char *uuid) {
     for (int i = 0; i < state.gpus; i++)
         if (strcmp(state.gpu[i].uuid, uuid) == 0) return i;
-    return -1;
+    const struct instance *instance = instance_by_uuid(uuid);
+    return instance ? instance->gpu : -1;
+}
+
+/* The instance that a handle stands for; NULL if it is a GPU's. The handle was checked. */
+static const struct instance *instance_of(const void *device) {
+    return instance_by_uuid(((const struct handle *)device)->uuid);
 }
 
 static void refresh(void) {
@@ -123,6 +136,13 @@ static int leave(int result) {
         (void)g;                                                      \
         __VA_ARGS__                                                   \
     }
+
+/* The same, of what the driver tells of GPUs and not of their instances. */
+#define CARD_CALL(NAME, ARGUMENTS, ...)                               \
+    DEVICE_CALL(NAME, ARGUMENTS, {                                    \
+        if (instance_of(device)) return leave(INVALID_ARGUMENT);      \
+        __VA_ARGS__                                                   \
+    })
 
 /* A function about the whole system. */
 #define SYSTEM_CALL(NAME, ARGUMENTS, ...)                             \
@@ -223,9 +243,15 @@ DEVICE_CALL(nvmlDeviceSetComputeMode, (void *device, unsigned mode), {
     return leave(OK);
 })
 
-DEVICE_CALL(nvmlDeviceGetName, (void *device, char *name, unsigned size), { return leave(text(g->name, name, size)); })
-DEVICE_CALL(nvmlDeviceGetUUID, (void *device, char *uuid, unsigned size), { return leave(text(g->uuid, uuid, size)); })
-DEVICE_CALL(nvmlDeviceGetMinorNumber, (void *device, unsigned *minor), { *minor = g->minor; return leave(OK); })
+DEVICE_CALL(nvmlDeviceGetName, (void *device, char *name, unsigned size), {
+    const struct instance *i = instance_of(device);
+    return leave(text(i ? i->name : g->name, name, size));
+})
+DEVICE_CALL(nvmlDeviceGetUUID, (void *device, char *uuid, unsigned size), {
+    const struct instance *i = instance_of(device);
+    return leave(text(i ? i->uuid : g->uuid, uuid, size));
+})
+CARD_CALL(nvmlDeviceGetMinorNumber, (void *device, unsigned *minor), { *minor = g->minor; return leave(OK); })
 
 DEVICE_CALL(nvmlDeviceGetCudaComputeCapability, (void *device, int *major, int *minor), {
     *major = g->major_cc;
@@ -242,43 +268,98 @@ DEVICE_CALL(nvmlDeviceGetPciInfo_v3, (void *device, struct pci_info *pci), {
     return leave(text(g->pci, pci->bus_id, sizeof pci->bus_id));
 })
 
-static unsigned long long used_by_processes(int gpu) {
+static bool runs_on(const struct process *p, int gpu, const struct instance *instance) {
+    return p->gpu == gpu && (!instance || (p->instance >= 0 && &state.instance[p->instance] == instance));
+}
+
+static unsigned long long used_by_processes(int gpu, const struct instance *instance) {
     unsigned long long sum = 0;
     for (int i = 0; i < state.processes; i++)
-        if (state.process[i].gpu == gpu && state.process[i].memory != ~0ULL) sum += state.process[i].memory;
+        if (runs_on(&state.process[i], gpu, instance) && state.process[i].memory != ~0ULL) sum += state.process[i].memory;
     return sum;
 }
 
 struct memory_v1 { unsigned long long total, free, used; };
 
 DEVICE_CALL(nvmlDeviceGetMemoryInfo, (void *device, struct memory_v1 *memory), {
-    memory->total = g->total;
-    memory->used = g->reserved + used_by_processes(gpu);
-    memory->free = g->total - memory->used;
+    const struct instance *i = instance_of(device);
+    memory->total = i ? i->total : g->total;
+    memory->used = (i ? i->reserved : g->reserved) + used_by_processes(gpu, i);
+    memory->free = memory->total - memory->used;
     return leave(OK);
 })
 
-DEVICE_CALL(nvmlDeviceGetUtilizationRates, (void *device, unsigned *rates), {
+CARD_CALL(nvmlDeviceGetUtilizationRates, (void *device, unsigned *rates), {
+    if (g->mig > 0) return leave(NOT_SUPPORTED);
     rates[0] = g->util;
     rates[1] = 0;
     return leave(OK);
 })
 
-DEVICE_CALL(nvmlDeviceGetTemperature, (void *device, unsigned sensor, unsigned *degrees), {
+CARD_CALL(nvmlDeviceGetTemperature, (void *device, unsigned sensor, unsigned *degrees), {
     *degrees = g->temperature;
     return leave(sensor ? INVALID_ARGUMENT : OK);
 })
 
-DEVICE_CALL(nvmlDeviceGetPowerUsage, (void *device, unsigned *milliwatts), { *milliwatts = g->power; return leave(OK); })
+CARD_CALL(nvmlDeviceGetPowerUsage, (void *device, unsigned *milliwatts), { *milliwatts = g->power; return leave(OK); })
 
-DEVICE_CALL(nvmlDeviceGetCurrentClocksThrottleReasons, (void *device, unsigned long long *reasons), {
+CARD_CALL(nvmlDeviceGetCurrentClocksThrottleReasons, (void *device, unsigned long long *reasons), {
     *reasons = g->throttle;
     return leave(OK);
 })
 
 DEVICE_CALL(nvmlDeviceGetMigMode, (void *device, unsigned *current, unsigned *pending), {
-    *current = *pending = g->mig > 0;
+    *current = g->mig > 0;
+    *pending = g->mig_wanted > 0;
     return leave(g->mig < 0 ? NOT_SUPPORTED : OK);
+})
+
+CARD_CALL(nvmlDeviceGetMaxMigDeviceCount, (void *device, unsigned *count), {
+    *count = g->mig > 0 ? g->slices : 0;
+    return leave(OK);
+})
+
+CARD_CALL(nvmlDeviceGetMigDeviceHandleByIndex, (void *device, unsigned index, void **instance), {
+    if (g->mig <= 0 || index >= (unsigned)g->slices) return leave(INVALID_ARGUMENT);
+    for (int i = 0; i < state.instances; i++) {
+        if (state.instance[i].gpu != gpu || state.instance[i].slot != (int)index) continue;
+        *instance = handle_of(state.instance[i].uuid);
+        return leave(*instance ? OK : INVALID_ARGUMENT);
+    }
+    return leave(NOT_FOUND);
+})
+
+struct attributes { unsigned processors, shared_engines[5], slices, used_slices; unsigned long long memory_mb; };
+
+DEVICE_CALL(nvmlDeviceGetAttributes_v2, (void *device, struct attributes *attributes), {
+    const struct instance *i = instance_of(device);
+    if (!i) return leave(NOT_SUPPORTED);
+    *attributes = (struct attributes){.slices = i->slices, .used_slices = i->used_slices, .memory_mb = i->total >> 20};
+    return leave(OK);
+})
+
+DEVICE_CALL(nvmlDeviceGetGpuInstanceId, (void *device, unsigned *id), {
+    const struct instance *i = instance_of(device);
+    *id = i ? i->gi : 0;
+    return leave(i ? OK : NOT_SUPPORTED);
+})
+
+DEVICE_CALL(nvmlDeviceGetComputeInstanceId, (void *device, unsigned *id), {
+    const struct instance *i = instance_of(device);
+    *id = i ? i->ci : 0;
+    return leave(i ? OK : NOT_SUPPORTED);
+})
+
+struct profile { unsigned id, peers, slices, rest[7]; unsigned long long memory_mb; };
+
+/* The kinds of instances by NVML's numbers; a card of 4 slices is not cut into 3 or 7. */
+CARD_CALL(nvmlDeviceGetGpuInstanceProfileInfo, (void *device, unsigned number, struct profile *profile), {
+    static const int slices[] = {1, 2, 3, 4, 7};
+    int here = number < 5 ? slices[number] : 0;
+    if (number >= 0x12) return leave(INVALID_ARGUMENT);
+    if (g->mig <= 0 || !here || here > g->slices || (g->slices == 4 && here == 3)) return leave(NOT_SUPPORTED);
+    *profile = (struct profile){.id = number, .slices = here};
+    return leave(OK);
 })
 
 DEVICE_CALL(nvmlDeviceGetMemoryAffinity, (void *device, unsigned words, unsigned long *nodes, unsigned scope), {
@@ -290,12 +371,15 @@ DEVICE_CALL(nvmlDeviceGetMemoryAffinity, (void *device, unsigned words, unsigned
 
 struct process_info { unsigned pid; unsigned long long memory; unsigned gpu_instance, compute_instance; };
 
-static int list_processes(int gpu, enum process_kind kind, unsigned *count, struct process_info *into) {
+static int list_processes(
+    int gpu, const struct instance *instance, enum process_kind kind, unsigned *count, struct process_info *into) {
     unsigned room = *count, found = 0;
     for (int i = 0; i < state.processes; i++) {
         const struct process *p = &state.process[i];
-        if (p->gpu != gpu || p->kind != kind) continue;
-        if (into && found < room) into[found] = (struct process_info){p->pid, p->memory, ~0U, ~0U};
+        if (!runs_on(p, gpu, instance) || p->kind != kind) continue;
+        const struct instance *on = p->instance < 0 ? NULL : &state.instance[p->instance];
+        if (into && found < room)
+            into[found] = (struct process_info){p->pid, p->memory, on ? (unsigned)on->gi : ~0U, on ? (unsigned)on->ci : ~0U};
         found++;
     }
     *count = found;
@@ -304,14 +388,15 @@ static int list_processes(int gpu, enum process_kind kind, unsigned *count, stru
 
 #define LIST_CALL(NAME, KIND) \
     DEVICE_CALL(NAME, (void *device, unsigned *count, struct process_info *into), \
-                { return leave(list_processes(gpu, KIND, count, into)); })
+                { return leave(list_processes(gpu, instance_of(device), KIND, count, into)); })
 
 LIST_CALL(nvmlDeviceGetComputeRunningProcesses_v2, COMPUTE)
 LIST_CALL(nvmlDeviceGetGraphicsRunningProcesses_v2, GRAPHICS)
 
 struct sample { unsigned pid; unsigned long long at; unsigned sm, memory, encoder, decoder; };
 
-DEVICE_CALL(nvmlDeviceGetProcessUtilization, (void *device, struct sample *into, unsigned *count, unsigned long long since), {
+CARD_CALL(nvmlDeviceGetProcessUtilization, (void *device, struct sample *into, unsigned *count, unsigned long long since), {
+    if (g->mig > 0) return leave(NOT_SUPPORTED);
     unsigned found = 0;
     for (int i = 0; i < state.processes; i++) {
         const struct process *p = &state.process[i];
@@ -452,23 +537,24 @@ struct memory_v2 { unsigned version; unsigned long long total, reserved, free, u
 
 DEVICE_CALL(nvmlDeviceGetMemoryInfo_v2, (void *device, struct memory_v2 *memory), {
     if (memory->version != 0x02000028) return leave(VERSION_MISMATCH);
-    unsigned long long used = used_by_processes(gpu);
-    memory->total = g->total;
-    memory->reserved = g->reserved;
-    memory->free = g->total - g->reserved - used;
-    memory->used = used + (state.used_includes_reserved ? g->reserved : 0);
+    const struct instance *i = instance_of(device);
+    unsigned long long used = used_by_processes(gpu, i);
+    memory->total = i ? i->total : g->total;
+    memory->reserved = i ? i->reserved : g->reserved;
+    memory->free = memory->total - memory->reserved - used;
+    memory->used = used + (state.used_includes_reserved ? memory->reserved : 0);
     return leave(OK);
 })
 
 struct temperature_v1 { unsigned version, sensor; int degrees; };
 
-DEVICE_CALL(nvmlDeviceGetTemperatureV, (void *device, struct temperature_v1 *temperature), {
+CARD_CALL(nvmlDeviceGetTemperatureV, (void *device, struct temperature_v1 *temperature), {
     if (temperature->version != 0x0100000C) return leave(VERSION_MISMATCH);
     temperature->degrees = g->temperature;
     return leave(OK);
 })
 
-DEVICE_CALL(nvmlDeviceGetCurrentClocksEventReasons, (void *device, unsigned long long *reasons), {
+CARD_CALL(nvmlDeviceGetCurrentClocksEventReasons, (void *device, unsigned long long *reasons), {
     *reasons = g->throttle;
     return leave(OK);
 })

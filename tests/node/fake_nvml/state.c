@@ -42,6 +42,8 @@ static bool parse_gpu(const char *line, struct state *s) {
     NUMBER("arch", g->arch);
     NUMBER("numa", g->numa);
     NUMBER("mig", g->mig);
+    NUMBER("mig-wanted", g->mig_wanted);
+    NUMBER("slices", g->slices);
     NUMBER("switch", g->switch_links);
     NUMBER("lost", g->lost);
     NUMBER("temperature", g->temperature);
@@ -49,6 +51,20 @@ static bool parse_gpu(const char *line, struct state *s) {
     NUMBER("util", g->util);
     NUMBER("throttle", g->throttle);
     NUMBER("events", g->events);
+    return true;
+}
+
+static bool parse_instance(const char *line, struct state *s) {
+    if (s->instances == MAX_INSTANCES) return false;
+    struct instance *i = &s->instance[s->instances++];
+    if (sscanf(line, "instance %d %95s", &i->gpu, i->uuid) != 2 || !word(line, "name", i->name, sizeof i->name)) return false;
+    NUMBER("slot", i->slot);
+    NUMBER("gi", i->gi);
+    NUMBER("ci", i->ci);
+    NUMBER("slices", i->slices);
+    NUMBER("used", i->used_slices);
+    NUMBER("total", i->total);
+    NUMBER("reserved", i->reserved);
     return true;
 }
 
@@ -69,6 +85,7 @@ static bool parse_process(const char *line, struct state *s) {
     if (!word(line, "memory", memory, sizeof memory)) return false;
     p->memory = strcmp(memory, "hidden") == 0 ? ~0ULL : strtoull(memory, NULL, 10);
     p->kind = strcmp(kind, "graphics") == 0 ? GRAPHICS : strcmp(kind, "mps") == 0 ? MPS : COMPUTE;
+    NUMBER("instance", p->instance);
     NUMBER("pid", p->pid);
     NUMBER("sm", p->sm);
     NUMBER("at", p->at);
@@ -97,6 +114,7 @@ static bool parse_rule(const char *line, struct state *s, bool slow) {
 
 static bool parse_line(const char *line, struct state *s) {
     if (strncmp(line, "gpu ", 4) == 0) return parse_gpu(line, s);
+    if (strncmp(line, "instance ", 9) == 0) return parse_instance(line, s);
     if (strncmp(line, "link ", 5) == 0) return parse_link(line, s);
     if (strncmp(line, "process ", 8) == 0) return parse_process(line, s);
     if (strncmp(line, "event ", 6) == 0) return parse_event(line, s);

@@ -9,20 +9,29 @@
 #define MAX_PROCESSES 8192
 #define MAX_EVENTS 1024
 #define MAX_RULES 64
+#define MAX_INSTANCES 224
 #define NAME_SIZE 96
 #define ANY_GPU (-1)
 
 struct gpu {
     char uuid[NAME_SIZE], name[NAME_SIZE], pci[32];
     unsigned long long total, reserved, events, throttle;
-    int minor, major_cc, minor_cc, arch, numa, mig, switch_links, lost, temperature, power, util;
+    int minor, major_cc, minor_cc, arch, numa, mig, mig_wanted, slices, switch_links, lost, temperature, power, util;
+};
+
+/* An instance of MIG: a compute instance in its GPU instance. */
+struct instance {
+    char uuid[NAME_SIZE], name[NAME_SIZE];
+    unsigned long long total, reserved;
+    int gpu, slot, gi, ci, slices, used_slices;
 };
 
 struct link { int a, b, nvlinks, topology; };
 
 enum process_kind { COMPUTE, GRAPHICS, MPS };
 
-struct process { int gpu; unsigned pid, sm; enum process_kind kind; unsigned long long memory, at; };
+/* `instance` is its line's number among the instances, -1 for none. */
+struct process { int gpu, instance; unsigned pid, sm; enum process_kind kind; unsigned long long memory, at; };
 
 struct event { unsigned long long number, type, data; int gpu; };
 
@@ -32,8 +41,9 @@ struct rule { char function[NAME_SIZE]; int gpu; long value; bool slow; };
 struct state {
     char driver[NAME_SIZE], nvml[NAME_SIZE];
     int cuda, init, used_includes_reserved;
-    int gpus, links, processes, events, rules;
+    int gpus, instances, links, processes, events, rules;
     struct gpu gpu[MAX_GPUS];
+    struct instance instance[MAX_INSTANCES];
     struct link link[MAX_LINKS];
     struct process process[MAX_PROCESSES];
     struct event event[MAX_EVENTS];
