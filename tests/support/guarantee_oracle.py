@@ -6,23 +6,85 @@ without any scarcity is the dearest choice of queues none of which lies below an
 guarantee is served of those above it too.
 
 A guarantee serves whole portions: what is let in at once and is larger than all that is missing of it demands none of
-it. Where something is kept idle, at the queue or below it, that is not looked at.
+it, and what is kept idle of it, by the queue or below it, is kept all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from aliquot_scheduler.queues.tree import ROOT, Node, Tree
 
 PLENTY = 2**62
 
 
+class Portion(NamedTuple):
+    """What waits in a queue to be let in at once: all of it, what limits have to let in of that, and what is firm."""
+
+    queue: str
+    amounts: tuple[int, ...]
+    least: tuple[int, ...]
+    firm: tuple[int, ...] = ()
+
+
+class Wish(NamedTuple):
+    """So much is asked at once, and demands the guarantees of these queues."""
+
+    amount: int
+    of: frozenset[str]
+
+
+def demanding(
+    portions: Iterable[Portion], tree: Tree, *, used: Mapping[str, Sequence[int]], firm: Mapping[str, Sequence[int]]
+) -> list[tuple[Portion, frozenset[str]]]:
+    """Those whom no limit keeps out, and which queues' guarantees they demand.
+
+    `used` is of each queue with those below it, `firm` of each queue itself.
+    """
+    return [
+        (one, below)
+        for one in portions
+        if not _is_unsure(one, tree, firm) and (below := _below_limits(one, tree, used)) is not None
+    ]
+
+
+def wishes(found: Iterable[tuple[Portion, frozenset[str]]], dimension: int) -> dict[str, list[Wish]]:
+    """What is asked of one dimension, by queue."""
+    asked: dict[str, list[Wish]] = {}
+    for one, of in found:
+        asked.setdefault(one.queue, []).append(Wish(one.amounts[dimension], of))
+    return asked
+
+
+def _is_unsure(one: Portion, tree: Tree, firm: Mapping[str, Sequence[int]]) -> bool:
+    given, due = firm.get(one.queue, ()), tree.nodes[one.queue].due
+    return any(
+        amount and amount + (given[dim] if given else 0) > due[dim]
+        for dim, amount in enumerate(one.firm[: tree.dimensions.cards])
+    )
+
+
+def _below_limits(one: Portion, tree: Tree, used: Mapping[str, Sequence[int]]) -> frozenset[str] | None:
+    """All queues on its way that are below each limit that is full; None if nobody there is guaranteed what it asks."""
+    path = [tree.nodes[name] for name in tree.path(one.queue)]
+    found = frozenset(node.name for node in path)
+    for place, node in enumerate(path):
+        for dim, amount in enumerate(one.least):
+            if node.name == ROOT or not amount or used[node.name][dim] + amount <= node.ceiling[dim]:
+                continue
+            # Else it is others who have borrowed what one below the limit is guaranteed.
+            if all(used[below.name][dim] + amount > below.guarantee[dim] for below in path[:place]):
+                return None
+            found &= {below.name for below in path[:place]}
+    return found
+
+
 class Guarantees:
     """One instant of one dimension."""
 
     def __init__(
-        self, tree: Tree, *, dimension: int, used: Mapping[str, int], asked: Mapping[str, Sequence[int]], free: int
+        self, tree: Tree, *, dimension: int, used: Mapping[str, int], asked: Mapping[str, Sequence[Wish]], free: int
     ) -> None:
         """`used` and `asked` are of each queue itself, without those below it; what is asked is in portions."""
         self._tree = tree
@@ -30,7 +92,9 @@ class Guarantees:
         self._free = free
         self._own = used
         self._portions = asked
-        self._asked = {name: sum(portions) for name, portions in asked.items() if sum(portions)}
+        self._asked = {
+            name: total for name, portions in asked.items() if (total := sum(one.amount for one in portions))
+        }
         self._upwards = sorted((node for node in tree.nodes.values() if node.name != ROOT), key=_height)
         self._used = {
             node.name: sum(amount for name, amount in used.items() if node.name in tree.path(name))
@@ -66,7 +130,7 @@ class Guarantees:
 
     def _guarantee(self, node: Node) -> int:
         """As far as what is asked would fit in it."""
-        return fitting(node, self._tree, dimension=self._dimension, used=self._used[node.name], asked=self._portions)
+        return fitting(node, self._tree, dimension=self._dimension, used=self._used, asked=self._portions)
 
     def _dearest(self, choice: Sequence[Node], price: Mapping[str, int]) -> int:
         """The most that nodes of which none lies below another come to."""
@@ -135,13 +199,15 @@ def kept_idle(tree: Tree, *, dimension: int, used: Mapping[str, int], name: str 
     return min(room, max(below, node.kept[dimension] - used[name]))
 
 
-def fitting(node: Node, tree: Tree, *, dimension: int, used: int, asked: Mapping[str, Sequence[int]]) -> int:
-    """A queue's guarantee, as far as it is in use or what is asked there and below would fit in it as a whole."""
-    guarantee = node.guarantee[dimension]
-    if any(other.kept[dimension] for other in tree.nodes.values() if node.name in other.path):
-        return guarantee
-    below = [portion for name, portions in asked.items() if node.name in tree.path(name) for portion in portions]
-    return min(guarantee, used + sum(portion for portion in below if portion <= guarantee - used))
+def fitting(
+    node: Node, tree: Tree, *, dimension: int, used: Mapping[str, int], asked: Mapping[str, Sequence[Wish]]
+) -> int:
+    """A queue's guarantee, as far as it is in use, kept idle, or asked there and below by who would fit as a whole."""
+    guarantee, own = node.guarantee[dimension], used[node.name]
+    below = [one.amount for portions in asked.values() for one in portions if node.name in one.of]
+    whole = sum(portion for portion in below if portion <= guarantee - own)
+    idle = sum(kept_idle(tree, dimension=dimension, used=used, name=child) for child in node.children)
+    return min(guarantee, own + max(whole + idle, node.kept[dimension] - own))
 
 
 def _height(node: Node) -> tuple[int, str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from aliquot_scheduler.queues.tree import COMPUTE, ROOT, Tree
-from support.guarantee_oracle import fitting
+from support.guarantee_oracle import Wish, fitting
 
 Given = Sequence[int]
 
@@ -14,7 +14,7 @@ Given = Sequence[int]
 class Search:
     """Whatever could be given to queues, as one number for each that asks and each that keeps something idle."""
 
-    def __init__(self, tree: Tree, *, used: Mapping[str, int], asked: Mapping[str, Sequence[int]], free: int) -> None:
+    def __init__(self, tree: Tree, *, used: Mapping[str, int], asked: Mapping[str, Sequence[Wish]], free: int) -> None:
         self._tree = tree
         self._asked = asked
         self._names = [name for name in tree.nodes if name != ROOT]
@@ -25,7 +25,10 @@ class Search:
         self._rooms = {
             name: max(0, tree.nodes[name].ceiling[COMPUTE] - in_use) for name, in_use in self._used.items()
         } | {ROOT: free}
-        tops = [*map(sum, asked.values()), *(tree.nodes[name].kept[COMPUTE] for name in keepers)]
+        tops = [
+            *(sum(one.amount for one in portions) for portions in asked.values()),
+            *(tree.nodes[name].kept[COMPUTE] for name in keepers),
+        ]
         self._all = list(product(*(range(top + 1) for top in tops)))
 
     def lacking(self) -> int:
@@ -45,7 +48,7 @@ class Search:
             if self._has_room(given, below) and all(self._is_kept_so(given, at) for at in self._keepers())
         )
         node, used = self._tree.nodes[name], self._used[name]
-        return min(most, fitting(node, self._tree, dimension=COMPUTE, used=used, asked=self._asked) - used)
+        return min(most, fitting(node, self._tree, dimension=COMPUTE, used=self._used, asked=self._asked) - used)
 
     def _keepers(self) -> range:
         return range(self._askers, len(self._takers))

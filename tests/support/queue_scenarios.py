@@ -102,6 +102,25 @@ SCENARIOS = (
         ],
     ),
     Scenario(
+        # Its second pod is over a limit of compute, so no memory is kept for it.
+        name="nothing is kept for whom a limit keeps out",
+        queues={"red": {"compute": {"limit": 100}, "memory": {"guarantee": 160_000}}, "green": {}},
+        steps=[
+            Step(submit=_each(red=2), held={"red": 100}, waiting={"red": 1}),
+            Step(submit=_each(green=4), held={"red": 100, "green": 300}, waiting={"red": 1, "green": 1}),
+        ],
+    ),
+    Scenario(
+        # It would have to borrow in any case: kept is what is never lent.
+        name="of a guarantee no more is kept for whom it does not hold than it never lends",
+        queues={"red": {"compute": {"guarantee": 200, "lendingLimit": 100}}, "green": {}},
+        steps=[
+            Step(submit=_each(green=2), held={"green": 200}),
+            Step(submit=[Pods(queue="red", count=1, compute=300)], held={"red": 0}, waiting={"red": 1}),
+            Step(submit=_each(green=2), held={"red": 0, "green": 300}, waiting={"red": 1, "green": 1}),
+        ],
+    ),
+    Scenario(
         name="pods that are never evicted stay inside the guarantee",
         queues={"red": {"compute": {"guarantee": 200}}, "blue": {}},
         steps=[

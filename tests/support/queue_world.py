@@ -17,12 +17,12 @@ from aliquot_core.membership import parse_group
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB
 from aliquot_scheduler.queues.ledger import Charge
-from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.line import Waiter, asked_by
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import HostLimits, ModelQuota, QueueSpec, Quota
 from aliquot_scheduler.queues.tree import ROOT, Tree
 from support.centre import NAMES, gpus, make_node, sick
-from support.guarantee_oracle import Guarantees, kept_idle
+from support.guarantee_oracle import Guarantees, Portion, Wish, demanding, kept_idle, wishes
 from support.queue_stage import A100, H100, Stage, queue
 
 MEMORY = 80_000
@@ -341,7 +341,8 @@ class QueueWorld(Stage):
         """Whether what it needs is others' and never lent, though nobody asks: the tree contradicts itself."""
         for dimension in range(tree.dimensions.cards):
             there, amount = self.queues.stock().capacity[dimension], waiter.amounts[dimension]
-            asks = Guarantees(tree, dimension=dimension, used={}, asked={waiter.queue: [amount]}, free=there)
+            wish = Wish(amount, frozenset(tree.path(waiter.queue)))
+            asks = Guarantees(tree, dimension=dimension, used={}, asked={waiter.queue: [wish]}, free=there)
             has = Guarantees(tree, dimension=dimension, used={waiter.queue: amount}, asked={}, free=there - amount)
             if has.lacking() > asks.lacking() or has.unasked().lacking() > asks.unasked().lacking():
                 return True
@@ -367,13 +368,13 @@ class Count:
         self._charged = self._sum((charge.queue, charge.amounts) for charge in charges)
         # By queue, what is asked at once.
         self.asking = self._asking(world)
-        self._asks = self._sum(self.asking)
+        self._asks = self._sum((one.queue, one.amounts) for one in self.asking)
         self.used = self._with_those_below(self._charged)
         self.asked = self._with_those_below(self._asks)
         self.firm = self._sum((charge.queue, charge.amounts) for charge in charges if charge.firm)
         self.holders = set(ledger.charges())
 
-    def _asking(self, world: QueueWorld) -> list[tuple[str, tuple[int, ...]]]:
+    def _asking(self, world: QueueWorld) -> list[Portion]:
         """What is asked at once: by a pod, or by all that a gang needs to start; one that can't asks for nothing."""
         askers: dict[object, list[Waiter]] = defaultdict(list)
         for waiter in sorted(world.queues.waiting(), key=lambda one: one.place):
@@ -382,13 +383,12 @@ class Count:
         charged = (world.pods[uid].metadata for uid in world.queues.books.ledger.charges())
         groups = ((meta.namespace, parse_group(meta, names=NAMES)) for meta in charged)
         gangs_in = Counter((space, one.name, one.size, one.minimum) for space, one in groups if one)
-        found: list[tuple[str, tuple[int, ...]]] = []
+        found: list[Portion] = []
         for first, *others in askers.values():
             needed = max(1, first.group.minimum - gangs_in[first.gang]) if first.group and first.gang else 1
             if len(others) + 1 >= needed and world.queues.notice(first).reason != "NeverFits":
                 start, rest = [first, *others][:needed], others[needed - 1 :]
-                found.append((first.queue, tuple(map(sum, zip(*(one.amounts for one in start), strict=True)))))
-                found += [(one.queue, one.amounts) for one in rest]
+                found += [Portion(first.queue, *asked_by(some)) for some in (start, *([one] for one in rest))]
         return found
 
     def _sum(self, parts: Iterable[tuple[str, Sequence[int]]]) -> Amounts:
@@ -409,9 +409,7 @@ class Count:
     def guarantees(self, dimension: int) -> Guarantees:
         """What is guaranteed, demanded, and still there to serve it."""
         charged = {name: amounts[dimension] for name, amounts in self._charged.items()}
-        asked: dict[str, list[int]] = defaultdict(list)
-        for name, amounts in self.asking:
-            asked[name].append(amounts[dimension])
+        asked = wishes(demanding(self.asking, self.tree, used=self.used, firm=self.firm), dimension)
         return Guarantees(self.tree, dimension=dimension, used=charged, asked=asked, free=self.free[dimension])
 
     def check_limits(self, after: Count, charges: Mapping[str, Charge]) -> None:

@@ -13,18 +13,18 @@ from aliquot_core.inventory import Health
 from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import WHOLE, MiB
 from aliquot_scheduler.queues.clearings import OVERDUE, Clearing
-from aliquot_scheduler.queues.line import Candidate, Waiter
+from aliquot_scheduler.queues.line import Candidate, Waiter, asked_by
 from aliquot_scheduler.queues.spec import Preemption, QueueSpec, Quota
 from aliquot_scheduler.queues.tree import ROOT
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget
 from support.centre import NAMES, WALL
-from support.guarantee_oracle import Guarantees
+from support.guarantee_oracle import Guarantees, Portion, demanding, wishes
 from support.queue_world import MEMORY, STEPS, Count, QueueWorld
 
 replace = msgspec.structs.replace
 _Gpu = tuple[str, str]
-Portion = tuple[str, tuple[int, ...]]
+Charged = tuple[str, tuple[int, ...]]
 
 
 class ReclaimWorld(QueueWorld):
@@ -204,13 +204,13 @@ class ReclaimWorld(QueueWorld):
         self, dimension: int, gone: set[str], *, standing: Iterable[Clearing], asking: Iterable[Portion]
     ) -> Guarantees:
         standing = list(standing)
-        asked: dict[str, list[int]] = defaultdict(list)
-        for queue, amounts in asking:
-            asked[queue].append(amounts[dimension])
+        tree, in_use = self.queues.books.ledger.tree, self._used_without(gone, standing=standing)
+        firm = self._firm_without(gone, standing=standing)
+        asked = wishes(demanding(asking, tree, used=in_use, firm=firm), dimension)
         used: dict[str, int] = defaultdict(int)
         for queue, amounts in self._charged_without(gone, standing=standing):
             used[queue] += amounts[dimension]
-        tree, free = self.queues.books.ledger.tree, self._free(dimension, gone, standing=standing)
+        free = self._free(dimension, gone, standing=standing)
         return Guarantees(tree, dimension=dimension, used=used, asked=asked, free=free)
 
     def _free(self, dimension: int, gone: set[str], *, standing: Iterable[Clearing]) -> int:
@@ -254,11 +254,23 @@ class ReclaimWorld(QueueWorld):
                 used[name] = [a + b for a, b in zip(used[name], amounts, strict=True)]
         return used
 
-    def _charged_without(self, gone: set[str], *, standing: Iterable[Clearing]) -> list[Portion]:
+    def _charged_without(self, gone: set[str], *, standing: Iterable[Clearing]) -> list[Charged]:
         charges = self.queues.books.ledger.charges()
         there = [(charge.queue, charge.amounts) for uid, charge in charges.items() if uid not in gone]
         places = [place.waiter for clearing in standing for place in clearing.places]
         return [*there, *((waiter.queue, waiter.amounts) for waiter in places)]
+
+    def _firm_without(self, gone: set[str], *, standing: Iterable[Clearing]) -> dict[str, list[int]]:
+        """What each queue has given for good then."""
+        charges = self.queues.books.ledger.charges()
+        given = [(one.queue, one.amounts) for uid, one in charges.items() if one.firm and uid not in gone]
+        places = [place.waiter for clearing in standing for place in clearing.places]
+        given += [(one.queue, one.amounts) for one in places if one.shape.firm]
+        found: dict[str, list[int]] = {}
+        for queue, amounts in given:
+            so_far = found.get(queue, [0] * self.queues.books.ledger.width)
+            found[queue] = [a + b for a, b in zip(so_far, amounts, strict=True)]
+        return found
 
     def below_guarantee(self, found: Sequence[Clearing]) -> None:
         """No queue from which others took has less than it is guaranteed in all that was taken."""
@@ -280,8 +292,9 @@ class ReclaimWorld(QueueWorld):
 def without(asking: Sequence[Portion], candidate: Candidate) -> list[Portion]:
     """What is asked by all but one who has come in: at once, or by each of a gang that had more than it needs."""
     left = list(asking)
-    at_once = (candidate.first.queue, candidate.amounts)
-    for portion in [at_once] if at_once in left else [(one.queue, one.amounts) for one in candidate.members]:
+    at_once, one_by_one = asked_by(candidate.members), [asked_by((one,)) for one in candidate.members]
+    portions = [Portion(candidate.first.queue, *ask) for ask in (at_once, *one_by_one)]
+    for portion in portions[:1] if portions[0] in left else portions[1:]:
         if portion in left:
             left.remove(portion)
     return left

@@ -8,13 +8,14 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from aliquot_scheduler.queues.askers import Ask
 from aliquot_scheduler.queues.ledger import Charge, Effect, Ledger
 from aliquot_scheduler.queues.portions import Portions
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, Tree, plant
-from support.guarantee_oracle import Guarantees, kept_idle
+from support.guarantee_oracle import Guarantees, Portion, Wish, demanding, kept_idle, wishes
 from support.guarantee_search import Search
 
 replace = msgspec.structs.replace
@@ -28,6 +29,11 @@ def queue(parent: str = "", *, memory: Quota | None = None, **compute: Any) -> Q
 def amounts(compute: int, memory: int = 0) -> tuple[int, ...]:
     """So much of a GPU, and nothing of the host."""
     return (compute, memory, 0, 0)
+
+
+def asking(compute: int, memory: int = 0) -> Ask:
+    """So much is asked at once."""
+    return Ask(amounts=amounts(compute, memory), least=amounts(compute, memory))
 
 
 SPECS = {
@@ -49,13 +55,13 @@ def test_a_guarantee_is_held_back_as_far_as_it_is_asked_for() -> None:
     """Nobody's idle guarantee is held back; what is asked is, at the queue and above, until it is used."""
     ledger = Ledger(plant(SPECS))
     assert held(ledger) == {}
-    ledger.ask("a", amounts(150))
+    ledger.ask("a", asking(150))
     assert held(ledger) == {"a": 150, "org": 150}
-    ledger.ask("a", amounts(50))
-    ledger.ask("a", amounts(100))
+    ledger.ask("a", asking(50))
+    ledger.ask("a", asking(100))
     # Its parent's guarantee goes further than its own.
     assert held(ledger) == {"a": 200, "org": 300}
-    ledger.ask_no_more("a", amounts(150))
+    ledger.ask_no_more("a", asking(150))
     ledger.charge("p", Charge(queue="a", amounts=amounts(150)))
     assert held(ledger) == {"a": 50, "org": 150}
     assert ledger.held_back(COMPUTE) == 150
@@ -88,12 +94,12 @@ def test_an_admission_lessens_what_is_held_back_for_itself(
     """What is told before an admission is what happens by it."""
     ledger = Ledger(plant(SPECS))
     for portion in portions:
-        ledger.ask(waits, amounts(portion))
+        ledger.ask(waits, asking(portion))
     before = ledger.held_back(COMPUTE)
     assert ledger.effect(COMPUTE, name, amounts(asked)).lessened == less
     if waits == name:
         for portion in portions if sum(portions) == asked else (asked,):
-            ledger.ask_no_more(name, amounts(portion))
+            ledger.ask_no_more(name, asking(portion))
         ledger.charge("p", Charge(queue=name, amounts=amounts(asked)))
         assert before - ledger.held_back(COMPUTE) == less
 
@@ -102,14 +108,14 @@ def test_what_does_not_fit_in_a_guarantee_as_a_whole_does_not_demand_it() -> Non
     """Of 2,000 guaranteed 500 are in use: nothing is held back for a gang of 2,000, until those 500 are given back."""
     ledger = Ledger(plant({"p": queue(guarantee=4000, limit=4000), "a": queue("p", guarantee=2000), "b": queue("p")}))
     ledger.charge("running", Charge(queue="a", amounts=amounts(500)))
-    ledger.ask("a", amounts(2000))
+    ledger.ask("a", asking(2000))
     # Its parent's guarantee has room for it.
     assert held(ledger) == {"p": 2000}
-    ledger.ask("a", amounts(300))
+    ledger.ask("a", asking(300))
     assert held(ledger) == {"a": 300, "p": 2300}
     ledger.release("running")
     assert held(ledger) == {"a": 2000, "p": 2300}
-    ledger.ask_no_more("a", amounts(2000))
+    ledger.ask_no_more("a", asking(2000))
     assert held(ledger) == {"a": 300, "p": 300}
 
 
@@ -187,20 +193,30 @@ class Small(msgspec.Struct, frozen=True, kw_only=True):
         for leaf, used in self.used.items():
             ledger.charge(leaf, Charge(queue=leaf, amounts=amounts(used)))
             for portion in self.asked[leaf]:
-                ledger.ask(leaf, amounts(portion))
+                ledger.ask(leaf, asking(portion))
         return ledger
 
     def lacking(self) -> int:
         """What of demanded guarantees can't be served."""
-        lacking = Search(self.tree, used=self.used, asked=self.asked, free=self.free).lacking()
-        served = Guarantees(self.tree, dimension=COMPUTE, used=self.used, asked=self.asked, free=self.free)
+        asked = self._demanding()
+        lacking = Search(self.tree, used=self.used, asked=asked, free=self.free).lacking()
+        served = Guarantees(self.tree, dimension=COMPUTE, used=self.used, asked=asked, free=self.free)
         assert served.lacking() == lacking
         return lacking
+
+    def _demanding(self) -> dict[str, list[Wish]]:
+        used = {
+            name: [sum(amount for leaf, amount in self.used.items() if name in self.tree.path(leaf)), 0, 0, 0]
+            for name in self.tree.nodes
+        }
+        asked = [Portion(leaf, *asking(amount)) for leaf, portions in self.asked.items() for amount in portions]
+        found = wishes(demanding(asked, self.tree, used=used, firm={}), COMPUTE)
+        return {leaf: found.get(leaf, []) for leaf in self.asked}
 
     def reserved_lacking(self) -> int:
         """What of all that is kept idle is not there."""
         lacking = Search(self.tree, used=self.used, asked={}, free=self.free).lacking()
-        served = Guarantees(self.tree, dimension=COMPUTE, used=self.used, asked=self.asked, free=self.free)
+        served = Guarantees(self.tree, dimension=COMPUTE, used=self.used, asked={}, free=self.free)
         assert served.unasked().lacking() == lacking
         return lacking
 
@@ -268,7 +284,7 @@ def test_who_borrows_under_a_limit_does_not_take_what_it_leaves_to_a_guarantee()
     """Of a limit of 400, 100 are borrowed and 300 are guaranteed to another: nothing is left to borrow."""
     ledger = Ledger(plant({"p": queue(limit=400), "a": queue("p", guarantee=300), "b": queue("p")}))
     ledger.charge("borrowed", Charge(queue="b", amounts=amounts(100)))
-    ledger.ask("a", amounts(300))
+    ledger.ask("a", asking(300))
     assert ledger.effect(COMPUTE, "b", amounts(50)).injured == "p"
     assert ledger.effect(COMPUTE, "a", amounts(300)) == Effect(lessened=300, injured="")
 
@@ -277,7 +293,7 @@ def test_what_others_have_taken_under_a_limit_is_held_back_from_nobody_elsewhere
     """Only they can give it back; and whose guarantee it is takes of it what is left."""
     ledger = Ledger(plant({"p": queue(limit=400), "a": queue("p", guarantee=300), "b": queue("p")}))
     ledger.charge("borrowed", Charge(queue="b", amounts=amounts(300)))
-    ledger.ask("a", amounts(300))
+    ledger.ask("a", asking(300))
     assert held(ledger) == {"a": 300, "p": 100}
     assert ledger.held_back(COMPUTE) == 100
     assert ledger.effect(COMPUTE, "a", amounts(100)) == Effect(lessened=100, injured="")
@@ -308,19 +324,65 @@ def test_what_others_use_under_a_limit_is_kept_idle_from_nobody_elsewhere() -> N
 def test_what_a_limit_keeps_from_use_is_not_held_back() -> None:
     """A guarantee is demanded as far as limits below let it be used: the rest is lent."""
     ledger = Ledger(plant({"p": queue(guarantee=300), "a": queue("p", limit=100), "b": queue("p")}))
-    ledger.ask("a", amounts(300))
+    for _ in range(3):
+        ledger.ask("a", asking(100))
     assert held(ledger) == {"p": 100}
     ledger.charge("x", Charge(queue="a", amounts=amounts(100)))
     assert held(ledger) == {}
+
+
+def test_who_is_kept_out_by_a_limit_of_one_thing_demands_no_guarantee_of_another() -> None:
+    """Nor what is larger than the limit leaves; who fits besides does, and once the limit leaves enough all do."""
+    specs = {"c": queue(memory=Quota(guarantee=160)), "x": queue("c", limit=100), "y": queue("c")}
+    ledger = Ledger(plant(specs))
+    ledger.ask("x", asking(60, 80))
+    ledger.ask("x", asking(0, 10))
+    assert ledger.held_back(MEMORY) == 90
+    ledger.charge("running", Charge(queue="x", amounts=amounts(50, 5)))
+    assert ledger.held_back(MEMORY) == 10
+    ledger.charge("running", Charge(queue="x", amounts=amounts(40, 5)))
+    assert ledger.held_back(MEMORY) == 90
+    ledger.charge("other", Charge(queue="y", amounts=amounts(300)))
+    assert ledger.held_back(MEMORY) == 90
+
+
+def test_who_is_kept_out_by_what_others_borrowed_under_a_limit_demands_all_that_it_is_guaranteed() -> None:
+    """They have to give it back; who is guaranteed nothing of what the limit is about waits until it leaves enough."""
+    specs = {
+        "p": queue(limit=400),
+        "a": queue("p", guarantee=300, memory=Quota(guarantee=80)),
+        "b": queue("p", memory=Quota(guarantee=80)),
+    }
+    ledger = Ledger(plant(specs))
+    ledger.charge("borrowed", Charge(queue="b", amounts=amounts(350)))
+    ledger.ask("b", asking(100, 80))
+    assert ledger.held_back(MEMORY) == 0
+    ledger.ask("a", asking(100, 80))
+    assert (held(ledger), ledger.held_back(MEMORY)) == ({"a": 100, "p": 50}, 80)
+    ledger.charge("borrowed", Charge(queue="b", amounts=amounts(300)))
+    assert ledger.held_back(MEMORY) == 160
+
+
+def test_who_may_not_be_given_so_much_for_good_demands_no_guarantee() -> None:
+    """Its queue is due a card; the guarantee above is for those below it who may come in."""
+    specs = {"p": queue(guarantee=300), "a": queue("p", guarantee=100), "b": queue("p")}
+    ledger = Ledger(plant(specs))
+    for name in "ab":
+        ledger.ask(name, Ask(amounts=amounts(100), least=amounts(100), firm=amounts(100)))
+    assert held(ledger) == {"a": 100, "p": 100}
+    ledger.charge("x", Charge(queue="a", amounts=amounts(10), firm=True))
+    assert held(ledger) == {}
+    ledger.release("x")
+    assert held(ledger) == {"a": 100, "p": 100}
 
 
 def test_what_is_kept_idle_below_is_no_part_of_what_others_there_ask() -> None:
     """A queue's guarantee covers both, as far as it goes."""
     idle = queue("p", guarantee=100, lending_limit=0)
     ledger = Ledger(plant({"p": queue(guarantee=300), "a": idle, "b": queue("p")}))
-    ledger.ask("b", amounts(150))
+    ledger.ask("b", asking(150))
     assert held(ledger) == {"a": 100, "p": 250}
-    ledger.ask("b", amounts(150))
+    ledger.ask("b", asking(150))
     assert held(ledger) == {"a": 100, "p": 300}
 
 
@@ -328,14 +390,27 @@ QUEUES = st.sampled_from(["a", "b", "c", "gone"])
 AMOUNTS = st.tuples(st.integers(0, 300), st.integers(0, 60), st.just(0), st.just(0))
 
 
+# Each limits in one thing what others are guaranteed in the other.
+CROSSED = {
+    "org": queue(limit=400, memory=Quota(guarantee=100)),
+    "a": queue("org", guarantee=200, memory=Quota(limit=50)),
+    "b": queue("org", limit=150),
+    "c": queue(limit=200, memory=Quota(guarantee=60)),
+}
+
+
 class Counting(RuleBasedStateMachine):
     """Random events; after each the numbers are those of a ledger that was told the outcome alone."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.tree = plant(RESERVED)
+        self.asked: list[tuple[str, Ask]] = []
+
+    @initialize(specs=st.sampled_from((RESERVED, CROSSED)))
+    def plant(self, specs: dict[str, QueueSpec]) -> None:
+        """It is one of these trees."""
+        self.tree = plant(specs)
         self.ledger = Ledger(self.tree)
-        self.asked: list[tuple[str, tuple[int, ...]]] = []
 
     @rule(holder=st.sampled_from("pqr"), queue=QUEUES, amount=AMOUNTS, firm=st.booleans())
     def charge(self, holder: str, queue: str, amount: tuple[int, ...], *, firm: bool) -> None:
@@ -347,25 +422,27 @@ class Counting(RuleBasedStateMachine):
         """A pod is gone."""
         self.ledger.release(holder)
 
-    @rule(queue=QUEUES, amount=AMOUNTS)
-    def ask(self, queue: str, amount: tuple[int, ...]) -> None:
+    @rule(queue=QUEUES, amount=AMOUNTS, firm=st.booleans())
+    def ask(self, queue: str, amount: tuple[int, ...], *, firm: bool) -> None:
         """A pod waits."""
-        self.ledger.ask(queue, amount)
-        self.asked.append((queue, amount))
+        ask = Ask(amounts=amount, least=amount, firm=amount if firm else ())
+        self.ledger.ask(queue, ask)
+        # In a queue that there is no more it is asked of all together.
+        self.asked.append((self.tree.path(queue)[0], ask))
 
     @rule(data=st.data())
     def ask_no_more(self, data: st.DataObject) -> None:
         """One of those that wait does so no more."""
         if self.asked:
-            queue, amount = self.asked.pop(data.draw(st.integers(0, len(self.asked) - 1)))
-            self.ledger.ask_no_more(queue, amount)
+            queue, ask = self.asked.pop(data.draw(st.integers(0, len(self.asked) - 1)))
+            self.ledger.ask_no_more(queue, ask)
 
     @invariant()
     def counted_anew_it_is_the_same(self) -> None:
         """No number depends on how it came about."""
         fresh = Ledger(self.tree)
-        for queue, amount in reversed(self.asked):
-            fresh.ask(queue, amount)
+        for queue, ask in reversed(self.asked):
+            fresh.ask(queue, ask)
         for holder, charge in sorted(self.ledger.charges().items(), reverse=True):
             fresh.charge(holder, charge)
         for name, account in fresh.accounts.items():
@@ -384,19 +461,47 @@ class Counting(RuleBasedStateMachine):
             for name, account in self.ledger.accounts.items():
                 assert account.idle[dimension] == kept_idle(self.tree, dimension=dimension, used=used, name=name)
 
+    def _demanding(self) -> list[tuple[Portion, frozenset[str]]]:
+        used = {name: account.used for name, account in self.ledger.accounts.items()}
+        firm = {name: account.firm for name, account in self.ledger.accounts.items()}
+        asked = [Portion(queue, *ask) for queue, ask in self.asked]
+        return demanding(asked, self.tree, used=used, firm=firm)
+
+    @invariant()
+    def those_demand_whom_limits_let_in(self) -> None:
+        """Of each queue that is guaranteed anything; of others it makes no difference."""
+        found = self._demanding()
+        for name, account in self.ledger.accounts.items():
+            node = account.node
+            if not node.children and any(any(self.tree.nodes[above].guarantee) for above in node.path[:-1]):
+                for dimension in (COMPUTE, MEMORY):
+                    assert account.wanted[dimension] == sum(
+                        one.amounts[dimension] for one, _ in found if one.queue == name
+                    )
+
     @invariant()
     def what_is_told_of_an_admission_comes_true(self) -> None:
-        """An admission lessens what is held back as it was told."""
-        if not self.asked:
+        """An admission lessens what is held back as it was told; and by more where it keeps others out."""
+        if not (asking := self._demanding()):
             return
-        queue, amount = self.asked[-1]
-        told = [self.ledger.effect(dimension, queue, amount).lessened for dimension in (COMPUTE, MEMORY)]
+        (queue, *parts), of = asking[-1]
+        ask = Ask(*parts)
+        if ROOT not in of:
+            # A limit keeps it out.
+            return
+        told = [self.ledger.effect(dimension, queue, ask.amounts).lessened for dimension in (COMPUTE, MEMORY)]
         before = [self.ledger.held_back(dimension) for dimension in (COMPUTE, MEMORY)]
-        self.ledger.ask_no_more(queue, amount)
-        self.ledger.charge("new", Charge(queue=queue, amounts=amount))
-        assert told == [was - self.ledger.held_back(d) for d, was in enumerate(before)]
+        self.asked.remove((queue, ask))
+        self.ledger.ask_no_more(queue, ask)
+        self.ledger.charge("new", Charge(queue=queue, amounts=ask.amounts))
+        lessened = [was - self.ledger.held_back(d) for d, was in enumerate(before)]
+        if self._demanding() == asking[:-1]:
+            assert told == lessened
+        else:
+            assert all(now >= said for now, said in zip(lessened, told, strict=True))
         self.ledger.release("new")
-        self.ledger.ask(queue, amount)
+        self.ledger.ask(queue, ask)
+        self.asked.append((queue, ask))
 
 
 TestCounting = Counting.TestCase

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aliquot_scheduler.queues.ledger import Charge
-from aliquot_scheduler.queues.line import Candidate, Waiter
+from aliquot_scheduler.queues.line import Candidate, Waiter, asked_by
 from aliquot_scheduler.queues.order import Order, within_guarantee
 from aliquot_scheduler.queues.spec import QueueSpec
 from support.order_oracle import FullRanking
@@ -95,7 +95,7 @@ class Rounds:
     def _let_in(self, waiter: Waiter, *, now: float) -> None:
         self._lines[waiter.queue].remove(waiter)
         self._inside.append(waiter.uid)
-        self._books.ledger.ask_no_more(waiter.queue, waiter.amounts)
+        self._books.ledger.ask_no_more(waiter.queue, asked_by((waiter,)))
         self._books.admit(waiter, Charge(queue=waiter.queue, amounts=waiter.amounts), now=now)
 
 

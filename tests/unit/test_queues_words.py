@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import HostLimits
@@ -265,10 +264,9 @@ def test_what_is_held_back_is_told_with_for_whom() -> None:
     )
 
 
-@pytest.mark.parametrize("lend", [0, 200])
-def test_nobody_is_told_that_its_own_guarantee_is_in_its_way(lend: int) -> None:
-    """What is free is held back for it and those beside it: it asks more than that."""
-    stage = Stage({"clinic": queue(guarantee=400, lend=lend), "trial": queue()}, nodes=(8,))
+def test_nobody_is_told_that_its_own_guarantee_is_in_its_way() -> None:
+    """What is free is kept for its queue and no other: it asks more than that."""
+    stage = Stage({"clinic": queue(guarantee=400, lend=0), "trial": queue()}, nodes=(8,))
     for number in range(4):
         stage.submit(f"t{number}", queue="trial")
     assert len(stage.run()) == 4
@@ -277,8 +275,28 @@ def test_nobody_is_told_that_its_own_guarantee_is_in_its_way(lend: int) -> None:
     assert stage.run() == []
     free = "400 of 800 % are free"
     assert told(stage, "large") == f"HeldBack: it asks 500 % of compute; {free}, held back for its own queue"
-    word = "is reserved" if not lend else "of that is held back for guarantees"
-    assert told(stage, "more") == f"HeldBack: it asks 100 % of compute; {free}, and 400 % {word} (clinic 400 %)"
+    assert told(stage, "more") == f"HeldBack: it asks 100 % of compute; {free}, and 400 % is reserved (clinic 400 %)"
+
+
+def test_what_is_lent_is_not_kept_for_who_asks_more_than_all_of_a_guarantee() -> None:
+    """Only what is kept idle is; and for who fits in it all of it, beside that."""
+    stage = Stage({"clinic": queue(guarantee=400, lend=200), "trial": queue()}, nodes=(8,))
+    for number in range(4):
+        stage.submit(f"t{number}", queue="trial")
+    assert len(stage.run()) == 4
+    stage.submit("large", 500, queue="clinic")
+    for number in range(3):
+        stage.submit(f"more{number}", queue="trial")
+    assert stage.run() == ["more0", "more1"]
+    said = "it asks 100 % of compute; 200 of 800 % are free, and 200 % is reserved (clinic 200 %)"
+    assert told(stage, "more2") == f"HeldBack: {said}"
+    stage.gone("more1")
+    stage.submit("fits", 300, queue="clinic", notes={"gpu-uuid": "GPU-n0-0,GPU-n0-1,GPU-n0-2"})
+    assert stage.run() == []
+    said = (
+        "it asks 100 % of compute; 300 of 800 % are free, and 300 % of that is held back for guarantees (clinic 300 %)"
+    )
+    assert told(stage, "more2") == f"HeldBack: {said}"
 
 
 def test_who_asks_more_than_its_own_guarantee_is_told_what_others_are_guaranteed_beside_it() -> None:
@@ -296,7 +314,7 @@ def test_who_asks_more_than_its_own_guarantee_is_told_what_others_are_guaranteed
 
 def test_the_guarantee_of_a_queue_above_is_its_own_too() -> None:
     """And others read of that queue, since those below it are guaranteed nothing themselves."""
-    stage = Stage({"org": queue(guarantee=400, lend=200), "clinic": queue("org"), "trial": queue()}, nodes=(8,))
+    stage = Stage({"org": queue(guarantee=400, lend=0), "clinic": queue("org"), "trial": queue()}, nodes=(8,))
     for number in range(4):
         stage.submit(f"t{number}", queue="trial")
     assert len(stage.run()) == 4
@@ -305,5 +323,5 @@ def test_the_guarantee_of_a_queue_above_is_its_own_too() -> None:
     assert stage.run() == []
     free = "400 of 800 % are free"
     assert told(stage, "large") == f"HeldBack: it asks 500 % of compute; {free}, held back for its own queue"
-    guaranteed = "and 400 % of that is held back for guarantees (org 400 %)"
+    guaranteed = "and 400 % is reserved (org 400 %)"
     assert told(stage, "more") == f"HeldBack: it asks 100 % of compute; {free}, {guaranteed}"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import NamedTuple
 
 from aliquot_scheduler.queues.portions import Portions
-from aliquot_scheduler.queues.tree import Node, Tree
+from aliquot_scheduler.queues.tree import Node
 
 
 class Account:
@@ -29,10 +28,10 @@ class Account:
         "wanted",
     )
 
-    def __init__(self, node: Node, *, width: int, whole: Container[int]) -> None:
-        """`whole` is in which dimensions its guarantee serves only what fits in it as a whole."""
+    def __init__(self, node: Node, *, width: int) -> None:
         self.node = node
-        self.portions = tuple(Portions() if dim in whole else None for dim in range(width))
+        # Of those who demand its guarantee, where it has one.
+        self.portions = tuple(Portions() if node.guarantee[dim] else None for dim in range(width))
         self.used = [0] * width
         # What is charged here itself and never taken back.
         self.firm = [0] * width
@@ -62,25 +61,27 @@ class Holding(NamedTuple):
 
 
 def holding(
-    account: Account, dimension: int, *, more: int = 0, wanted: int | None = None, below: int = 0, but: int = 0
+    account: Account,
+    dimension: int,
+    *,
+    more: int = 0,
+    wanted: int | None = None,
+    below: int = 0,
+    idle: int = 0,
+    but: int = 0,
 ) -> Holding:
-    """One queue's numbers; or what they would be with so much more in use and held back below, and one less asking."""
+    """One queue's numbers.
+
+    Or what they would be with so much more in use, held back and kept idle below, and one less asking.
+    """
     node, used, portions = account.node, account.used[dimension] + more, account.portions[dimension]
     room = max(0, node.ceiling[dimension] - used)
     wanted = account.wanted[dimension] if wanted is None else wanted
     demanded = min(max(wanted, node.kept[dimension] - used), room)
     lacks = min(node.guarantee[dimension] - used, demanded)
     if portions is not None and lacks > 0:
-        lacks = min(lacks, portions.fitting(node.guarantee[dimension] - used, but=but))
+        fitting = portions.fitting(node.guarantee[dimension] - used, but=but)
+        lacks = min(lacks, max(fitting + account.idle_below[dimension] + idle, node.kept[dimension] - used))
     missing = max(lacks, account.held_below[dimension] + below, 0)
     # By position: names would double what it takes, and it is asked 1,000 times for each card that is given back.
     return Holding(room, demanded, missing, min(missing, room))
-
-
-def whole_dimensions(tree: Tree) -> dict[str, set[int]]:
-    """In which dimensions each queue is guaranteed something, and nothing is kept idle there or below."""
-    found = {name: {dim for dim, due in enumerate(node.guarantee) if due} for name, node in tree.nodes.items()}
-    for node in tree.nodes.values():
-        for name in node.path:
-            found[name] -= {dim for dim, kept in enumerate(node.kept) if kept}
-    return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aliquot_scheduler.queues.askers import Ask
 from aliquot_scheduler.queues.asking import asked_of
 from aliquot_scheduler.queues.cards import Cards
 from aliquot_scheduler.queues.ledger import Ledger
@@ -69,9 +70,10 @@ class Beyond:
         )
 
     def _who_keeps(self, queue: str, amounts: Vector) -> _Kept | None:
-        self._idle.ask(queue, amounts)
+        ask = Ask(amounts=amounts, least=amounts)
+        self._idle.ask(queue, ask)
         dimensions = [dim for dim in range(self._tree.dimensions.cards) if amounts[dim]]
         injured = ((self._idle.effect(dim, queue, amounts).injured, dim) for dim in dimensions)
         found = next(((name, dim) for name, dim in injured if name), None)
-        self._idle.ask_no_more(queue, amounts)
+        self._idle.ask_no_more(queue, ask)
         return found

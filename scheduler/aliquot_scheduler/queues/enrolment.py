@@ -59,6 +59,7 @@ class Enrolment:
         self._homes = homes
         self._user_label = user_label
         self._known: dict[Shape, _Known] = {}
+        self._least: dict[Shape, Vector] = {}
         self._numbers: dict[Shape, int] = {}
         self._beyond = Beyond(tree=tree, cards=cards)
         self._together = Together(picture=cards.picture, cards=cards)
@@ -116,14 +117,18 @@ class Enrolment:
         off = model.casefold()
         if off in waiter.off:
             return None
-        request = without_models(waiter.shape.request, (off,))
-        shape = msgspec.structs.replace(waiter.shape, request=request)
+        shape = _kept_off(waiter.shape, model)
         known = self._of_shape(shape)
         if known.never:
             return None
-        number = self._number(shape, known.demand)
         return msgspec.structs.replace(
-            waiter, demand=known.demand, shape=shape, number=number, amounts=known.amounts, off=(*waiter.off, off)
+            waiter,
+            demand=known.demand,
+            shape=shape,
+            number=self._number(shape, known.demand),
+            amounts=known.amounts,
+            least=self._least_of(shape),
+            off=(*waiter.off, off),
         )
 
     def _read(self, pod: Pod, *, queue: str = "") -> Waiter | None:
@@ -151,6 +156,7 @@ class Enrolment:
             shape=shape,
             number=self._number(shape, known.demand),
             amounts=known.amounts,
+            least=self._least_of(shape),
             queue=DEFAULT_QUEUE if self._plain else queue or request.queue or self._home(pod),
             user=self._user(pod),
             priority=0 if self._plain else pod.spec.priority,
@@ -226,6 +232,15 @@ class Enrolment:
                 self._could[shape.host] = self._cards.ground.digest(shape.host)
         return self._known[shape]
 
+    def _least_of(self, shape: Shape) -> Vector:
+        """Of each model only where it has no card of others: one that is full need not keep it out."""
+        if shape not in self._least:
+            dimensions = self._tree.dimensions
+            needless = {model for model in dimensions.models if not self._of_shape(_kept_off(shape, model)).never}
+            amounts = enumerate(self._of_shape(shape).amounts)
+            self._least[shape] = tuple(0 if dimensions.model_of(dim) in needless else amount for dim, amount in amounts)
+        return self._least[shape]
+
     def _never(self, demand: Demand, ask: HostAsk) -> str:
         able = self._cards.able(demand)
         if (able & self._cards.ground.could(ask)).any():
@@ -236,3 +251,9 @@ class Enrolment:
         named = named_places(demand.request.uuids, nodes, grid=grid)
         why = Refusals(demand.request, grid=grid, names=self._names, named=named).of_all()
         return f"no node could take it, even if it were empty: {why}"
+
+
+def _kept_off(shape: Shape, model: str) -> Shape:
+    """What asks the same, and for no cards of that model."""
+    request = without_models(shape.request, (model.casefold(),))
+    return msgspec.structs.replace(shape, request=request)

@@ -12,11 +12,11 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 
 from aliquot_core.names import Names
+from aliquot_scheduler.queues.askers import Ask
 from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.gathering import Gathering, gathering
-from aliquot_scheduler.queues.line import GangKey, Line, Waiter, still_needed, summed
+from aliquot_scheduler.queues.line import GangKey, Line, Waiter, asked_by, still_needed
 from aliquot_scheduler.queues.musters import Musters
-from aliquot_scheduler.queues.tree import Vector
 
 # Who asks: a pod by its UID, or a gang of one user's in one queue.
 Asker = str | tuple[str, str, GangKey]
@@ -33,7 +33,7 @@ class Hall:
         self.lines: dict[str, Line] = {}
         self._in_line: dict[str, str] = {}
         # What each pod, or each gang, asks at once.
-        self._asking: dict[Asker, list[Vector]] = {}
+        self._asking: dict[Asker, list[Ask]] = {}
         # Gangs that can't start, whatever others do, and why.
         self._never: dict[Asker, str] = {}
         self._nowhere: dict[str, tuple[Waiter, str]] = {}
@@ -116,17 +116,17 @@ class Hall:
         if asks:
             self._asking[who] = asks
         if asks != asked:
-            for amounts in asked:
-                books.ledger.ask_no_more(waiter.queue, amounts)
-            for amounts in asks:
-                books.ledger.ask(waiter.queue, amounts)
+            for ask in asked:
+                books.ledger.ask_no_more(waiter.queue, ask)
+            for ask in asks:
+                books.ledger.ask(waiter.queue, ask)
 
     def _mates(self, waiter: Waiter) -> Sequence[Waiter]:
         if waiter.group:
             return self.lines[waiter.queue].mates(waiter)
         return (waiter,) if waiter.uid in self._in_line else ()
 
-    def _asks(self, who: Asker, mates: Sequence[Waiter], *, books: Books) -> list[Vector]:
+    def _asks(self, who: Asker, mates: Sequence[Waiter], *, books: Books) -> list[Ask]:
         # A held queue lets nobody in, so nothing is held back for it.
         if not mates or books.ledger.tree.nodes[mates[0].queue].stop:
             return []
@@ -136,7 +136,7 @@ class Hall:
         if mates[0].group and (why := self._why_never(mates[:needed])):
             self._never[who] = why
             return []
-        return [summed(mates[:needed]), *(one.amounts for one in mates[needed:])]
+        return [asked_by(mates[:needed]), *(asked_by((one,)) for one in mates[needed:])]
 
     def rested(self, now: float) -> list[Waiter]:
         """Those whose rest is over; they are to join anew."""

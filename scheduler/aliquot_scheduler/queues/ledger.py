@@ -4,13 +4,13 @@ A pod is charged when it is admitted, with the most that it may come to (memory 
 that it may lie on), and again when it is bound, with what it was granted. What waits is counted too, because a
 guarantee is held back only for those who ask for it.
 
-**Demanded** of a queue, in each dimension of GPUs: what is asked there and below, and what is kept there even when
-idle, as far as the ceilings there and below still let it be used.
+**Demanded** of a queue, in each dimension of GPUs: what is asked there and below by those whom limits let in
+(`askers.py`), and what is kept there even when idle, as far as the ceilings there and below still let it be used.
 
 **Missing** of a queue: what is missing of its guarantee as far as that is demanded by those who would fit in it as a
-whole (`portions.py`), and no less than what is held back of its children. **Held back** is as much of that as its
-ceiling still lets it use: what others have taken under the ceiling, only they can give back. Where something is kept
-idle, at the queue or below it, a guarantee is looked at as if all that is asked could be let in piece by piece.
+whole (`portions.py`), with what is kept idle below it; no less than what it keeps idle itself, and than what is held
+back of its children. **Held back** is as much of that as its ceiling still lets it use: what others have taken under
+the ceiling, only they can give back.
 
 **An admission is just** in a dimension if at every queue on its way up, and for all queues together, the room that is
 left beyond what is missing does not sink below zero by it, or does not sink at all: then it takes what nobody is
@@ -34,7 +34,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from aliquot_scheduler.queues.account import Account, holding, whole_dimensions
+from aliquot_scheduler.queues.account import Account, holding
+from aliquot_scheduler.queues.askers import Ask, Askers
 from aliquot_scheduler.queues.reservations import Reservations
 from aliquot_scheduler.queues.tree import ROOT, Node, Tree, Vector
 
@@ -63,8 +64,9 @@ class Ledger:
         self.tree = tree
         self.width = len(tree.dimensions)
         self._cards = tree.dimensions.cards
-        whole = whole_dimensions(tree)
-        self.accounts = {name: Account(node, width=self.width, whole=whole[name]) for name, node in tree.nodes.items()}
+        self.accounts = {name: Account(node, width=self.width) for name, node in tree.nodes.items()}
+        self.reservations = Reservations(self.accounts)
+        self._askers = Askers(self.accounts, cards=self._cards)
         self._charges: dict[str, Charge] = {}
         self._guaranteed: dict[str, tuple[int, ...]] = {}
         # A queue's accounts up to the root: an event asks for each of 200 a few times.
@@ -76,7 +78,6 @@ class Ledger:
                 below[:] = [sum(pair) for pair in zip(below, account.sure, strict=True)]
             for dimension in range(self._cards):
                 self._hold(account, dimension)
-        self.reservations = Reservations(self.accounts)
 
     # --- events ------------------------------------------------------------------------------------------------------
     def charge(self, holder: str, charge: Charge) -> None:
@@ -90,13 +91,13 @@ class Ledger:
         if charge := self._charges.pop(holder, None):
             self._move(charge, -1)
 
-    def ask(self, queue: str, amounts: Sequence[int]) -> None:
+    def ask(self, queue: str, ask: Ask) -> None:
         """So much that could be let in, all at once, waits in the queue."""
-        self._ask(queue, amounts, sign=+1)
+        self._ask(queue, ask, sign=+1)
 
-    def ask_no_more(self, queue: str, amounts: Sequence[int]) -> None:
+    def ask_no_more(self, queue: str, ask: Ask) -> None:
         """It does not any more."""
-        self._ask(queue, amounts, sign=-1)
+        self._ask(queue, ask, sign=-1)
 
     # --- questions ---------------------------------------------------------------------------------------------------
     def of(self, holder: str) -> Charge | None:
@@ -139,11 +140,11 @@ class Ledger:
         amount, injured, path = amounts[dimension], "", self._path(queue)
         less_wanted, change = min(amount, path[0].wanted[dimension]), 0
         but = amount if less_wanted == amount else 0
-        for account in path:
+        for account, idle in zip(path, self.reservations.lessened_below(path, dimension, amount), strict=True):
             if account.node.name == ROOT:
                 break
             wanted = account.wanted[dimension] - less_wanted
-            after = holding(account, dimension, more=amount, wanted=wanted, below=change, but=but)
+            after = holding(account, dimension, more=amount, wanted=wanted, below=change, idle=idle, but=but)
             if after.missing > after.room and account.missing[dimension] - after.missing < amount:
                 injured = account.node.name
             less_wanted = account.demanded[dimension] - after.demanded
@@ -199,29 +200,47 @@ class Ledger:
             self._paths[queue] = [self.accounts[name] for name in self.tree.path(queue)]
         return self._paths[queue]
 
-    def _ask(self, queue: str, amounts: Sequence[int], *, sign: int) -> None:
+    def _ask(self, queue: str, ask: Ask, *, sign: int) -> None:
         path = self._path(queue)
-        for dimension, amount in enumerate(amounts):
+        for dimension, amount in enumerate(ask.amounts):
             if amount:
-                path[0].wanted[dimension] += sign * amount
                 for account in path:
                     account.asked[dimension] += sign * amount
-                    if (portions := account.portions[dimension]) is not None:
-                        portions.add(amount, times=sign)
+        counts = self._askers.add(path[0].node.name, ask, times=sign)
+        self._demand(path[:counts], ask.amounts, times=sign)
+        if counts:
+            self._want(path, ask.amounts, times=sign)
+
+    def _demand(self, path: Sequence[Account], amounts: Sequence[int], *, times: int) -> None:
+        """So many more who ask so much count for these, or fewer."""
+        for dimension, amount in enumerate(amounts):
+            for account in path if amount else ():
+                if (portions := account.portions[dimension]) is not None:
+                    portions.add(amount, times=times)
+
+    def _want(self, path: Sequence[Account], amounts: Sequence[int], *, times: int) -> None:
+        """So many more who ask so much count at all; what is held back is counted anew."""
+        for dimension, amount in enumerate(amounts):
+            if amount:
+                path[0].wanted[dimension] += times * amount
+                for account in path:
                     self._hold(account, dimension)
 
     def _move(self, charge: Charge, sign: int) -> None:
-        path = self._path(charge.queue)
-        for account in path:
-            for dimension, amount in enumerate(charge.amounts):
-                if amount:
-                    account.used[dimension] += sign * amount
-                    self._hold(account, dimension)
-        for dimension, amount in enumerate(charge.amounts):
+        path, amounts = self._path(charge.queue), [sign * amount for amount in charge.amounts]
+        for dimension, amount in enumerate(amounts):
             if amount:
+                for account in path:
+                    account.used[dimension] += amount
                 self.reservations.changed(path, dimension)
+                for account in path:
+                    self._hold(account, dimension)
         if charge.firm:
-            self._make_sure(path, [sign * amount for amount in charge.amounts])
+            self._make_sure(path, amounts)
+        for queue, ask, times, was, now in self._askers.changed(path[0].node.name, amounts, firm=charge.firm):
+            way = self._path(queue)
+            self._demand(way[min(was, now) : max(was, now)], ask.amounts, times=times if now > was else -times)
+            self._want(way, ask.amounts, times=times * (bool(now) - bool(was)))
 
     @staticmethod
     def _make_sure(path: Sequence[Account], amounts: Sequence[int]) -> None:

@@ -8,7 +8,7 @@ before, it has its minimum; the first of its pods gives it its place.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from aliquot_core.objects import Pod
 from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.demand import Demand
 from aliquot_scheduler.fit.ground import HostAsk
+from aliquot_scheduler.queues.askers import Ask
 from aliquot_scheduler.queues.tree import Vector
 
 # Priority (highest first), age, namespace, name, uid: no two are equal.
@@ -49,6 +50,8 @@ class Waiter(msgspec.Struct, frozen=True, kw_only=True):
     # The same number for the same shape: to compare two shapes takes as long as all they say.
     number: int
     amounts: Vector
+    # What of that limits have to let in: without models that it can do without.
+    least: Vector
     queue: str
     user: str
     # Among the pods of the same user.
@@ -244,6 +247,12 @@ class Line:
 def summed(waiters: Iterable[Waiter]) -> Vector:
     """What they ask together; there is at least one."""
     return tuple(map(sum, zip(*(one.amounts for one in waiters), strict=True)))
+
+
+def asked_by(waiters: Sequence[Waiter]) -> Ask:
+    """What they ask at once."""
+    least = tuple(map(sum, zip(*(one.least for one in waiters), strict=True)))
+    return Ask(amounts=summed(waiters), least=least, firm=firm_part(waiters))
 
 
 def firm_part(waiters: Iterable[Waiter]) -> Vector:

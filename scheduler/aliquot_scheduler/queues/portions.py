@@ -41,6 +41,11 @@ class Portions:
             return min(most, self._total - without)
         return min(most, self._sum(most, enough=most + without) - without)
 
+    def any_between(self, one: int, other: int) -> bool:
+        """Whether there is one above the lower of these, and no larger than the other."""
+        low, high = sorted((one, other))
+        return bisect_right(self._sizes, low) < bisect_right(self._sizes, high)
+
     def _sum(self, most: int, *, enough: int) -> int:
         """Of those no larger than `most`, as far as `enough`: small sums end soon, of large ones little is left out."""
         sizes, counts = self._sizes, self._counts

@@ -25,11 +25,12 @@ from aliquot_scheduler.queues.tree import ROOT
 
 
 class _Level(NamedTuple):
-    """One queue on the way up: what is kept idle there, as things are and after an admission."""
+    """One queue on the way up: what is kept idle there, before an admission and after it, and what changes below."""
 
     account: Account
     before: int
     after: int
+    below: int
 
 
 class Reservations:
@@ -57,7 +58,7 @@ class Reservations:
         """Under which queue so much more in the first of these would take of what is kept idle; None if nowhere."""
         if dimension not in self._dimensions:
             return None
-        for account, before, after in _followed(path, dimension, amount):
+        for account, before, after, _ in _followed(path, dimension, amount):
             left = (free if account.node.name == ROOT else _room(account, dimension)) - amount
             if after > max(0, left) and before - after < amount:
                 return account.node.name
@@ -67,7 +68,13 @@ class Reservations:
         """How much would be kept idle `at` a queue on the way up, with so much more in the first."""
         if dimension not in self._dimensions:
             return 0
-        return next(after for account, _, after in _followed(path, dimension, amount) if account.node.name == at)
+        return next(one.after for one in _followed(path, dimension, amount) if one.account.node.name == at)
+
+    def lessened_below(self, path: Sequence[Account], dimension: int, amount: int) -> Sequence[int]:
+        """By how much what is kept idle below each of these would change with so much more in the first."""
+        if dimension not in self._dimensions:
+            return (0,) * len(path)
+        return [level.below for level in _followed(path, dimension, amount)]
 
     def keepers(self, queue: str, dimension: int) -> dict[str, int]:
         """Who keeps something idle at a queue or below it: each with its own part."""
@@ -90,5 +97,5 @@ def _followed(path: Sequence[Account], dimension: int, amount: int) -> Iterator[
     change = 0
     for account in path:
         after = _kept(account, dimension, more=amount, below=change)
-        yield _Level(account, _kept(account, dimension), after)
+        yield _Level(account, _kept(account, dimension), after, change)
         change = min(after, _room(account, dimension, more=amount)) - account.idle[dimension]

@@ -20,7 +20,7 @@ from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.elsewhere import Without, admissible
 from aliquot_scheduler.queues.gangs import Placing
 from aliquot_scheduler.queues.hall import Hall
-from aliquot_scheduler.queues.line import Candidate, Heads, Line
+from aliquot_scheduler.queues.line import Candidate, Heads, Line, asked_by
 from aliquot_scheduler.queues.order import Order, within_guarantee
 from aliquot_scheduler.queues.rules import Cause, Refusal, Rules, no_room
 from aliquot_scheduler.queues.stayers import Stayers
@@ -115,9 +115,10 @@ class Sweep:
         """Room where it was made, for all of them or for none; it is kept for nobody at this moment."""
         candidate, ledger = clearing.candidate, self._books.ledger
         self._rules.let_in()
-        ledger.ask(candidate.first.queue, candidate.amounts)
+        ask = asked_by(candidate.members)
+        ledger.ask(candidate.first.queue, ask)
         promises = self._placing.place_at(clearing) if self._rules.refusal(candidate) is None else []
-        ledger.ask_no_more(candidate.first.queue, candidate.amounts)
+        ledger.ask_no_more(candidate.first.queue, ask)
         return promises
 
     def room_changed(self) -> None:

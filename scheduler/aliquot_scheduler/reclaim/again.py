@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from aliquot_scheduler.queues.askers import Ask
 from aliquot_scheduler.queues.ledger import Ledger
 from aliquot_scheduler.queues.line import GangKey
-from aliquot_scheduler.queues.tree import Vector
 from aliquot_scheduler.reclaim.residents import Resident
 
 # A gang, or the UID of a pod that is in none.
@@ -29,7 +29,7 @@ class Again:
         self._ledger = ledger
         self._gangs = gangs
         self._gone: dict[_Key, dict[str, Resident]] = {}
-        self._asked: dict[_Key, list[tuple[str, Vector]]] = {}
+        self._asked: dict[_Key, list[tuple[str, Ask]]] = {}
         # Asked anew only when it matters: of a gang of 1,000 one after the other goes.
         self._changed: set[_Key] = set()
 
@@ -51,9 +51,9 @@ class Again:
         """Let the ledger know what has changed."""
         for key in self._changed:
             self._take_back(key)
-            for queue, amounts in self._portions(key):
-                self._ledger.ask(queue, amounts)
-                self._asked.setdefault(key, []).append((queue, amounts))
+            for queue, ask in self._asks(key):
+                self._ledger.ask(queue, ask)
+                self._asked.setdefault(key, []).append((queue, ask))
         self._changed.clear()
 
     def end(self) -> None:
@@ -64,15 +64,15 @@ class Again:
         self._changed.clear()
 
     def _take_back(self, key: _Key) -> None:
-        for queue, amounts in self._asked.pop(key, ()):
-            self._ledger.ask_no_more(queue, amounts)
+        for queue, ask in self._asked.pop(key, ()):
+            self._ledger.ask_no_more(queue, ask)
 
-    def _portions(self, key: _Key) -> list[tuple[str, Vector]]:
+    def _asks(self, key: _Key) -> list[tuple[str, Ask]]:
         """What they ask at once."""
         gone = [one for _, one in sorted(self._gone[key].items())]
         at_once = self._needed(gone)
         portions = [gone[:at_once], *([one] for one in gone[at_once:])]
-        return [(some[0].queue, _sum(some)) for some in portions if some]
+        return [(some[0].queue, _asked_by(some)) for some in portions if some]
 
     def _needed(self, gone: list[Resident]) -> int:
         """How many of them start together; whoever is to spare comes alone."""
@@ -83,5 +83,10 @@ class Again:
         return max(0, waiter.group.minimum - len(left))
 
 
-def _sum(some: list[Resident]) -> Vector:
-    return tuple(sum(column) for column in zip(*(one.amounts for one in some), strict=True))
+def _asked_by(some: list[Resident]) -> Ask:
+    """As much as they have now."""
+    least = [tuple(map(min, one.amounts, one.waiter.least)) for one in some]
+    amounts, least_of_all = (
+        tuple(sum(column) for column in zip(*each, strict=True)) for each in ([one.amounts for one in some], least)
+    )
+    return Ask(amounts=amounts, least=least_of_all)
