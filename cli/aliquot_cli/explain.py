@@ -16,7 +16,7 @@ from aliquot_cli.names_of import complete_pods
 from aliquot_cli.options import FORMS, Call, form_option, make_call, namespace_option, page_option, server_options
 from aliquot_cli.pods_found import no_pod
 from aliquot_cli.printing import printed
-from aliquot_cli.reading import in_force, read_everything, read_plan, rules_told
+from aliquot_cli.reading import in_force, read_budgets, read_everything, read_plan, rules_told
 from aliquot_cli.tables import table
 from aliquot_cli.usage import read_used
 from aliquot_core.counting import agreed, counted
@@ -63,6 +63,7 @@ async def _explained(pod: str, *, namespace: str, call: Call, page: str) -> Expl
         if everything is None:
             return by_its_condition(wanted, names=names)
         plan, statuses = await _queues(client, names=names)
+        budgets = await read_budgets(client)
         used = await read_used(connection.place, page=page)
     settings = in_force(everything.leases, call=call)
     told = explain_pod(
@@ -77,6 +78,7 @@ async def _explained(pod: str, *, namespace: str, call: Call, page: str) -> Expl
         settings=settings.queues,
         rules=rules_told(settings),
         scheduler=call.sources.resolve("admission", AdmissionSettings).value.scheduler_name,
+        budgets=budgets,
     )
     lines = advice(wanted, pods=everything.pods, used=used, names=names, wall=time.time())
     return msgspec.structs.replace(told, advice=lines)

@@ -15,7 +15,7 @@ from aliquot_cli.names_of import complete_queues
 from aliquot_cli.options import FORMS, Call, form_option, make_call, namespace_option, server_options
 from aliquot_cli.printing import printed
 from aliquot_cli.queue_text import answer_text, rows_text
-from aliquot_cli.reading import read_everything, read_plan, standing_of
+from aliquot_cli.reading import read_budgets, read_everything, read_plan, standing_of
 from aliquot_core.errors import UserError
 from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
@@ -26,6 +26,7 @@ from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.telling import QueueAnswer, QueueRow, answer, rows, shown
 from aliquot_scheduler.queues.tree import ROOT
 from aliquot_scheduler.queues.views import read_view
+from aliquot_scheduler.reclaim.inquiry import Inquiry
 
 
 class NoQueueError(UserError):
@@ -67,16 +68,19 @@ async def _told(name: str | None, *, namespace: str, call: Call) -> list[QueueRo
         except ForbiddenError as error:
             return await _shown(name, client, namespace=namespace or connection.namespace, names=names, why=error)
         everything = await read_everything(client, names=names)
-    standing, led = None, False
+        budgets = await read_budgets(client) if everything and name is not None else []
+    standing, led, wall = None, False, time.time()
     if everything is not None:
         led = told_in_force(everything.leases, names=names) is not None
-        wall = time.time()
         picture = everything.picture(names=names, wall=wall)
         standing = standing_of(everything, picture, plan=plan, told=statuses, call=call, wall=wall)
     if name is None:
         return rows(plan, statuses=statuses, standing=standing)
     _check(name, plan)
-    return answer(name, plan, statuses=statuses, standing=standing, led=led)
+    if standing is None:
+        return answer(name, plan, statuses=statuses, standing=None)
+    due = Inquiry(standing, wall=wall, budgets=budgets).why
+    return answer(name, plan, statuses=statuses, standing=standing, led=led, due=due)
 
 
 async def _shown(

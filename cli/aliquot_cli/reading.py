@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from aliquot_cli.options import Call
+from aliquot_core.disruptions import PodDisruptionBudget
 from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Namespace, Node, Pod, Queue
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, NotFoundError
-from aliquot_kube.resources import LEASES, NAMESPACES, NODES, PODS, queues_of
+from aliquot_kube.resources import DISRUPTION_BUDGETS, LEASES, NAMESPACES, NODES, PODS, queues_of
 from aliquot_scheduler.in_force import InForce, read_in_force
 from aliquot_scheduler.picture.picture import Picture, picture_of
 from aliquot_scheduler.queues.entry import Plan, plan_of
@@ -80,6 +81,14 @@ async def read_plan(client: KubeClient, *, names: Names) -> tuple[Plan, dict[str
     queues, namespaces = await asyncio.gather(read_queues(client, names=names), read_namespaces(client))
     found = ((queue.metadata.name, read_status(queue.status)) for queue in queues)
     return plan_of(queues, namespaces, names=names), {name: status for name, status in found if status}
+
+
+async def read_budgets(client: KubeClient) -> list[PodDisruptionBudget]:
+    """All of them, as far as they may be read; none where there is no such thing."""
+    try:
+        return await client.list(DISRUPTION_BUDGETS)
+    except (ForbiddenError, NotFoundError):
+        return []
 
 
 async def read_queues(client: KubeClient, *, names: Names) -> list[Queue]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from aliquot_core.counting import agreed, counted, none_of, some_of
+from aliquot_core.disruptions import PodDisruptionBudget
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Node, Pod
@@ -22,11 +23,12 @@ from aliquot_scheduler.fit.ground import Ground, host_ask
 from aliquot_scheduler.fit.survey import Survey
 from aliquot_scheduler.picture.picture import Picture, picture_of
 from aliquot_scheduler.queues.entry import Plan
-from aliquot_scheduler.queues.reasons import borrowers, quota_of_path, why_it_waits
+from aliquot_scheduler.queues.reasons import quota_of_path, why_it_waits
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.standing import Standing
 from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.waits import UsualWait
+from aliquot_scheduler.reclaim.inquiry import Inquiry
 from aliquot_scheduler.resident import BEING_DELETED, HeldSlice, agents_word, residence
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
@@ -92,6 +94,7 @@ def explain(
     settings: QueueSettings = QueueSettings(),  # noqa: B008 - frozen
     rules: Rules = NO_RULES,
     scheduler: str = OUR_SCHEDULER,
+    budgets: Sequence[PodDisruptionBudget] = (),
 ) -> Explanation:
     """Explain one pod, given all that is on the cluster; without a plan nothing is said of queues."""
     pods = list(pods)
@@ -127,7 +130,7 @@ def explain(
             settings=settings,
             rules=rules,
         )
-        told = _in_its_queue(told, pod, standing=standing)
+        told = _in_its_queue(told, pod, standing=standing, inquiry=Inquiry(standing, wall=wall, budgets=budgets))
     return msgspec.structs.replace(told, summary="; ".join([told.summary, *_asks_us(pod, scheduler)]))
 
 
@@ -160,13 +163,14 @@ def by_its_condition(pod: Pod, *, names: Names) -> Explanation:
     return Explanation(pod=pod.key, state="waiting", summary=f"{said.message or said.reason}, as the leader wrote last")
 
 
-def _in_its_queue(told: Explanation, pod: Pod, *, standing: Standing) -> Explanation:
+def _in_its_queue(told: Explanation, pod: Pod, *, standing: Standing, inquiry: Inquiry) -> Explanation:
     """The same, with the pod's place; what a queue says against it comes before what nodes say."""
     waiter = standing.waiter(pod)
     if waiter is None:
         return told
     # In this order: whoever comes before it is charged as if let in.
-    why, quota = why_it_waits(waiter, standing), [*quota_of_path(waiter, standing), *borrowers(waiter, standing)]
+    why, quota = why_it_waits(waiter, standing), quota_of_path(waiter, standing)
+    quota += [said] if (said := inquiry.why(waiter)) else []
     usual, waiting = standing.usual_wait(waiter.queue), len(standing.waiting(waiter.queue))
     never = bool(standing.why_never(waiter))
     before = standing.before(waiter)

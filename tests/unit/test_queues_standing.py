@@ -18,10 +18,10 @@ from aliquot_cli.queue_text import answer_text, rows_text
 from aliquot_core.objects import Namespace, Pod, Queue
 from aliquot_scheduler.explaining import Explanation, explain
 from aliquot_scheduler.queues.entry import Plan, plan_of
-from aliquot_scheduler.queues.reasons import borrowers
 from aliquot_scheduler.queues.standing import Standing
 from aliquot_scheduler.queues.status import Amounts, QueueStatus
 from aliquot_scheduler.queues.telling import answer, rows, waiting_pods
+from aliquot_scheduler.reclaim.inquiry import Inquiry
 from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with
 
 GATED = {"schedulingGates": [{"name": NAMES.gate}]}
@@ -298,14 +298,27 @@ def test_each_reason_has_its_numbers(row: str) -> None:
 INSIDE: dict[str, tuple[Sequence[Pod], list[str]]] = {
     "others have borrowed": (
         [waits("w", "a", 100), *(runs(f"r{at}", "default", 100, gpu=at) for at in range(4))],
-        ["inside the guarantee of queue a; others have borrowed 400 % of compute (default 400 %)"],
+        [
+            (
+                "inside the guarantee of queue a; others have borrowed 400 % of compute (default 400 %); "
+                "2 pods may be sent away for it"
+            )
+        ],
     ),
     "nobody has": (
         [waits("w", "a", 100), runs("r", "reserved", 100)],
         ["inside the guarantee of queue a; no other queue uses more than it is guaranteed"],
     ),
     "its guarantee is used": ([waits("w", "a", 100), runs("r", "a", 1)], []),
-    "its parent's limit is used": ([waits("w", "a", 100), *(runs(f"r{at}", "b", 100, gpu=at) for at in range(3))], []),
+    "under its parent's limit": (
+        [waits("w", "a", 100), *(runs(f"r{at}", "b", 100, gpu=at) for at in range(3))],
+        [
+            (
+                "inside the guarantee of queue a; others have borrowed 300 % of compute (b 300 %); "
+                "1 pod may be sent away for it"
+            )
+        ],
+    ),
     "by its parent's": (
         [waits("w", "b", 100)],
         ["inside the guarantee of queue org; no other queue uses more than it is guaranteed"],
@@ -330,7 +343,7 @@ def test_nobody_has_borrowed_what_a_limit_keeps_out_of_use() -> None:
     running, waiting = runs("r", "cx", 100), waits("w", "cx", 100)
     standing = stand(running, waiting, of=of)
     (waiter,) = standing.waiting("cx")
-    assert borrowers(waiter, standing) == []
+    assert Inquiry(standing, wall=WALL).why(waiter) == ""
 
 
 def test_a_guarantee_that_goes_with_another_is_told_as_such() -> None:

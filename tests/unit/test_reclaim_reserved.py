@@ -192,7 +192,14 @@ def test_whoever_may_not_be_sent_away_is_waited_for() -> None:
     assert stage.run(after=1.0) == []
     assert stage.victims() == []
     notice = stage.queues.notice(stage.queues.waiting()[0])
-    assert (notice.reason, notice.message[-27:]) == ("HeldBack", "100 % is reserved (k 100 %)")
+    assert (notice.reason, notice.message) == (
+        "NobodyGoes",
+        (
+            "it asks 100 % of compute; 100 of 400 % are free, and 100 % is reserved (k 100 %); "
+            "inside the guarantee of queue a; others have borrowed 100 % of compute (c 100 %); nobody goes for it: "
+            "1 pod has not run for minRunSeconds (it may go at 2026-11-24T18:00:03Z)"
+        ),
+    )
     stage.end("c0")
     assert stage.run(after=1.0) == ["a0"]
 

@@ -86,6 +86,12 @@ class Notices:
         together = still_needed(waiter, let_in=self._register.books.let_in)
         if refusal is None and together == 1:
             return "Waiting", partial(str, "it waits for its turn")
+        word, sentence = self._refused(waiter, refusal, together=together)
+        if standoff := self._register.standoffs.of(waiter):
+            return "NobodyGoes", lambda: f"{sentence()}; {standoff}"
+        return word, sentence
+
+    def _refused(self, waiter: Waiter, refusal: Refusal | None, *, together: int) -> tuple[str, Callable[[], str]]:
         if refusal is not None and (refusal.cause is not Cause.CARDS or together == 1):
             return _WORDS[refusal.cause], lambda: self._wording().of_refusal(refusal, waiter)
         return "GangWaits", lambda: self._wording().of_gang_without_room(self._gang(waiter, together))

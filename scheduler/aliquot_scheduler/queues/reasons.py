@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from aliquot_scheduler.queues.dues import is_silent
-from aliquot_scheduler.queues.line import Candidate, Waiter
-from aliquot_scheduler.queues.order import borrowed, within_guarantee
+from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.standing import Standing
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, UNLIMITED, Node
 from aliquot_scheduler.queues.units import bare, spoken
@@ -39,32 +38,6 @@ def quota_of_path(waiter: Waiter, standing: Standing) -> list[str]:
             sure = f"{bare(due, dimension, of=dimensions)} guaranteed{_why_guaranteed(account.node, dimension)}"
             lines.append(f"queue {name}: {used} in use, {sure}, {most}")
     return lines
-
-
-def borrowers(waiter: Waiter, standing: Standing) -> list[str]:
-    """Of a pod that its guarantee would let in: whose that is, and who uses more than is guaranteed to them."""
-    ledger, candidate = standing.books.ledger, standing.candidate(waiter)
-    if not within_guarantee(ledger, candidate) or ledger.over(waiter.queue, candidate.amounts):
-        return []
-    found = _owner(candidate, standing)
-    if found is None:
-        return []
-    owner, dimension = found
-    elsewhere = [name for name in ledger.accounts if ledger.tree.leaf(name) and owner not in ledger.tree.path(name)]
-    beyond = {name: borrowed(ledger.accounts[name])[dimension] for name in elsewhere}
-    return [f"inside the guarantee of queue {owner}; {standing.wording.of_borrowers(beyond, dimension)}"]
-
-
-def _owner(candidate: Candidate, standing: Standing) -> tuple[str, int] | None:
-    """The nearest queue that is guaranteed anything of what is asked, and of what; None if that is of models alone."""
-    tree = standing.plan.tree
-    found = (
-        (name, dim)
-        for name in tree.path(candidate.first.queue)
-        for dim in (COMPUTE, MEMORY)
-        if name != ROOT and candidate.amounts[dim] and tree.nodes[name].guarantee[dim]
-    )
-    return next(found, None)
 
 
 def _why_guaranteed(node: Node, dimension: int) -> str:

@@ -26,6 +26,7 @@ from aliquot_scheduler.queues.planting import Change, Planting
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec
 from aliquot_scheduler.queues.stale import StaleGangs
+from aliquot_scheduler.queues.standoffs import Standoffs
 from aliquot_scheduler.queues.stayers import Stayers
 from aliquot_scheduler.queues.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.taking_over import TakingOver
@@ -46,6 +47,7 @@ class Register:
         self.lost: dict[str, int] = {}
         self.untold: dict[str, int] = {}
         self.joined: dict[str, float] = {}
+        self.standoffs = Standoffs()
         self.stale = StaleGangs(after=settings.stale_gang)
         self.stayers = Stayers(picture=picture, after=settings.hold)
         self.memory = SweepMemory(patience=settings.patience, hold=settings.hold, owed=settings.owed)
@@ -150,6 +152,7 @@ class Register:
                 self._look_anew()
         self.taking_over.complete(now=now)
         self.refuges.tell_time(now)
+        self.standoffs.tell_time(now)
         self.stayers.tell_time(now)
         for waiter in self.hall.rested(now):
             self.leave(waiter.uid)
@@ -271,3 +274,4 @@ class Register:
         self.making_room.call_off_unwanted()
         self.memory.somebody_is_impatient = not self.plain
         self.memory.everything_changed()
+        self.standoffs.forget()

@@ -76,20 +76,23 @@ class Standing:
         self.plan = plan = msgspec.structs.replace(plan, tree=plant(plan.specs, hardware=hardware))
         self.settings = settings
         self._names = names
-        self._cards = Cards(picture=picture, dimensions=plan.tree.dimensions, rules=rules)
-        self.stock: Stock = self._cards.stock()
+        self.picture = picture
+        self.cards = Cards(picture=picture, dimensions=plan.tree.dimensions, rules=rules)
+        self.stock: Stock = self.cards.stock()
         forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
         self.books = Books(tree=plan.tree, forgetting=forgetting)
         self.books.capacity = self.stock.capacity
         self._enrolment = Enrolment(
             names=names,
-            cards=self._cards,
+            cards=self.cards,
             tree=plan.tree,
             homes=plan.homes,
             user_label=settings.user_label,
             plain=not plan.specs,
         )
         self._hall = Hall(why_never=self._enrolment.why_gang_never)
+        # Who has a place.
+        self.bound: list[Waiter] = []
         self._waiting: dict[str, list[Waiter]] = {}
         self._running: dict[str, int] = {}
         self._members: dict[str, list[Pod]] = {}
@@ -109,6 +112,7 @@ class Standing:
             if _is_in(pod):
                 self.books.put(waiter, self._enrolment.charge(waiter))
                 self._running[waiter.queue] = self._running.get(waiter.queue, 0) + 1
+                self.bound += [waiter] if pod.spec.node_name else []
             else:
                 waiting.append(waiter)
         for waiter in waiting:
@@ -175,11 +179,11 @@ class Standing:
 
     def may_fit(self, waiter: Waiter) -> bool:
         """Whether some card may have room for a pod; never wrongly no."""
-        return self._cards.fitting()[waiter.number]
+        return self.cards.fitting()[waiter.number]
 
     def why_no_node(self, waiter: Waiter) -> str:
         """Why no node takes a pod that has room on its GPUs, in numbers; empty if one does, or none has."""
-        return self._cards.why_no_node(waiter.pod, waiter.demand, host=waiter.shape.host)
+        return self.cards.why_no_node(waiter.pod, waiter.demand, host=waiter.shape.host)
 
     def candidate(self, waiter: Waiter) -> Candidate:
         """Who is let in together with a pod, or not at all."""
@@ -191,7 +195,7 @@ class Standing:
     def refusal(self, waiter: Waiter) -> Refusal | None:
         """What the numbers say against letting a pod in, were it the first of all."""
         candidate = self.candidate(waiter)
-        rules = Rules(ledger=self.books.ledger, cards=self._cards)
+        rules = Rules(ledger=self.books.ledger, cards=self.cards)
         dimensions, without = self.plan.tree.dimensions, self._enrolment.without
         return admissible(candidate, rules=rules, dimensions=dimensions, without=without)[1]
 

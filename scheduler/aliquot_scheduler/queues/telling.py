@@ -7,7 +7,7 @@ a namespace alone they are those of its views ("view"): queues that it is at hom
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -20,6 +20,14 @@ from aliquot_scheduler.queues.standing import SiblingStanding, Standing, UserSta
 from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.tree import ROOT, UNLIMITED, Node
 from aliquot_scheduler.queues.views import View
+
+# What one that waits is told of what it is guaranteed; empty if it is not.
+Due = Callable[[Waiter], str]
+
+
+def _nothing_due(waiter: Waiter) -> str:
+    del waiter
+    return ""
 
 
 class _Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -125,9 +133,18 @@ def _with_problems(statuses: Mapping[str, QueueStatus], plan: Plan) -> dict[str,
 
 
 def answer(
-    name: str, plan: Plan, *, statuses: Mapping[str, QueueStatus], standing: Standing | None, led: bool = False
+    name: str,
+    plan: Plan,
+    *,
+    statuses: Mapping[str, QueueStatus],
+    standing: Standing | None,
+    led: bool = False,
+    due: Due = _nothing_due,
 ) -> QueueAnswer:
-    """All of one queue; the standing can't be asked anything afterwards. `led`: its settings are the leader's."""
+    """All of one queue; the standing can't be asked anything afterwards.
+
+    `led`: its settings are the leader's. `due` is what one is told who waits for what it is guaranteed, or nothing.
+    """
     (row,) = (one for one in rows(plan, statuses=statuses, standing=standing) if one.name == name)
     node = plan.tree.nodes[name]
     told = QueueAnswer(
@@ -142,7 +159,7 @@ def answer(
         told,
         siblings=standing.siblings(name),
         users=standing.users(name),
-        pods=waiting_pods(name, standing),
+        pods=waiting_pods(name, standing, due=due),
         settings=standing.settings,
         settings_of="leader" if led else "reader",
     )
@@ -188,10 +205,10 @@ def _shown(view: View, thing: str) -> Part:
     )
 
 
-def waiting_pods(name: str, standing: Standing) -> list[WaitingPod]:
+def waiting_pods(name: str, standing: Standing, *, due: Due = _nothing_due) -> list[WaitingPod]:
     """Who waits in a queue and below it, in the order of their places; those in no line last."""
     waiting = sorted(standing.waiting(name), key=lambda waiter: waiter.place)
-    reasons = {waiter.uid: why_it_waits(waiter, standing) or _cards(waiter, standing) for waiter in waiting}
+    reasons = {waiter.uid: _why(waiter, standing, due=due) for waiter in waiting}
     never = {waiter.uid for waiter in waiting if standing.why_never(waiter)}
     places: dict[str, int] = {}
     missing = set(reasons)
@@ -206,6 +223,11 @@ def waiting_pods(name: str, standing: Standing) -> list[WaitingPod]:
         for waiter in waiting
     ]
     return sorted(found, key=lambda one: (one.place == 0, one.place))
+
+
+def _why(waiter: Waiter, standing: Standing, *, due: Due) -> str:
+    why = why_it_waits(waiter, standing) or _cards(waiter, standing)
+    return "; ".join([why, *([said] if (said := due(waiter)) else [])])
 
 
 def _cards(waiter: Waiter, standing: Standing) -> str:

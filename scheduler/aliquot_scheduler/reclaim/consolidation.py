@@ -26,8 +26,9 @@ from aliquot_scheduler.queues.refuges import controller_of
 from aliquot_scheduler.queues.rules import Rules
 from aliquot_scheduler.queues.tree import COMPUTE
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.moving import MovePlan, Mover
-from aliquot_scheduler.reclaim.reclaim import Reclaim, is_foreseen
+from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget, Resident
 
 # For whom no move helps is looked at again after so long, and whoever was moved stays for the same time at least.
@@ -93,7 +94,7 @@ class Consolidation:
     def decide(self, *, now: float, wall: float, budgets: Sequence[Budget] = ()) -> list[Clearing]:
         """Decide for one that waits, or else for those on degraded GPUs; what is decided stands in the register."""
         register = self._queues.register
-        residents = self._reclaim.residents(wall=wall, budgets=budgets, may_go=_may_be_moved)
+        residents = self._reclaim.residents(now=now, wall=wall, budgets=budgets, may_go=_may_be_moved)
         mover = Mover(picture=self._picture, cards=register.cards, residents=residents)
         clearing = self._for_one_that_waits(mover, now=now)
         if clearing is not None:

@@ -25,6 +25,7 @@ from aliquot_scheduler.queues.clearings import OVERDUE, Clearing, Clearings, Gpu
 from aliquot_scheduler.queues.line import Candidate
 from aliquot_scheduler.queues.rules import Cause, Refusal
 from aliquot_scheduler.queues.tree import ROOT
+from aliquot_scheduler.queues.wording import Wording
 from aliquot_scheduler.reclaim.lacking import lacking_for
 from aliquot_scheduler.reclaim.outlook import Outlook
 from aliquot_scheduler.reclaim.policy import NEVER, Policy
@@ -32,6 +33,7 @@ from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Rights, owner_of, within_due
 from aliquot_scheduler.reclaim.scene import Scene
 from aliquot_scheduler.reclaim.search import Bounds, InOrder, Search
+from aliquot_scheduler.reclaim.standoff import Standoff, standoff, why_nobody_goes
 from aliquot_scheduler.reclaim.trying import Option
 
 # A group that has to lie together is tried on so many nodes.
@@ -55,6 +57,9 @@ class Planner:
         self._in_order: InOrder = {}
         # By rights, queue and dimension: the least that was asked for which all who may go were too few.
         self._in_vain: dict[tuple[object, str, int], int] = {}
+        # By rights, who might go by them; and what queues lacked at the end of the last plan that came to nothing.
+        self._standoffs: dict[tuple[object, ...], Standoff] = {}
+        self._lacks = ""
         self._outlook = Outlook(ledger=books.ledger, cards=cards, picture=picture, gangs=residents.gangs)
 
     @contextmanager
@@ -69,6 +74,7 @@ class Planner:
 
     def plan(self, candidate: Candidate, *, policy: Policy) -> Clearing | None:
         """Room for a candidate, and whoever has to go for it; None if none can be made."""
+        self._lacks = ""
         for rights in self._rights(candidate, policy):
             search = Search(
                 scene=self._scene, residents=self._residents, rights=rights, known=self._bounds, in_order=self._in_order
@@ -83,6 +89,14 @@ class Planner:
             # Nodes that were out of the question for it need not be for the next.
             self._bounds.clear()
         return None
+
+    def why_nobody_goes(self, candidate: Candidate, *, policy: Policy) -> str:
+        """Of one that is inside its guarantee, and for which no room could be made just now."""
+        rights = [one for one in self._rights(candidate, policy) if not one.by_priority]
+        key = tuple(one.key for one in rights)
+        if key not in self._standoffs:
+            self._standoffs[key] = standoff(rights, self._residents)
+        return why_nobody_goes(self._standoffs[key], lacks=self._lacks)
 
     def _rights(self, candidate: Candidate, policy: Policy) -> Iterator[Rights]:
         """As an owner first: what was lent is nearer than what the queue's own pods have.
@@ -122,9 +136,11 @@ class Planner:
             if not self._filled(lack, search, candidate, rights):
                 break
             lack = self._lack(candidate, rights)
+        is_there = lack is None or (lack.queue == but and not self._is_in_vain(lack, rights))
+        self._note(None if is_there else lack, candidate, rights)
         for one in search.victims.values():
             self._there(one, rights)
-        return lack is None or (lack.queue == but and not self._is_in_vain(lack, rights))
+        return is_there
 
     def _filled(self, lack: Refusal, search: Search, candidate: Candidate, rights: Rights) -> bool:
         """Send one after the other until it is another lack, or none; whether it is."""
@@ -159,6 +175,12 @@ class Planner:
         if refusal is None or refusal.cause is Cause.QUOTA:
             return refusal
         return refusal if refusal.cause is Cause.HELD_BACK and rights.is_due(refusal.dimension) else None
+
+    def _note(self, lack: Refusal | None, candidate: Candidate, rights: Rights) -> None:
+        """What an owner lacks of queues though all have gone who were taken, to be told."""
+        if not rights.by_priority:
+            wording = Wording(ledger=self._books.ledger, stock=self._outlook.stock())
+            self._lacks = "" if lack is None else wording.of_refusal(lack, candidate.first)
 
     def _spare(self, search: Search, candidate: Candidate) -> None:
         """Let everybody stay whom neither cards nor queues want gone."""
@@ -239,7 +261,8 @@ class Planner:
         victims = list(search.victims.values())
         if not rights.hold_good(victims):
             return None
-        if self._outlook.refusal(candidate) is not None:
+        if (refusal := self._outlook.refusal(candidate)) is not None:
+            self._note(refusal, candidate, rights)
             return None
         for place in search.places:
             self._outlook.comes(place)

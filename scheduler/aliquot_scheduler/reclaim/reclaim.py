@@ -8,7 +8,7 @@ For whom nothing could be found is not searched for again for a while, since mos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -18,10 +18,15 @@ from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.line import Candidate, Waiter
 from aliquot_scheduler.queues.order import Order, Shares
+from aliquot_scheduler.queues.tree import Tree
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.queues.wording import Wording
+from aliquot_scheduler.reclaim.foreseen import is_foreseen
+from aliquot_scheduler.reclaim.inquiry import told_of
+from aliquot_scheduler.reclaim.lodgers import Known, MayGo, residents_of, whoever
 from aliquot_scheduler.reclaim.planning import Planner
 from aliquot_scheduler.reclaim.policy import NEVER, policy_of
-from aliquot_scheduler.reclaim.residents import Budget, Resident, Residents, is_leaving, lost_with, runs_since
+from aliquot_scheduler.reclaim.residents import Budget, Residents, runs_since
 from aliquot_scheduler.reclaim.rights import owner_of
 
 # For whom nothing was found, and whom a budget kept from going, in seconds.
@@ -34,13 +39,6 @@ _ITS_TURN = 5.0
 _MOST_AT_ONCE = 200
 
 _Asked = tuple[str, str, Any]
-# Of one who has run so long.
-MayGo = Callable[[Resident, float], bool]
-
-
-def _whoever(one: Resident, ran: float) -> bool:
-    del one, ran
-    return True
 
 
 class Reclaim:
@@ -61,6 +59,7 @@ class Reclaim:
     def anybody(self, *, now: float) -> bool:
         """Whether there is a candidate to search for at all."""
         self._look_around(now)
+        self._tell_who_claims_nothing(now)
         return any(True for _ in chain(self._queues.register.making_room.vain(), self._claimants()))
 
     @property
@@ -79,7 +78,7 @@ class Reclaim:
             cards=register.cards,
             books=register.books,
             clearings=register.clearings,
-            residents=self.residents(wall=wall, budgets=budgets),
+            residents=self.residents(now=now, wall=wall, budgets=budgets),
             now=now,
         )
         with planner.supposing():
@@ -95,6 +94,7 @@ class Reclaim:
             clearing = planner.plan(candidate, policy=policy_of(queue, tree=ledger.tree))
             if clearing is None:
                 self._vain[_asked(candidate)] = now + COOLDOWN
+                self._tell(candidate, planner, now=now)
                 continue
             if not planner.has_to_wait(clearing):
                 self._fitting.add(candidate.uid)
@@ -104,6 +104,26 @@ class Reclaim:
             register.making_room.begin(clearing)
             shares.changed(queue)
             yield clearing
+
+    def _tell(self, candidate: Candidate, planner: Planner | None, *, now: float) -> None:
+        """Why nobody goes for it: told until it is looked at once more, and a little longer."""
+        register = self._queues.register
+        ledger, first = register.books.ledger, candidate.first
+        policy, wording = policy_of(first.queue, tree=ledger.tree), Wording(ledger=ledger, stock=register.cards.stock())
+        said = told_of(candidate, policy=policy, planner=planner, wording=wording, ledger=ledger)
+        register.standoffs.note(first, said, until=now + 2 * COOLDOWN)
+
+    def _tell_who_claims_nothing(self, now: float) -> None:
+        """Owners for whom nobody is looked for at all."""
+        register = self._queues.register
+        tree = register.books.ledger.tree
+        for queue, line in register.hall.lines.items():
+            if register.plain or tree.nodes[queue].stop or not _is_guaranteed(queue, tree=tree):
+                continue
+            takes_back = policy_of(queue, tree=tree).reclaims
+            for head in (head for user in line.users() for head in self._heads(queue, user)):
+                if not takes_back or not all(map(is_foreseen, head.members)):
+                    self._tell(head, None, now=now)
 
     def refused(self, victim: Waiter, *, now: float) -> None:
         """A victim is kept: somebody else is to go for a while, or nobody.
@@ -142,7 +162,7 @@ class Reclaim:
         """Whether anybody of a queue ever may: asked before a thousand who wait there are."""
         tree = self._queues.books.ledger.tree
         policy = policy_of(queue, tree=tree)
-        owns = policy.reclaims and any(any(tree.nodes[name].guarantee) for name in tree.path(queue))
+        owns = policy.reclaims and _is_guaranteed(queue, tree=tree)
         return owns or policy.within_queue != NEVER
 
     def _may_claim(self, candidate: Candidate) -> bool:
@@ -171,23 +191,27 @@ class Reclaim:
             self._lowest[one.queue] = min(one.priority, self._lowest.get(one.queue, one.priority))
 
     # --- who lies there ----------------------------------------------------------------------------------------------
-    def residents(self, *, wall: float, budgets: Sequence[Budget], may_go: MayGo = _whoever) -> Residents:
-        """Who may be sent away, of those of whom `may_go` says so too; and who goes already."""
+    def residents(self, *, now: float, wall: float, budgets: Sequence[Budget], may_go: MayGo = whoever) -> Residents:
+        """Who may be sent away, of those of whom `may_go` says so too; who goes already, and what keeps the others."""
         register = self._queues.register
-        going, tree = register.clearings.victims() | register.refuges.movers(), register.books.ledger.tree
-        least = {queue: policy_of(queue, tree=tree).min_run for queue in tree.nodes}
-        there, leaving = [], []
-        for uid, waiter in register.inside.bound.items():
-            ran = wall - self._runs_since(waiter.pod)
-            if (one := self._resident(waiter, ran=ran)) is None:
-                continue
-            untold = register.clearings.was_asked(uid) and not waiter.pod.metadata.deletion_timestamp
-            if uid in going or untold or is_leaving(waiter.pod, wall=wall):
-                leaving.append(one)
-            elif self._may_go(one) and ran >= least.get(one.queue, 0.0) and may_go(one, ran):
-                there.append(one)
-        firm = [uid for uid, waiter in register.inside.bound.items() if waiter.shape.firm]
-        return Residents(there, gangs=register.books.let_in, leaving=leaving, firm=firm, budgets=budgets)
+        bound, clearings = register.inside.bound, register.clearings
+        untold = {
+            uid for uid, one in bound.items() if clearings.was_asked(uid) and not one.pod.metadata.deletion_timestamp
+        }
+        known = Known(
+            going=clearings.victims() | register.refuges.movers() | untold,
+            spared={uid: wall + until - now for uid, until in self._spared.items()},
+            since=self._runs_since,
+        )
+        return residents_of(
+            bound.values(),
+            picture=self._picture,
+            books=register.books,
+            wall=wall,
+            budgets=budgets,
+            known=known,
+            may_go=may_go,
+        )
 
     def _runs_since(self, pod: Pod) -> float:
         """Read once: a pod is bound once."""
@@ -196,31 +220,10 @@ class Reclaim:
             self._since[uid] = runs_since(pod)
         return self._since[uid]
 
-    def _resident(self, waiter: Waiter, *, ran: float) -> Resident | None:
-        held = self._picture.holdings.of(waiter.uid)
-        charge = self._queues.books.ledger.of(waiter.uid)
-        if not held or charge is None:
-            return None
-        lost = lost_with(charge.amounts, ran=ran)
-        return Resident(waiter=waiter, queue=charge.queue, amounts=charge.amounts, claims=held, lost=lost)
 
-    def _may_go(self, one: Resident) -> bool:
-        said = one.waiter.pod.metadata.deletion_timestamp
-        return not (one.waiter.shape.firm or one.uid in self._spared or said)
+def _is_guaranteed(queue: str, *, tree: Tree) -> bool:
+    return any(any(tree.nodes[name].guarantee) for name in tree.path(queue))
 
 
 def _asked(candidate: Candidate) -> _Asked:
     return candidate.first.queue, candidate.first.user, candidate.shape
-
-
-def is_foreseen(waiter: Waiter) -> bool:
-    """Whether all is known of where it may lie: kube-scheduler alone knows of affinity between pods, and of spread."""
-    spec = waiter.pod.spec
-    affinity = spec.affinity or {}
-    between_pods = any((affinity.get(kind) or {}).get(_REQUIRED) for kind in ("podAffinity", "podAntiAffinity"))
-    spread = any(one.get("whenUnsatisfiable", _STRICT) == _STRICT for one in spec.topology_spread_constraints)
-    return not (between_pods or spread)
-
-
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_STRICT = "DoNotSchedule"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
 
 import msgspec
 
@@ -80,6 +81,25 @@ class Resident(msgspec.Struct, frozen=True, kw_only=True):
         return self.lost * (1 + min(self.rank, 3))
 
 
+class Hindrance(StrEnum):
+    """What keeps one who runs from being sent away."""
+
+    FIRM = "never evicted"
+    YOUNG = "minRunSeconds"
+    SPARED = "left alone"
+    OVERDUE = "on the way out"
+    BUDGET = "budget"
+    GROUP = "group"
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """One who may not be sent away now, and until when by the clock on the wall; for ever if that is not known."""
+
+    who: Resident
+    why: Hindrance
+    until: float | None = None
+
+
 def is_leaving(pod: Pod, *, wall: float) -> bool:
     """Whether it is on the way out, and no longer than was said."""
     if pod.metadata.deletion_timestamp is None:
@@ -109,6 +129,7 @@ class Residents:
         *,
         gangs: Mapping[GangKey, Collection[str]],
         leaving: Iterable[Resident] = (),
+        kept: Iterable[Kept] = (),
         firm: Collection[str] = (),
         budgets: Sequence[Budget] = (),
     ) -> None:
@@ -118,6 +139,7 @@ class Residents:
         """
         self.by_uid = {one.uid: one for one in ranked(there)}
         self.leaving = {one.uid: one for one in leaving}
+        self.kept = tuple(kept)
         self.on: dict[GpuKey, list[Resident]] = {}
         for one in self.by_uid.values():
             for gpu in one.claims:
@@ -141,6 +163,12 @@ class Residents:
         go = [uid for uid in left if uid not in self._firm]
         mates = [self.by_uid[uid] for uid in go if uid in self.by_uid]
         return mates if len(mates) == len(go) else None
+
+    def why_kept(self, one: Resident) -> Hindrance | None:
+        """What keeps one who may be sent away, were nobody else to go but who goes with it."""
+        if (unit := self.with_it(one, gone=())) is None:
+            return Hindrance.GROUP
+        return None if self.let_go({each.uid for each in unit}) else Hindrance.BUDGET
 
     def let_go(self, gone: Collection[str]) -> bool:
         """Whether disruption budgets let all of these go; who leaves anyway is counted there already."""

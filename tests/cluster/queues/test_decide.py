@@ -146,7 +146,7 @@ def test_an_owner_takes_back_what_it_lent_as_budgets_allow(cluster: ClusterHarne
         with centre.applied([budget]):
             cluster.create_pod(asking("o", "owner-1", {"compute": "100", "memory": "1000"}))
             # Whoever decides has looked at it by then.
-            cluster.wait_for("the reason to be told", lambda: reason(centre, "owner-1") == "NoRoom")
+            cluster.wait_for("the reason to be told", lambda: reason(centre, "owner-1") == "NobodyGoes")
             assert centre.leaving("borrower-1") == []
         cluster.wait_for("one to be asked to go", lambda: len(centre.leaving("borrower-1")) == 1)
         cluster.wait_for("it to be told so", lambda: reason(centre, "owner-1") == "MakingRoom")

@@ -1,0 +1,89 @@
+"""Of all who run: who may be sent away for others, who goes already, and of the rest what keeps each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from aliquot_core.objects import Pod
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.books import Books
+from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.reclaim.policy import policy_of
+from aliquot_scheduler.reclaim.residents import (
+    Budget,
+    Hindrance,
+    Kept,
+    Resident,
+    Residents,
+    is_leaving,
+    lost_with,
+    runs_since,
+)
+
+# Of one who has run so long.
+MayGo = Callable[[Resident, float], bool]
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What only the leader knows."""
+
+    # Who goes for others, whether or not the watch has told of it (UIDs).
+    going: Collection[str] = ()
+    # Whom a budget or a webhook has kept, and until when they are left alone, by the clock on the wall.
+    spared: Mapping[str, float] = {}
+    since: Callable[[Pod], float] = runs_since
+
+
+def whoever(one: Resident, ran: float) -> bool:
+    """Everybody may go."""
+    del one, ran
+    return True
+
+
+def residents_of(
+    bound: Iterable[Waiter],
+    *,
+    picture: Picture,
+    books: Books,
+    wall: float,
+    budgets: Sequence[Budget] = (),
+    known: Known = Known(),  # noqa: B008 - frozen
+    may_go: MayGo = whoever,
+) -> Residents:
+    """Everybody on their cards, sorted."""
+    tree = books.ledger.tree
+    least = {queue: policy_of(queue, tree=tree).min_run for queue in tree.nodes}
+    there, leaving, kept, firm = list[Resident](), list[Resident](), list[Kept](), list[str]()
+    for waiter in bound:
+        if waiter.shape.firm:
+            firm.append(waiter.uid)
+        since = known.since(waiter.pod)
+        if (one := _resident(waiter, picture=picture, books=books, ran=wall - since)) is None:
+            continue
+        if waiter.uid in known.going or is_leaving(waiter.pod, wall=wall):
+            leaving.append(one)
+        elif hindered := _hindered(one, known, may_go_at=since + least.get(one.queue, 0.0), wall=wall):
+            kept.append(hindered)
+        elif may_go(one, wall - since):
+            there.append(one)
+    return Residents(there, gangs=books.let_in, leaving=leaving, kept=kept, firm=firm, budgets=budgets)
+
+
+def _hindered(one: Resident, known: Known, *, may_go_at: float, wall: float) -> Kept | None:
+    if one.waiter.shape.firm:
+        return Kept(who=one, why=Hindrance.FIRM)
+    if one.waiter.pod.metadata.deletion_timestamp:
+        return Kept(who=one, why=Hindrance.OVERDUE)
+    if (until := known.spared.get(one.uid)) is not None:
+        return Kept(who=one, why=Hindrance.SPARED, until=until)
+    return Kept(who=one, why=Hindrance.YOUNG, until=may_go_at) if wall < may_go_at else None
+
+
+def _resident(waiter: Waiter, *, picture: Picture, books: Books, ran: float) -> Resident | None:
+    held, charge = picture.holdings.of(waiter.uid), books.ledger.of(waiter.uid)
+    if not held or charge is None:
+        return None
+    lost = lost_with(charge.amounts, ran=ran)
+    return Resident(waiter=waiter, queue=charge.queue, amounts=charge.amounts, claims=held, lost=lost)

@@ -1,0 +1,106 @@
+"""Why nobody goes for an owner: who has borrowed, and what keeps each of those by whom its guarantee could come back.
+
+Told are those who might go by the owner's rights, whatever keeps them: never to be evicted, running for too short a
+time, a disruption budget, a group that can't go as a whole. Of those whom nothing keeps it is told why their going
+would not do: what queues would still lack once they had gone, or that what they leave has no room for it in one piece.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from aliquot_core.counting import agreed, counted
+from aliquot_core.instants import second_time
+from aliquot_scheduler.queues.ledger import Ledger
+from aliquot_scheduler.queues.line import Candidate
+from aliquot_scheduler.queues.order import borrowed
+from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT
+from aliquot_scheduler.queues.wording import Wording
+from aliquot_scheduler.reclaim.residents import Hindrance, Kept, Residents
+from aliquot_scheduler.reclaim.rights import Taking, owner_of
+
+
+class Lent(msgspec.Struct, frozen=True, kw_only=True):
+    """Of what a candidate is guaranteed: by which queue, and what others use beyond what they are due."""
+
+    owner: str
+    dimension: int
+    beyond: Mapping[str, int]
+
+    def said(self, wording: Wording) -> str:
+        """In words."""
+        return f"inside the guarantee of queue {self.owner}; {wording.of_borrowers(self.beyond, self.dimension)}"
+
+
+class Standoff(msgspec.Struct, frozen=True, kw_only=True):
+    """Who might go, by what keeps them; and until when the first of each is kept, by the clock on the wall."""
+
+    kept: Mapping[Hindrance, int]
+    until: Mapping[Hindrance, float]
+    # How many nothing keeps.
+    able: int
+
+
+def lent_to_others(candidate: Candidate, *, ledger: Ledger) -> Lent | None:
+    """Where it is inside a guarantee, of compute or memory, from which no limit below that keeps it."""
+    queue, amounts, tree = candidate.first.queue, candidate.amounts, ledger.tree
+    owners, path = owner_of(candidate, ledger=ledger), tree.path(queue)
+    guaranteed = (
+        (name, dim) for name in owners for dim in (COMPUTE, MEMORY) if amounts[dim] and tree.nodes[name].guarantee[dim]
+    )
+    owner, dimension = next(guaranteed, (ROOT, COMPUTE))
+    over = ledger.over(queue, amounts)
+    if owner == ROOT or (over and over[0].node.name in path[: path.index(owner)]):
+        return None
+    elsewhere = [name for name in ledger.accounts if tree.leaf(name) and owner not in tree.path(name)]
+    beyond = {name: borrowed(ledger.accounts[name])[dimension] for name in elsewhere}
+    return Lent(owner=owner, dimension=dimension, beyond={name: much for name, much in beyond.items() if much})
+
+
+def standoff(rights: Sequence[Taking], residents: Residents) -> Standoff:
+    """By each of these rights, of those who run; nobody is supposed to be gone."""
+    kept = [one for one in residents.kept if any(right.may_take(one.who) for right in rights)]
+    able = [one for one in residents.by_uid.values() if any(right.may_take(one) for right in rights)]
+    hindered = [Kept(who=one, why=why) for one in able if (why := residents.why_kept(one))]
+    everybody = [*kept, *hindered]
+    until: dict[Hindrance, float] = {}
+    for one in everybody:
+        if one.until is not None:
+            until[one.why] = min(one.until, until.get(one.why, one.until))
+    counts = Counter(one.why for one in everybody)
+    return Standoff(kept=counts, until=until, able=len(able) - len(hindered))
+
+
+def why_nobody_goes(found: Standoff, *, lacks: str) -> str:
+    """In words, each with how many; `lacks` is what queues would lack though all had gone, empty if that is room.
+
+    Empty where nobody might go by any right.
+    """
+    said = [_kept(why, found.kept[why], until=found.until.get(why)) for why in Hindrance if found.kept.get(why)]
+    if found.able:
+        but = f"that would not do: {lacks}" if lacks else "what they leave has no room for it in one piece"
+        said.append(f"{counted(found.able, 'pod')} may go, and {but}")
+    return "; ".join(said)
+
+
+def _kept(why: Hindrance, count: int, *, until: float | None) -> str:
+    pods, are = counted(count, "pod"), agreed(count, "is", "are")
+    when = "" if until is None else second_time(until)
+    match why:
+        case Hindrance.FIRM:
+            return f"{pods} {are} never to be evicted (preemptible: false)"
+        case Hindrance.YOUNG:
+            first = "it may" if count == 1 else "the first may"
+            return f"{pods} {agreed(count, 'has', 'have')} not run for minRunSeconds ({first} go at {when})"
+        case Hindrance.SPARED:
+            kept = agreed(count, "was", "were")
+            return f"{pods} {kept} kept by a disruption budget or a webhook, and {are} left alone until {when}"
+        case Hindrance.OVERDUE:
+            return f"{pods} {agreed(count, 'has', 'have')} been asked to go, and {are} there still"
+        case Hindrance.BUDGET:
+            return f"{pods} {are} kept by a PodDisruptionBudget"
+        case Hindrance.GROUP:
+            return f"{pods} {are} of groups that can't go as a whole now"
