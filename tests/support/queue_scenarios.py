@@ -22,13 +22,15 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
     memory: int = 1000
     gang: str = ""
     notes: Mapping[str, str] = {}
+    priority: int = 0
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is submitted, how many of a queue's running pods end, and what is so at last: percent held, pods waiting."""
+    """Who is submitted, how many of a queue's running pods end or have to go, and what is so then: held, waiting."""
 
     submit: Sequence[Pods] = ()
     end: Mapping[str, int] = {}
+    goes: Mapping[str, int] = {}
     held: Mapping[str, int]
     waiting: Mapping[str, int] = {}
 

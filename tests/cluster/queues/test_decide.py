@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from cluster.guarded import asking
@@ -13,12 +15,19 @@ from cluster.played_centre import PlayedCentre
 from cluster.queueing import QUEUES, queue
 from cluster.queues.told import said, used
 from support.queue_scenarios import SCENARIOS, Pods, Scenario
+from support.reclaim_scenarios import RECLAIMS
 
 
 def home(name: str) -> Json:
     """A namespace that is at home in the queue of its name."""
     meta = {"name": f"{name}-1", "labels": {NAMES.queue: name}}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
+
+
+def priority_class(value: int) -> Json:
+    """The PriorityClass of a number."""
+    meta = {"name": f"priority-{value}"}
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta, "value": value}
 
 
 def submit(cluster: ClusterHarness, pods: Pods, made: dict[str, int]) -> None:
@@ -33,24 +42,39 @@ def submit(cluster: ClusterHarness, pods: Pods, made: dict[str, int]) -> None:
             **meta.get("annotations", {}),
             **{NAMES.of(short): text for short, text in pods.notes.items()},
         }
+        if pods.priority:
+            wanted["spec"]["priorityClassName"] = f"priority-{pods.priority}"
         cluster.create_pod(wanted)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *RECLAIMS], ids=lambda one: one.name)
 def test_it_is_as_the_table_says(cluster: ClusterHarness, centre: PlayedCentre, scenario: Scenario) -> None:
     """By the grants that pods hold, and by the gates that stand."""
     leaves = scenario.queues.keys() - {spec.get("parent") for spec in scenario.queues.values()}
     queues = [queue(name, **spec) for name, spec in scenario.queues.items()]
     made = dict.fromkeys(leaves, 0)
-    with centre.applied([*queues, *(home(name) for name in sorted(leaves))]):
+    priorities = {pods.priority for step in scenario.steps for pods in step.submit} - {0}
+    classes = [priority_class(value) for value in sorted(priorities)]
+    with centre.applied([*classes, *queues, *(home(name) for name in sorted(leaves))]):
         for step in scenario.steps:
             for pods in step.submit:
                 submit(cluster, pods, made)
             for name, count in step.end.items():
                 for pod in centre.holding(f"{name}-1")[:count]:
                     centre.end(pod)
+            if step.goes:
+                asked = {f"{name}-1": count for name, count in step.goes.items()}
+                cluster.wait_for(f"{asked} to be asked to go", lambda asked=asked: going(centre, asked) == asked)  # type: ignore[misc]
+                for name in asked:
+                    centre.let_go(name)
             centre.settled({f"{name}-1": held for name, held in step.held.items()})
             centre.lined_up({f"{name}-1": count for name, count in step.waiting.items()})
+            assert not any(going(centre, [f"{name}-1" for name in leaves]).values()), "nobody goes beside those"
+
+
+def going(centre: PlayedCentre, namespaces: Iterable[str]) -> dict[str, int]:
+    """How many of each were asked to go, and are there still."""
+    return {name: len(centre.leaving(name)) for name in namespaces}
 
 
 def test_a_bound_pod_stays_charged_where_it_was_let_in(cluster: ClusterHarness, centre: PlayedCentre) -> None:

@@ -1,0 +1,66 @@
+"""The tables of who has to go for whom, against the pure core."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from aliquot_core.problems import Problems
+from aliquot_scheduler.queues.spec import read_queue
+from support.centre import NAMES
+from support.queue_scenarios import Pods, Scenario
+from support.reclaim_scenarios import RECLAIMS
+from support.reclaim_stage import ReclaimStage
+
+# Whoever fits without anybody going has had its turn by then.
+A_WHILE = 11.0
+
+
+def submit(stage: ReclaimStage, pods: Pods, made: Counter[str]) -> None:
+    """They join, one after the other."""
+    for _ in range(pods.count):
+        uid = f"{pods.queue}{made[pods.queue]}"
+        made[pods.queue] += 1
+        stage.submit(
+            uid,
+            pods.compute,
+            pods.memory,
+            queue=pods.queue,
+            group=pods.gang,
+            notes=pods.notes,
+            priority=pods.priority,
+        )
+
+
+@pytest.mark.parametrize("scenario", RECLAIMS, ids=lambda one: one.name)
+def test_it_is_as_the_table_says(scenario: Scenario) -> None:
+    """After each step, once nobody is let in any more and nobody has to go."""
+    problems = Problems()
+    specs = {
+        name: read_queue({**spec, "namespaces": ["*"]}, name=name, problems=problems)
+        for name, spec in scenario.queues.items()
+    }
+    assert not problems.found
+    stage, made = ReclaimStage(specs, nodes=(4,)), Counter[str]()
+    for step in scenario.steps:
+        for pods in step.submit:
+            submit(stage, pods, made)
+        for queue, count in step.end.items():
+            stage.end(*[uid for uid, pod in stage.pods.items() if uid.startswith(queue) and pod.spec.node_name][:count])
+        assert gone(stage) == Counter(step.goes)
+        assert {queue: stage.used(queue)[0] for queue in step.held} == dict(step.held)
+        waiting = [waiter.queue for waiter in stage.queues.waiting()]
+        assert {queue: waiting.count(queue) for queue in step.waiting} == dict(step.waiting)
+
+
+def gone(stage: ReclaimStage) -> Counter[str]:
+    """Who has to go until all is quiet, by queue; whoever can come in does."""
+    found, asked = Counter[str](), ["somebody"]
+    while stage.run(after=A_WHILE) or asked:
+        stage.decide()
+        asked = stage.evict()
+        found.update(stage.pods[uid].metadata.labels[NAMES.queue] for uid in asked)
+        for uid in asked:
+            stage.gone(uid)
+    return found
