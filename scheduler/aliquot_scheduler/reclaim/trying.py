@@ -97,9 +97,29 @@ class Trying:
 
     def _freed(self, piece: Piece, known: KnownNode, gpu: Gpu) -> tuple[int, list[Resident]] | None:
         """Who goes so that the piece fits on this GPU, and what it costs; None if it can't be had."""
-        key = known.name, gpu.uuid
-        if self._left(key, gpu).takes(piece):
+        if self._left((known.name, gpu.uuid), gpu).takes(piece):
             return 0, []
+        found = self._one_by_one(piece, known, gpu)
+        # All go who lie on a whole GPU, whoever they are.
+        if found is None or piece.whole or len(found[1]) == 1:
+            return found
+        return self._alone(piece, known, gpu, less=found[0]) or found
+
+    def _alone(self, piece: Piece, known: KnownNode, gpu: Gpu, *, less: int) -> tuple[int, list[Resident]] | None:
+        """Who leaves enough by itself at less harm: many small and old ones may lose more than one large and young."""
+        key = known.name, gpu.uuid
+        for one in self.by_harm(self._residents.on.get(key, ())):
+            if not (unit := self.take_with_it(one)):
+                continue
+            harm, enough = sum(map(self.harm, unit)), self._left(key, gpu).takes(piece)
+            self.stay_together(unit)
+            if enough or harm >= less:
+                return (harm, unit) if harm < less else None
+        return None
+
+    def _one_by_one(self, piece: Piece, known: KnownNode, gpu: Gpu) -> tuple[int, list[Resident]] | None:
+        """The least harmful first, until it fits; then whoever need not go is spared."""
+        key = known.name, gpu.uuid
         taken: list[Resident] = []
         units: list[list[Resident]] = []
         try:
