@@ -246,9 +246,9 @@ class FakeNvml:
         kind: str = "compute",
         instance: int = -1,
     ) -> None:
-        """List a process, with a fresh utilization sample; one of that pid and kind on that GPU is replaced."""
+        """List a process, with a fresh utilization sample; one of that pid and kind there is replaced."""
         self._samples += 1_000_000
-        self.processes = [p for p in self.processes if (p.gpu, p.pid, p.kind) != (gpu, pid, kind)]
+        self.processes = [p for p in self.processes if (p.gpu, p.instance, p.pid, p.kind) != (gpu, instance, pid, kind)]
         self.processes.append(
             FakeProcess(
                 gpu=gpu,

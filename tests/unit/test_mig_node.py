@@ -13,17 +13,21 @@ from aliquot_agent.gpus.model import (
     GpuEvent,
     GpuFacts,
     GpuProblem,
+    GpuProcess,
     GpuUsage,
     InstanceFacts,
+    ProcessKind,
 )
 from aliquot_agent.health.inventories import Cards, failed, inventory, seen
 from aliquot_agent.health.judging import heard, marked
 from aliquot_agent.health.marks import Marks
 from aliquot_agent.health.xids import HealthSettings, policy
 from aliquot_agent.isolation.offering import Offered, by_hardware, only_observed
+from aliquot_agent.pods.dwellings import Dwelling
 from aliquot_agent.publishing.node_object import labels
 from aliquot_agent.starting.device_ids import device_tables
 from aliquot_agent.starting.preferences import agreed, candidates
+from aliquot_agent.web.accounts import Owner, Tenant, accounts
 from aliquot_agent.web.figures import Figures, Sampled
 from aliquot_agent.web.metrics import FiguresCollector
 from aliquot_core.door import Prefer
@@ -169,6 +173,23 @@ def test_the_kubelet_is_advised_of_as_many_ids_as_it_asks_for() -> None:
     pod = with_grant(asks("u", 20, 5_000), grant)
     call = Prefer(call=1, resource=NAMES.compute, available=[], must_include=[], size=20)
     assert agreed(candidates(call, pods=[pod], recorded=(), names=NAMES)) == {card.uuid: 20}
+
+
+def test_a_process_is_put_to_the_slice_of_its_own_instance() -> None:
+    """On its neighbour's it uses a GPU without a grant, though both are of one card."""
+    own, other = instances("n1", "1g.10gb", "1g.10gb")
+    slices = (Slice(gpu=own.uuid, compute=own.compute, limit=own.compute, memory=own.usable),)
+    grant = Grant(node="n1", pod="u", containers={"main": ContainerGrant(slices=slices, isolation="mig")})
+    process = GpuProcess(pid=7, memory_mib=512, sm_percent=None, kind=ProcessKind.COMPUTE)
+    found = accounts(
+        usages=[GpuUsage(uuid=one.uuid, memory_used_mib=512, processes=(process,)) for one in (own, other)],
+        dwellings={7: (Dwelling(pod="u", container="main"),)},
+        tenants={"u": Tenant(pod=with_grant(asks("u", 5, 1_000), grant), grant=grant)},
+        standing={},
+    )
+    assert [(one.gpu, one.used_mib, one.used_percent) for one in found.slices] == [(own.uuid, 512, None)]
+    assert found.strangers == {(other.uuid, Owner.POD): 1}
+    assert found.trespassers == ((7, "u", other.uuid),)
 
 
 def test_labels_say_that_there_are_instances() -> None:
