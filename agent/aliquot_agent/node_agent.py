@@ -5,25 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from aliquot_agent.door import AgentDoor
-from aliquot_agent.gpus.driver import GpuDriver
 from aliquot_agent.health.gpu_watch import GpuWatch
-from aliquot_agent.health.health_memory import HealthMemory
 from aliquot_agent.health.marks import read_marks
 from aliquot_agent.health.sick_notes import SickNotes
 from aliquot_agent.health.xids import Policy
 from aliquot_agent.isolation.ladder import Rung, Rungs
 from aliquot_agent.isolation.mode_watch import seats, watch_modes
-from aliquot_agent.isolation.mps_folder import MpsFolder
-from aliquot_agent.isolation.offering import Offer as IsolationOffer
-from aliquot_agent.isolation.offering import only_observed
 from aliquot_agent.isolation.over_use import OverUse
 from aliquot_agent.isolation.trespassers import NodeProcesses, Trespassers
+from aliquot_agent.machine import Machine
 from aliquot_agent.pods.node_mirrors import NodeMirrors
-from aliquot_agent.pods.residents import Residents
-from aliquot_agent.pods.spec_collecting import Collectable, collect_specs
+from aliquot_agent.pods.spec_collecting import collect_specs
 from aliquot_agent.publishing.leaving import leave
 from aliquot_agent.publishing.node_publisher import NodePublisher
 from aliquot_agent.publishing.others import given_by_others
@@ -32,10 +27,9 @@ from aliquot_agent.settings import AgentSettings
 from aliquot_agent.signal import Signal
 from aliquot_agent.starting.complaints import Complaints
 from aliquot_agent.starting.decision import Start
-from aliquot_agent.starting.kubelet_view import KubeletView
 from aliquot_agent.starting.offer import Offer
 from aliquot_agent.starting.slice_notes import REASON, ready_note
-from aliquot_agent.starting.starter import SpecWriter, Starter
+from aliquot_agent.starting.starter import Starter
 from aliquot_agent.web.call_times import CallTimes
 from aliquot_agent.web.pulse import Pulse
 from aliquot_agent.web.usage_watch import UsageWatch
@@ -57,10 +51,6 @@ log = logging.getLogger(__name__)
 ALLOWED_SILENCE = 180.0
 
 
-class SliceSpecs(SpecWriter, Collectable, Protocol):
-    """Where CDI specs go, and where they are collected from."""
-
-
 class NodeAgent:
     """Everything the agent does; `run` ends only by being cancelled or by an error that a restart can't mend."""
 
@@ -72,29 +62,15 @@ class NodeAgent:
         clock: Clock,
         random: Random,
         identity: str,
-        driver: GpuDriver,
+        machine: Machine,
         transport: Transport,
         beat_transport: Transport,
-        view: KubeletView,
-        residents: Residents,
-        specs: SliceSpecs,
-        missing_files: Callable[[], str],
         policy: Policy,
-        memory: HealthMemory,
-        offer: IsolationOffer = only_observed,
-        mps: MpsFolder | None = None,
     ) -> None:
-        """Put the parts together.
-
-        `missing_files` says what of the driver's files containers would lack; empty if nothing. `offer` says in
-        which modes a GPU can hold a slice; `mps` is where GPUs are asked for that MPS shares, if it does. The
-        heart-beat has a transport of its own.
-        """
-        self._mps = mps
+        """Put the parts together; the heart-beat has a transport of its own."""
         self._settings, self._names, self._clock, self._random = settings, names, clock, random
+        self._machine = machine
         self._client = KubeClient(transport=transport)
-        self._specs = specs
-        self._missing_files = missing_files
         self.changed = Signal()
         self.pulse = Pulse(clock=clock, allowed={"gpus": ALLOWED_SILENCE, "usage": ALLOWED_SILENCE + settings.sample})
         self._api = NodeMirrors(
@@ -106,12 +82,10 @@ class NodeAgent:
             tell=self._node_changed,
         )
         self.pods = self._api.pods
-        self.gpus = self._gpu_watch(driver, policy=policy, memory=memory, offer=offer)
-        self.usage = UsageWatch(
-            driver=driver, clock=clock, every=settings.sample, tell=self.gpus.sample, beat=self.pulse.beat("usage")
-        )
+        self.gpus = self._gpu_watch(policy)
+        self.usage = self._usage_watch()
         self.events = self._recorder()
-        self.starter = self._starter(view=view, residents=residents)
+        self.starter = self._starter()
         self.calls = CallTimes(self.starter, clock=clock)
         self.door = AgentDoor(path=settings.door, agent=identity, handler=self.calls, clock=clock, random=random)
         self._signs = self._signs_of_life(beat_transport, holder=identity)
@@ -141,31 +115,40 @@ class NodeAgent:
             ledger=EventLedger(),
         )
 
-    def _gpu_watch(self, driver: GpuDriver, *, policy: Policy, memory: HealthMemory, offer: IsolationOffer) -> GpuWatch:
+    def _gpu_watch(self, policy: Policy) -> GpuWatch:
         return GpuWatch(
-            driver=driver,
+            driver=self._machine.driver,
             clock=self._clock,
             changed=self.changed,
             obstacle=self._obstacle,
             policy=policy,
-            memory=memory,
+            memory=self._machine.memory,
             beat=self.pulse.beat("gpus"),
-            offer=offer,
+            offer=self._machine.offer,
         )
 
-    def _starter(self, *, view: KubeletView, residents: Residents) -> Starter:
+    def _usage_watch(self) -> UsageWatch:
+        return UsageWatch(
+            driver=self._machine.driver,
+            clock=self._clock,
+            every=self._settings.sample,
+            tell=self.gpus.sample,
+            beat=self.pulse.beat("usage"),
+        )
+
+    def _starter(self) -> Starter:
         return Starter(
             node=self.name,
             names=self._names,
             clock=self._clock,
-            view=view,
-            residents=residents,
-            specs=self._specs,
+            view=self._machine.view,
+            residents=self._machine.residents,
+            specs=self._machine.specs,
             pods=self.pods,
             inventory=self._inventory,
             changed=self.changed,
             told=self._slice_ready,
-            seats=lambda: seats(self._mps, self._inventory()),
+            seats=lambda: seats(self._machine.mps, self._inventory()),
         )
 
     def _signs_of_life(self, transport: Transport, *, holder: str) -> SignsOfLife:
@@ -265,7 +248,7 @@ class NodeAgent:
             *self._api.work(),
             self._publisher.run(),
             collect_specs(
-                self._specs,
+                self._machine.specs,
                 clock=self._clock,
                 every=self._settings.collect,
                 complete=lambda: self.pods.complete,
@@ -276,7 +259,7 @@ class NodeAgent:
             self._complaints.run(),
             self.over_use.run(),
             watch_modes(
-                self._mps,
+                self._machine.mps,
                 names=self._names,
                 clock=self._clock,
                 changed=self.changed,
@@ -317,4 +300,4 @@ class NodeAgent:
         self.changed.notify()
 
     def _obstacle(self) -> str:
-        return given_by_others(self.node) or self._missing_files()
+        return given_by_others(self.node) or self._machine.missing_files()

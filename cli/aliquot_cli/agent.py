@@ -20,6 +20,8 @@ from aliquot_agent.gpus.driver import GpuDriver
 from aliquot_agent.health.health_memory import HealthFile
 from aliquot_agent.health.xids import HealthSettings, policy
 from aliquot_agent.isolation.pacemaker import Pacemaker
+from aliquot_agent.isolation.slice_files import SliceFiles
+from aliquot_agent.machine import Machine
 from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.pods.residents import ProcResidents
 from aliquot_agent.publishing.withdrawing import withdraw as withdraw_node
@@ -106,28 +108,25 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
     driver = make_driver(settings, clock=clock)
     transport, beat_transport = ways_of_a_node(settings.kubeconfig, user_agent=AGENT)
     pod_resources = PodResources(socket=settings.pod_resources, clock=clock, random=luck)
-    store = SpecStore(names=names, folder=RealFolder(Path(settings.cdi_folder)))
-    driver_files = make_driver_files(settings, store=store)
-    isolation, mps = make_isolation(settings), make_mps(settings)
+    isolation = make_isolation(settings)
+    machine = make_machine(
+        settings,
+        names=names,
+        driver=driver,
+        view=LocalKubelet(checkpoint=CheckpointReader(settings.kubelet_record), podresources=pod_resources),
+        memory=HealthFile(health.memory),
+        isolation=isolation,
+    )
     node = NodeAgent(
         settings=settings,
         names=names,
         clock=clock,
         random=luck,
         identity=f"{socket.gethostname()}, pid {os.getpid()}",
-        driver=driver,
+        machine=machine,
         transport=transport,
         beat_transport=beat_transport,
-        view=LocalKubelet(checkpoint=CheckpointReader(settings.kubelet_record), podresources=pod_resources),
-        residents=ProcResidents(),
-        specs=SliceSpecs(names=names, store=store, driver_files=driver_files, isolation=isolation, mps=mps),
-        missing_files=partial(missing_files, driver_files),
         policy=policy(health, names=names),
-        memory=HealthFile(health.memory),
-        offer=partial(
-            offer_isolation, settings=settings, obstacle=partial(what_hinders, isolation, driver_files), mps=mps
-        ),
-        mps=mps,
     )
     pacemaker = Pacemaker(files=isolation, clock=clock, throttled=node.over_use.throttled) if isolation else None
     status = Status(
@@ -147,6 +146,32 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         await beat_transport.close()
         await transport.close()
         await driver.close()
+
+
+def make_machine(
+    settings: AgentSettings,
+    *,
+    names: Names,
+    driver: GpuDriver,
+    view: LocalKubelet,
+    memory: HealthFile,
+    isolation: SliceFiles | None,
+) -> Machine:
+    """The node itself, with the files that containers get and the modes in which its GPUs hold them."""
+    store = SpecStore(names=names, folder=RealFolder(Path(settings.cdi_folder)))
+    driver_files, mps = make_driver_files(settings, store=store), make_mps(settings)
+    return Machine(
+        driver=driver,
+        view=view,
+        residents=ProcResidents(),
+        specs=SliceSpecs(names=names, store=store, driver_files=driver_files, isolation=isolation, mps=mps),
+        missing_files=partial(missing_files, driver_files),
+        memory=memory,
+        offer=partial(
+            offer_isolation, settings=settings, obstacle=partial(what_hinders, isolation, driver_files), mps=mps
+        ),
+        mps=mps,
+    )
 
 
 def make_driver(settings: AgentSettings, *, clock: Clock) -> GpuDriver:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from aliquot_agent.door import DoorRefusedError
 from aliquot_agent.health.health_memory import Remembered
 from aliquot_agent.health.xids import HealthSettings, policy
+from aliquot_agent.machine import Machine
 from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.settings import AgentSettings
 from aliquot_core.names import Names
@@ -109,21 +110,24 @@ class SimNode:
     def _make(self, life: Life, *, number: int) -> NodeAgent:
         store = SpecStore(names=self.names, folder=DiskOf(self.disk, life))
         chance = Chance(self._seed, f"{self.name} agent {number}")
+        machine = Machine(
+            driver=self.hardware.driver(),
+            view=ViewOf(self.kubelet, life, self.eyes),
+            residents=ResidentsOf(self.runtime, life),
+            specs=SliceSpecs(names=self.names, store=store, driver_files=SimulatedDriverFiles()),
+            missing_files=lambda: "",
+            memory=self.health,
+        )
         return NodeAgent(
             settings=self.settings,
             names=self.names,
             clock=self._clock,
             random=chance.random,
             identity=f"agent {number}",
-            driver=self.hardware.driver(),
+            machine=machine,
             transport=self.api.wire(life),
             beat_transport=self.api.wire(life),
-            view=ViewOf(self.kubelet, life, self.eyes),
-            residents=ResidentsOf(self.runtime, life),
-            specs=SliceSpecs(names=self.names, store=store, driver_files=SimulatedDriverFiles()),
-            missing_files=lambda: "",
             policy=policy(HealthSettings(), names=self.names),
-            memory=self.health,
         )
 
 
