@@ -315,6 +315,13 @@ async def test_a_queue_that_leaves_nothing_to_those_beside_it_is_warned_of(
     assert (starved["allowed"], starved["warnings"]) == (True, [NOTHING])
 
 
+async def test_a_limit_below_what_a_queue_keeps_leaves_the_rest_to_those_beside_it() -> None:
+    """In a tree that is broken already, it keeps no more than it may use."""
+    keeps = {"parent": "org", "compute": {"guarantee": 800, "limit": 300, "lendingLimit": 0}}
+    queues = {"org": ORG["org"], "a": keeps, "b": {"parent": "org"}}
+    assert NOTHING not in (await of_queue(queues, "b", {"parent": "org", "priority": 1})).get("warnings", [])
+
+
 WRITTEN = "2026-11-22T09:10:11Z"
 HOMES = "new pods are refused in the namespaces whose label names it: x, y"
 LEFT: dict[str, tuple[Json, list[str]]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from aliquot_scheduler.queues.dues import kept_of
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, Tree, plant
 
@@ -82,7 +83,7 @@ def _starved(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
     limits = dict(_quotas(specs[above])) if above in specs else {}
     siblings = sorted(other for other, spec in specs.items() if spec.parent == above)
     for thing, limit in ((thing, quota.limit) for thing, quota in limits.items() if quota.limit):
-        kept = {other: _kept(dict(_quotas(specs[other])).get(thing)) for other in siblings}
+        kept = {other: kept_of(dict(_quotas(specs[other])).get(thing, Quota())) for other in siblings}
         for starved in siblings:
             keepers = [f"{other} {kept[other]}" for other in siblings if kept[other] and other != starved]
             if sum(kept.values()) - kept[starved] >= limit and (starved == name or kept[name]):
@@ -112,9 +113,3 @@ def _usable_below(name: str, tree: Tree, dimension: int) -> int:
     if not node.children:
         return node.ceiling[dimension]
     return sum(min(tree.nodes[one].ceiling[dimension], _usable_below(one, tree, dimension)) for one in node.children)
-
-
-def _kept(quota: Quota | None) -> int:
-    if quota is None or quota.lending_limit is None:
-        return 0
-    return max(0, (quota.guarantee or 0) - quota.lending_limit)

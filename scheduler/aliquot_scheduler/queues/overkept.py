@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aliquot_scheduler.queues.spec import Quota
 from aliquot_scheduler.queues.tree import ROOT, Node, Tree
 from aliquot_scheduler.queues.units import bare, spoken
 
@@ -15,7 +14,8 @@ def kept_beyond_all(tree: Tree, *, capacity: Sequence[int]) -> dict[str, tuple[s
     for dimension, there in enumerate(capacity):
         together = _kept_below(tree, tree.nodes[ROOT], dimension)
         for name, node in tree.nodes.items() if 0 < there < together else ():
-            if node.kept[dimension] and not _is_implied(node, tree, dimension):
+            # What is implied goes with a reservation in the other dimension, which is told of by itself.
+            if node.kept[dimension] and not node.implied[dimension]:
                 said = _said(tree, node.kept[dimension], together, there, dimension)
                 found.setdefault(name, []).append(f"queue {name}, lendingLimit: {said}")
     return {name: tuple(said) for name, said in found.items()}
@@ -24,14 +24,6 @@ def kept_beyond_all(tree: Tree, *, capacity: Sequence[int]) -> dict[str, tuple[s
 def _kept_below(tree: Tree, node: Node, dimension: int) -> int:
     below = sum(_kept_below(tree, tree.nodes[child], dimension) for child in node.children)
     return min(node.ceiling[dimension], max(node.kept[dimension], below))
-
-
-def _is_implied(node: Node, tree: Tree, dimension: int) -> bool:
-    """Whether it goes with a reservation in the other dimension, which is told of by itself."""
-    model, of = tree.dimensions.model_of(dimension), node.spec.models
-    quotas = node.spec if not model else of.get(model)
-    quota = Quota() if quotas is None else (quotas.compute, quotas.memory)[dimension % 2]
-    return quota.lending_limit is None
 
 
 def _said(tree: Tree, kept: int, together: int, there: int, dimension: int) -> str:

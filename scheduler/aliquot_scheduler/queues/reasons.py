@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from aliquot_scheduler.queues.dues import is_silent
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.standing import Standing
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, UNLIMITED, Node
@@ -41,6 +40,5 @@ def quota_of_path(waiter: Waiter, standing: Standing) -> list[str]:
 
 
 def _why_guaranteed(node: Node, dimension: int) -> str:
-    """Where the queue itself says nothing of it, and no queue below it does."""
-    quota, other = (node.spec.compute, "memory") if dimension == COMPUTE else (node.spec.memory, "compute")
-    return f" with the {other} that it keeps idle" if node.kept[dimension] and is_silent(quota) else ""
+    other = "memory" if dimension == COMPUTE else "compute"
+    return f" with the {other} that it keeps idle" if node.kept[dimension] and node.implied[dimension] else ""

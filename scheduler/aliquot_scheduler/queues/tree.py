@@ -69,8 +69,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     guarantee: Vector
     # What it may never exceed, by its limit or by how much it may borrow.
     ceiling: Vector
-    # What it keeps of its guarantee even when idle.
+    # What it keeps of its guarantee even when idle; and whether that only goes along with a reservation.
     kept: Vector
+    implied: tuple[bool, ...]
     weight: Vector
     # Its guarantee, and what goes with it in dimensions of GPUs of which it says nothing (`dues.py`).
     due: Vector
@@ -225,7 +226,11 @@ def _node(
     spec = specs.get(name, QueueSpec())
     own = list(zip(guarantee, quotas, strict=True))
     ceiling = (UNLIMITED if name == ROOT else min(_limit(quota), _borrowed_at_most(most, quota)) for most, quota in own)
-    kept = (_kept(most, quota, written=word) for (most, quota), word in zip(own, written, strict=True))
+    implied = [
+        quota.lending_limit is not None and word.lending_limit is None
+        for quota, word in zip(quotas, written, strict=True)
+    ]
+    kept = (_kept(most, quota, implied=along) for (most, quota), along in zip(own, implied, strict=True))
     return Node(
         name=name,
         path=_path(name, specs),
@@ -233,6 +238,7 @@ def _node(
         guarantee=(*guarantee, 0, 0),
         ceiling=(*ceiling, *(_host_limit(text) for text in (_milli(spec), spec.hosts.memory))),
         kept=(*kept, 0, 0),
+        implied=(*implied, False, False),
         weight=(*(quota.weight for quota in quotas), 1, 1),
         due=due,
         said=(*(part if told else 0 for part, told in zip(guarantee, said, strict=True)), 0, 0),
@@ -242,11 +248,11 @@ def _node(
     )
 
 
-def _kept(guarantee: int, quota: Quota, *, written: Quota) -> int:
+def _kept(guarantee: int, quota: Quota, *, implied: bool) -> int:
     """What goes along with a reservation is kept as it is, however much more of that the children are guaranteed."""
     if quota.lending_limit is None:
         return 0
-    if written.lending_limit is None:
+    if implied:
         return min(guarantee, quota.guarantee or 0)
     return max(0, guarantee - quota.lending_limit)
 
