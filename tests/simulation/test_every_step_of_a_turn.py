@@ -9,32 +9,20 @@ from __future__ import annotations
 
 import itertools
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from aliquot_core.objects import Node, Pod
+from aliquot_core.objects import Pod
 from aliquot_kube.patches import merge_patch
-from aliquot_kube.resources import PODS, Resource, queues_of
+from aliquot_kube.resources import PODS, queues_of
 from aliquot_scheduler.queues.turns import Queues
-from simulation.universe.doomed import Doomed, quiet
+from simulation.universe.doomed import DEFINITIONS, Doomed, definition_of_queues, quiet
 from simulation.universe.replica import SimReplica
 from simulation.universe.world import NAMESPACES
 
 QUIET = quiet("test_every_step_of_a_turn.py")
 FEWEST_STEPS = 20
-MANIFEST = Path(__file__).parents[2] / "daemonset" / "manifests" / "05-queue.yaml"
-DEFINITION = next(one for one in yaml.safe_load_all(MANIFEST.read_text()) if one["kind"] == "CustomResourceDefinition")
-DEFINITIONS = Resource(
-    group="apiextensions.k8s.io",
-    version="v1",
-    plural="customresourcedefinitions",
-    kind="CustomResourceDefinition",
-    type=Node,
-    namespaced=False,
-)
 SPACE = "team"
 
 
@@ -48,7 +36,7 @@ class Turn(Doomed):
         """A queue with a limit, another one, and a namespace that is at home in the first."""
         await super().furnish()
         town = self.town
-        await town.api.create(DEFINITIONS, {key: DEFINITION[key] for key in ("metadata", "spec")})
+        await town.api.create(DEFINITIONS, definition_of_queues())
         for name in ("a", "b"):
             spec: dict[str, Any] = {"compute": {"limit": 100, "guarantee": 50}}
             await town.api.create(queues_of(town.names), {"metadata": {"name": name}, "spec": spec})

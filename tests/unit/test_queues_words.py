@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import HostLimits
+from aliquot_scheduler.queues.spec import HostLimits, QueueSpec
 from support.queue_stage import Stage, queue
 
 replace = msgspec.structs.replace
@@ -264,13 +266,19 @@ def test_what_is_held_back_is_told_with_for_whom() -> None:
     )
 
 
-def test_nobody_is_told_that_its_own_guarantee_is_in_its_way() -> None:
-    """What is free is kept for its queue and no other: it asks more than that."""
-    stage = Stage({"clinic": queue(guarantee=400, lend=0), "trial": queue()}, nodes=(8,))
+def asking_much(specs: Mapping[str, QueueSpec]) -> Stage:
+    """Of eight cards one queue uses four, and a pod of another asks five."""
+    stage = Stage(specs, nodes=(8,))
     for number in range(4):
         stage.submit(f"t{number}", queue="trial")
     assert len(stage.run()) == 4
     stage.submit("large", 500, queue="clinic")
+    return stage
+
+
+def test_nobody_is_told_that_its_own_guarantee_is_in_its_way() -> None:
+    """What is free is kept for its queue and no other: it asks more than that."""
+    stage = asking_much({"clinic": queue(guarantee=400, lend=0), "trial": queue()})
     stage.submit("more", queue="trial")
     assert stage.run() == []
     free = "400 of 800 % are free"
@@ -280,11 +288,7 @@ def test_nobody_is_told_that_its_own_guarantee_is_in_its_way() -> None:
 
 def test_what_is_lent_is_not_kept_for_who_asks_more_than_all_of_a_guarantee() -> None:
     """Only what is kept idle is; and for who fits in it all of it, beside that."""
-    stage = Stage({"clinic": queue(guarantee=400, lend=200), "trial": queue()}, nodes=(8,))
-    for number in range(4):
-        stage.submit(f"t{number}", queue="trial")
-    assert len(stage.run()) == 4
-    stage.submit("large", 500, queue="clinic")
+    stage = asking_much({"clinic": queue(guarantee=400, lend=200), "trial": queue()})
     for number in range(3):
         stage.submit(f"more{number}", queue="trial")
     assert stage.run() == ["more0", "more1"]
@@ -314,11 +318,7 @@ def test_who_asks_more_than_its_own_guarantee_is_told_what_others_are_guaranteed
 
 def test_the_guarantee_of_a_queue_above_is_its_own_too() -> None:
     """And others read of that queue, since those below it are guaranteed nothing themselves."""
-    stage = Stage({"org": queue(guarantee=400, lend=0), "clinic": queue("org"), "trial": queue()}, nodes=(8,))
-    for number in range(4):
-        stage.submit(f"t{number}", queue="trial")
-    assert len(stage.run()) == 4
-    stage.submit("large", 500, queue="clinic")
+    stage = asking_much({"org": queue(guarantee=400, lend=0), "clinic": queue("org"), "trial": queue()})
     stage.submit("more", queue="trial")
     assert stage.run() == []
     free = "400 of 800 % are free"

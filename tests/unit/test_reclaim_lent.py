@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from support.lent_scenes import Asked, Scene, play
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 
@@ -13,68 +13,70 @@ CARD = 80_000
 WHOLE, HALF, THIN = (100, None), (50, CARD // 2), (10, CARD // 2)
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Queues on so many cards, who runs, who comes, who goes for that, who is in then."""
-
-    queues: dict[str, QueueSpec]
-    runs: dict[str, tuple[int | None, int | None]]
-    comes: dict[str, tuple[int | None, int | None]]
-    gone: tuple[str, ...]
-    let_in: tuple[str, ...]
-    cards: int = 2
+def on_a_node(
+    *,
+    queues: dict[str, QueueSpec],
+    runs: dict[str, Asked],
+    comes: dict[str, Asked],
+    gone: tuple[str, ...],
+    let_in: tuple[str, ...],
+    cards: int = 2,
+) -> Scene:
+    """On so many cards of one node."""
+    return Scene(queues=queues, runs=runs, comes=comes, gone=gone, let_in=let_in, nodes=(cards,))
 
 
 ROWS = {
-    "of a guarantee that lends a half": Row(
+    "of a guarantee that lends a half": on_a_node(
         queues={"a": queue(guarantee=200, lend=100), "o": queue()},
         runs={"o1": WHOLE},
         comes={"a1": WHOLE, "a2": WHOLE},
         gone=("o1",),
         let_in=("a1", "a2"),
     ),
-    "of a card that lends a half": Row(
+    "of a card that lends a half": on_a_node(
         queues={"a": queue(guarantee=100, lend=50), "o": queue()},
         runs={"o1": HALF, "o2": HALF, "o3": HALF},
         comes={"a1": WHOLE},
         gone=("o3",),
         let_in=("a1",),
     ),
-    "in small pods": Row(
+    "in small pods": on_a_node(
         queues={"a": queue(guarantee=200, lend=100), "o": queue()},
         runs={"o1": WHOLE},
         comes={f"a{number}": HALF for number in range(4)},
         gone=("o1",),
         let_in=("a0", "a1", "a2", "a3"),
     ),
-    "of memory that lends a half": Row(
+    "of memory that lends a half": on_a_node(
         queues={"a": queue(memory=Quota(guarantee=2 * CARD, lending_limit=CARD)), "o": queue()},
         runs={"o1": WHOLE},
         comes={"a1": (None, CARD), "a2": (None, CARD)},
         gone=("o1",),
         let_in=("a1", "a2"),
     ),
-    "of a guarantee above one that lends a half": Row(
+    "of a guarantee above one that lends a half": on_a_node(
         queues={"org": queue(), "a": queue("org", guarantee=200, lend=100), "o": queue()},
         runs={"o1": WHOLE},
         comes={"a1": WHOLE, "a2": WHOLE},
         gone=("o1",),
         let_in=("a1", "a2"),
     ),
-    "with more memory than goes along with a reservation": Row(
+    "with more memory than goes along with a reservation": on_a_node(
         queues={"a": queue(guarantee=100, lend=0), "o": queue()},
         runs={"o1": HALF, "o2": HALF},
         comes={f"a{number}": THIN for number in range(3)},
         gone=("o2",),
         let_in=("a0", "a1", "a2"),
     ),
-    "nobody goes who is inside a guarantee in compute, and beyond what a reservation keeps of memory": Row(
+    "nobody goes who is inside a guarantee in compute, and beyond what a reservation keeps of memory": on_a_node(
         queues={"a": queue(guarantee=200, lend=150), "b": queue(guarantee=100)},
         runs={"a1": THIN, "a2": THIN, "a3": THIN, "a4": THIN},
         comes={"b1": WHOLE},
         gone=(),
         let_in=(),
     ),
-    "from who borrows beside a reservation": Row(
+    "from who borrows beside a reservation": on_a_node(
         queues={
             "b": queue(),
             "bx": queue("b", guarantee=100, lend=0),
@@ -86,7 +88,7 @@ ROWS = {
         gone=("by1",),
         let_in=("d1",),
     ),
-    "from who borrows beside a reservation, judged from further up": Row(
+    "from who borrows beside a reservation, judged from further up": on_a_node(
         queues={
             "top": queue(),
             "b": queue("top"),
@@ -99,7 +101,7 @@ ROWS = {
         gone=("by1",),
         let_in=("d1",),
     ),
-    "from who borrows beside a reservation of memory": Row(
+    "from who borrows beside a reservation of memory": on_a_node(
         queues={
             "b": queue(),
             "bx": queue("b", memory=Quota(guarantee=CARD, lending_limit=0)),
@@ -111,7 +113,7 @@ ROWS = {
         gone=("by1",),
         let_in=("d1",),
     ),
-    "nobody goes who is guaranteed it beside a reservation": Row(
+    "nobody goes who is guaranteed it beside a reservation": on_a_node(
         queues={
             "b": queue(guarantee=200),
             "bx": queue("b", guarantee=100, lend=0),
@@ -123,7 +125,7 @@ ROWS = {
         gone=(),
         let_in=(),
     ),
-    "nobody goes for who borrows beside a reservation": Row(
+    "nobody goes for who borrows beside a reservation": on_a_node(
         queues={"b": queue(), "bx": queue("b", guarantee=100, lend=0), "by": queue("b"), "o": queue()},
         runs={"o1": WHOLE},
         comes={"by1": WHOLE},
@@ -134,17 +136,17 @@ ROWS = {
 
 TWO = {"a": queue(guarantee=100), "b": queue(guarantee=100)}
 ROWS |= {
-    "from one pod that is partly inside": Row(
+    "from one pod that is partly inside": on_a_node(
         queues=TWO, runs={"a1": (200, None)}, comes={"b1": WHOLE}, gone=("a1",), let_in=("b1",)
     ),
-    "from one pod that is partly in what its queue keeps": Row(
+    "from one pod that is partly in what its queue keeps": on_a_node(
         queues={"a": queue(guarantee=100, lend=0), "b": queue(guarantee=100)},
         runs={"a1": (200, None)},
         comes={"b1": WHOLE},
         gone=("a1",),
         let_in=("b1",),
     ),
-    "who is wholly beyond goes before who is partly inside, whatever is lost": Row(
+    "who is wholly beyond goes before who is partly inside, whatever is lost": on_a_node(
         queues={"a": queue(guarantee=100), "b": queue(guarantee=100), "o": queue()},
         runs={"o1": (100, None), "a1": (200, None)},
         comes={"b1": WHOLE},
@@ -152,28 +154,28 @@ ROWS |= {
         let_in=("b1",),
         cards=3,
     ),
-    "nobody goes who would own the room again": Row(
+    "nobody goes who would own the room again": on_a_node(
         queues={"a": queue(guarantee=100), "b": queue(guarantee=200)},
         runs={"a1": WHOLE, "b1": WHOLE},
         comes={"b2": WHOLE},
         gone=(),
         let_in=(),
     ),
-    "the smaller of two, and not both": Row(
+    "the smaller of two, and not both": on_a_node(
         queues=TWO,
         runs={"a1": (80, CARD), "a2": (60, CARD)},
         comes={"b1": WHOLE},
         gone=("a2",),
         let_in=("b1",),
     ),
-    "from who is beyond what goes with its guarantee, in what lacks": Row(
+    "from who is beyond what goes with its guarantee, in what lacks": on_a_node(
         queues={"a": queue(guarantee=100), "b": queue(guarantee=100, memory=Quota(guarantee=CARD))},
         runs={"a1": (10, CARD), "a2": (10, CARD)},
         comes={"b1": WHOLE},
         gone=("a2",),
         let_in=("b1",),
     ),
-    "from who is beyond it in pieces": Row(
+    "from who is beyond it in pieces": on_a_node(
         queues={"a": queue(guarantee=100), "b": queue(guarantee=100)},
         runs={f"a{number}": (10, 60_000) for number in range(4)},
         comes={"b1": WHOLE},
@@ -181,7 +183,7 @@ ROWS |= {
         let_in=("b1",),
         cards=4,
     ),
-    "nobody partly inside goes for one that is beyond what goes with its guarantee": Row(
+    "nobody partly inside goes for one that is beyond what goes with its guarantee": on_a_node(
         queues={"a": queue(guarantee=100), "b": queue(memory=Quota(guarantee=CARD))},
         runs={"a1": (10, CARD), "a2": (10, CARD), "b1": (90, 1_000)},
         comes={"b2": (90, 79_000)},
@@ -189,7 +191,7 @@ ROWS |= {
         let_in=(),
         cards=3,
     ),
-    "nobody goes for the memory of which it takes more than goes with its compute, while compute lacks": Row(
+    "nobody goes for the memory of which it takes more than goes with its compute, while compute lacks": on_a_node(
         queues={"a": queue(guarantee=100), "b": queue(guarantee=100), "c": queue(guarantee=100)},
         runs={"a1": (50, 50_000), "c1": WHOLE, "a2": (50, 50_000)},
         comes={"b1": (90, 20_000)},
@@ -200,27 +202,10 @@ ROWS |= {
 }
 
 
-def runs_on(row: Row) -> ReclaimStage:
-    """Those run who do, let in before anybody was guaranteed anything."""
-    stage = ReclaimStage({name: queue() for name in row.queues}, nodes=(row.cards,))
-    for uid, (compute, memory) in row.runs.items():
-        stage.submit(uid, compute, memory, queue=uid.rstrip("0123456789"))
-        assert stage.run(after=1.0) == [uid]
-    stage.queues.queues_seen(row.queues)
-    return stage
-
-
 @pytest.mark.parametrize("name", ROWS)
 def test_what_was_lent_comes_back(name: str) -> None:
     """Those go who have borrowed, as few as need be, and once they are gone it is over."""
-    row = ROWS[name]
-    stage = runs_on(row)
-    for uid, (compute, memory) in row.comes.items():
-        stage.submit(uid, compute, memory, queue=uid.rstrip("0123456789"))
-    let_in, gone = stage.run(after=1.0), stage.reclaimed()
-    let_in += stage.run(after=1.0)
-    assert (gone, sorted(let_in)) == (sorted(row.gone), sorted(row.let_in))
-    assert stage.victims(after=11.0) == []
+    play(ROWS[name])
 
 
 def test_a_group_that_is_partly_inside_goes_as_a_whole_and_only_once() -> None:

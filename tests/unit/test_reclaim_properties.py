@@ -71,11 +71,29 @@ def test_nobody_goes_for_nothing(first: int) -> None:
 
 
 SIZES = (20, 25, 50, 100)
+# What each asks, and whether two of them start together.
+BORROWERS = st.lists(st.tuples(st.sampled_from((10, 20, 30, 50, 70, 100, 150)), st.booleans()), min_size=5, max_size=25)
+
+
+def lend(stage: ReclaimStage, borrowers: list[tuple[int, bool]]) -> None:
+    """Two queues that are guaranteed nothing take what there is."""
+    for number, (compute, pair) in enumerate(borrowers):
+        group, notes = (f"g{number}", {"group-size": "2"}) if pair else ("", {})
+        for twin in range(1 + pair):
+            stage.submit(f"b{number}.{twin}", compute, queue=("blue", "grey")[number % 2], group=group, notes=notes)
+    while stage.run(after=1.0):
+        pass
+
+
+def asked_and_held(stage: ReclaimStage, owner: str) -> tuple[int, int]:
+    """How many pods of an owner there are, and how many of them run."""
+    pods = [pod for uid, pod in stage.pods.items() if uid[0] == "o" and pod.metadata.labels[NAMES.queue] == owner]
+    return len(pods), sum(bool(pod.spec.node_name) for pod in pods)
 
 
 @given(
     st.sampled_from(SIZES),
-    st.lists(st.tuples(st.sampled_from((10, 20, 30, 50, 70, 100, 150)), st.booleans()), min_size=5, max_size=25),
+    BORROWERS,
     st.lists(st.sampled_from(("red", "green")), min_size=1, max_size=12),
     st.lists(st.integers(1, 3), min_size=1, max_size=3),
 )
@@ -87,13 +105,7 @@ def test_what_is_guaranteed_and_asked_for_is_met_once_victims_have_gone(
     half = 100 * sum(nodes) // 2 // size * size
     specs = {"red": queue(guarantee=half), "green": queue(guarantee=half), "blue": queue(), "grey": queue()}
     stage = ReclaimStage(specs, nodes=nodes)
-    for number, (compute, pair) in enumerate(borrowers):
-        notes = {"group-size": "2"} if pair else {}
-        for twin in range(1 + pair):
-            group = f"g{number}" if pair else ""
-            stage.submit(f"b{number}.{twin}", compute, queue=("blue", "grey")[number % 2], group=group, notes=notes)
-    while stage.run(after=1.0):
-        pass
+    lend(stage, borrowers)
     for number, owner in enumerate(owners):
         stage.submit(f"o{number}", size, queue=owner)
     for _ in range(4):
@@ -101,15 +113,14 @@ def test_what_is_guaranteed_and_asked_for_is_met_once_victims_have_gone(
         stage.reclaimed()
         stage.run()
     for owner in ("red", "green"):
-        asked = [uid for uid, pod in stage.pods.items() if uid[0] == "o" and pod.metadata.labels[NAMES.queue] == owner]
-        held = sum(bool(stage.pods[uid].spec.node_name) for uid in asked)
-        assert held >= min(len(asked), half // size), owner
+        asked, held = asked_and_held(stage, owner)
+        assert held >= min(asked, half // size), owner
     assert len(stage.evicted) == len(set(stage.evicted))
 
 
 @given(
     st.sampled_from(SIZES),
-    st.lists(st.tuples(st.sampled_from((10, 20, 30, 50, 70, 100, 150)), st.booleans()), min_size=5, max_size=25),
+    BORROWERS,
     st.lists(st.sampled_from(("red", "green", "kept")), min_size=1, max_size=16),
     st.lists(st.integers(2, 4), min_size=1, max_size=3),
     st.sampled_from(("", "org", "late")),
@@ -125,13 +136,7 @@ def test_what_is_guaranteed_is_met_beside_reservations_that_nobody_else_touches(
     specs |= {"kept": queue(shared, guarantee=part, lend=0), "blue": queue(shared), "grey": queue(shared)}
     specs |= {"org": queue(limit=100 * sum(nodes))} if shared else {}
     stage = ReclaimStage(specs if how != "late" else dict.fromkeys(specs, queue()), nodes=nodes)
-    for number, (compute, pair) in enumerate(borrowers):
-        notes = {"group-size": "2"} if pair else {}
-        for twin in range(1 + pair):
-            group = f"g{number}" if pair else ""
-            stage.submit(f"b{number}.{twin}", compute, queue=("blue", "grey")[number % 2], group=group, notes=notes)
-    while stage.run(after=1.0):
-        pass
+    lend(stage, borrowers)
     stage.queues.queues_seen(specs)
     for number, owner in enumerate(owners):
         stage.submit(f"o{number}", size, queue=owner)
@@ -143,9 +148,8 @@ def test_what_is_guaranteed_is_met_beside_reservations_that_nobody_else_touches(
         others = sum(stage.used(name)[0] for name in specs if name not in ("kept", "org"))
         assert how == "late" or others + idle <= 100 * sum(nodes) - stage.used("kept")[0]
     for owner in ("red", "green", "kept"):
-        asked = [uid for uid, pod in stage.pods.items() if uid[0] == "o" and pod.metadata.labels[NAMES.queue] == owner]
-        held = sum(bool(stage.pods[uid].spec.node_name) for uid in asked)
-        assert held >= min(len(asked), part // size), owner
+        asked, held = asked_and_held(stage, owner)
+        assert held >= min(asked, part // size), owner
     assert len(stage.evicted) == len(set(stage.evicted))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from aliquot_scheduler.queues.spec import Preemption, QueueSpec, Quota
 from support.centre import gpus, make_node, sick
+from support.lent_scenes import Scene, play, stage_of
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 
@@ -15,57 +15,44 @@ HELD = queue(guarantee=100, lend=0)
 MEMORY = QueueSpec(memory=Quota(guarantee=CARD), namespaces=("*",))
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Queues, who runs, who comes, who goes for that, who is in then; and what nobody else has touched."""
-
-    queues: dict[str, QueueSpec]
-    runs: dict[str, tuple[int | None, int | None]]
-    comes: dict[str, tuple[int | None, int | None]]
-    gone: tuple[str, ...]
-    let_in: tuple[str, ...]
-    # The card that is reserved serves its owner at once.
-    serves: str = "k"
-    cards: int = 4
-
-
 WHOLE = (100, None)
 ROWS = {
-    "by compute alone": Row(
+    "by compute alone": Scene(
         queues={"a": queue(guarantee=100), "b": queue(), "k": HELD},
         runs={"b0": WHOLE, "b1": WHOLE, "b2": WHOLE},
         comes={"a0": WHOLE},
         gone=("b2",),
         let_in=("a0",),
     ),
-    "of both": Row(
+    "of both": Scene(
         queues={"a": queue(guarantee=100, memory=Quota(guarantee=CARD)), "b": queue(), "k": HELD},
         runs={"b0": WHOLE, "b1": WHOLE, "b2": WHOLE},
         comes={"a0": WHOLE},
         gone=("b2",),
         let_in=("a0",),
     ),
-    "two of one guarantee": Row(
+    "two of one guarantee": Scene(
         queues={"a": queue(guarantee=200), "b": queue(), "k": HELD},
         runs={"b0": WHOLE, "b1": WHOLE, "b2": WHOLE},
         comes={"a0": WHOLE, "a1": WHOLE, "a2": WHOLE},
         gone=("b1", "b2"),
         let_in=("a0", "a1"),
     ),
-    "of a guarantee above": Row(
+    "of a guarantee above": Scene(
         queues={"org": queue(guarantee=100), "a": queue("org"), "b": queue(), "k": HELD},
         runs={"b0": WHOLE, "b1": WHOLE, "b2": WHOLE},
         comes={"a0": WHOLE},
         gone=("b2",),
         let_in=("a0",),
     ),
-    "memory that goes with the guarantee above": Row(
+    "memory that goes with the guarantee above": Scene(
         queues={"org": queue(guarantee=100), "a": queue("org", guarantee=50), "b": queue(), "k": HELD},
         runs={"b0": (60, CARD), "b1": (60, CARD), "b2": (60, CARD)},
         comes={"a0": (50, 60_000)},
         gone=("b2",),
         let_in=("a0",),
     ),
-    "one lacks a limit, and one what all have": Row(
+    "one lacks a limit, and one what all have": Scene(
         queues={
             "org": queue(limit=100),
             "red": queue("org", guarantee=100),
@@ -79,7 +66,7 @@ ROWS = {
         gone=("b1", "blue0"),
         let_in=("a0", "red0"),
     ),
-    "under a limit that they share": Row(
+    "under a limit that they share": Scene(
         queues={
             "org": queue(limit=300),
             "a": queue("org", guarantee=100),
@@ -92,58 +79,58 @@ ROWS = {
         # The youngest of all is not under the limit: nothing is gained by its going.
         gone=("b1",),
         let_in=("a0",),
-        cards=6,
+        nodes=(1,) * 6,
     ),
-    "nobody goes who is within a guarantee": Row(
+    "nobody goes who is within a guarantee": Scene(
         queues={"a": queue(guarantee=100), "b": queue(guarantee=300), "k": HELD},
         runs={"b0": WHOLE, "b1": WHOLE, "b2": WHOLE},
         comes={"a0": WHOLE},
         gone=(),
         let_in=(),
     ),
-    "nobody goes for one that borrows": Row(
+    "nobody goes for one that borrows": Scene(
         queues={"a": queue(), "b": queue(), "k": HELD},
         runs={"b0": WHOLE, "b1": WHOLE, "b2": WHOLE},
         comes={"a0": WHOLE},
         gone=(),
         let_in=(),
     ),
-    "nobody goes for memory beyond what goes with the guarantee": Row(
+    "nobody goes for memory beyond what goes with the guarantee": Scene(
         queues={"a": queue(guarantee=10), "b": queue(), "k": HELD},
         runs={"b0": (60, CARD), "b1": (60, CARD), "b2": (60, CARD)},
         comes={"a0": (10, 40_000)},
         gone=(),
         let_in=(),
     ),
-    "memory for compute that is free": Row(
+    "memory for compute that is free": Scene(
         queues={"a": queue(guarantee=100), "b": queue(), "k": HELD},
         runs={"b0": (None, CARD), "b1": (None, CARD), "b2": (50, CARD)},
         comes={"a0": WHOLE},
         gone=("b1",),
         let_in=("a0",),
     ),
-    "what another guarantee asks for is left to it": Row(
+    "what another guarantee asks for is left to it": Scene(
         queues={"a": queue(guarantee=100), "b": queue(), "k": HELD, "c": MEMORY},
         runs={"b0": WHOLE, "b1": WHOLE, "b2": WHOLE},
         comes={"a0": WHOLE, "c0": (None, CARD)},
         gone=("b1", "b2"),
         let_in=("a0", "c0"),
     ),
-    "a reservation that others have is whole again before anybody else comes in": Row(
+    "a reservation that others have is whole again before anybody else comes in": Scene(
         queues={"a": queue(guarantee=100), "b": queue(), "k": HELD},
         runs={"b0": WHOLE, "b1": WHOLE, "b2": WHOLE, "b3": WHOLE},
         comes={"a0": WHOLE},
         gone=("b2", "b3"),
         let_in=("a0",),
     ),
-    "all that is not reserved": Row(
+    "all that is not reserved": Scene(
         queues={"a": queue(guarantee=100), "b": queue(), "k": queue(guarantee=300, lend=0)},
         runs={"b0": WHOLE, "b1": WHOLE},
         comes={"a0": WHOLE},
         gone=("b0", "b1"),
         let_in=("a0",),
     ),
-    "reserved beyond all there is": Row(
+    "reserved beyond all there is": Scene(
         queues={"a": queue(guarantee=100), "b": queue(), "k": queue(guarantee=400, lend=0)},
         runs={"b0": WHOLE, "b1": WHOLE, "b2": WHOLE},
         comes={"a0": WHOLE},
@@ -153,28 +140,11 @@ ROWS = {
 }
 
 
-def stage_of(row: Row) -> ReclaimStage:
-    """Those run who do, let in before anybody had reserved anything."""
-    stage = ReclaimStage({name: queue() for name in row.queues}, nodes=(1,) * row.cards)
-    for uid, (compute, memory) in row.runs.items():
-        stage.submit(uid, compute, memory, queue=uid.rstrip("0123456789"))
-        assert stage.run(after=1.0) == [uid]
-    stage.queues.queues_seen(row.queues)
-    return stage
-
-
 @pytest.mark.parametrize("name", ROWS)
 def test_whose_guarantee_is_demanded_gets_it_and_not_what_is_reserved(name: str) -> None:
-    """Those who borrow go for it, as few as need be, and nobody for one that is not let in then."""
-    row = ROWS[name]
-    stage = stage_of(row)
-    for uid, (compute, memory) in row.comes.items():
-        stage.submit(uid, compute, memory, queue=uid.rstrip("0123456789"))
-    assert stage.run(after=1.0) == []
-    assert stage.reclaimed() == sorted(row.gone)
-    assert sorted(stage.run(after=1.0)) == sorted(row.let_in)
-    assert stage.victims(after=11.0) == []
-    stage.submit("owner", *WHOLE, queue=row.serves)
+    """Those who borrow go for it, and nobody for one that is not let in then; the reserved card serves its owner."""
+    stage = play(ROWS[name])
+    stage.submit("owner", *WHOLE, queue="k")
     assert stage.run(after=1.0) == ["owner"]
 
 
