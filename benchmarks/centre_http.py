@@ -25,6 +25,7 @@ sys.path[:0] = [str(ROOT / "tests")]
 
 from aliquot_core.objects import Pod  # noqa: E402
 from aliquot_scheduler.extender.decisions import Filtered  # noqa: E402
+from aliquot_scheduler.extender.echo import Echo  # noqa: E402
 from aliquot_scheduler.extender.wire import decode_placing, encode_filtered  # noqa: E402
 from aliquot_scheduler.web.tls import TlsFiles  # noqa: E402
 from support.centre_http import SCHEDULER, Authority, caller, replica  # noqa: E402 - the path comes first
@@ -124,8 +125,8 @@ def codec(body: bytes, *, rounds: int = 300) -> float:
     desk = HalfPass()
     begun = time.process_time()
     for _ in range(rounds):
-        placing = decode_placing(body)
-        encode_filtered(desk.filter(placing.pod, placing.nodes))
+        placing = decode_placing(body, echo=Echo())
+        encode_filtered(desk.filter(placing.pod, placing.nodes), echo=Echo())
     return (time.process_time() - begun) * 1000 / rounds
 
 

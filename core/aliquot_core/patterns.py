@@ -28,6 +28,8 @@ class Patterns(msgspec.Struct, frozen=True, kw_only=True):
 
     def admits(self, *names: str) -> bool:
         """Whether a GPU will do that goes by these names: any one may allow it, any one may forbid it."""
+        if not (self.allowed or self.forbidden):
+            return True
         folded = [name.casefold() for name in names]
         if _matches(folded, self.forbidden):
             return False

@@ -86,6 +86,9 @@ NO_MEMORY = MiB(0)
 def parse_count(text: str | float, *, where: str, unit: str) -> int:
     """Read a positive whole number as a person or Kubernetes writes it; `unit` is for the advice."""
     written = str(text).strip()
+    # Nearly all are so, and the centre reads each pod several times: a sixth of the time.
+    if len(written) <= _PLAIN and written.isascii() and written.isdigit() and 1 <= (count := int(written)) <= LARGEST:
+        return count
     number = _exact(written, where=where, unit=unit)
     quoted = written[:QUOTED]
     if number.denominator != 1:
@@ -106,9 +109,6 @@ def factor_of(suffix: str) -> Fraction | None:
 
 
 def _exact(text: str, *, where: str, unit: str) -> Fraction:
-    if len(text) <= _PLAIN and text.isascii() and text.isdigit():
-        # Nearly all are so, and the centre reads each pod several times: a third of the time.
-        return Fraction(int(text))
     match = _QUANTITY.fullmatch(text)
     suffix = match["suffix"] if match else ""
     try:

@@ -10,13 +10,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from aliquot_scheduler.extender import wire
 from aliquot_scheduler.extender.decisions import BEST_GRADE, Filtered
+from aliquot_scheduler.extender.echo import Echo
 from aliquot_scheduler.extender.wire import (
     MalformedCallError,
     NodesUncachedError,
+    Placing,
     coarse,
     decode_binding,
-    decode_placing,
     decode_preemption,
     encode_bound,
     encode_filtered,
@@ -24,6 +26,12 @@ from aliquot_scheduler.extender.wire import (
     encode_victims,
 )
 from support.centre_http import BINDING, POD, args
+
+
+def decode_placing(body: bytes) -> Placing:
+    """Of somebody who was answered nothing yet."""
+    return wire.decode_placing(body, echo=Echo())
+
 
 DECODERS = (decode_placing, decode_preemption, decode_binding)
 
@@ -38,6 +46,18 @@ def test_a_pod_and_its_nodes_are_read() -> None:
     asked = decode_placing(written(args("n2", "n1")))
     assert (asked.pod.key, asked.pod.metadata.uid, asked.nodes) == ("team/p", "u-1", ["n2", "n1"])
     assert asked.pod.spec.containers[0].resources.limits == {"aliquot.dev/compute": "30"}
+
+
+def test_names_that_were_just_answered_are_known_again_and_no_others() -> None:
+    """As Go writes them; the same sequence comes back, and of other names, or in another order, what is written."""
+    echo, answered = Echo(), ["n2", "n1"]
+    encode_filtered(Filtered(nodes=answered), echo=echo)
+    for names, same in ((["n2", "n1"], True), (["n1", "n2"], False), (["n2"], False), (["n2", "n1"], True)):
+        body = json.dumps(args(*names), separators=(",", ":")).encode()
+        found = wire.decode_placing(body, echo=echo).nodes
+        assert (found, found is answered) == (names, same)
+    encode_filtered(Filtered(nodes=["n3"]), echo=echo)
+    assert wire.decode_placing(body, echo=echo).nodes is not answered
 
 
 @pytest.mark.parametrize("body", [{"Pod": POD}, {"Pod": POD, "Nodes": None, "NodeNames": None}])
@@ -146,13 +166,13 @@ def test_whatever_comes_is_read_or_is_malformed(body: bytes) -> None:
 def test_a_filter_s_answer_bears_go_s_names() -> None:
     """kube-scheduler reads the whole nodes of an answer without names, so names are always there."""
     filtered = Filtered(nodes=["n1"], failed={"n2": "full"}, unresolvable={"n3": "no GPU"}, error="")
-    assert json.loads(encode_filtered(filtered)) == {
+    assert json.loads(encode_filtered(filtered, echo=Echo())) == {
         "NodeNames": ["n1"],
         "FailedNodes": {"n2": "full"},
         "FailedAndUnresolvableNodes": {"n3": "no GPU"},
         "Error": "",
     }
-    assert json.loads(encode_filtered(Filtered(error="why")))["NodeNames"] == []
+    assert json.loads(encode_filtered(Filtered(error="why"), echo=Echo()))["NodeNames"] == []
 
 
 def test_grades_are_written_fine_and_coarse() -> None:

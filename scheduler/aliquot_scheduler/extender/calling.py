@@ -15,6 +15,7 @@ from typing import Any
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
 from aliquot_scheduler.extender.decisions import Decisions
+from aliquot_scheduler.extender.echo import Echo
 from aliquot_scheduler.extender.forwarding import Forwarder
 from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.verbs import Answer, LeaderUnheardError, Outcome, Verb, answer, refused
@@ -49,6 +50,7 @@ class ExtenderCalls:
         self._forwarder = forwarder
         self._metrics = metrics
         self._clock = clock
+        self._echo = Echo()
 
     def offered(self, *, stranger: Stranger) -> Offered:
         """All of it, for the short way."""
@@ -61,7 +63,7 @@ class ExtenderCalls:
         if not self._leads():
             return self._in_time(verb, call, self._passed_on(verb, call), begun=begun)
         try:
-            given = answer(verb, call.body, decisions=self._decisions)
+            given = answer(verb, call.body, decisions=self._decisions, echo=self._echo)
         except Exception as error:  # noqa: BLE001 - it is logged there, a pod waits, and the centre goes on
             return self._noted(verb, _failed(verb, call, error), begun=begun)
         if isinstance(given, Answer):
@@ -82,7 +84,7 @@ class ExtenderCalls:
             what = f"{call.hop[:80]} asked this replica, which does not lead"
             raise LeaderUnheardError(what, where=call.path)
         if (passed := await self._forwarder.forward(call.path, call.body)) is None:
-            given = answer(verb, call.body, decisions=self._decisions)
+            given = answer(verb, call.body, decisions=self._decisions, echo=self._echo)
             return _told(given if isinstance(given, Answer) else await given)
         reply = Reply(body=passed.body, status=HTTPStatus(passed.status), content_type=passed.content_type)
         return reply, Outcome.FORWARDED

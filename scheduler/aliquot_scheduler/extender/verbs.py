@@ -14,6 +14,7 @@ import msgspec
 
 from aliquot_core.errors import AliquotError, ClusterError
 from aliquot_scheduler.extender.decisions import Decisions, Filtered
+from aliquot_scheduler.extender.echo import Echo
 from aliquot_scheduler.extender.wire import (
     coarse,
     decode_binding,
@@ -71,9 +72,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
 
 
-def answer(verb: Verb, body: bytes, *, decisions: Decisions) -> Answer | Coroutine[Any, Any, Answer]:
+def answer(verb: Verb, body: bytes, *, decisions: Decisions, echo: Echo) -> Answer | Coroutine[Any, Any, Answer]:
     """Decide, or raise why not: at once, or where a write has to be waited for, when it has ended."""
-    return _DECIDE[verb](decisions, body)
+    return _DECIDE[verb](decisions, body, echo)
 
 
 def refused(verb: Verb, error: Exception) -> Answer:
@@ -88,7 +89,7 @@ def refused(verb: Verb, error: Exception) -> Answer:
 def _refusal(verb: Verb, why: str) -> bytes:
     match verb:
         case Verb.FILTER:
-            return encode_filtered(Filtered(error=why))
+            return encode_filtered(Filtered(error=why), echo=Echo())
         case Verb.BIND:
             return encode_bound(why)
         case Verb.PREEMPT:
@@ -97,43 +98,44 @@ def _refusal(verb: Verb, why: str) -> bytes:
             return encode_grades([], [])
 
 
-def _filter(decisions: Decisions, body: bytes) -> Answer:
-    asked = decode_placing(body)
+def _filter(decisions: Decisions, body: bytes, echo: Echo) -> Answer:
+    asked = decode_placing(body, echo=echo)
     filtered = decisions.filter(asked.pod, asked.nodes)
-    return Answer(body=encode_filtered(filtered), outcome=Outcome.REFUSED if filtered.error else Outcome.DECIDED)
+    outcome = Outcome.REFUSED if filtered.error else Outcome.DECIDED
+    return Answer(body=encode_filtered(filtered, echo=echo), outcome=outcome)
 
 
-def _prioritize(decisions: Decisions, body: bytes) -> Answer:
-    asked = decode_placing(body)
+def _prioritize(decisions: Decisions, body: bytes, echo: Echo) -> Answer:
+    asked = decode_placing(body, echo=echo)
     grades = decisions.prioritize(asked.pod, asked.nodes)
     return Answer(body=encode_grades(asked.nodes, grades), outcome=Outcome.DECIDED)
 
 
-def _prioritize_coarse(decisions: Decisions, body: bytes) -> Answer:
-    asked = decode_placing(body)
+def _prioritize_coarse(decisions: Decisions, body: bytes, echo: Echo) -> Answer:
+    asked = decode_placing(body, echo=echo)
     grades = [coarse(grade) for grade in decisions.prioritize(asked.pod, asked.nodes)]
     return Answer(body=encode_grades(asked.nodes, grades), outcome=Outcome.DECIDED)
 
 
-def _prioritize_plain(decisions: Decisions, body: bytes) -> Answer:
-    asked = decode_placing(body)
+def _prioritize_plain(decisions: Decisions, body: bytes, echo: Echo) -> Answer:
+    asked = decode_placing(body, echo=echo)
     grades = decisions.prioritize_plain(asked.pod, asked.nodes)
     return Answer(body=encode_grades(asked.nodes, grades), outcome=Outcome.DECIDED)
 
 
-def _preempt(decisions: Decisions, body: bytes) -> Answer:
+def _preempt(decisions: Decisions, body: bytes, _: Echo) -> Answer:
     asked = decode_preemption(body)
     victims = decisions.preempt(asked.pod, asked.offered)
     return Answer(body=encode_victims(victims, violations=asked.violations), outcome=Outcome.DECIDED)
 
 
-async def _bind(decisions: Decisions, body: bytes) -> Answer:
+async def _bind(decisions: Decisions, body: bytes, _: Echo) -> Answer:
     asked = decode_binding(body)
     why = await decisions.bind(namespace=asked.namespace, name=asked.name, uid=asked.uid, node=asked.node)
     return Answer(body=encode_bound(why), outcome=Outcome.REFUSED if why else Outcome.DECIDED)
 
 
-_DECIDE: Mapping[Verb, Callable[[Decisions, bytes], Answer | Coroutine[Any, Any, Answer]]] = {
+_DECIDE: Mapping[Verb, Callable[[Decisions, bytes, Echo], Answer | Coroutine[Any, Any, Answer]]] = {
     Verb.FILTER: _filter,
     Verb.PRIORITIZE: _prioritize,
     Verb.PRIORITIZE_COARSE: _prioritize_coarse,

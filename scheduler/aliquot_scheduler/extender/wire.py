@@ -17,6 +17,7 @@ import msgspec
 from aliquot_core.errors import ClusterError
 from aliquot_core.objects import Pod
 from aliquot_scheduler.extender.decisions import BEST_GRADE, Filtered
+from aliquot_scheduler.extender.echo import Echo
 
 # What default weights expect of an extender.
 COARSE_GRADES = 10
@@ -51,7 +52,7 @@ class _Wire(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 class _Args(_Wire, frozen=True, kw_only=True):
     pod: Pod
     nodes: msgspec.Raw = msgspec.Raw(_NULL)
-    node_names: list[str] | None = None
+    node_names: msgspec.Raw = msgspec.Raw(_NULL)
 
 
 class _MetaPod(_Wire, frozen=True, kw_only=True):
@@ -73,7 +74,7 @@ class Placing(msgspec.Struct, frozen=True, kw_only=True):
     """A pod, and the nodes that are left for it."""
 
     pod: Pod
-    nodes: list[str]
+    nodes: Sequence[str]
 
 
 class Preemption(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,17 +95,21 @@ class Binding(_Wire, frozen=True, kw_only=True):
 
 
 _args = msgspec.json.Decoder(_Args)
+_names = msgspec.json.Decoder(list[str] | None)
 _preemptions = msgspec.json.Decoder(_PreemptionArgs)
 _bindings = msgspec.json.Decoder(Binding)
 
 
-def decode_placing(body: bytes) -> Placing:
+def decode_placing(body: bytes, *, echo: Echo) -> Placing:
     """Read what filter and prioritize are asked."""
     args = _decoded(_args, body)
     _check(args.pod)
-    if args.node_names is None and bytes(args.nodes) != _NULL:
+    text = bytes(args.node_names)
+    if (nodes := echo.heard(text)) is None:
+        nodes = _decoded(_names, text)
+    if nodes is None and bytes(args.nodes) != _NULL:
         raise NodesUncachedError
-    return Placing(pod=args.pod, nodes=args.node_names or [])
+    return Placing(pod=args.pod, nodes=nodes or [])
 
 
 def decode_preemption(body: bytes) -> Preemption:
@@ -145,7 +150,7 @@ def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 # --- what is answered ------------------------------------------------------------------------------------------------
 class _FilterResult(_Wire, frozen=True, kw_only=True):
     # Left out, it would mean that the whole nodes are elsewhere in the answer.
-    node_names: Sequence[str]
+    node_names: msgspec.Raw
     failed_nodes: Mapping[str, str] = {}
     failed_and_unresolvable_nodes: Mapping[str, str] = {}
     error: str = ""
@@ -165,11 +170,13 @@ _HOST = '{"Host":"'
 _SCORES = {grade: f'","Score":{grade}}},{_HOST}' for grade in range(BEST_GRADE + 1)}
 
 
-def encode_filtered(filtered: Filtered) -> bytes:
+def encode_filtered(filtered: Filtered, *, echo: Echo) -> bytes:
     """Answer filter."""
+    names = _encoder.encode(filtered.nodes)
+    echo.said(filtered.nodes, text=names)
     return _encoder.encode(
         _FilterResult(
-            node_names=filtered.nodes,
+            node_names=msgspec.Raw(names),
             failed_nodes=filtered.failed,
             failed_and_unresolvable_nodes=filtered.unresolvable,
             error=filtered.error,
