@@ -49,6 +49,7 @@ BASELINE = TimedPolicy.WHOLE_GPU_FIFO
 DRAWS = 10_000
 WANTED = {"wait": -35.0, "completion": -30.0}
 PERCENT = 95.0
+_SHARES = ("allocated_pct", "of_bound_pct")
 
 Reals = npt.NDArray[np.float64]
 
@@ -226,8 +227,8 @@ def _tell(variant: str, reports: Mapping[str, TimedReport], *, bootstraps: int) 
 
 def _table(cells: Mapping[tuple[int, float], Pairs]) -> bool:
     use = "allocated, % (of bound); single"
-    print(f"| nodes, k | n | baseline wait, completion | wait, % | completion, % | {use} | baseline's |")
-    print("|---|--:|--:|--:|--:|--:|--:|")
+    print(f"| nodes, k | n | baseline wait, completion | wait, % | completion, % | {use} | baseline's | by then, % |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|")
     drawn: dict[str, list[Reals]] = {what: [] for what in WANTED}
     changes: dict[str, list[float]] = {what: [] for what in WANTED}
     above = False
@@ -243,7 +244,7 @@ def _table(cells: Mapping[tuple[int, float], Pairs]) -> bool:
                 changes[what].append(pairs.change(what))
                 above |= _ends(draws)[0] > 0.0
         base = f"{pairs.of('wait')[0].mean() / 60:.1f} min, {pairs.of('completion')[0].mean() / 3600:.1f} h"
-        told += [_use(pairs.ours), _use(pairs.base)]
+        told += [_use(pairs.ours), _use(pairs.base), f"{_by_then(pairs.ours)}; {_by_then(pairs.base)}"]
         print(f"| {cell[0]}, {cell[1]:g} | {len(pairs.ours)} | {base} | {' | '.join(told)} |")
     missed = above
     for what, wanted in WANTED.items():
@@ -257,7 +258,21 @@ def _table(cells: Mapping[tuple[int, float], Pairs]) -> bool:
         end="",
     )
     print(f"violations {sum(one.quota_violations for one in runs)}; Jain {jain[0]:.3f}, baseline's {jain[1]:.3f}")
+    parts = [float(np.mean([_weighed(some, what) for some in _fulls(cells)])) for what in _SHARES]
+    print(f"mean over cells, in a full backlog: allocated {parts[0]:.1f} %, of bound {parts[1]:.1f} %")
     return missed
+
+
+def _fulls(cells: Mapping[tuple[int, float], Pairs]) -> list[list[InBacklog]]:
+    """Our own, of each cell that has any."""
+    found = [[one.full_backlog for one in pairs.ours] for pairs in cells.values()]
+    return [some for some in found if any(one.hours for one in some)]
+
+
+def _by_then(some: Sequence[TimedReport]) -> str:
+    """GPU time given by then, of what anybody could have given: the mean over runs, and the least."""
+    told = [one.by_then for one in some if one.by_then]
+    return f"{np.mean([one.mean_pct for one in told]):.1f} ({min(one.least_pct for one in told):.1f})" if told else "-"
 
 
 def _bases(cells: Mapping[tuple[int, float], Pairs]) -> list[TimedReport]:
@@ -270,14 +285,16 @@ def _use(some: Sequence[TimedReport]) -> str:
 
 
 def _given(some: Sequence[InBacklog]) -> str:
-    hours = np.array([one.hours for one in some])
-    if not hours.sum():
+    if not any(one.hours for one in some):
         return "-"
-    allocated, bound = (
-        float((np.array([getattr(one, what) or 0.0 for one in some]) * hours).sum() / hours.sum())
-        for what in ("allocated_pct", "of_bound_pct")
-    )
+    allocated, bound = (_weighed(some, what) for what in _SHARES)
     return f"{allocated:.1f} ({bound:.1f})"
+
+
+def _weighed(some: Sequence[InBacklog], what: str) -> float:
+    """Over the hours of all of them."""
+    hours = np.array([one.hours for one in some])
+    return float((np.array([getattr(one, what) or 0.0 for one in some]) * hours).sum() / hours.sum())
 
 
 def _picture(reports: Mapping[str, TimedReport], *, bootstraps: int) -> str:
