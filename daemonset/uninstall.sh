@@ -1,11 +1,16 @@
 #!/bin/sh
 # Takes Aliquot out of a cluster, however it was installed, with whatever it wrote on nodes and on pods that wait:
-#   daemonset/uninstall.sh [--force]
+#   daemonset/uninstall.sh [--yes] [--force] [--dry-run] [--help]
 #
-# Pods that hold slices are to be ended first: they would run on, uncounted. Pods that wait lose Aliquot's gate and go on
-# waiting, for a scheduler that is gone: delete them, or install Aliquot again. Queues are deleted with their definition.
-# Where a node does not answer within ALIQUOT_PATIENCE seconds (300), the others withdraw, it is named, and what guards
-# what it bears stays: bring it back, or delete it, and run this again.
+#   --yes      do not ask; without a terminal nothing is done otherwise
+#   --force    also while pods hold slices: they would run on, uncounted
+#   --dry-run  say what there is to go, and do nothing
+#   --help     print this
+#
+# The cluster is that of kubectl's current context. Pods that hold slices are to be ended first. Pods that wait lose
+# Aliquot's gate and go on waiting, for a scheduler that is gone: delete them, or install Aliquot again. Queues are
+# deleted with their definition. Where a node does not answer within ALIQUOT_PATIENCE seconds (300), the others withdraw,
+# it is named, and what guards what it bears stays: bring it back, or delete it, and run this again.
 set -eu
 namespace=${ALIQUOT_NAMESPACE:-aliquot-system}
 domain=${ALIQUOT_DOMAIN:-aliquot.dev}
@@ -17,7 +22,7 @@ ours=app.kubernetes.io/part-of=aliquot
 holders() {
     kubectl get pods --all-namespaces --output go-template='{{range .items}}{{$phase := .status.phase}}{{with
         .metadata.annotations}}{{if index . "'"$domain"'/grant"}}{{if and (ne $phase "Succeeded") (ne $phase "Failed")
-        }}{{$phase}}{{"\n"}}{{end}}{{end}}{{end}}{{end}}' | wc -l
+        }}{{$phase}}{{"\n"}}{{end}}{{end}}{{end}}{{end}}'
 }
 
 # Namespace and name of each pod that waits behind the gate.
@@ -27,8 +32,17 @@ gated() {
         }}{{"\n"}}{{end}}{{end}}{{end}}'
 }
 
+# Every queue; none where an earlier try has deleted their definition.
+queues() {
+    definitions=$(kubectl get customresourcedefinitions --selector "$ours" --output name) || return 1
+    case $definitions in
+    *"/queues.$domain"*) kubectl get "queues.$domain" --output name ;;
+    esac
+}
+
 lift() {
-    gated | while read -r pod_namespace pod; do
+    printf '%s\n' "$1" | while read -r pod_namespace pod; do
+        # It may have gone meanwhile; whoever is left is looked for again.
         kubectl --namespace "$pod_namespace" patch pod "$pod" --type strategic --patch \
             '{"spec": {"schedulingGates": [{"name": "'"$domain"'/queue", "$patch": "delete"}]},
               "metadata": {"annotations": {"'"$domain"'/turn": null}}}' || true
@@ -68,9 +82,55 @@ withdraw() {
     done
 }
 
-if [ "$(holders)" -gt 0 ] && [ "${1:-}" != --force ]; then
-    echo "$(holders) pods hold slices: end them, or run this with --force" >&2
+# How many lines there are.
+count() {
+    printf '%s' "$1" | grep -c '' || true
+}
+
+usage() {
+    sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0"
+}
+
+sure=no force=no dry=no
+for argument; do
+    case $argument in
+    --yes) sure=yes ;;
+    --force) force=yes ;;
+    --dry-run) dry=yes ;;
+    --help | -h) usage; exit 0 ;;
+    *) echo "$argument is no option: nothing was done" >&2; usage >&2; exit 2 ;;
+    esac
+done
+
+cluster=$(kubectl config view --minify --output 'jsonpath={.current-context} ({.clusters[0].cluster.server})' \
+    2>/dev/null) || cluster="the cluster that kubectl finds"
+unseen() {
+    echo "$1 of $cluster can't be listed: nothing was done" >&2
     exit 1
+}
+# What can't be counted is not taken for nothing.
+held=$(holders) || unseen pods
+waiting=$(gated) || unseen pods
+queues=$(queues) || unseen queues
+nodes=$(bearing) || unseen nodes
+nodes=$(printf '%s\n' "$nodes" | sort -u)
+cat <<EOF
+Aliquot is to go from $cluster: its namespace $namespace, policies, webhooks and rights, $(count "$queues") queues,
+and what it wrote on $(count "$nodes") nodes. $(count "$held") pods hold slices; $(count "$waiting") wait, and lose its gate.
+EOF
+[ "$dry" = no ] || exit 0
+if [ -n "$held" ] && [ "$force" = no ]; then
+    echo "$(count "$held") pods hold slices: end them, or run this with --force" >&2
+    exit 1
+fi
+if [ "$sure" = no ]; then
+    if [ ! -t 0 ]; then
+        echo "nothing was done: say --yes" >&2
+        exit 2
+    fi
+    printf 'Go on? Only "yes" does: '
+    read -r answer
+    [ "$answer" = yes ] || exit 1
 fi
 
 # Nobody is refused or gated any more, and nobody is granted anything; then nothing guards the gates.
@@ -80,10 +140,12 @@ kubectl delete --ignore-not-found validatingadmissionpolicybinding/aliquot-guard
     validatingadmissionpolicy/aliquot-guard-gates
 # The API server forgets a policy, and a webhook, within seconds.
 tries=0
-while lift && [ -n "$(gated)" ]; do
+while [ -n "$waiting" ]; do
     tries=$((tries + 1))
     [ "$tries" -le 30 ] || { echo "gates can't be lifted" >&2; exit 1; }
-    sleep 1
+    lift "$waiting"
+    waiting=$(gated)
+    [ -z "$waiting" ] || sleep 1
 done
 
 kubectl label nodes --selector "$joins" "$joins-"
@@ -91,8 +153,10 @@ silent=$(waited_for 'aliquot-agent, aliquot-endpoint, aliquot-mps')
 # Those of an earlier try.
 kubectl --namespace "$namespace" delete pods --wait=false --selector app.kubernetes.io/name=aliquot-withdraw
 nodes=$(bearing)
-# shellcheck disable=SC2086 # names of nodes have no blanks
-[ -z "$nodes" ] || withdraw $(printf '%s\n' $nodes | sort -u)
+if [ -n "$nodes" ]; then
+    # shellcheck disable=SC2046 # names of nodes have no blanks
+    withdraw $(printf '%s\n' "$nodes" | sort -u)
+fi
 bears=$(waited_for aliquot-withdraw)
 if [ -n "$silent$bears" ]; then
     printf '%s\n' "$silent" "$bears" | sort -u | sed '/^$/d' | sed \

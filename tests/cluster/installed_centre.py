@@ -46,7 +46,7 @@ def run_uninstall(cluster: ClusterHarness) -> subprocess.CompletedProcess[str]:
     """Run the script that operators run."""
     kubectl = binaries.path_of("kubectl")
     own = {"PATH": f"{kubectl.parent}:{os.environ['PATH']}", "KUBECONFIG": str(cluster.kubeconfig())}
-    command, environment = [str(UNINSTALL)], {**os.environ, **own}
+    command, environment = [str(UNINSTALL), "--yes"], {**os.environ, **own}
     try:
         return subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=_UNINSTALLED_WITHIN, check=False
