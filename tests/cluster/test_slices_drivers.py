@@ -13,6 +13,7 @@ import pytest
 
 from aliquot_agent.gpus.known_models import KNOWN_MODELS
 from aliquot_agent.isolation.limits_file import GpuLimits, decode_limits
+from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
 from aliquot_core.inventory import Inventory, decode_inventory
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
@@ -100,6 +101,25 @@ def test_nvml_s_gpus_are_published_and_given(
     made = half.run(sharing_pod(namespace, shows(limits=asks(50, 3_000))), {"main": [(1, 50, 3_000)]})
     done = cluster.wait_for_phase(made, "Succeeded")
     assert cluster.logs(done) == f"{nvml.gpus[1].uuid} 50 3000 void\n"
+
+
+def test_an_instance_of_a_card_that_is_cut_is_given(
+    cluster: ClusterHarness, make_half: MakeHalf, nvml: FakeNvml, namespace: str
+) -> None:
+    """The kubelet counts ids by what instances are of the card, and a pod that asked for less is told what it holds."""
+    _, small = nvml.cut(gpu=0, into=[(3, 20_096), (1, 4_864)])
+    half = make_half(ALIQUOT_AGENT_DRIVER_FILES="simulated", **nvml.environment())
+    half.wait_ready()
+    cluster.wait_for("42, 14 and 100 % on offer", lambda: offered(cluster)[:2] == ["156", "32"] or None)
+    card = published(cluster).gpu(small)
+    assert card is not None
+    made = cluster.create_pod(sharing_pod(namespace, shows(limits=asks(10, 3_000))))
+    part = Slice(gpu=small, compute=card.compute, limit=card.compute, memory=card.usable)
+    held = ContainerGrant(slices=(part,), isolation="mig")
+    grant = Grant(node=half.name, pod=made["metadata"]["uid"], containers={"main": held})
+    cluster.bind(made, half.name, {NAMES.grant: encode_grant(grant)})
+    done = cluster.wait_for_phase(made, "Succeeded")
+    assert cluster.logs(done) == f"{small} 14 4848 void\n"
 
 
 def lay_driver_files(node: Node, *, gpus: int) -> str:

@@ -247,6 +247,16 @@ def test_containers_that_run_at_the_same_time_have_one_each() -> None:
     check_grant(plan.grant, pod=with_grant(pod, plan.grant), names=NAMES)
 
 
+@pytest.mark.parametrize("valued", [False, True], ids=["best fit", "by worth"])
+def test_an_instance_has_room_for_one_container_however_small(valued: bool) -> None:  # noqa: FBT001 - how it is chosen
+    """Where the sums of two would lie on it."""
+    picture = picture_with(make_node("n1", instances("n1", "3g.40gb")))
+    pod = make_pod("u", container("a", (5, 1_000)), container("b", (5, 1_000)))
+    finder = finder_of(picture, valued=valued)
+    assert not finder.survey(pod, demand(pod)).fits.any()
+    assert finder.plan(pod, demand(pod), node="n1") is None
+
+
 def test_who_asks_for_hardware_gets_instances_alone_and_others_both() -> None:
     """`mig` is the strongest mode: it is an axis of fit as the others are."""
     cards = (*gpus("n1", 1), *instances("n1", "1g.10gb", card=1))

@@ -74,13 +74,15 @@ def told(*gpus: GpuFacts, problems: tuple[GpuProblem, ...] = (), before: Cards |
 
 def test_instances_stand_for_their_card() -> None:
     """Each is one GPU of the inventory, in the order of the driver's numbers; the card is none beside them."""
-    found = inventory(told(CUT, part(1, slices=3), part(0)))
+    last = msgspec.structs.replace(part(2), uuid="MIG-+")
+    found = inventory(told(CUT, last, part(1, slices=3), part(0)))
     assert [(gpu.uuid, gpu.compute.value, gpu.usable.value) for gpu in found.gpus] == [
         ("MIG-0", 14, 9_840),
         ("MIG-1", 42, 9_840),
+        ("MIG-+", 14, 9_840),
     ]
     assert {(gpu.index, gpu.minor, gpu.mig, gpu.health) for gpu in found.gpus} == {(0, 3, False, Health.HEALTHY)}
-    assert found.memory == MiB(2 * 9_840)
+    assert found.memory == MiB(3 * 9_840)
     assert decode_inventory(encode_inventory(found)) == found
 
 

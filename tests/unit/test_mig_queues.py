@@ -110,6 +110,16 @@ def test_pods_of_two_small_containers_need_two_instances() -> None:
     assert stage.used("a") == (42 + 14, 40_192 + 9_728)
 
 
+def test_who_asks_for_more_than_any_instance_has_is_told() -> None:
+    """It would wait for ever, whoever ends."""
+    stage = cut({"a": queue()}, ("3g.40gb", "1g.10gb"))
+    stage.submit("u", 50, 5_000, queue="a")
+    assert stage.run() == []
+    assert word(stage, "u") == "NeverFits"
+    told = "it asks 50 % of one GPU, and the largest instance of MIG that it may have has 42 %"
+    assert stage.queues.why_not(stage.pods["u"]).endswith(told)
+
+
 def test_metrics_strand_no_part_of_an_instance() -> None:
     """Its memory is the share of a card that goes with its compute; what is held of it is all of it."""
     reign = known_reign()
