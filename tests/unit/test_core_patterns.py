@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot_core.inventory import Gpu
-from aliquot_core.patterns import LONGEST, PatternError, Patterns, parse_patterns
+from aliquot_core.patterns import LONGEST, MOST, PatternError, Patterns, parse_patterns
 
 A100, PCIE, H100, T4 = "NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe", "NVIDIA H100 80GB HBM3", "Tesla T4"
 MODELS = (A100, PCIE, H100, T4)
@@ -75,9 +75,49 @@ def test_a_list_may_be_long_but_not_endless() -> None:
         parse_patterns("a" * (LONGEST + 1), where="here")
 
 
-def test_a_pattern_made_to_be_slow_is_not() -> None:
+@pytest.mark.parametrize("sign", ["", "!"])
+def test_a_list_has_few_patterns(sign: str) -> None:
+    """Each is asked of every GPU; allowed or forbidden, the limit itself passes."""
+    words = [f"{sign}GPU-{number}*" for number in range(MOST + 1)]
+    found = parse_patterns(",".join(words[:MOST]), where="here")
+    assert len(found.allowed + found.forbidden) == MOST
+    with pytest.raises(PatternError, match="65 patterns are more than 64") as caught:
+        parse_patterns(",".join(words), where="here")
+    assert caught.value.where == "here"
+    assert caught.value.remedy
+
+
+class Name(str):
+    """Counts how often it is compared with others, or made ready for it."""
+
+    __slots__ = ()
+    looks = 0
+
+    def casefold(self) -> str:
+        """As it is: it is small already."""
+        Name.looks += 1
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        Name.looks += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_plain_names_are_looked_up_and_not_compared_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of 64 uuids costs of each GPU what a list of one does."""
+    patterns = parse_patterns(",".join(f"GPU-{number:04}" for number in range(MOST)), where="here")
+    monkeypatch.setattr(Name, "looks", 0)
+    assert [patterns.admits(Name(f"gpu-{number:04}")) for number in (0, 63, 64, 999)] == [True, True, False, False]
+    # Each is folded once, and the two that are there are found equal to one.
+    assert Name.looks <= 8
+
+
+@pytest.mark.parametrize("text", ["*a" * 2_000 + "b", ",".join(["*a" * 30 + "b"] * MOST)])
+def test_a_pattern_made_to_be_slow_is_not(text: str) -> None:
     """A user's pattern runs in the scheduler for every GPU."""
-    patterns = parse_patterns("*a" * 2_000 + "b", where="here")
+    patterns = parse_patterns(text, where="here")
     # Of this process alone: a busy machine has nothing to do with it, and one that goes astray takes years.
     start = time.process_time()
     assert not patterns.admits("a" * 80)
