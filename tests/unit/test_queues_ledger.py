@@ -363,6 +363,21 @@ def test_who_is_kept_out_by_what_others_borrowed_under_a_limit_demands_all_that_
     assert ledger.held_back(MEMORY) == 160
 
 
+def test_who_waits_below_a_full_limit_demands_no_guarantee_of_who_has_that_limit() -> None:
+    """It uses all that it may, whoever of those below it has borrowed that; once they give it back it may use more."""
+    specs = {
+        "p": queue(limit=100, memory=Quota(guarantee=160)),
+        "a": queue("p", guarantee=100),
+        "b": queue("p"),
+    }
+    ledger = Ledger(plant(specs))
+    ledger.charge("borrowed", Charge(queue="b", amounts=amounts(100, 80)))
+    ledger.ask("a", asking(100, 80))
+    assert (held(ledger), ledger.held_back(MEMORY)) == ({"a": 100}, 0)
+    ledger.release("borrowed")
+    assert (held(ledger), ledger.held_back(MEMORY)) == ({"a": 100, "p": 100}, 80)
+
+
 def test_who_may_not_be_given_so_much_for_good_demands_no_guarantee() -> None:
     """Its queue is due a card; the guarantee above is for those below it who may come in."""
     specs = {"p": queue(guarantee=300), "a": queue("p", guarantee=100), "b": queue("p")}
