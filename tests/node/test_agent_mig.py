@@ -88,6 +88,8 @@ async def test_an_xid_of_the_card_is_told_to_the_pods_of_its_instances(stage: St
     await stage.until_health(*[Health.HEALTHY] * 3, Health.SICK, Health.SICK)
     told = await stage.until_told(pod, "GpuSick")
     assert told.startswith(f"GPU {first.uuid} is sick: its GPU is sick: XID 79")
+    since = rf'aliquot_gpu_health_since_timestamp_seconds\{{gpu="{CARD}",UUID="{first.uuid}",.*\}}'
+    assert await stage.metric(since) is not None
     await stage.annotate(clear_health=stage.nvml.gpus[CARD].uuid)
     await stage.until_health(*[Health.HEALTHY] * 5)
     assert second.uuid in {gpu.uuid for gpu in (await stage.inventory()).gpus}

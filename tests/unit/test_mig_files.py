@@ -29,6 +29,8 @@ gpu1/gi1/ci0/access 22
 gpu1/gi1/ci1/access 23
 gpu1/gi2/access 30
 gpu1/gi2/ci0/access 31
+gpu2/gi1/access 40
+gpu2/gi1/ci0/access 41
 """
 FIRST = DriverGpu(uuid="MIG-1", index=1, minor=1, instance=(1, 0))
 SECOND = DriverGpu(uuid="MIG-2", index=1, minor=1, instance=(2, 0))
@@ -102,7 +104,10 @@ def test_a_spec_that_calls_another_instance_by_its_uuid_is_refused() -> None:
         (node(spec=nvidia_spec()), "does not have GPU MIG-2"),
         (node(listed=None), "No such file or directory"),
         (node(listed=LISTED.replace("gi2", "gi5")), "does not name GPU instance 2 and compute instance 0 of it"),
-        (node(listed=LISTED.replace("gi2/ci0/access 31", "gi2/ci0/access 99")), f"{CAPS}99 is no device"),
+        (
+            node(listed=LISTED.replace("gi2/ci0/access 31", "gi2/ci0/access 99")),
+            f"{CAPS}99 is no device; `nvidia-modprobe -f`",
+        ),
     ],
     ids=["not in the spec", "no list", "not in the list", "no node"],
 )

@@ -13,6 +13,7 @@ from aliquot_scheduler.simulating.reading import PodList, read_nodes, read_order
 from aliquot_scheduler.simulating.recording import Recorded, record
 from aliquot_scheduler.simulating.workload import Machine, Need
 from support.centre import MEMORY, NAMES, asks, bound, container, gpus, make_node, make_pod, sick
+from support.mig import instances
 
 T4 = "NVIDIA T4"
 
@@ -54,9 +55,15 @@ def recorded(*pods: Pod, nodes: tuple[Node, ...] = ()) -> Recorded:
 
 
 def test_nodes_are_written_as_they_are_empty() -> None:
-    """With the memory of their cards; a sick GPU is there too, one in MIG mode is not ours."""
+    """With the memory of their cards; a sick GPU is there too, one in MIG mode and its instances have no place."""
     mig = msgspec.structs.replace(gpus("m", 1)[0], mig=True)
-    cards = (*gpus("n1", 2), sick(gpus("s", 1)[0]), mig, *gpus("t", 1, model=T4, memory=15_000))
+    cards = (
+        *gpus("n1", 2),
+        sick(gpus("s", 1)[0]),
+        mig,
+        *instances("i", "1g.10gb"),
+        *gpus("t", 1, model=T4, memory=15_000),
+    )
     machines, _ = back(recorded(at(asks("u", 5, 5), 0), nodes=(node("n1", *cards), node("plain"))))
     assert machines == (
         Machine(name="n1", cores=8_000, memory=16_384, gpus=4, model="NVIDIA A100-SXM4-80GB", card=MEMORY),
