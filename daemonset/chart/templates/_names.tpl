@@ -52,3 +52,9 @@ imagePullSecrets:
 && object.?status.?resize == oldObject.?status.?resize
 && object.?status.?resources == oldObject.?status.?resources
 {{- end }}
+{{- /* In a policy: whether a pod asks for a slice. A pod that is stored says so in its limits; until then in either. */}}
+{{- define "asks" -}}
+(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,
+c.?resources.?limits.orValue({}).exists(r, r.startsWith('{{ .Values.domain }}/'))
+|| c.?resources.?requests.orValue({}).exists(r, r.startsWith('{{ .Values.domain }}/')))
+{{- end }}

@@ -164,6 +164,16 @@ def test_only_the_scheduler_lifts_the_gate(cluster: ClusterHarness, guarded: Gua
     assert "schedulingGates" not in cluster.api.get(path)["spec"]
 
 
+def test_the_gate_is_for_who_asks(guarded: Guarded, namespace: str) -> None:
+    """Nobody would ever lift it; a pod that was read and is applied once more may bring it along, or another's gate."""
+    gated: Json = {"schedulingGates": [GATE]}
+    said = guarded.refusal(pod("a", shell("true"), namespace=namespace, **gated))
+    assert "aliquot-guard-gates" in said
+    assert f"is for pods that ask for {NAMES.compute} or {NAMES.memory}" in said
+    assert guarded.refusal(asking("a", namespace, {"memory": "3000"}, **gated)) == ""
+    assert guarded.refusal(pod("a", shell("true"), namespace=namespace, schedulingGates=[{"name": "a.b/c"}])) == ""
+
+
 def test_only_the_scheduler_writes_what_was_learnt_of_requests(cluster: ClusterHarness, guarded: Guarded) -> None:
     """Whoever installs it may write its labels, and other ConfigMaps are their owners'."""
     where = {"name": MIX, "namespace": NAMES.namespace}
@@ -180,16 +190,18 @@ def test_only_the_scheduler_writes_what_was_learnt_of_requests(cluster: ClusterH
     assert cluster.api.get(path)["data"] == learnt["data"]
     other = cluster.api.create(body | learnt | {"metadata": where | {"name": "other"}})
     tidier = may_delete(cluster, "configmaps")
-    refused(lambda: tidier.delete(path), by=by)
+    refused_to_delete(tidier, path, by=by)
     tidier.delete(cluster.api.path_of(other))
     cluster.api.delete(path)  # who may delete the policy may delete what it guards
 
 
 def may_delete(cluster: ClusterHarness, resource: str) -> Api:
-    """Somebody who may delete these of our namespace, and no policies."""
+    """Somebody who may delete these of our namespace, one or many, and no policies."""
     user, version = f"tidier-of-{resource}", "rbac.authorization.k8s.io/v1"
     where = {"name": user, "namespace": NAMES.namespace}
-    rules = [{"apiGroups": ["", "coordination.k8s.io"], "resources": [resource], "verbs": ["delete"]}]
+    rules = [
+        {"apiGroups": ["", "coordination.k8s.io"], "resources": [resource], "verbs": ["delete", "deletecollection"]}
+    ]
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user}
     cluster.apply({"apiVersion": version, "kind": "Role", "metadata": where, "rules": rules})
@@ -199,13 +211,22 @@ def may_delete(cluster: ClusterHarness, resource: str) -> Api:
     allowed = cluster.api_as(user)
 
     def may() -> bool:
-        review = {"resourceAttributes": {"namespace": NAMES.namespace, "verb": "delete", "resource": resource}}
+        verb = "deletecollection"
+        review = {"resourceAttributes": {"namespace": NAMES.namespace, "verb": verb, "resource": resource}}
         asked = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": review}
         found = allowed.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", asked)
         return bool(found["status"]["allowed"])
 
     cluster.wait_for("the right to delete", may)
     return allowed
+
+
+def refused_to_delete(tidier: Api, path: str, *, by: str) -> None:
+    """By its name, and as one of many, where a request names none."""
+    refused(lambda: tidier.delete(path), by=by)
+    collection, _, name = path.rpartition("/")
+    query = {"fieldSelector": f"metadata.name={name}"}
+    refused(lambda: tidier.request("DELETE", collection, query=query), by=by)
 
 
 def test_nobody_else_writes_our_leases(cluster: ClusterHarness, guarded: Guarded) -> None:
@@ -226,11 +247,11 @@ def test_an_administrator_tidies_up_after_a_node_that_is_gone(cluster: ClusterHa
         heartbeat = cluster.api.path_of(agent.create(lease("node-gone")))
     led, paced = (cluster.api.path_of(guarded.scheduler.create(lease(name))) for name in (LEADER_LEASE, PACE_LEASE))
     tidier, by = may_delete(cluster, "leases"), "aliquot-guard-leases"
-    refused(lambda: tidier.delete(heartbeat), by=by)
+    refused_to_delete(tidier, heartbeat, by=by)
     cluster.api.delete(heartbeat)
     assert cluster.api.find(heartbeat) is None
     for path in (led, paced):
-        refused(lambda path=path: cluster.api.delete(path), by=by)  # type: ignore[misc]
+        refused_to_delete(cluster.api, path, by=by)
         guarded.scheduler.delete(path)
 
 

@@ -60,6 +60,8 @@ ROUND: dict[str, Json] = {
             *("/dev/mem", "/dev/vfio/1", "/etc/kubernetes/manifests", "/opt/cni/bin", "/etc/containerd"),
             *("/var/lib/containerd", "/var/lib/docker/x", "/var/run/cri-dockerd.sock", "/run/podman/podman.sock"),
             *("/run/systemd/private", "/var/run/dbus", "/etc/systemd/system", "/var/lib/rancher/k3s"),
+            *("/run/nri", "/var/run/nri/nri.sock", "/opt/nri/plugins", "/etc/nri/conf.d"),
+            "/etc/nvidia-container-runtime/config.toml",
         )
     },
     **{
@@ -90,7 +92,10 @@ ROUND: dict[str, Json] = {
         f"mounts something at {at}": {"containers": [mounting(at)], "volumes": [{"name": "v", "emptyDir": {}}]}
         for at in ("/var/run/nvidia-container-devices/all", "/run//nvidia-container-devices/0")
     },
-    "names a device": {"metadata": {"annotations": {"cdi.k8s.io/gpu": "nvidia.com/gpu=all"}}},
+    **{
+        f"names a device in {key}": {"metadata": {"annotations": {key: "nvidia.com/gpu=all"}}}
+        for key in ("cdi.k8s.io/gpu", "devices.nri.io/container.main", "cdi-devices.nri.io/pod")
+    },
 }
 HARMLESS: dict[str, Json] = {
     **{
@@ -99,6 +104,7 @@ HARMLESS: dict[str, Json] = {
             *("/data", "/device", "/dev/shm", "/var/log", "/var/lib/kubelets", "/run/cdix", "/var/run/user"),
             *("/dev/charm", "/run/containerds", "/process", "/system", "/run/docker"),
             *("/dev/memory", "/opt/data", "/etc/kubernetes.d", "/run/systemd-x", "/var/lib/dockers"),
+            *("/run/nrix", "/opt/nria", "/etc/nvidia-container-runtimes"),
         )
     },
     "is able to do what leads to no GPU": {"containers": [able("NET_ADMIN", "SYS_PTRACE", "IPC_LOCK")]},
@@ -112,7 +118,7 @@ HARMLESS: dict[str, Json] = {
     "is not privileged": {"containers": [{**shell("true"), "securityContext": {"privileged": False}}]},
     "sees nothing": {"containers": [sees("void"), {**sees("none"), "name": "b"}, {**sees(""), "name": "c"}]},
     "has a slice": {"containers": [sees("all", compute="30")]},
-    "has other annotations": {"metadata": {"annotations": {"accidi.io/cdi": "x", "cdi": "x"}}},
+    "has other annotations": {"metadata": {"annotations": {"accidi.io/cdi": "x", "cdi": "x", "nria.io/x": "x"}}},
 }
 
 
