@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from aliquot_core.names import Names
@@ -11,7 +11,6 @@ from aliquot_core.request import Placement
 from aliquot_scheduler.fit.appraisal import Appraisal
 from aliquot_scheduler.fit.demand import Demand, suits
 from aliquot_scheduler.fit.layout import Card, Plan, lay_out
-from aliquot_scheduler.fit.places import named_places
 from aliquot_scheduler.fit.refusals import Refusal, Refusals
 from aliquot_scheduler.fit.ruled import Ruled
 from aliquot_scheduler.fit.survey import Survey
@@ -38,10 +37,13 @@ class Finder:
     def survey(self, pod: Pod, demand: Demand, *, within: Bools | None = None) -> Survey:
         """Which nodes could take the pod, of those whose rows are `within`; it must hold nothing itself."""
         by_row = {known.row: known for known in self._picture.nodes.values()} if self._tries(demand) else {}
-        appraisal = self._appraisal(pod, demand)
+        appraisal, suitable = self._appraisal(pod, demand), self._suitable(demand)
+        named = self._picture.named(demand.request.uuids)
 
         def trial(row: int) -> float | None:
-            plan = self._plan(pod, demand, known=by_row[row], appraisal=appraisal)
+            if named is not None and not named[row].any():
+                return None
+            plan = self._plan(pod, demand, known=by_row[row], appraisal=appraisal, suitable=suitable)
             return plan.cost if plan else None
 
         found = self._surveys.of(demand, trial=trial, appraisal=appraisal, within=within)
@@ -52,7 +54,8 @@ class Finder:
         known = self._picture.nodes.get(node)
         if known is None or known.out:
             return None
-        return self._plan(pod, demand, known=known, appraisal=self._appraisal(pod, demand))
+        appraisal, suitable = self._appraisal(pod, demand), self._suitable(demand)
+        return self._plan(pod, demand, known=known, appraisal=appraisal, suitable=suitable)
 
     def refusals(
         self, demand: Demand, nodes: Mapping[str, int], *, judgements: Mapping[str, Judgement] = NOTHING_SAID
@@ -65,7 +68,7 @@ class Finder:
         left = {name: known[name] for name in nodes if name not in out}
         if not left:
             return out
-        named = named_places(demand.request.uuids, left.values(), grid=self._picture.grid)
+        named = self._picture.named(demand.request.uuids)
         return out | Refusals(demand.request, grid=self._picture.grid, names=self._names, named=named).of(left)
 
     def _appraisal(self, pod: Pod, demand: Demand) -> Appraisal | None:
@@ -76,18 +79,23 @@ class Finder:
     def _tries(demand: Demand) -> bool:
         return demand.pieces is None or bool(demand.request.uuids.allowed or demand.request.uuids.forbidden)
 
-    def _plan(self, pod: Pod, demand: Demand, *, known: KnownNode, appraisal: Appraisal | None) -> Plan | None:
-        cards = self._cards(demand, known=known, but=pod.metadata.uid)
+    def _suitable(self, demand: Demand) -> list[bool]:
+        """By kind of GPU, whether the pod may have it."""
+        return [suits(kind, demand.request) for kind in self._picture.grid.kinds]
+
+    def _plan(
+        self, pod: Pod, demand: Demand, *, known: KnownNode, appraisal: Appraisal | None, suitable: Sequence[bool]
+    ) -> Plan | None:
+        cards = self._cards(demand, known=known, but=pod.metadata.uid, suitable=suitable)
         if appraisal is not None:
             on_gpu = appraisal.on_node(known.row)
             for card in cards:
                 card.lost = on_gpu(known.columns[card.gpu.uuid])
         return lay_out(pod, demand, node=known.name, cards=cards)
 
-    def _cards(self, demand: Demand, *, known: KnownNode, but: str) -> list[Card]:
+    def _cards(self, demand: Demand, *, known: KnownNode, but: str, suitable: Sequence[bool]) -> list[Card]:
         """The node's GPUs that the pod allows."""
         grid, cards = self._picture.grid, []
-        suitable = [suits(kind, demand.request) for kind in grid.kinds]
         for gpu, kind in zip(known.inventory.gpus, grid.kind[known.row].tolist(), strict=False):
             if suitable[kind] and gpu.usable and not gpu.mig and demand.request.uuids.admits(gpu.uuid):
                 held, holders = self._picture.holdings.total((known.name, gpu.uuid), but=(but,))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 
-from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.demand import Piece, suits
 from aliquot_scheduler.picture.grid import Bools, Cells, Ints, Kind
-from aliquot_scheduler.picture.picture import KnownNode
 
 
 def allowed_places(request: PodRequest, *, grid: Cells, suits: Callable[[Kind, PodRequest], bool] = suits) -> Bools:
@@ -20,17 +18,6 @@ def allowed_places(request: PodRequest, *, grid: Cells, suits: Callable[[Kind, P
         return grid.open
     suitable = np.array([suits(kind, request) for kind in grid.kinds], dtype=np.bool_)
     return grid.open & suitable[grid.kind]
-
-
-def named_places(uuids: Patterns, nodes: Iterable[KnownNode], *, grid: Cells) -> Bools | None:
-    """The GPUs of these nodes that are allowed by their uuids; None if all are."""
-    if not (uuids.allowed or uuids.forbidden):
-        return None
-    named = np.zeros_like(grid.open)
-    for known in nodes:
-        for uuid, column in known.columns.items():
-            named[known.row, column] = uuids.admits(uuid)
-    return named
 
 
 def takes(piece: Piece, *, grid: Cells, allowed: Bools) -> Bools:

@@ -27,10 +27,12 @@ from aliquot_core.hosts import host_request
 from aliquot_core.inventory import Gpu, Inventory, decode_inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Node, Pod
-from aliquot_scheduler.picture.grid import Grid, Rows
+from aliquot_core.patterns import Patterns
+from aliquot_scheduler.picture.grid import Bools, Grid, Rows
 from aliquot_scheduler.picture.holdings import GpuKey, Holdings
 from aliquot_scheduler.picture.host_room import HostRoom
 from aliquot_scheduler.picture.marks import Marks
+from aliquot_scheduler.picture.named import Named
 from aliquot_scheduler.picture.signs import Beat, beat_seen, lost_gpus, why_out
 
 log = logging.getLogger(__name__)
@@ -67,6 +69,7 @@ class Picture:
         self.grid = Grid()
         self.hosts = HostRoom(rows=self.grid.rows)
         self.marks = Marks(rows=self.grid.rows)
+        self._named = Named(rows=self.grid.rows)
         self.holdings = Holdings()
         self.nodes: dict[str, KnownNode] = {}
         self._rows: dict[str, int] = {}
@@ -99,6 +102,7 @@ class Picture:
         if known := self.nodes.pop(name, None):
             self.hosts.node_gone(name)
             self.marks.node_gone(known.row)
+            self._named.gpus_seen((), row=known.row, rows=self.grid.rows)
             self._whose.pop(self._names.lease(name), None)
             self.grid.give_row(self._rows.pop(name))
 
@@ -178,6 +182,10 @@ class Picture:
         grant = _own_grant(pod, text) if text is not None else ""
         return grant if isinstance(grant, str) else ""
 
+    def named(self, uuids: Patterns) -> Bools | None:
+        """The GPUs that are allowed by their uuids; None if all are."""
+        return self._named.places(uuids, shape=self.grid.open.shape)
+
     def changed_at(self, node: str) -> int:
         """When anything changed last of what can be given of a node: the same number, and all is as it was."""
         row = self._rows.get(node)
@@ -213,6 +221,7 @@ class Picture:
         known.inventory = inventory
         known.lost = lost_gpus(inventory)
         known.columns = {gpu.uuid: column for column, gpu in enumerate(inventory.gpus)}
+        self._named.gpus_seen(inventory.gpus, row=known.row, rows=self.grid.rows)
         self.grid.widen(len(inventory.gpus))
         self.grid.clear(known.row)
         for column, gpu in enumerate(inventory.gpus):

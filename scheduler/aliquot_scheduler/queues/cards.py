@@ -23,7 +23,7 @@ from aliquot_core.quantities import WHOLE
 from aliquot_core.request import Kind, PodRequest, Quality
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
 from aliquot_scheduler.fit.ground import Ground, HostAsk
-from aliquot_scheduler.fit.places import allowed_places, named_places, needed_memory, takes
+from aliquot_scheduler.fit.places import allowed_places, needed_memory, takes
 from aliquot_scheduler.fit.ruled import Ruled
 from aliquot_scheduler.picture.grid import Bools, Cells
 from aliquot_scheduler.picture.picture import Picture
@@ -205,7 +205,7 @@ class Cards:
 
     def _allowed(self, request: PodRequest) -> Bools:
         allowed = allowed_places(request, grid=self._grid)
-        named = named_places(request.uuids, self.picture.nodes.values(), grid=self._grid)
+        named = self.picture.named(request.uuids)
         return allowed if named is None else allowed & named
 
     def _nodes(self, demand: Demand, takers: Callable[[Piece], Bools]) -> npt.NDArray[np.bool_]:

@@ -18,7 +18,6 @@ from aliquot_core.request import parse_request
 from aliquot_scheduler.fit.bounds import without_models
 from aliquot_scheduler.fit.demand import Demand, demand_of, of_anybody
 from aliquot_scheduler.fit.ground import HostAsk, host_ask
-from aliquot_scheduler.fit.places import named_places
 from aliquot_scheduler.fit.refusals import Refusals
 from aliquot_scheduler.queues.beyond import Beyond
 from aliquot_scheduler.queues.cards import Cards
@@ -247,9 +246,9 @@ class Enrolment:
             return ""
         if why := self._cards.ground.why_never(ask, able=able):
             return why
-        grid, nodes = self._cards.picture.grid, self._cards.picture.nodes.values()
-        named = named_places(demand.request.uuids, nodes, grid=grid)
-        why = Refusals(demand.request, grid=grid, names=self._names, named=named).of_all()
+        picture, request = self._cards.picture, demand.request
+        named = picture.named(request.uuids)
+        why = Refusals(request, grid=picture.grid, names=self._names, named=named).of_all()
         return f"no node could take it, even if it were empty: {why}"
 
 
