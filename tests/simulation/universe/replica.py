@@ -22,6 +22,7 @@ from aliquot_scheduler.centre.centre import Centre
 from aliquot_scheduler.centre.pace_setter import PaceSetter
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
+from aliquot_scheduler.extender.echo import Echo
 from aliquot_scheduler.extender.verbs import Answer, LeaderUnheardError, Verb, answer, refused
 from aliquot_scheduler.queues.settings import QueueSettings
 from simulation.universe.api import ApiServer, is_binding
@@ -69,6 +70,7 @@ class SimReplica:
         self.fallen: BaseException | None = None
         self.leadership: Leadership
         self.centre: Centre
+        self._echo: Echo
         # The settings of queues, which a story may set otherwise before it begins.
         self.queues = QueueSettings()
         self._names = names
@@ -88,6 +90,7 @@ class SimReplica:
         self.lives += 1
         chance = Chance(self._seed, f"{self.name} {self.lives}")
         self.leadership = self._candidate(life, chance)
+        self._echo = Echo()
         self.centre = Centre(leadership=self.leadership, reign=lambda: self._reign(life, chance))
         pace = self._pace(life)
         task = life.begin(lambda: _all(self.leadership.run, self.centre.run, pace.run))
@@ -190,7 +193,7 @@ class SimReplica:
     async def _handle(self, verb: Verb, body: bytes, *, passed_on: bool) -> bytes:
         try:
             if self.leads:
-                given = answer(verb, body, decisions=self.centre)
+                given = answer(verb, body, decisions=self.centre, echo=self._echo)
                 return (given if isinstance(given, Answer) else await given).body
             return await self._pass_on(verb, body, passed_on=passed_on)
         except AliquotError as error:
