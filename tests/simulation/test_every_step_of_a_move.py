@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from aliquot_kube.client import KubeClient
-from aliquot_kube.resources import PODS
+from aliquot_kube.resources import CONFIG_MAPS, PODS
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.reclaim import consolidation, residents
 from simulation.universe.doomed import Doomed, quiet
@@ -39,6 +39,8 @@ class Moved(Doomed):
         for replica in self.town.replicas:
             replica.queues = MOVES
         self._made = Counter[str]()
+        # What is there of each job; what names an owner that is not there would be taken away.
+        self._owners: dict[str, str] = {}
         self._controller: asyncio.Task[None] | None = None
         # How far it had come when the leader died: who was asked to go, and who lies where it is to lie in the end.
         self.came = (False, False)
@@ -47,6 +49,9 @@ class Moved(Doomed):
         """One queue for all."""
         await super().furnish()
         await self.open_queues({MINE: {}})
+        for job in JOBS:
+            made = await self.town.api.create(CONFIG_MAPS, {"metadata": {"name": job}}, namespace=MINE)
+            self._owners[job] = made.metadata.uid
 
     async def before(self) -> None:
         """Two jobs run, each on a card of its own."""
@@ -87,7 +92,8 @@ class Moved(Doomed):
     async def _make_missing(self) -> None:
         there = {pod.metadata.owner_references[0].name for pod in self._pods() if pod.metadata.owner_references}
         for job in sorted(set(JOBS) - there):
-            owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": job, "controller": True}
+            uid = self._owners[job]
+            owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": job, "uid": uid, "controller": True}
             notes = {self.town.names.of("placement"): "spread"}
             pod = self.asking(f"{job}-{self._made[job]}", 20, 2000, annotations=notes, ownerReferences=[owner])
             self._made[job] += 1
