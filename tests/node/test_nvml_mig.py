@@ -17,7 +17,7 @@ from support.fake_nvml import FakeNvml
 from support.nvml_stage import QUICK
 
 pytestmark = pytest.mark.native
-NOT_SUPPORTED = 3
+INVALID, NOT_SUPPORTED = 2, 3
 ONE, THREE = (1, 9_856), (3, 40_320)
 
 
@@ -82,6 +82,18 @@ async def test_each_instance_tells_of_its_own_processes(driver: NvmlDriver, fake
     assert (card.processes, card.power_watts) == ((), 61.0)
     assert (used[first].memory_used_mib, used[second].memory_used_mib) == (1_000, 0)
     assert (used[first].utilization_percent, used[first].power_watts, used[first].throttle_reasons) == (None,) * 3
+
+
+async def test_lists_that_are_kept_of_cards_alone_cost_no_instance_its_own(
+    driver: NvmlDriver, fake_nvml: FakeNvml
+) -> None:
+    """What is refused of an instance's handle, as graphics may be, is empty there; the rest is told."""
+    (uuid,) = fake_nvml.cut(gpu=0, into=[ONE])
+    fake_nvml.start_process(gpu=0, instance=0, pid=11, memory_mib=1_000)
+    for kind in ("Graphics", "MPSCompute"):
+        fake_nvml.fault(function=f"nvmlDeviceGet{kind}RunningProcesses_v3", gpu=0, code=INVALID)
+    await driver.discover()
+    assert [process.pid for process in (await usages(driver))[uuid].processes] == [11]
 
 
 async def test_a_card_whose_instances_can_t_be_read_tells_of_no_process(

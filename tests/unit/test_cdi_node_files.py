@@ -68,6 +68,17 @@ def test_reading_stops_at_the_limit(tmp_path: Path) -> None:
     assert RootedFiles(tmp_path).read("/large", limit=7) == b"x" * 7
 
 
+def test_what_the_kernel_tells_of_drivers_is_read_where_we_are(tmp_path: Path) -> None:
+    """A node's /proc is mounted nowhere in the agent's container, and need not be."""
+    (tmp_path / "proc" / "driver").mkdir(parents=True)
+    (tmp_path / "proc" / "driver" / "rtc").write_text("the node's, which nobody mounts")
+    (tmp_path / "proc" / "other").write_text("below the root")
+    files = RootedFiles(tmp_path)
+    assert files.read("/proc/other", limit=99) == b"below the root"
+    assert files.look("/proc/driver/rtc") == RootedFiles().look("/proc/driver/rtc")
+    assert files.names("/proc/driver") == RootedFiles().names("/proc/driver")
+
+
 def test_a_folder_that_is_none_holds_nothing(tmp_path: Path) -> None:
     """Missing, or a file."""
     (tmp_path / "b").touch()

@@ -249,12 +249,13 @@ def test_containers_that_run_at_the_same_time_have_one_each() -> None:
 
 @pytest.mark.parametrize("valued", [False, True], ids=["best fit", "by worth"])
 def test_an_instance_has_room_for_one_container_however_small(valued: bool) -> None:  # noqa: FBT001 - how it is chosen
-    """Where the sums of two would lie on it."""
-    picture = picture_with(make_node("n1", instances("n1", "3g.40gb")))
-    pod = make_pod("u", container("a", (5, 1_000)), container("b", (5, 1_000)))
-    finder = finder_of(picture, valued=valued)
-    assert not finder.survey(pod, demand(pod)).fits.any()
-    assert finder.plan(pod, demand(pod), node="n1") is None
+    """Where the sums of two would lie on it, or of three on two."""
+    for kinds in (["3g.40gb"], ["3g.40gb", "2g.20gb"]):
+        picture = picture_with(make_node("n1", instances("n1", *kinds)))
+        pod = make_pod("u", *(container(f"c{number}", (5, 1_000)) for number in range(len(kinds) + 1)))
+        finder = finder_of(picture, valued=valued)
+        assert not finder.survey(pod, demand(pod)).fits.any()
+        assert finder.plan(pod, demand(pod), node="n1") is None
 
 
 def test_who_asks_for_hardware_gets_instances_alone_and_others_both() -> None:

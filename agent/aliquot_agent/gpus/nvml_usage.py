@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pynvml
@@ -19,6 +19,8 @@ _LISTS = (
 # With nothing new in its buffer the driver says NOT_FOUND; when its answer to "how many" is 0 with success, pynvml
 # raises that success (0). Both mean: no process did anything since the last look.
 _NO_SAMPLES = frozenset({0, pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_NO_DATA})
+# A list that a driver keeps of cards and not of their instances, such as that of graphics.
+_NOT_OF_PARTS = frozenset({pynvml.NVML_ERROR_INVALID_ARGUMENT})
 _WHOLE = 100
 
 
@@ -57,7 +59,7 @@ def read_part_usage(binding: Binding, device: Device) -> GpuUsage:
     return GpuUsage(
         uuid=device.uuid,
         memory_used_mib=used_memory(_read_used(binding, device)),
-        processes=_read_processes(binding, device, sm=None),
+        processes=_read_processes(binding, device, sm=None, empty=_NOT_OF_PARTS),
     )
 
 
@@ -108,8 +110,10 @@ def _read_used(binding: Binding, device: Device) -> int:
     return int(memory.total - memory.free)
 
 
-def _read_processes(binding: Binding, device: Device, *, sm: Mapping[int, int] | None) -> tuple[GpuProcess, ...]:
-    lists = [(kind, binding.may(f"{name}_v3", f"{name}_v2", device=device) or ()) for kind, name in _LISTS]
+def _read_processes(
+    binding: Binding, device: Device, *, sm: Mapping[int, int] | None, empty: Collection[int] = ()
+) -> tuple[GpuProcess, ...]:
+    lists = [(kind, binding.may(f"{name}_v3", f"{name}_v2", device=device, empty=empty) or ()) for kind, name in _LISTS]
     return merge_processes(lists, sm=sm)
 
 

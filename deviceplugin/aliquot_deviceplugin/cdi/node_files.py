@@ -56,29 +56,32 @@ class NodeFiles(Protocol):
 
 
 class RootedFiles:
-    """The tree under one folder of this machine."""
+    """The tree under one folder of this machine; what the kernel tells of drivers is the same in every container."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = str(root).rstrip("/")
 
+    def _at(self, path: str) -> str:
+        return path if f"{path}/".startswith("/proc/driver/") else self._root + path
+
     def look(self, path: str) -> Look | None:
         """What can't be looked at is not there for us."""
         try:
-            seen = os.lstat(self._root + path)
-            target = str(Path(self._root + path).readlink()) if stat.S_ISLNK(seen.st_mode) else ""
+            seen = os.lstat(self._at(path))
+            target = str(Path(self._at(path)).readlink()) if stat.S_ISLNK(seen.st_mode) else ""
         except OSError:
             return None
         return Look(kind=_kind(seen.st_mode), target=target, stamp=(seen.st_mtime_ns, seen.st_size, seen.st_ino))
 
     def read(self, path: str, *, limit: int) -> bytes:
         """Never more than the limit, whatever size the file claims."""
-        with Path(self._root + path).open("rb") as opened:
+        with Path(self._at(path)).open("rb") as opened:
             return opened.read(limit)
 
     def names(self, folder: str) -> list[str]:
         """An unreadable folder holds nothing that could be used."""
         try:
-            return sorted(entry.name for entry in Path(self._root + folder).iterdir())
+            return sorted(entry.name for entry in Path(self._at(folder)).iterdir())
         except OSError:
             return []
 
