@@ -92,11 +92,43 @@ ROWS = {
         "it: 2 pods may go, and that would not do: it asks 100 % of compute; 100 of 200 % are free, and 40 % of that "
         "is held back for guarantees (v 40 %)",
     ),
+    "what one below another queue uses lies inside that one's guarantee": Row(
+        queues={"a": queue(memory=Quota(guarantee=2 * CARD)), "b": queue(guarantee=100), "bx": queue("b")},
+        before={"a": queue(), "b": queue(), "bx": queue("b")},
+        runs={"bx1": WHOLE, "a1": WHOLE},
+        comes={"compute": None, "memory": CARD},
+        said="inside the guarantee of queue a; no other queue uses more than it is guaranteed",
+    ),
+    "beside a reservation more is borrowed than is used": Row(
+        queues={
+            "a": OWNER,
+            "b": SLOW,
+            "bk": queue("b", guarantee=100, lend=0, memory=Quota(guarantee=0)),
+            "bx": queue("b"),
+        },
+        before={"a": queue(), "b": queue(), "bk": queue("b"), "bx": queue("b")},
+        runs={"bx1": WHOLE, "bx2": WHOLE},
+        said="inside the guarantee of queue a; others have borrowed 200 % of compute (b 200 %); nobody goes for it: "
+        "2 pods have not run for minRunSeconds (the first may go at 2026-11-21T10:10:01Z)",
+    ),
     "nobody has borrowed": Row(
         queues={"a": queue(guarantee=200), "b": queue(guarantee=200)},
         said="inside the guarantee of queue a; no other queue uses more than it is guaranteed",
     ),
 }
+
+
+def test_whom_a_limit_of_its_own_keeps_out_is_told_of_no_guarantee() -> None:
+    """It is inside one of memory, and its queue uses all the compute that it may."""
+    specs = {"a": QueueSpec(compute=Quota(limit=100), memory=Quota(guarantee=2 * CARD), namespaces=("*",))}
+    stage = ReclaimStage(specs, nodes=(2,))
+    for uid in ("a1", "a2"):
+        stage.submit(uid, queue="a", **WHOLE)
+    assert stage.run() == ["a1"]
+    assert stage.victims() == []
+    stage.run(after=1.0)
+    (waiter,) = stage.queues.waiting()
+    assert stage.queues.word(waiter) == "OverLimit"
 
 
 def stage_of(row: Row) -> ReclaimStage:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 
 from aliquot_core.counting import agreed, counted
 from aliquot_core.instants import second_time
+from aliquot_scheduler.queues.account import Account
 from aliquot_scheduler.queues.ledger import Ledger
 from aliquot_scheduler.queues.line import Candidate
-from aliquot_scheduler.queues.order import borrowed
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT
 from aliquot_scheduler.queues.wording import Wording
 from aliquot_scheduler.reclaim.residents import Hindrance, Kept, Residents
@@ -24,7 +25,7 @@ from aliquot_scheduler.reclaim.rights import Taking, owner_of
 
 
 class Lent(msgspec.Struct, frozen=True, kw_only=True):
-    """Of what a candidate is guaranteed: by which queue, and what others use beyond what they are due."""
+    """Of what a candidate is guaranteed: by which queue, and what others beside it use beyond what they are due."""
 
     owner: str
     dimension: int
@@ -45,7 +46,7 @@ class Standoff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lent_to_others(candidate: Candidate, *, ledger: Ledger) -> Lent | None:
-    """Where it is inside a guarantee, of compute or memory, from which no limit below that keeps it."""
+    """Where it is inside a guarantee, of compute or memory, and no limit of that queue or below it keeps it out."""
     queue, amounts, tree = candidate.first.queue, candidate.amounts, ledger.tree
     owners, path = owner_of(candidate, ledger=ledger), tree.path(queue)
     guaranteed = (
@@ -53,11 +54,21 @@ def lent_to_others(candidate: Candidate, *, ledger: Ledger) -> Lent | None:
     )
     owner, dimension = next(guaranteed, (ROOT, COMPUTE))
     over = ledger.over(queue, amounts)
-    if owner == ROOT or (over and over[0].node.name in path[: path.index(owner)]):
+    if owner == ROOT or (over and over[0].node.name in path[: path.index(owner) + 1]):
         return None
-    elsewhere = [name for name in ledger.accounts if tree.leaf(name) and owner not in tree.path(name)]
-    beyond = {name: borrowed(ledger.accounts[name])[dimension] for name in elsewhere}
+    beside = (
+        ledger.accounts[child]
+        for own, above in pairwise(path[path.index(owner) :])
+        for child in tree.nodes[above].children
+        if child != own
+    )
+    beyond = {account.node.name: _beyond(account, dimension) for account in beside}
     return Lent(owner=owner, dimension=dimension, beyond={name: much for name, much in beyond.items() if much})
+
+
+def _beyond(account: Account, dimension: int) -> int:
+    """What a queue uses beyond what it is due; what is kept idle below it is used up for all others."""
+    return max(0, account.used[dimension] + account.idle_below[dimension] - account.node.due[dimension])
 
 
 def standoff(rights: Sequence[Taking], residents: Residents) -> Standoff:
