@@ -17,6 +17,7 @@ import msgspec
 from aliquot_core.errors import UserError
 from aliquot_core.membership import Group, parse_group, parse_queue
 from aliquot_core.names import Names
+from aliquot_core.node_rules import check_affinity
 from aliquot_core.objects import Container, Pod
 from aliquot_core.patterns import Patterns, parse_patterns
 from aliquot_core.problems import Problems
@@ -176,8 +177,11 @@ def read_request(pod: Pod, *, names: Names, problems: Problems) -> PodRequest:
     """Read what the pod asks for, gathering all that is wrong with it; what has a problem is left out."""
     if problems.reading(lambda: declines(pod, names=names), otherwise=False):
         return PodRequest()
+    containers = _containers(pod, names=names, problems=problems)
+    if containers:
+        problems.reading(lambda: check_affinity(pod), otherwise=None)
     return PodRequest(
-        containers=_containers(pod, names=names, problems=problems),
+        containers=containers,
         models=problems.reading(lambda: _patterns(pod, names.gpu_model), otherwise=Patterns()),
         uuids=problems.reading(lambda: _patterns(pod, names.gpu_uuid), otherwise=Patterns()),
         placement=problems.reading(lambda: _placement(pod, names.placement), otherwise=Placement.BEST),
