@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from aliquot_kube.client import KubeClient
+from aliquot_kube.errors import ConflictError
 from aliquot_kube.patches import merge_patch
 from aliquot_kube.resources import PODS
 from aliquot_kube.transport import Question
@@ -297,24 +298,53 @@ async def test_a_pod_that_is_deleted_counts_as_failed_and_is_made_again(stage: S
     assert (await stage.seen("robbed"))["status"]["failed"] == 1
 
 
-class LateList(NoFaults):
-    """A wire on which the first list of pods takes its time."""
+class OneConflict(NoFaults):
+    """A wire on which the first pod that is written was written by somebody else a moment ago."""
 
-    def __init__(self, *, clock: VirtualClock) -> None:
+    def __init__(self) -> None:
+        self.conflicts = 0
+
+    async def on_question(self, question: Question) -> None:
+        """Refuse once."""
+        if question.method == "PATCH" and "/pods/" in question.path and not self.conflicts:
+            self.conflicts += 1
+            raise ConflictError("the object has been modified", where=question.where)
+
+
+async def test_all_pods_of_a_job_that_is_gone_are_let_go(stage: Stage) -> None:
+    """Also those after one that somebody else wrote meanwhile: nobody would tell of them any more."""
+    await stage.job("gone", parallelism=3, completions=3)
+    await stage.stop()
+    direct, faults = stage.transport, OneConflict()
+    stage.transport = DirectTransport(frontend=stage.frontend, clock=stage.clock, faults=faults)
+    stage.start()
+    stage.transport = direct
+    await stage.clock.advance(0.5)
+    await stage.client.delete(JOBS, name="gone", namespace="default")
+    await stage.clock.advance(5.0)
+    assert (faults.conflicts, await stage.pods()) == (1, [])
+
+
+class LateList(NoFaults):
+    """A wire on which the first list of these takes its time."""
+
+    def __init__(self, what: str, *, clock: VirtualClock) -> None:
+        self._what = what
         self._clock = clock
 
     async def on_question(self, question: Question) -> None:
         """Hold the list up."""
-        if question.method == "GET" and question.path.endswith("/pods") and "watch" not in question.query:
+        if question.method == "GET" and question.path.endswith(f"/{self._what}") and "watch" not in question.query:
             await self._clock.sleep(3.0)
 
 
-async def test_a_controller_that_starts_makes_no_pod_before_it_knows_all(stage: Stage) -> None:
-    """A job that has its pods gets no others from a controller that has not heard of them yet."""
+@pytest.mark.parametrize("late", ["pods", "jobs"])
+async def test_a_controller_that_starts_makes_no_pod_before_it_knows_all(stage: Stage, late: str) -> None:
+    """A job that has its pods gets no others, whichever of them the controller has not heard of yet."""
     await stage.job("steady", parallelism=2, completions=2)
     await stage.stop()
-    direct = stage.transport
-    stage.transport = DirectTransport(frontend=stage.frontend, clock=stage.clock, faults=LateList(clock=stage.clock))
+    direct, faults = stage.transport, LateList(late, clock=stage.clock)
+    stage.transport = DirectTransport(frontend=stage.frontend, clock=stage.clock, faults=faults)
     stage.start()
     stage.transport = direct
     for _ in range(5):

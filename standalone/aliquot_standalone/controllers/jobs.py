@@ -93,9 +93,14 @@ class JobController:
         await (self._let_go(key[1:]) if key.startswith("/") else self._sync(key))
 
     async def _let_go(self, owner: str) -> None:
-        for pod in self._pods.pop(owner, Newest[WorkPod]()).values():
-            if pod.tracked and owner not in self._names:
+        # At the start pods may be told of before their job.
+        if owner in self._names:
+            return
+        for pod in self._pods[owner].values():
+            if pod.tracked:
                 await self._writer.release(pod, finalizer=TRACKING)
+        # Not before: where one was written meanwhile, it is tried again with all that come after it.
+        self._pods.pop(owner, None)
 
     async def _sync(self, key: str) -> None:
         job = self._jobs.get(key)
