@@ -35,10 +35,10 @@ static bool deep_here(const struct deep_copy *copy) {
 
 #define PACED(name, works, stream, per_thread, shape, passed) \
     EXPORT CUresult name shape {                              \
-        bool counts = works;                                  \
-        if (counts) pace_before(stream, per_thread);          \
+        int gpu = -1;                                         \
+        if (works) gpu = pace_before(stream, per_thread);     \
         CUresult result = REAL(name) passed;                  \
-        if (counts) pace_after(stream, per_thread);           \
+        pace_after(gpu, stream, per_thread);                  \
         return result;                                        \
     }
 #define SYNC(name, works, shape, passed)              \

@@ -170,16 +170,16 @@ EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream) {
 }
 
 EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
-    pace_before(stream, false);
+    int gpu = pace_before(stream, false);
     CUresult result = call(F_cuGraphLaunch, exec, stream);
-    pace_after(stream, false);
+    pace_after(gpu, stream, false);
     return result;
 }
 
 EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
-    pace_before(stream, true);
+    int gpu = pace_before(stream, true);
     CUresult result = call(F_cuGraphLaunch_ptsz, exec, stream);
-    pace_after(stream, true);
+    pace_after(gpu, stream, true);
     return result;
 }
 

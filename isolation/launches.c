@@ -6,78 +6,78 @@
 
 EXPORT CUresult cuLaunchKernel(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream, void **parameters,
                                void **extra) {
-    pace_before(stream, false);
+    int gpu = pace_before(stream, false);
     CUresult result = REAL(cuLaunchKernel)(f, SHAPE, shared, stream, parameters, extra);
-    pace_after(stream, false);
+    pace_after(gpu, stream, false);
     return result;
 }
 
 EXPORT CUresult cuLaunchKernel_ptsz(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream, void **parameters,
                                     void **extra) {
-    pace_before(stream, true);
+    int gpu = pace_before(stream, true);
     CUresult result = REAL(cuLaunchKernel_ptsz)(f, SHAPE, shared, stream, parameters, extra);
-    pace_after(stream, true);
+    pace_after(gpu, stream, true);
     return result;
 }
 
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra) {
     CUstream stream = config ? config->stream : NULL;
-    pace_before(stream, false);
+    int gpu = pace_before(stream, false);
     CUresult result = REAL(cuLaunchKernelEx)(config, f, parameters, extra);
-    pace_after(stream, false);
+    pace_after(gpu, stream, false);
     return result;
 }
 
 EXPORT CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra) {
     CUstream stream = config ? config->stream : NULL;
-    pace_before(stream, true);
+    int gpu = pace_before(stream, true);
     CUresult result = REAL(cuLaunchKernelEx_ptsz)(config, f, parameters, extra);
-    pace_after(stream, true);
+    pace_after(gpu, stream, true);
     return result;
 }
 
 EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream,
                                           void **parameters) {
-    pace_before(stream, false);
+    int gpu = pace_before(stream, false);
     CUresult result = REAL(cuLaunchCooperativeKernel)(f, SHAPE, shared, stream, parameters);
-    pace_after(stream, false);
+    pace_after(gpu, stream, false);
     return result;
 }
 
 EXPORT CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream,
                                                void **parameters) {
-    pace_before(stream, true);
+    int gpu = pace_before(stream, true);
     CUresult result = REAL(cuLaunchCooperativeKernel_ptsz)(f, SHAPE, shared, stream, parameters);
-    pace_after(stream, true);
+    pace_after(gpu, stream, true);
     return result;
 }
 
 /* All or none: kernels of several GPUs wait for each other, so none may be held back while another runs. */
 EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned count, unsigned flags) {
     CUstream stream = launches && count ? launches[0].stream : NULL;
-    pace_before(stream, false);
+    int gpu = pace_before(stream, false);
     CUresult result = REAL(cuLaunchCooperativeKernelMultiDevice)(launches, count, flags);
-    pace_after(stream, false);
+    pace_after(gpu, stream, false);
     return result;
 }
 
 EXPORT CUresult cuLaunch(CUfunction f) {
-    pace_before(NULL, false);
+    int gpu = pace_before(NULL, false);
     CUresult result = REAL(cuLaunch)(f);
-    pace_after(NULL, false);
+    pace_after(gpu, NULL, false);
     return result;
 }
 
 EXPORT CUresult cuLaunchGrid(CUfunction f, int width, int height) {
-    pace_before(NULL, false);
+    int gpu = pace_before(NULL, false);
     CUresult result = REAL(cuLaunchGrid)(f, width, height);
-    pace_after(NULL, false);
+    pace_after(gpu, NULL, false);
     return result;
 }
 
 EXPORT CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream) {
-    pace_before(stream, false);
+    int gpu = pace_before(stream, false);
     CUresult result = REAL(cuLaunchGridAsync)(f, width, height, stream);
-    pace_after(stream, false);
+    pace_after(gpu, stream, false);
     return result;
 }

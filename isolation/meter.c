@@ -32,16 +32,28 @@ static void reprice(struct meter *meter, uint64_t rate, uint64_t now) {
     } while (!atomic_compare_exchange_weak(&meter->free_at, &old, fresh));
 }
 
+/* What so long in flight took of the GPU. */
+static uint64_t weighed(int gpu, uint64_t ns) {
+    uint64_t weight = limits->gpu[gpu].weight;
+    return ns * (weight < PARTS_PER_MILLION ? weight : PARTS_PER_MILLION) / PARTS_PER_MILLION;
+}
+
+uint64_t meter_work(int gpu, uint64_t ns, struct metered *last) {
+    struct metered now = {account->meter[gpu].in_flight, account->meter[gpu].busy};
+    uint64_t in_flight = now.in_flight - last->in_flight, busy = now.busy - last->busy;
+    *last = now;
+    double processes = busy && in_flight > busy ? (double)in_flight / (double)busy : 1;
+    return (uint64_t)((double)weighed(gpu, ns) * (processes < MOST_PROCESSES ? processes : MOST_PROCESSES));
+}
+
 void meter_pay(int gpu, uint64_t ns, uint64_t now) {
     struct meter *meter = &account->meter[gpu];
-    const struct gpu_limits *limit = &limits->gpu[gpu];
     if (ns > MOST_AT_ONCE) ns = MOST_AT_ONCE;
-    uint64_t weight = limit->weight, used = ns * (weight < PARTS_PER_MILLION ? weight : PARTS_PER_MILLION);
-    used /= PARTS_PER_MILLION;
+    uint64_t used = weighed(gpu, ns);
     atomic_fetch_add(&meter->in_flight, ns);
     cover(meter, now - ns, now);
     atomic_fetch_add(&meter->charged, used);
-    uint64_t rate = rate_of(limit, now), costs = used * PARTS_PER_MILLION / rate, old, fresh;
+    uint64_t rate = rate_of(&limits->gpu[gpu], now), costs = used * PARTS_PER_MILLION / rate, old, fresh;
     reprice(meter, rate, now);
     old = meter->free_at;
     do {
@@ -49,11 +61,11 @@ void meter_pay(int gpu, uint64_t ns, uint64_t now) {
     } while (!atomic_compare_exchange_weak(&meter->free_at, &old, fresh));
 }
 
-
 uint64_t meter_due(int gpu, uint64_t now) {
     struct meter *meter = &account->meter[gpu];
+    if (meter->free_at <= now) return 0;
     uint64_t rate = rate_of(&limits->gpu[gpu], now);
-    if (meter->free_at <= now || rate >= PARTS_PER_MILLION) return 0;
+    if (rate >= PARTS_PER_MILLION) return 0;
     reprice(meter, rate, now);
     uint64_t free_at = meter->free_at;
     return free_at > now ? free_at - now : 0;

@@ -9,6 +9,14 @@
 
 #include <stdint.h>
 
+struct metered {
+    uint64_t in_flight, busy;
+};
+
+/* What the container has of the GPU in so long as one of its processes has work in flight, going by how many of them
+ * had since the last time that this was asked. */
+uint64_t meter_work(int gpu, uint64_t ns, struct metered *last);
+
 /* Work of this process was in flight for so long, up to now; times are CLOCK_MONOTONIC in ns. */
 void meter_pay(int gpu, uint64_t ns, uint64_t now);
 

@@ -2,8 +2,8 @@
  *
  * What is charged is time: while work of this process is in flight, its container pays for every moment (meter.c), and a
  * launch waits until all of it is paid. Whether work is in flight is known from marks: events recorded after some
- * launches, as many as take 5 ms together, and never more than two unfinished. So the queue on the GPU is 10 ms deep:
- * what is held back is held back here, and a slice that gave way has left the GPU 10 ms later. Behind the last mark are
+ * launches, as many as take the container 5 ms of the GPU, never more than two unfinished. So the queue on the GPU is
+ * 10 ms deep: what is held back is held back here, and a slice that gave way uses 10 ms more. Behind the last mark are
  * a few more launches (tails.h): their streams are asked, for a long one may hide among short ones.
  * How much of the GPU a moment in flight really used depends on who else was there; the agent works that out of what all
  * containers tell (agent/aliquot_agent/isolation/turns.py), so that what is charged is what is used.
@@ -44,8 +44,9 @@ struct pace {
     struct tails tails;
     uint64_t unmarked, launches_a_mark; /* launches that no mark is behind; how many make one */
     uint64_t launching;                 /* threads that are about to launch */
-    uint64_t asked_at, marked_at, launched_at, looked_at, finished_at;
+    uint64_t asked_at, marked_at, looked_at, finished_at;
     uint64_t launch_ns;      /* what a launch takes, by the last marks */
+    struct metered metered;  /* as of then */
     uint64_t began_at;       /* since when something is in flight */
     uint64_t in_flight_from; /* up to when that is paid; 0: nothing is in flight */
 };
@@ -73,15 +74,18 @@ static bool is_reached(const struct mark *mark) {
     return result != CUDA_ERROR_NOT_READY;
 }
 
-/* So many launches took so long. Twice as many at once at most: a look that came late saw them all end together. */
-static void learn(struct pace *pace, uint64_t launches, uint64_t ns) {
+/* So many launches took so long, beside others' work as a rule: a mark is 5 ms of what the container had meanwhile. By
+ * time alone it would be part of a turn where four contend, and who comes with so little waits for all the others each
+ * time. Twice as many at once at most: a look that came late saw them all end together. */
+static void learn(struct pace *pace, int gpu, uint64_t launches, uint64_t ns) {
     pace->launch_ns = ns / launches + 1;
-    uint64_t fitting = MARK_WORK / pace->launch_ns, most = 2 * pace->launches_a_mark;
+    uint64_t work = meter_work(gpu, pace->launch_ns, &pace->metered) + 1;
+    uint64_t fitting = MARK_WORK / work, most = 2 * pace->launches_a_mark;
     if (most > MOST_LAUNCHES) most = MOST_LAUNCHES;
     pace->launches_a_mark = fitting < 1 ? 1 : fitting > most ? most : fitting;
 }
 
-static void note_marks(struct pace *pace, uint64_t now) {
+static void note_marks(struct pace *pace, int gpu, uint64_t now) {
     uint64_t launches = 0, from = pace->finished_at;
     while (pace->pending && is_reached(&pace->marks[pace->first])) {
         launches += pace->marks[pace->first].launches;
@@ -90,7 +94,7 @@ static void note_marks(struct pace *pace, uint64_t now) {
         pace->finished_at = now;
     }
     if (from < pace->began_at) from = pace->began_at;
-    if (launches) learn(pace, launches, now - from);
+    if (launches) learn(pace, gpu, launches, now - from);
 }
 
 /* A thread that was about to launch and never came back may have ended there. */
@@ -105,7 +109,7 @@ static void forget_tail(struct pace *pace, struct tail *tail) {
 
 /* Forget launches behind marks that are done; where nobody can tell, they take as long as launches took so far. */
 static void settle(struct pace *pace, uint64_t now) {
-    uint64_t last = pace->launched_at > pace->finished_at ? pace->launched_at : pace->finished_at;
+    uint64_t last = pace->asked_at > pace->finished_at ? pace->asked_at : pace->finished_at;
     for (int i = 0; i < MOST_TAILS; i++) {
         struct tail *tail = &pace->tails.of[i];
         enum tail_state state = tail->launches ? tail_ask(tail) : TAIL_WORKING;
@@ -120,7 +124,7 @@ static void settle(struct pace *pace, uint64_t now) {
 static void look(struct pace *pace, int gpu, uint64_t now) {
     pace->looked_at = now;
     if (!pace->in_flight_from) return;
-    note_marks(pace, now);
+    note_marks(pace, gpu, now);
     meter_pay(gpu, now - pace->in_flight_from, now);
     pace->in_flight_from = now;
     bool works = pace->pending || is_launching(pace, now);
@@ -158,8 +162,9 @@ static int gpu_here(void) {
 }
 
 static bool may_launch(struct pace *pace, int gpu, uint64_t now) {
-    bool enough = pace->unmarked + pace->launching >= pace->launches_a_mark || tails_are_full(&pace->tails);
-    if (pace->pending == MARKS && enough) return false;
+    if (pace->pending == MARKS &&
+        (pace->unmarked + pace->launching >= pace->launches_a_mark || tails_are_full(&pace->tails)))
+        return false;
     return meter_due(gpu, now) == 0;
 }
 
@@ -195,17 +200,10 @@ static uint64_t hold(struct pace *pace, int gpu, uint64_t now, CUstream stream, 
     return now;
 }
 
-/* The pace of a launch that counts; NULL where there is none: what a capture takes up is no work. */
-static struct pace *pace_of(CUstream stream, bool per_thread, int *gpu) {
-    *gpu = gpu_here();
-    if (*gpu < 0 || stream_is_captured(stream, per_thread)) return NULL;
-    return &paces[*gpu];
-}
-
-void pace_before(CUstream stream, bool per_thread) {
-    int gpu;
-    struct pace *pace = pace_of(stream, per_thread, &gpu);
-    if (!pace) return;
+int pace_before(CUstream stream, bool per_thread) {
+    int gpu = gpu_here();
+    if (gpu < 0 || stream_is_captured(stream, per_thread)) return -1; /* what a capture takes up is no work */
+    struct pace *pace = &paces[gpu];
     pthread_mutex_lock(&pace->lock);
     uint64_t now = now_ns();
     meter_want(gpu, now);
@@ -219,15 +217,15 @@ void pace_before(CUstream stream, bool per_thread) {
     pace->launching++;
     pthread_mutex_unlock(&pace->lock);
     if (was_idle) watch_wake(look_at_all);
+    return gpu;
 }
 
-void pace_after(CUstream stream, bool per_thread) {
-    int gpu;
-    struct pace *pace = pace_of(stream, per_thread, &gpu);
-    if (!pace) return;
+/* Goes by the time at which the launch was let pass: to ask for another would be a quarter of all that it costs. */
+void pace_after(int gpu, CUstream stream, bool per_thread) {
+    if (gpu < 0) return;
+    struct pace *pace = &paces[gpu];
     pthread_mutex_lock(&pace->lock);
-    uint64_t now = now_ns();
-    pace->launched_at = now;
+    uint64_t now = pace->asked_at;
     if (pace->launching) pace->launching--;
     bool noted = tails_add(&pace->tails, stream, per_thread);
     pace->unmarked += noted;

@@ -6,11 +6,11 @@
 
 #include "driver.h"
 
-/* Wait until the container may use the GPU again. */
-void pace_before(CUstream stream, bool per_thread);
+/* Wait until the container may use the GPU again. The slice's GPU that is meant; -1 where nothing is paced. */
+int pace_before(CUstream stream, bool per_thread);
 
-/* Note that work was given to the GPU. */
-void pace_after(CUstream stream, bool per_thread);
+/* Note that work was given to that GPU. */
+void pace_after(int gpu, CUstream stream, bool per_thread);
 
 /* The thread has waited for the GPU: much of what it launched is done. */
 void pace_done(void);

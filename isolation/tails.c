@@ -18,16 +18,16 @@ static CUcontext context_here(void) {
     return here;
 }
 
-/* A stream that was made is one by its handle alone; a default stream is its context's. */
+/* A default stream is its context's. */
 static bool is_of(const struct tail *tail, CUstream stream, CUcontext context, uintptr_t thread) {
-    if (tail->thread != thread) return false;
-    if (!thread && (uintptr_t)stream > LAST_BUILT_IN_STREAM) return tail->stream == stream;
-    return tail->context == context && (thread || tail->stream == stream);
+    return tail->thread == thread && (thread || tail->stream == stream) &&
+           (context == EVERY_CONTEXT || tail->context == context);
 }
 
 struct tail *tails_find(struct tails *tails, CUstream stream, bool per_thread) {
-    CUcontext here = context_here();
     uintptr_t thread = thread_of(stream, per_thread);
+    /* A stream that was made is one by its handle alone: the driver need not be asked whose it is. */
+    CUcontext here = thread || (uintptr_t)stream <= LAST_BUILT_IN_STREAM ? context_here() : EVERY_CONTEXT;
     for (int i = 0; i < MOST_TAILS; i++)
         if (tails->of[i].launches && is_of(&tails->of[i], stream, here, thread)) return &tails->of[i];
     return NULL;

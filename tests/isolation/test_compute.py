@@ -77,13 +77,13 @@ def test_every_way_to_use_the_gpu_is_charged(world: World) -> None:
     assert meter(container).in_flight == seen
 
 
-@pytest.mark.parametrize("how", ["kernel", "cooperative", "graph"])
-def test_contending_slices_have_their_shares(world: World, how: str) -> None:
-    """10, 20, 30 and 40 % contend, and each is held to its share."""
+@pytest.mark.parametrize(("how", "told"), [("kernel", True), ("cooperative", True), ("graph", True), ("kernel", False)])
+def test_contending_slices_have_their_shares(world: World, how: str, told: bool) -> None:  # noqa: FBT001 - a column
+    """10, 20, 30 and 40 % contend, and each is held to its share, where the driver tells no use, too."""
     containers = [world.container(memory_mib=1000, guarantee=share, rate=share) for share in SHARES]
     tenants = [container.run().started() for container in containers]
     shares = [Share(guarantee=share / 100, limit=share / 100) for share in SHARES]
-    with Pacer(dict(zip(containers, shares, strict=True))):
+    with Pacer(dict(zip(containers, shares, strict=True)), told=told):
         for tenant in tenants:
             tenant.tell(f"use 6.5 {how} 200 100")
         used(world, containers, seconds=2)
@@ -91,6 +91,16 @@ def test_contending_slices_have_their_shares(world: World, how: str) -> None:
     idle = max(0.0, 100 - sum(percents))
     for share, percent in zip(SHARES, percents, strict=True):
         assert share - 3 - idle <= percent <= share + 3, percents
+
+
+def test_a_queue_is_as_deep_beside_others_as_alone(world: World) -> None:
+    """By what its work takes of the GPU, not by how long that lasts: who comes with part of a turn loses the rest."""
+    container = world.container(memory_mib=1000, guarantee=90, rate=90)
+    (limits,) = container.gpus
+    container.set(msgspec.structs.replace(limits, weight=WHOLE // 4))
+    container.run().started().tell(f"use {PATIENCE_S} kernel 200 100000")
+    # Of 20 ms it is told that 5 are its own, so as much stands before each of two marks, and behind them.
+    wait_for(lambda: world.queued_ns(container.number) > 30 * SECOND // 1000, why="it comes with less")
 
 
 def test_a_slice_alone_is_held_to_its_limit(world: World) -> None:

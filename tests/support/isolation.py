@@ -41,6 +41,10 @@ _BUILT_WITHIN = 180
 _WORLD_BYTES = 1 << 20
 _WORLD_MAGIC = 0x444C524F57454B46
 _TENANTS_AT = 8 * 3 + 8 * 8
+# Behind 32 tenants, and three words by GPU and four more: birth, pid, tenant; by GPU memory, work asked for, work done.
+_PROCESSES_AT = _TENANTS_AT + 32 * 192 + 3 * 64 + 4 * 8
+_PROCESS = struct.Struct("<QII24Q")
+_PROCESSES = 1024
 _OLD_LIBRARIES = ["-Wl,--no-as-needed", "-l:libdl.so.2", "-l:libpthread.so.0"]
 _WARNINGS = ["-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g"]
 
@@ -150,6 +154,16 @@ class World:
     def busy_ns(self, tenant: int, *, gpu: int = 0) -> int:
         """GPU time that they used."""
         return self._word(tenant, 2, gpu)
+
+    def queued_ns(self, tenant: int, *, gpu: int = 0) -> int:
+        """GPU time that its processes have asked for and not had yet, as of when one of them last looked."""
+        content = self.path.read_bytes()
+        queued = 0
+        for at in range(_PROCESSES_AT, _PROCESSES_AT + _PROCESSES * _PROCESS.size, _PROCESS.size):
+            born, _, whose, *times = _PROCESS.unpack_from(content, at)
+            if born and whose == tenant:
+                queued += times[8 + gpu] - times[16 + gpu]
+        return queued
 
     def _word(self, tenant: int, column: int, gpu: int) -> int:
         with self.path.open("rb") as file:
