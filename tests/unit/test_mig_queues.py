@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from aliquot_cli.top.bars import FREE
+from aliquot_cli.top.tabular import Scene
+from aliquot_cli.top.views import _gpu_bar
 from aliquot_scheduler.centre.metrics import CentreCollector
+from aliquot_scheduler.page.bars import gpu_bar
+from aliquot_scheduler.page.cluster_view import _facts
 from aliquot_scheduler.page.looking import _gpu_shown
 from aliquot_scheduler.page.usage import Use
 from aliquot_scheduler.queues.spec import QueueSpec
@@ -16,6 +22,7 @@ from support.mig import KINDS, instances
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 from support.reigns import known_reign
+from support.top_scene import gpu, piece, state_of
 
 SMALL = KINDS["1g.10gb"]
 
@@ -140,5 +147,18 @@ def test_metrics_strand_no_part_of_an_instance() -> None:
 def test_the_page_counts_what_of_a_card_there_is() -> None:
     """Its totals are sums of these."""
     (part,) = instances("n1", "2g.20gb")
-    shown = [_gpu_shown(gpu, node="n1", slices=(), use=Use()).whole for gpu in (part, *gpus("n1", 1))]
+    shown = [_gpu_shown(one, node="n1", slices=(), use=Use()).whole for one in (part, *gpus("n1", 1))]
     assert shown == [28, 100]
+
+
+def test_an_instance_that_is_held_is_drawn_full() -> None:
+    """On the page and in `aliquot top`: nothing of it is left."""
+    held = piece("team/a-1", 14, used=7, memory=9_728)
+    part = gpu("n1", 0, [held], size=9_728, whole=14)
+    (free,) = [str(fact) for fact in _facts(part) if "Free compute" in str(fact)]
+    assert "<dd>0 %</dd>" in free
+    boxes = re.findall(r'<path class="q-none[^>]* d="M0 \d+h([0-9.]+)v', str(gpu_bar(part, {})))
+    assert [float(width) for width in boxes] == [100, 50]
+    scene = Scene(state=state_of([]), hues={}, used={}, slices={})
+    bar = "".join(span.text for span in _gpu_bar(part, scene, width=10))
+    assert (bar.count(FREE), len(bar)) == (0, 10)

@@ -20,7 +20,6 @@ from aliquot_scheduler.page.model import GpuShown, PodShown, Stage, WaitingShown
 from aliquot_scheduler.queues.telling import QueueRow
 
 _UNKNOWN = "-"
-_WHOLE = 100
 _GIB = 1024
 
 
@@ -57,7 +56,7 @@ def _gpu_bar(gpu: GpuShown, scene: Scene, *, width: int) -> Line:
         Part(one.compute or 0, _part_used(one.compute, one.used_compute), scene.hues.get(one.queue, Tone.PLAIN))
         for one in gpu.slices
     ]
-    return cut_bar(parts, whole=_WHOLE, width=width)
+    return cut_bar(parts, whole=gpu.whole, width=width)
 
 
 def _gpu_words(gpu: GpuShown) -> str:

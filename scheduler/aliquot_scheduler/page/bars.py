@@ -39,10 +39,12 @@ def gpu_bar(gpu: GpuShown, colours: Colours) -> Html:
     free, marks = [_box(0, *_COMPUTE, width=100), _box(0, *_MEMORY, width=100)], []
     left = low = 0.0
     parts: list[Html] = []
+    # An instance of MIG is drawn as wide as a card.
+    wide = 100 / gpu.whole
     for one in gpu.slices:
         tall = _of_size(one.memory, gpu)
-        parts += _slice(one, left=left, low=low, tall=tall, style=colour(one.queue, colours))
-        left, low = left + one.compute, low + tall
+        parts += _slice(one, left=left, wide=wide, low=low, tall=tall, style=colour(one.queue, colours))
+        left, low = left + wide * one.compute, low + tall
     # Of nothing there is no mark: at the very edge it reads as a frame.
     if gpu.used_compute:
         marks.append(_mark(gpu.used_compute, *_COMPUTE))
@@ -60,17 +62,17 @@ def gpu_bar(gpu: GpuShown, colours: Colours) -> Html:
     )
 
 
-def _slice(one: SliceShown, *, left: float, low: float, tall: float, style: str) -> list[Html]:
+def _slice(one: SliceShown, *, left: float, wide: float, low: float, tall: float, style: str) -> list[Html]:
     """Its compute, pale where that is granted and not used, and its memory."""
     memory = _box(low, *_MEMORY, width=tall)
     name = f"{one.pod}: {one.compute} %" if one.compute else f"{one.pod}: best effort"
     if one.used_compute is None or not one.compute:
-        granted = [_box(left, *_COMPUTE, width=one.compute)] if one.compute else []
+        granted = [_box(left, *_COMPUTE, width=wide * one.compute)] if one.compute else []
         return [_shape(style, *granted, memory, tip=name)]
     used = min(one.compute, one.used_compute)
     return [
-        _shape(f"{style} pale", _box(left, *_COMPUTE, width=one.compute), tip=name),
-        _shape(style, _box(left, *_COMPUTE, width=used), memory),
+        _shape(f"{style} pale", _box(left, *_COMPUTE, width=wide * one.compute), tip=name),
+        _shape(style, _box(left, *_COMPUTE, width=wide * used), memory),
     ]
 
 

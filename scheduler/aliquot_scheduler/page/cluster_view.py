@@ -179,7 +179,7 @@ def _facts(gpu: GpuShown) -> list[Html]:
         ("Health", health),
         ("Memory", gib(gpu.size)),
         ("Isolation", ", ".join(gpu.isolation)),
-        ("Free compute", f"{max(0, 100 - gpu.compute)} %"),
+        ("Free compute", f"{max(0, gpu.whole - gpu.compute)} %"),
         ("Free memory", gib(max(0, gpu.size - gpu.memory))),
     )
     return [join(tag("dt", name), tag("dd", value)) for name, value in told]
