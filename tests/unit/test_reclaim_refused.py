@@ -82,7 +82,8 @@ ROWS = {
         queues={"a": OWNER, "b": queue(), "f": queue(guarantee=60)},
         before={"a": queue(), "b": queue(guarantee=200), "f": queue(guarantee=60)},
         said="inside the guarantee of queue a; others have borrowed 140 % of compute (b 140 %); nobody goes for it: "
-        "2 pods may go, and what they leave has no room for it in one piece",
+        "2 pods may go, and what they leave has no room for it in one piece "
+        "(and nobody is moved: queues.moves_per_hour is 0)",
     ),
     "memory is guaranteed, and compute is kept for who would have to go": Row(
         queues={"a": queue(memory=Quota(guarantee=CARD)), "v": queue(guarantee=140)},
@@ -185,3 +186,34 @@ def test_it_is_told_no_more_once_somebody_goes() -> None:
     assert stage.queues.word(waiter) == "NobodyGoes"
     assert len(stage.victims(after=700.0)) == 1
     assert stage.queues.word(waiter) == "MakingRoom"
+
+
+def test_whom_a_webhook_keeps_is_left_alone_and_keeps_its_group() -> None:
+    """For a minute: the other one of it can't go without it, and is told apart."""
+    stage = stage_of(ROWS["a budget that keeps one of two who go together"])
+    assert stage.victims() == ["b1", "b2"]
+    (clearing,) = stage.queues.register.clearings
+    stage.reclaim.refused(clearing.victims[0], now=stage.now)
+    assert stage.victims() == []
+    assert said_to_the_one_that_waits(stage).endswith(
+        "; nobody goes for it: 1 pod was kept by a disruption budget or a webhook, and is left alone until "
+        "2026-11-21T10:01:01Z; 1 pod is of groups that can't go as a whole now"
+    )
+
+
+def test_who_was_asked_to_go_and_does_not_is_told_of() -> None:
+    """A minute after its time is over nobody counts on it any more; the other one of its group can't go without it."""
+    stage = stage_of(ROWS["a budget that keeps one of two who go together"])
+    stage.leave("b1", grace=-100.0)
+    assert stage.victims() == []
+    assert "; nobody goes for it: 1 pod has been asked to go, and is there still; 1 pod is of groups that" in (
+        said_to_the_one_that_waits(stage)
+    )
+
+
+def said_to_the_one_that_waits(stage: ReclaimStage) -> str:
+    """The sentence of its condition."""
+    (waiter,) = stage.queues.waiting()
+    notice = stage.queues.notice(waiter)
+    assert notice.reason == "NobodyGoes"
+    return notice.message

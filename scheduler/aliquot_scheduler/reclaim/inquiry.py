@@ -24,11 +24,18 @@ from aliquot_scheduler.reclaim.residents import budgets_of
 from aliquot_scheduler.reclaim.standoff import Lent, lent_to_others
 
 
-def told_of(candidate: Candidate, *, policy: Policy, planner: Planner | None, wording: Wording, ledger: Ledger) -> str:
-    """Of one for whom this planner has found nothing just now; without one, for whom it was not asked."""
+def told_of(
+    candidate: Candidate, *, policy: Policy, planner: Planner | None, wording: Wording, ledger: Ledger, moves: bool
+) -> str:
+    """Of one for whom this planner has found nothing just now; without one, for whom it was not asked.
+
+    `moves` is whether pods are moved to make room in one piece.
+    """
     if (lent := lent_to_others(candidate, ledger=ledger)) is None:
         return ""
-    why = _forbidden(candidate, policy) or (planner.why_nobody_goes(candidate, policy=policy) if planner else "")
+    why = _forbidden(candidate, policy)
+    if not why and planner:
+        why = planner.why_nobody_goes(candidate, policy=policy, moves=moves)
     return _told(lent, why, wording=wording)
 
 
@@ -81,7 +88,8 @@ class Inquiry:
         planner = self._planner()
         with planner.supposing():
             clearing = planner.plan(candidate, policy=policy)
-            why = "" if clearing else planner.why_nobody_goes(candidate, policy=policy)
+            moves = bool(standing.settings.moves_per_hour)
+            why = "" if clearing else planner.why_nobody_goes(candidate, policy=policy, moves=moves)
         if clearing is None:
             return _told(lent, why, wording=standing.wording)
         goes = f"; {counted(len(clearing.victims), 'pod')} may be sent away for it" if clearing.victims else ""

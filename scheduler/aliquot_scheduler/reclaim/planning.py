@@ -90,13 +90,13 @@ class Planner:
             self._bounds.clear()
         return None
 
-    def why_nobody_goes(self, candidate: Candidate, *, policy: Policy) -> str:
+    def why_nobody_goes(self, candidate: Candidate, *, policy: Policy, moves: bool) -> str:
         """Of one that is inside its guarantee, and for which no room could be made just now."""
         rights = [one for one in self._rights(candidate, policy) if not one.by_priority]
         key = tuple(one.key for one in rights)
         if key not in self._standoffs:
             self._standoffs[key] = standoff(rights, self._residents)
-        return why_nobody_goes(self._standoffs[key], lacks=self._lacks)
+        return why_nobody_goes(self._standoffs[key], lacks=self._lacks, moves=moves)
 
     def _rights(self, candidate: Candidate, policy: Policy) -> Iterator[Rights]:
         """As an owner first: what was lent is nearer than what the queue's own pods have.

@@ -110,7 +110,9 @@ class Reclaim:
         register = self._queues.register
         ledger, first = register.books.ledger, candidate.first
         policy, wording = policy_of(first.queue, tree=ledger.tree), Wording(ledger=ledger, stock=register.cards.stock())
-        said = told_of(candidate, policy=policy, planner=planner, wording=wording, ledger=ledger)
+        said = told_of(
+            candidate, policy=policy, planner=planner, wording=wording, ledger=ledger, moves=register.moves_pods
+        )
         register.standoffs.note(first, said, until=now + 2 * COOLDOWN)
 
     def _tell_who_claims_nothing(self, now: float) -> None:

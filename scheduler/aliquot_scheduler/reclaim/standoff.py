@@ -85,14 +85,16 @@ def standoff(rights: Sequence[Taking], residents: Residents) -> Standoff:
     return Standoff(kept=counts, until=until, able=len(able) - len(hindered))
 
 
-def why_nobody_goes(found: Standoff, *, lacks: str) -> str:
+def why_nobody_goes(found: Standoff, *, lacks: str, moves: bool) -> str:
     """In words, each with how many; `lacks` is what queues would lack though all had gone, empty if that is room.
 
-    Empty where nobody might go by any right.
+    `moves` is whether pods are moved to make room in one piece. Empty where nobody might go by any right.
     """
     said = [_kept(why, found.kept[why], until=found.until.get(why)) for why in Hindrance if found.kept.get(why)]
     if found.able:
-        but = f"that would not do: {lacks}" if lacks else "what they leave has no room for it in one piece"
+        pieces = "what they leave has no room for it in one piece"
+        pieces += "" if moves else " (and nobody is moved: queues.moves_per_hour is 0)"
+        but = f"that would not do: {lacks}" if lacks else pieces
         said.append(f"{counted(found.able, 'pod')} may go, and {but}")
     return "; ".join(said)
 
