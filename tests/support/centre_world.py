@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aliquot_core.objects import Pod
+from aliquot_core.request import parse_request
 from aliquot_scheduler.deciding.promises import Ended
 from aliquot_scheduler.deciding.turns import Turn
 from support.centre import NAMES, asks
@@ -19,6 +20,13 @@ ASKED: tuple[tuple[int | None, int | None], ...] = (
     (100, None),
     (None, 60_000),
     (150, None),
+)
+# Each may be asked by all of those.
+SAID: tuple[dict[str, str], ...] = (
+    {},
+    {NAMES.gpu_model: "!H100*"},
+    {NAMES.gpu_uuid: f"!GPU-{NODES[0]}-0"},
+    {NAMES.placement: "spread"},
 )
 
 
@@ -105,6 +113,16 @@ class World(Town):
         elif what == "stranger" and wants_a_place(pod) and not pod.spec.scheduling_gates:
             self.api.put(replace(pod, spec=replace(pod.spec, node_name=self.chance.choice(NODES))))
 
+    def annotate(self) -> None:
+        """Somebody changes what a pod asks for, as anybody may until it is bound."""
+        pod = self.somebody()
+        if pod is not None and not pod.spec.node_name:
+            others = {
+                name: text for name, text in pod.metadata.annotations.items() if not any(name in one for one in SAID)
+            }
+            notes = others | self.chance.choice(SAID)
+            self.api.put(replace(pod, metadata=replace(pod.metadata, annotations=notes)))
+
     # --- kube-scheduler ----------------------------------------------------------------------------------------------
     def ask(self) -> None:
         """It asks which of some nodes will do, and how good each is."""
@@ -157,6 +175,8 @@ class World(Town):
         assert not under_way, "one write at a time"
         assert node in self.offered[uid]
         assert promise.node == node
+        known = self.desk.pods[uid]
+        assert parse_request(known, names=NAMES) == parse_request(promise.pod, names=NAMES), "as it asks now"
         self.writes.append(Write(promise=promise))
         return self.writes[-1]
 
@@ -211,6 +231,7 @@ STEPS: dict[Callable[[World], None], int] = {
     World.bind: 2,
     World.delete: 2,
     World.change: 2,
+    World.annotate: 1,
     World.repeat: 1,
     World.node: 1,
     World.restart: 1,

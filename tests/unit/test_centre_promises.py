@@ -16,6 +16,7 @@ from aliquot_scheduler.queues.turns import Queues
 from support.centre import MEMORY, NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with, with_grant
 
 replace = msgspec.structs.replace
+Notes = dict[str, str]
 
 
 class Office:
@@ -114,6 +115,43 @@ ENDS = [
     ("refused", Ended.REFUSED, None),
     ("unknown", Ended.UNKNOWN, Stage.DOUBTFUL),
 ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {NAMES.gpus: "2"}),
+        ({NAMES.gpus: "2"}, {}),
+        ({}, {NAMES.compute_limit: "100"}),
+        ({NAMES.compute_limit: "100"}, {}),
+        ({}, {NAMES.gpu_model: "H100*"}),
+        ({}, {NAMES.gpu_uuid: "!GPU-n1-0,!GPU-n1-1"}),
+        ({}, {NAMES.isolation: "mps"}),
+        ({}, {NAMES.placement: "spread"}),
+        ({}, {NAMES.gpus: "many"}),
+    ],
+)
+def test_who_asks_for_something_else_at_bind_is_placed_anew(before: Notes, after: Notes) -> None:
+    """The grant would be of what it asked once: its node refuses that, or it lies where it must not."""
+    office = Office(cards=4)
+    pod = asks("a", 40, 4000, annotations=before)
+    office.sees(pod)
+    assert office.filter(pod) == ["n1"]
+    office.sees(asks("a", 40, 4000, annotations=after))
+    said = office.refused(pod)
+    assert said == "what it asks for has changed since room was promised to it; it is placed anew"
+    assert office.desk.promises.of(pod.metadata.uid) is None
+
+
+def test_who_says_the_same_in_other_words_is_bound() -> None:
+    """And who says something that is nothing to us."""
+    office = Office()
+    pod = asks("a", 40, 4000, annotations={NAMES.gpu_model: "A100*, H100*"})
+    office.sees(pod)
+    assert office.filter(pod) == ["n1"]
+    notes = {NAMES.gpu_model: "A100*,H100*", NAMES.turn: "2", "example.org/a": "b"}
+    office.sees(asks("a", 40, 4000, annotations=notes))
+    assert office.begin(pod).node == "n1"
 
 
 @pytest.mark.parametrize(("ended", "then"), [one[1:] for one in ENDS], ids=[one[0] for one in ENDS])

@@ -24,6 +24,7 @@ from aliquot_scheduler.deciding.places import Places
 from aliquot_scheduler.deciding.plain import plain_grades
 from aliquot_scheduler.deciding.promises import DOUBT, NEVER, PROMISE, Ended, Promise, Stage
 from aliquot_scheduler.deciding.turns import Turns
+from aliquot_scheduler.deciding.unchanged import asks_the_same
 from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.fit.demand import Demand, demand_of
@@ -135,6 +136,9 @@ class Desk:
             return "no room is promised to this pod (its time was over, or it was never filtered); it is placed anew"
         if why := self._why_no_bind(promise, node=node):
             return why
+        if not asks_the_same(self._pods[uid], promise.pod, names=self._names):
+            self._places.drop(uid)
+            return "what it asks for has changed since room was promised to it; it is placed anew"
         plan = self._places.again(promise, node=node)
         if plan is None:
             self._places.drop(uid)
