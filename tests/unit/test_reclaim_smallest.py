@@ -99,11 +99,11 @@ def beyond(seed: int) -> float | None:
 
 @pytest.mark.parametrize("first", range(0, 4 * WORLDS, WORLDS))
 def test_little_more_is_lost_than_must_be(first: int) -> None:
-    """Never twice as much, and in most worlds no more than the least that there is."""
+    """Never a tenth more, and in nearly all worlds no more than the least that there is."""
     found = [factor for seed in range(first, first + WORLDS) if (factor := beyond(seed))]
     assert len(found) > WORLDS // 3
-    assert max(found) < 2.0
-    assert sum(factor < 1.0 + 1e-9 for factor in found) >= 0.9 * len(found)
+    assert max(found) < 1.1
+    assert sum(factor < 1.0 + 1e-9 for factor in found) >= 0.98 * len(found)
 
 
 def test_one_large_and_young_goes_before_many_small_and_old() -> None:
@@ -115,4 +115,15 @@ def test_one_large_and_young_goes_before_many_small_and_old() -> None:
     while stage.run(after=1.0):
         pass
     stage.submit("red0", 50, queue="red")
+    assert stage.victims(after=1.0) == ["large"]
+
+
+def test_a_card_that_is_half_free_takes_the_half_of_a_card_and_a_half() -> None:
+    """Though who lies there is the one who loses least: the whole one is to be cleared anyway, and then it may stay."""
+    stage = ReclaimStage({"red": queue(guarantee=200), "blue": queue()}, nodes=(2,))
+    borrower(stage, "half", 50, 1_000, gpu="GPU-n0-0", ran=0)
+    borrower(stage, "large", 80, 1_000, gpu="GPU-n0-1", ran=0)
+    while stage.run(after=1.0):
+        pass
+    stage.submit("red0", 150, queue="red")
     assert stage.victims(after=1.0) == ["large"]

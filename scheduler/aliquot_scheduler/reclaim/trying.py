@@ -75,7 +75,24 @@ class Trying:
     def _chosen(
         self, pieces: Sequence[Piece], known: KnownNode, cards: Sequence[tuple[int, Gpu]], taken: list[Resident]
     ) -> dict[str, Claim] | None:
-        """A GPU for each piece, each time the one where least harm is done; what is taken of each."""
+        """A GPU for each piece, the largest first; or last, where that loses less: so it takes no half free card."""
+        found, first = self._in_turn(pieces, known, cards, taken), list(taken)
+        if pieces[0] == pieces[-1] or not first:
+            return found
+        self.stay_together(reversed(taken))
+        taken.clear()
+        other = self._in_turn(pieces[::-1], known, cards, taken)
+        if other is not None and (found is None or sum(map(self.harm, taken)) < sum(map(self.harm, first))):
+            return other
+        self.stay_together(reversed(taken))
+        taken[:] = first
+        self.go_together(first)
+        return found
+
+    def _in_turn(
+        self, pieces: Sequence[Piece], known: KnownNode, cards: Sequence[tuple[int, Gpu]], taken: list[Resident]
+    ) -> dict[str, Claim] | None:
+        """Each time the one where least harm is done; what is taken of each."""
         left, chosen = list(cards), dict[str, Claim]()
         for piece in pieces:
             best: tuple[int, int, Gpu] | None = None
