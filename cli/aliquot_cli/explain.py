@@ -13,7 +13,16 @@ from aliquot_cli.advice import advice
 from aliquot_cli.cluster import connected
 from aliquot_cli.handing_out import hand_out
 from aliquot_cli.names_of import complete_pods
-from aliquot_cli.options import FORMS, Call, form_option, make_call, namespace_option, page_option, server_options
+from aliquot_cli.options import (
+    FORMS,
+    Call,
+    ObjectName,
+    form_option,
+    make_call,
+    namespace_option,
+    page_option,
+    server_options,
+)
 from aliquot_cli.pods_found import no_pod
 from aliquot_cli.printing import printed
 from aliquot_cli.reading import in_force, read_budgets, read_everything, read_plan, rules_told
@@ -33,7 +42,7 @@ from aliquot_scheduler.resident import HeldSlice
 
 
 @click.command()
-@click.argument("pod", shell_complete=complete_pods)
+@click.argument("pod", type=ObjectName(), shell_complete=complete_pods)
 @namespace_option
 @page_option
 @server_options

@@ -10,7 +10,7 @@ import click
 from aliquot_cli.cluster import Connection, connected
 from aliquot_cli.handing_out import standard_output
 from aliquot_cli.names_of import complete_pods
-from aliquot_cli.options import make_call, namespace_option, no_form_option, server_options
+from aliquot_cli.options import ObjectName, make_call, namespace_option, no_form_option, server_options
 from aliquot_cli.pod_output import Log, print_all, writer_to
 from aliquot_cli.pod_stages import has_started
 from aliquot_cli.pods_found import NoPodError, check_pod, until_pod
@@ -19,7 +19,7 @@ from aliquot_kube.clock import SystemClock
 
 
 @click.command()
-@click.argument("pod", shell_complete=complete_pods)
+@click.argument("pod", type=ObjectName(), shell_complete=complete_pods)
 @click.option("-f", "--follow", is_flag=True, help="Wait for it to start, and go on until it ends.")
 @click.option("-c", "--container", default="", metavar="NAME", help="Which of its containers.")
 @click.option("--tail", type=click.IntRange(min=0), help="So many lines from the end.")

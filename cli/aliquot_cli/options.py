@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -19,6 +20,25 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 # `wide` has all columns, where a command leaves some out; `name` is for other commands.
 FORMS = ("table", "wide", "json", "yaml", "name")
 DATA = ("json", "yaml")
+
+
+# As Kubernetes has names of pods, queues and namespaces; a path is made of them.
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+class ObjectName(click.ParamType[str]):
+    """A name that an object can bear. An empty one, of a variable that is not set say, would mean all of them."""
+
+    name = "name"
+
+    def __init__(self, *, may_be_left_out: bool = False) -> None:
+        self._may_be_left_out = may_be_left_out
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse what is no name."""
+        if not _NAME.fullmatch(value) and (value or not self._may_be_left_out):
+            self.fail(f"{value[:80]!r} is no name: small letters, digits, '-' and '.' only", param, ctx)
+        return value
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,4 +106,5 @@ def namespace_options(command: _Command) -> _Command:
 def namespace_option(command: _Command) -> _Command:
     """Which namespace: `namespace`."""
     help_text = "The pods' namespace (default: that of the kubeconfig's context)."
-    return click.option("-n", "--namespace", metavar="NAME", default="", help=help_text)(command)
+    kind = ObjectName(may_be_left_out=True)
+    return click.option("-n", "--namespace", metavar="NAME", type=kind, default="", help=help_text)(command)

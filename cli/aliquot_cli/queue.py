@@ -12,7 +12,7 @@ import click
 from aliquot_cli.cluster import connected
 from aliquot_cli.handing_out import hand_out
 from aliquot_cli.names_of import complete_queues
-from aliquot_cli.options import FORMS, Call, form_option, make_call, namespace_option, server_options
+from aliquot_cli.options import FORMS, Call, ObjectName, form_option, make_call, namespace_option, server_options
 from aliquot_cli.printing import printed
 from aliquot_cli.queue_text import answer_text, rows_text
 from aliquot_cli.reading import read_budgets, read_everything, read_plan, standing_of
@@ -34,7 +34,7 @@ class NoQueueError(UserError):
 
 
 @click.command()
-@click.argument("name", required=False, shell_complete=complete_queues)
+@click.argument("name", required=False, type=ObjectName(), shell_complete=complete_queues)
 @server_options
 @namespace_option
 @form_option(usual="text", forms=FORMS[1:])

@@ -12,7 +12,7 @@ import msgspec
 from aliquot_cli.cluster import Connection, connected
 from aliquot_cli.handing_out import hand_out
 from aliquot_cli.names_of import complete_pods
-from aliquot_cli.options import form_option, make_call, namespace_option, server_options
+from aliquot_cli.options import ObjectName, form_option, make_call, namespace_option, server_options
 from aliquot_cli.pods_found import no_pod, until_gone
 from aliquot_cli.printing import printed
 from aliquot_cli.tables import table
@@ -29,7 +29,7 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command()
-@click.argument("pods", nargs=-1, required=True, shell_complete=complete_pods)
+@click.argument("pods", nargs=-1, required=True, type=ObjectName(), shell_complete=complete_pods)
 @click.option("--now", is_flag=True, help="Kill it: no time to end by itself.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until it is gone.")
 @namespace_option

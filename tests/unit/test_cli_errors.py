@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,12 @@ CODES = {
     "up --exit-after nan": 2,
     "up --exit-after -1": 2,
     "run --compute 0 -- true": 2,
+    "explain ''": 2,
+    "explain -n default/pods/a? b": 2,
+    "logs 'a b'": 2,
+    "stop a ''": 2,
+    "queue ..": 2,
+    "ps -n A": 2,
     "up --port 99999": 3,
     "up --page-port -1": 3,
     "up --full 9": 3,
@@ -123,7 +130,7 @@ def test_ctrl_c_while_modules_are_imported_is_no_defect(module: str, tmp_path: P
 def test_a_full_disk_is_one_line(typed: str, unbuffered: str) -> None:
     """Not a traceback, neither at once nor when the interpreter writes at its end what was held back."""
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-    argv = [sys.executable, "-m", "aliquot_cli.main", *typed.split()]
+    argv = [sys.executable, "-m", "aliquot_cli.main", *shlex.split(typed)]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, env=environment, timeout=150, check=False)
     told = b"the result can't be written: No space left on device; send it to another place"
@@ -148,7 +155,7 @@ def test_the_exit_code_says_whose_fault_it_is(typed: str, tmp_path: Path, monkey
     monkeypatch.setenv("ALIQUOT_HOME", str(tmp_path / "home"))
     # `up --config` hands it on to its children by the environment: what is set here is undone after the test.
     monkeypatch.setenv("ALIQUOT_CONFIG", "")
-    result = CliRunner().invoke(main, typed.split())
+    result = CliRunner().invoke(main, shlex.split(typed))
     assert result.exit_code == CODES[typed], result.output
     assert "Traceback" not in result.output
     assert not (tmp_path / "home").exists()
