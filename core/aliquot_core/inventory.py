@@ -18,6 +18,8 @@ VERSION = 1
 OBSERVE = "observe"
 # 16 GPUs that all name each other take 18 kB; Kubernetes allows 256 KiB for all annotations of a node.
 LARGEST_TEXT = 128 * 1024
+# 16 GPUs cut into seven instances each are 112. As many columns has every node in the centre's picture as one has GPUs.
+MOST_GPUS = 256
 
 _MAKER = "NVIDIA"
 _REMEDY = "only the node's agent writes inventories: restart it, and look for who else did"
@@ -146,6 +148,8 @@ def decode_inventory(text: str) -> Inventory:
 
 
 def _check(inventory: Inventory) -> None:
+    if len(inventory.gpus) > MOST_GPUS:
+        raise InventoryError(f"names {len(inventory.gpus)} GPUs, and a node has {MOST_GPUS} at the most")
     if len({gpu.uuid for gpu in inventory.gpus}) != len(inventory.gpus):
         raise InventoryError("names a GPU twice")
     if not all(gpu.uuid for gpu in inventory.gpus):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from aliquot_core.inventory import (
     LARGEST_TEXT,
+    MOST_GPUS,
     Gpu,
     Health,
     Inventory,
@@ -83,6 +84,10 @@ REFUSED = {
     "a negative index": ('{"v":1,"gpus":[' + GPU.replace("0", "-1") + "]}", "not readable"),
     "a GPU twice": ('{"v":1,"gpus":[' + GPU + "," + GPU + "]}", "names a GPU twice"),
     "a GPU without uuid": ('{"v":1,"gpus":[' + GPU.replace('"a"', '""') + "]}", "without a uuid"),
+    "more GPUs than a node has": (
+        '{"v":1,"gpus":[' + ",".join(GPU.replace('"a"', f'"{n}"') for n in range(MOST_GPUS + 1)) + "]}",
+        "names 257 GPUs, and a node has 256 at the most",
+    ),
     "not UTF-8": ('{"v":1,"driver":"\ud800"}', "not readable"),
     "deep": ('{"v":1,"x":' + "[" * 60_000, "not readable"),
     "too long": ('{"v":1}' + " " * LARGEST_TEXT, "characters are more than"),

@@ -78,6 +78,8 @@ class Appraiser:
         # Of any node, as of so many changes of their sizes.
         self._most_cores: tuple[int, float] = -1, 0.0
         self._made_for: Hardware | None = None
+        # Which kinds there were.
+        self._made_of = -1
 
     def recall(self, page: Page) -> None:
         """Take over what an earlier leader has learnt, before the first pod is told of."""
@@ -162,9 +164,10 @@ class Appraiser:
             made is None
             or made.cores != most_cores
             or made.gpus != grid.open.shape[1]
-            or len(made.kinds) != max(1, len(grid.kinds))
+            or self._made_of != grid.kinds_version
         ):
             kinds = tuple(kind.models for kind in grid.kinds) or ((),)
+            self._made_of = grid.kinds_version
             made = self._made_for = Hardware(kinds=kinds, gpus=grid.open.shape[1], cores=most_cores)
         return made
 

@@ -39,7 +39,7 @@ class _Basis:
 
     scarcity: Scarcity | None
     cores: RowChanges | None
-    # Rows, columns and kinds of GPUs.
+    # Rows, columns, and which kinds of GPUs there are.
     shape: tuple[int, ...]
 
     def holds(self, now: _Basis) -> bool:
@@ -124,7 +124,7 @@ class Surveys:
         return _Basis(
             scarcity=appraisal.scarcity if appraisal else None,
             cores=appraisal.changes if appraisal else None,
-            shape=(*self._grid.open.shape, len(self._grid.kinds)),
+            shape=(*self._grid.open.shape, self._grid.kinds_version),
         )
 
     def _keep(self, asked: _Asked, kept: _Kept) -> None:

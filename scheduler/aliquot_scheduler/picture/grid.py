@@ -110,6 +110,8 @@ class Grid(Cells):
         self._spare = list(range(_ROWS - 1, -1, -1))
         self.kinds = []
         self._numbers: dict[Kind, int] = {}
+        # Changes whenever there is another kind, or a number means another one.
+        self.kinds_version = 0
         # Changes with every write: what was worked out of the arrays is good as long as it is the same.
         self.version = 0
         self.changes = RowChanges(_ROWS)
@@ -134,7 +136,7 @@ class Grid(Cells):
     def take_row(self, *, gpus: int) -> int:
         """A row for a new node with so many GPUs."""
         if not self._spare:
-            self._grow(rows=2 * self.rows, columns=self.open.shape[1])
+            self._resize(rows=2 * self.rows, columns=self.open.shape[1])
         self.widen(gpus)
         return self._spare.pop()
 
@@ -147,11 +149,23 @@ class Grid(Cells):
     def widen(self, gpus: int) -> None:
         """Have room for so many GPUs on a node."""
         if gpus > self.open.shape[1]:
-            self._grow(rows=self.rows, columns=gpus)
+            self._resize(rows=self.rows, columns=gpus)
+
+    def tidy(self) -> None:
+        """Forget the kinds and give up the columns of GPUs that are not there any more."""
+        there = self.total > 0
+        used = np.unique(self.kind[there]).tolist()
+        if len(used) < len(self.kinds):
+            self._renumber(used)
+        columns = max(_COLUMNS, int(np.count_nonzero(there.any(axis=0))))
+        # Half of them, so that one node that comes and goes does not have all looked at anew each time.
+        if 2 * columns <= self.open.shape[1]:
+            self._resize(rows=self.rows, columns=columns)
 
     def clear(self, row: int) -> None:
-        """No GPU of this row can be used."""
+        """No GPU of this row is there."""
         self.open[row] = False
+        self.total[row] = 0
         self._changed(row)
 
     def allow(self, row: int, *, bindable: bool) -> None:
@@ -184,14 +198,27 @@ class Grid(Cells):
         if kind not in self._numbers:
             self._numbers[kind] = len(self.kinds)
             self.kinds.append(kind)
+            self.kinds_version += 1
         return self._numbers[kind]
 
-    def _grow(self, *, rows: int, columns: int) -> None:
+    def _renumber(self, used: list[int]) -> None:
+        """Keep these kinds alone."""
+        numbers = np.zeros(max(1, len(self.kinds)), dtype=np.int32)
+        numbers[used] = np.arange(len(used))
+        self.kind = np.asfortranarray(numbers[self.kind])
+        # Another list: parts that were handed out keep the numbers that they have.
+        self.kinds = [self.kinds[number] for number in used]
+        self._numbers = {kind: number for number, kind in enumerate(self.kinds)}
+        self.kinds_version += 1
+        self.version += 1
+        self.changes.all_anew(self.rows)
+
+    def _resize(self, *, rows: int, columns: int) -> None:
         old = self.rows
         for name in _ARRAYS:
             was = getattr(self, name)
             now = np.zeros((rows, columns), dtype=was.dtype, order=_ORDER)
-            now[: was.shape[0], : was.shape[1]] = was
+            now[: was.shape[0], : was.shape[1]] = was[:, :columns]
             setattr(self, name, now)
         bindable = np.zeros(rows, dtype=np.bool_)
         bindable[:old] = self.bindable

@@ -105,6 +105,7 @@ class Picture:
             self._named.gpus_seen((), row=known.row, rows=self.grid.rows)
             self._whose.pop(self._names.lease(name), None)
             self.grid.give_row(self._rows.pop(name))
+            self.grid.tidy()
 
     def lease_seen(self, lease: Lease, *, wall: float) -> None:
         """A heart-beat has come, or was found; other leases of the namespace do no harm."""
@@ -218,7 +219,7 @@ class Picture:
             return Inventory(problem=f"its inventory can't be used: {error}")
 
     def _take_inventory(self, known: KnownNode, inventory: Inventory) -> None:
-        known.inventory = inventory
+        before, known.inventory = known.inventory, inventory
         known.lost = lost_gpus(inventory)
         known.columns = {gpu.uuid: column for column, gpu in enumerate(inventory.gpus)}
         self._named.gpus_seen(inventory.gpus, row=known.row, rows=self.grid.rows)
@@ -226,6 +227,8 @@ class Picture:
         self.grid.clear(known.row)
         for column, gpu in enumerate(inventory.gpus):
             self._write(known, column=column, gpu=gpu)
+        if before.gpus:
+            self.grid.tidy()
 
     def _count(self, gpu: GpuKey) -> None:
         known = self.nodes.get(gpu[0])

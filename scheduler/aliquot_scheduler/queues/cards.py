@@ -114,7 +114,7 @@ class Cards:
     def hardware(self) -> int:
         """Changes whenever what there is changes, whoever holds it."""
         grid = self._grid
-        return hash((grid.usable.tobytes(), grid.kind.tobytes(), grid.open.tobytes(), len(grid.kinds)))
+        return hash((grid.usable.tobytes(), grid.kind.tobytes(), grid.open.tobytes(), grid.kinds_version))
 
     # --- how much ----------------------------------------------------------------------------------------------------
     def stock(self) -> Stock:
@@ -249,7 +249,7 @@ class Cards:
     def kinds(self, request: PodRequest) -> frozenset[int]:
         """The kinds of cards that the pod allows."""
         asked = request.models, request.isolation, request.qualities, request.wholes
-        known = len(self._grid.kinds)
+        known = self._grid.kinds_version
         if self._suitable.get(asked, (_NONE, frozenset()))[0] != known:
             suitable = frozenset(number for number, kind in enumerate(self._grid.kinds) if suits(kind, request))
             self._suitable[asked] = known, suitable
