@@ -205,7 +205,7 @@ def test_a_node_lives_without_its_api_server(alone: NodeHalf) -> None:
         output = alone.node.path(
             f"/var/log/pods/{namespace}_{crashing['metadata']['name']}_{crashing['metadata']['uid']}/main"
         )
-        cluster.wait_for("a second run", lambda: len(list(output.glob("*.log"))) == 2 or None, timeout=AWAY_SECONDS)
+        cluster.wait_for("a second run", lambda: len(list(output.glob("*.log"))) == 2 or None)
         cluster.wait_for("the time to be over", lambda: time.monotonic() > back or None, timeout=AWAY_SECONDS)
         assert alone.agent.running
         assert alone.endpoint.running
