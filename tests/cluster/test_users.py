@@ -27,6 +27,8 @@ from support.require import skip_or_fail
 LABEL = NAMES.of("user")
 ANN, BOB = "ann@example.com", "bob_b"
 STAMPS = {ANN: "ann_aexample.com", BOB: "bob__b", "oidc:team/eve|1": "oidc_cteam_seve_b1"}
+# All controllers where each has no account of its own.
+CONTROLLERS = "system:kube-controller-manager"
 RBAC = "rbac.authorization.k8s.io"
 
 
@@ -36,7 +38,9 @@ def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - i
     with ClusterHarness(Options(nodes=())) as running:
         for obj in yaml.safe_load_all((ROOT / "daemonset" / "users.yaml").read_text()):
             running.apply(obj)
-        subjects = [{"apiGroup": RBAC, "kind": "User", "name": name} for name in (*STAMPS, "a b", "x" * 64)]
+        subjects = [
+            {"apiGroup": RBAC, "kind": "User", "name": name} for name in (*STAMPS, CONTROLLERS, "a b", "x" * 64)
+        ]
         role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "edit"}
         binding = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "people"}}
         running.apply({**binding, "roleRef": role, "subjects": subjects})
@@ -117,6 +121,13 @@ def test_controllers_hand_the_name_on(cluster: ClusterHarness, namespace: str) -
     """A Deployment's pods are made by two controllers, and are still the person's."""
     cluster.api_as(ANN).create(workload("Deployment", namespace))
     (made,) = cluster.wait_for("its pod", lambda: cluster.api.items(f"/api/v1/namespaces/{namespace}/pods"))
+    assert label_of(made) == STAMPS[ANN]
+
+
+@pytest.mark.parametrize("kind", ["Pod", "ReplicaSet", "Job"])
+def test_controllers_without_accounts_hand_the_name_on(cluster: ClusterHarness, namespace: str, kind: str) -> None:
+    """Where all act as one user, what they make of a stamped template is made, and is still the person's."""
+    made = cluster.api_as(CONTROLLERS).create(workload(kind, namespace, user=STAMPS[ANN]))
     assert label_of(made) == STAMPS[ANN]
 
 
