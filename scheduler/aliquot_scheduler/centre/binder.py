@@ -63,6 +63,7 @@ class Binder:
         self._clock = means.clock
         self._names = means.names
         self._why_not = means.why_not
+        self._watched = means.long_turns.watched
         # Who waits for word on a pod, by its UID.
         self._untold: dict[str, asyncio.Event] = {}
 
@@ -74,17 +75,20 @@ class Binder:
     def filter(self, pod: Pod, nodes: Sequence[str]) -> Filtered:
         """Which of these nodes have room."""
         self._check()
-        return self._desk.filter(pod, nodes, now=self._clock.monotonic())
+        with self._watched("filter", lambda: f"pod {pod.key}"):
+            return self._desk.filter(pod, nodes, now=self._clock.monotonic())
 
     def prioritize(self, pod: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """How good each of these nodes is."""
         self._check()
-        return self._desk.prioritize(pod, nodes)
+        with self._watched("prioritize", lambda: f"pod {pod.key}"):
+            return self._desk.prioritize(pod, nodes)
 
     def prioritize_plain(self, pod: Pod, nodes: Sequence[str]) -> Sequence[int]:
         """How good each of these nodes is to a pod without slices."""
         self._check()
-        return self._desk.prioritize_plain(pod, nodes)
+        with self._watched("prioritize", lambda: f"pod {pod.key}"):
+            return self._desk.prioritize_plain(pod, nodes)
 
     def preempt(self, pod: Pod, offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """Nobody: kube-scheduler would evict across tenants, by priority alone."""
@@ -97,7 +101,8 @@ class Binder:
         if uid not in self._desk.pods and self._desk.promises.of(uid):
             await self._until_told(uid)
             self._check()
-        begun = self._desk.begin_bind(uid=uid, node=node)
+        with self._watched("bind", lambda: f"pod {namespace}/{name}"):
+            begun = self._desk.begin_bind(uid=uid, node=node)
         if isinstance(begun, str):
             log.info("not bound", extra={"pod": f"{namespace}/{name}", "node": node, "reason": begun})
             return begun

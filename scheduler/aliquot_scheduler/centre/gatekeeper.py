@@ -43,6 +43,7 @@ class Gatekeeper:
         self._clock = means.clock
         self._names = means.names
         self._why_not = means.why_not
+        self._watched = means.long_turns.watched
         self._nominations = Nominations(desk=desk, client=means.client)
         self._hands = asyncio.Semaphore(_HANDS)
         self._changed = asyncio.Event()
@@ -69,11 +70,18 @@ class Gatekeeper:
                 await sleep_unless(clock=self._clock, seconds=_TICK, woken=self._changed)
 
     def _due(self, *, now: float) -> Iterator[Turn]:
-        for turn in self._turns.turns(self._desk, now=now):
+        turns = self._turns.turns(self._desk, now=now)
+        while turn := self._next(turns):
             yield turn
             if self._clock.monotonic() - now > _AT_A_STRETCH:
                 self._changed.set()
                 return
+
+    def _next(self, turns: Iterator[Turn]) -> Turn | None:
+        turn: Turn | None = None
+        with self._watched("turn", lambda: f"pod {turn.pod.key}" if turn else "nobody who could be let in"):
+            turn = next(turns, None)
+        return turn
 
     async def _tell(self, turn: Turn) -> None:
         try:

@@ -13,6 +13,7 @@ from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.leadership import NotLeadingError
+from aliquot_scheduler.centre.long_turns import LongTurns
 from aliquot_scheduler.centre.pod_events import PodEvents
 
 NOT_WRITTEN: Final = (ApiError, NotLeadingError)
@@ -26,6 +27,7 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
     random: Random
     names: Names
     events: PodEvents
+    long_turns: LongTurns
     # Why nothing may be decided at this instant: another leads, or what we know is old. Empty if it may.
     why_not: Callable[[], str]
 
@@ -35,4 +37,12 @@ def means_of(
 ) -> Means:
     """With Events in the name of this replica."""
     events = PodEvents(client=client, clock=clock, random=random, names=names, instance=instance)
-    return Means(client=client, clock=clock, random=random, names=names, events=events, why_not=why_not)
+    return Means(
+        client=client,
+        clock=clock,
+        random=random,
+        names=names,
+        events=events,
+        long_turns=LongTurns(clock=clock),
+        why_not=why_not,
+    )

@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from aliquot_core.quantities import WHOLE
+from aliquot_scheduler.centre.long_turns import LONG, SORTS
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.deciding.promises import Stage
 from aliquot_scheduler.rules.judging import Rules
@@ -111,6 +112,12 @@ def _pods(reign: Reign) -> Iterable[Metric]:
     missed = CounterMetricFamily("aliquot_centre_turns_missed", "Turns of pods that have led to no binding.")
     missed.add_metric([], reign.desk.turns_missed)
     yield missed
+    long = CounterMetricFamily(
+        "aliquot_centre_long_turns", f"What has held the leader up for over {LONG:g} s, by what it was.", labels=["of"]
+    )
+    for sort in SORTS:
+        long.add_metric([sort], reign.long_turns.counts[sort])
+    yield long
 
 
 def _evictions(reign: Reign) -> Iterable[Metric]:

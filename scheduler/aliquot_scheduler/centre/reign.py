@@ -81,6 +81,7 @@ class Reign:
         )
         self._watches = Watches(transport=transport, clock=clock, random=random, names=names)
         means = self._means(transport=transport, random=random, instance=settings.name)
+        self.long_turns = means.long_turns
         self.clerks = Clerks(
             turns=self.turns,
             picture=self.picture,
@@ -106,15 +107,15 @@ class Reign:
         )
 
     def _subscribe(self) -> None:
-        watches = self._watches
+        watches, watched = self._watches, self.long_turns.taking_in
         self.desk.tell_time(self._clock.monotonic())
-        watches.queues.subscribe(self._queue_changed)
-        watches.namespaces.subscribe(self._namespace_changed)
-        watches.nodes.subscribe(self._node_changed)
-        watches.pods.subscribe(self._pod_changed)
-        watches.pods.subscribe(self.clerks.over_use.pod_changed)
-        watches.pods.subscribe(self.clerks.notices.pod_changed)
-        watches.leases.subscribe(self._lease_changed)
+        watches.queues.subscribe(watched("queue", self._queue_changed))
+        watches.namespaces.subscribe(watched("namespace", self._namespace_changed))
+        watches.nodes.subscribe(watched("node", self._node_changed))
+        watches.pods.subscribe(watched("pod", self._pod_changed))
+        watches.pods.subscribe(watched("pod", self.clerks.over_use.pod_changed))
+        watches.pods.subscribe(watched("pod", self.clerks.notices.pod_changed))
+        watches.leases.subscribe(watched("lease", self._lease_changed))
 
     def why_not(self) -> str:
         """Why nothing may be decided at this instant."""
