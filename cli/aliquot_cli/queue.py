@@ -23,7 +23,7 @@ from aliquot_kube.errors import ForbiddenError, NotFoundError
 from aliquot_scheduler.centre.view_writer import views_of
 from aliquot_scheduler.in_force import told_in_force
 from aliquot_scheduler.queues.entry import Plan
-from aliquot_scheduler.queues.telling import QueueAnswer, QueueRow, answer, rows, shown
+from aliquot_scheduler.queues.telling import NO_QUEUE, QueueAnswer, QueueRow, answer, rows, shown
 from aliquot_scheduler.queues.tree import ROOT
 from aliquot_scheduler.queues.views import read_view
 from aliquot_scheduler.reclaim.inquiry import Inquiry
@@ -123,7 +123,11 @@ def _printed(told: list[QueueRow] | QueueAnswer, *, form: str, names: Names) -> 
         told,
         form=form,
         text=lambda wide: _text(told, wide=wide),
-        lines=lambda: [f"queue.{names.domain}/{row.name}" for row in (told if isinstance(told, list) else [told.row])],
+        lines=lambda: [
+            f"queue.{names.domain}/{row.name}"
+            for row in (told if isinstance(told, list) else [told.row])
+            if row.name != NO_QUEUE
+        ],
     )
 
 

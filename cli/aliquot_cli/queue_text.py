@@ -86,7 +86,9 @@ def _row(row: QueueRow, *, wide: bool) -> list[str]:
 def _cells(part: Part, unit: Callable[[int | None], str], *, wide: bool) -> Iterator[str]:
     yield from (unit(part.guarantee), unit(part.limit))
     yield from (unit(part.used), unit(part.borrowed), unit(part.fair_share), unit(part.asked))
-    if wide:
+    if wide and part.weight is None:
+        yield from (_UNKNOWN, _UNKNOWN, _UNKNOWN)
+    elif wide:
         yield _count(part.weight)
         yield "all" if part.lending_limit is None else unit(part.lending_limit)
         yield "any" if part.borrowing_limit is None else unit(part.borrowing_limit)

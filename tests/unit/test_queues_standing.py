@@ -104,6 +104,16 @@ def test_rows_are_the_tree_with_numbers() -> None:
     assert [found[name].running for name in ("org", "a", "b", "held")] == [3, 1, 2, 0]
 
 
+def test_pods_of_a_deleted_queue_have_a_row_of_their_own() -> None:
+    """Else nobody saw who uses what no queue does."""
+    standing = stand(*BUSY, runs("s1", "gone", 20, gpu=3), runs("s2", "lost", 30, gpu=3), waits("s3", "gone", 10, at=3))
+    told = rows(plan(), statuses={}, standing=standing)[-1]
+    assert (told.name, told.compute.used, told.memory.used) == ("(no queue)", 50, 2000)
+    assert (told.running, told.waiting, told.compute.guarantee) == (2, 1, None)
+    assert "(no queue)  -          -      50 %" in rows_text([told], wide=False)
+    assert [row.name for row in rows(plan(), statuses={}, standing=stand(*BUSY))][-1] == "reserved"
+
+
 def test_without_rights_the_leader_s_word_is_told() -> None:
     """And what nobody has written is not known."""
     statuses = {"a": QueueStatus(used=Amounts(compute=80), fair_share=Amounts(compute=130, memory=5), waiting=4)}

@@ -9,6 +9,7 @@ from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import Quota
 from support.centre import NAMES, gpus, make_node
 from support.queue_stage import Stage, queue
+from support.reclaim_stage import ReclaimStage
 
 replace = msgspec.structs.replace
 TWO = {"a": queue(), "b": queue()}
@@ -412,7 +413,7 @@ def test_a_held_queue_lets_nobody_in() -> None:
 
 def test_queues_change_under_load() -> None:
     """Shrunk, moved and deleted queues: who runs goes on and is counted, and limits hold for who comes next."""
-    stage = Stage({"a": queue(), "b": queue()}, nodes=(4,))
+    stage = ReclaimStage({"a": queue(), "b": queue()}, nodes=(4,))
     for number in range(3):
         stage.submit(f"a{number}", 100, queue="a")
     assert len(stage.run()) == 3
@@ -422,11 +423,18 @@ def test_queues_change_under_load() -> None:
     assert stage.run() == []
     stage.end("a0", "a1")
     assert stage.run() == ["a3"]
-    stage.queues.queues_seen({"b": queue()})
+    assert stage.decide() == []
+    stage.queues.queues_seen({"b": queue(guarantee=100), "c": queue()})
     assert stage.used("")[0] == 200
+    stage.submit("c0", 100, queue="c")
+    stage.submit("c1", 100, queue="c")
+    assert stage.run() == ["c0", "c1"]
     stage.submit("b0", 100, queue="b")
+    assert stage.run() == []
+    (victim,) = stage.reclaimed()
+    assert victim in {"c0", "c1"}
     assert stage.run() == ["b0"]
-    stage.end("a2", "a3", "b0")
+    stage.end("a2", "a3", "b0", *({"c0", "c1"} - {victim}))
     assert stage.used("") == (0, 0)
 
 

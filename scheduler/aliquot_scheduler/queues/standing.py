@@ -56,6 +56,14 @@ class SiblingStanding(msgspec.Struct, frozen=True, kw_only=True):
     of_all: float
 
 
+class Strays(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods of queues that are gone, or hang on nothing: what they hold, how many do, and how many wait."""
+
+    used: tuple[int, int]
+    running: int
+    waiting: int
+
+
 class Standing:
     """Everybody's standing."""
 
@@ -131,6 +139,16 @@ class Standing:
         return [
             waiter for name in self._waiting if queue in self.plan.tree.path(name) for waiter in self._waiting[name]
         ]
+
+    def strays(self) -> Strays:
+        """Those who are counted for no queue."""
+        nodes, charges = self.plan.tree.nodes, self.books.ledger.charges().values()
+        held = [charge.amounts for charge in charges if charge.queue not in nodes]
+        return Strays(
+            used=(sum(amounts[COMPUTE] for amounts in held), sum(amounts[MEMORY] for amounts in held)),
+            running=len(held),
+            waiting=sum(len(found) for queue, found in self._waiting.items() if queue not in nodes),
+        )
 
     def usual_wait(self, queue: str) -> UsualWait | None:
         """How long the last pods of a queue waited."""

@@ -16,10 +16,13 @@ from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.reasons import why_it_waits
 from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.standing import SiblingStanding, Standing, UserStanding, amounts_of
+from aliquot_scheduler.queues.standing import SiblingStanding, Standing, Strays, UserStanding, amounts_of
 from aliquot_scheduler.queues.status import QueueStatus
 from aliquot_scheduler.queues.tree import ROOT, UNLIMITED, Node
 from aliquot_scheduler.queues.views import View
+
+# Whose queue was deleted. In parentheses, which no queue's name has.
+NO_QUEUE = "(no queue)"
 
 # What one that waits is told of what it is guaranteed; empty if it is not.
 Due = Callable[[Waiter], str]
@@ -120,7 +123,29 @@ def rows(plan: Plan, *, statuses: Mapping[str, QueueStatus], standing: Standing 
         node = plan.tree.nodes[name]
         found.append(_row(node, depth=depth, status=statuses.get(name), standing=standing))
         pending += [(child, depth + 1) for child in reversed(node.children)]
-    return found
+    return found + ([] if standing is None else _of_no_queue(standing.strays()))
+
+
+def _of_no_queue(strays: Strays) -> list[QueueRow]:
+    """Those whose queue is gone, if there are any."""
+    if not strays.running and not strays.waiting:
+        return []
+    nothing = Part(guarantee=None, limit=None, weight=None, lending_limit=None, borrowing_limit=None)
+    compute, memory = (msgspec.structs.replace(nothing, used=used) for used in strays.used)
+    row = QueueRow(
+        name=NO_QUEUE,
+        parent=ROOT,
+        depth=0,
+        leaf=False,
+        compute=compute,
+        memory=memory,
+        running=strays.running,
+        waiting=strays.waiting,
+        priority=None,
+        stop="",
+        told_by="computed",
+    )
+    return [row]
 
 
 def _with_problems(statuses: Mapping[str, QueueStatus], plan: Plan) -> dict[str, QueueStatus]:

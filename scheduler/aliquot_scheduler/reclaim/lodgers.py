@@ -10,6 +10,7 @@ from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.tree import Tree
 from aliquot_scheduler.reclaim.policy import policy_of
 from aliquot_scheduler.reclaim.residents import (
     Budget,
@@ -34,6 +35,13 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     # Whom a budget or a webhook has kept, and until when they are left alone, by the clock on the wall.
     spared: Mapping[str, float] = {}
     since: Callable[[Pod], float] = runs_since
+    # How long pods were let run by queues that are gone.
+    terms: Mapping[str, float] = {}
+
+
+def terms_of(tree: Tree) -> dict[str, float]:
+    """By queue, how long its pods are let run."""
+    return {queue: policy_of(queue, tree=tree).min_run for queue in tree.nodes}
 
 
 def whoever(one: Resident, ran: float) -> bool:
@@ -54,7 +62,7 @@ def residents_of(
 ) -> Residents:
     """Everybody on their cards, sorted."""
     tree = books.ledger.tree
-    least = {queue: policy_of(queue, tree=tree).min_run for queue in tree.nodes}
+    least = {**known.terms, **terms_of(tree)}
     there, leaving, kept, firm = list[Resident](), list[Resident](), list[Kept](), list[str]()
     for waiter in bound:
         if waiter.shape.firm:
@@ -86,4 +94,5 @@ def _resident(waiter: Waiter, *, picture: Picture, books: Books, ran: float) -> 
     if not held or charge is None:
         return None
     lost = lost_with(charge.amounts, ran=ran)
-    return Resident(waiter=waiter, queue=charge.queue, amounts=charge.amounts, claims=held, lost=lost)
+    stray = charge.queue not in books.ledger.tree.nodes
+    return Resident(waiter=waiter, queue=charge.queue, amounts=charge.amounts, claims=held, lost=lost, stray=stray)

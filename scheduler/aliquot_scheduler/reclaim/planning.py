@@ -101,15 +101,18 @@ class Planner:
     def _rights(self, candidate: Candidate, policy: Policy) -> Iterator[Rights]:
         """As an owner first: what was lent is nearer than what the queue's own pods have.
 
-        Of those who borrow, who is wholly beyond guarantees before who is partly inside.
+        Of those who borrow, who is wholly beyond guarantees before who is partly inside; last, whose queue is gone.
         """
         ledger = self._books.ledger
         if policy.reclaims and (owners := owner_of(candidate, ledger=ledger)):
             yield Rights(ledger=ledger, candidate=candidate, owners=owners)
-            due = within_due(candidate, ledger=ledger)
-            if owners := [name for name in owners if name in due]:
+            due, lacking = within_due(candidate, ledger=ledger), list[int]()
+            if inside := [name for name in owners if name in due]:
                 lacking = lacking_for(candidate, free=self._outlook.stock().free, grid=self._picture.grid)
-                yield Rights(ledger=ledger, candidate=candidate, owners=owners, lacking=lacking)
+                yield Rights(ledger=ledger, candidate=candidate, owners=inside, lacking=lacking)
+            if self._residents.strays:
+                owners = inside or owners
+                yield Rights(ledger=ledger, candidate=candidate, owners=owners, lacking=lacking, strays=True)
         if policy.within_queue != NEVER:
             yield Rights(ledger=ledger, candidate=candidate, within=policy.within_queue)
 

@@ -23,7 +23,7 @@ from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.queues.wording import Wording
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.inquiry import told_of
-from aliquot_scheduler.reclaim.lodgers import Known, MayGo, residents_of, whoever
+from aliquot_scheduler.reclaim.lodgers import Known, MayGo, residents_of, terms_of, whoever
 from aliquot_scheduler.reclaim.planning import Planner
 from aliquot_scheduler.reclaim.policy import NEVER, policy_of
 from aliquot_scheduler.reclaim.residents import Budget, Residents, runs_since
@@ -55,6 +55,8 @@ class Reclaim:
         # By queue, of those who run in it.
         self._lowest: dict[str, int] = {}
         self._since: dict[str, float] = {}
+        # Of queues that are there, and of those that are gone while somebody runs in them.
+        self._terms: dict[str, float] = {}
 
     def anybody(self, *, now: float) -> bool:
         """Whether there is a candidate to search for at all."""
@@ -191,6 +193,8 @@ class Reclaim:
         self._since = {uid: since for uid, since in self._since.items() if uid in bound}
         for one in bound.values():
             self._lowest[one.queue] = min(one.priority, self._lowest.get(one.queue, one.priority))
+        terms = terms_of(self._queues.books.ledger.tree)
+        self._terms = {queue: term for queue, term in self._terms.items() if queue in self._lowest} | terms
 
     # --- who lies there ----------------------------------------------------------------------------------------------
     def residents(self, *, now: float, wall: float, budgets: Sequence[Budget], may_go: MayGo = whoever) -> Residents:
@@ -204,6 +208,7 @@ class Reclaim:
             going=clearings.victims() | register.refuges.movers() | untold,
             spared={uid: wall + until - now for uid, until in self._spared.items()},
             since=self._runs_since,
+            terms=self._terms,
         )
         return residents_of(
             bound.values(),

@@ -30,8 +30,9 @@ _RESTART = 300
 # Of pods that ask for memory alone, and of long runs: else one number could drown all others.
 _LEAST_PERCENT = 10
 _LONGEST = 10**9
-# No sum of harms comes near it, so a higher priority is never sent before a lower one.
+# No sum of harms comes near these: a higher priority is never sent before a lower one, nor a stray before a borrower.
 _PRIORITY = 10**15
+_STRAY = 10**15
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +65,8 @@ class Resident(msgspec.Struct, frozen=True, kw_only=True):
     lost: int
     # Among its user's pods of that queue: how many lower priorities there are.
     rank: int = 0
+    # Whether its queue is gone.
+    stray: bool = False
 
     @property
     def uid(self) -> str:
@@ -74,11 +77,12 @@ class Resident(msgspec.Struct, frozen=True, kw_only=True):
         """What sending it away costs.
 
         Among one user's pods the lower priority goes first, whatever is lost. Between queues priority weighs fourfold
-        at the most: else whoever marked all pods high would be spared at the cost of those who don't.
+        at the most: else whoever marked all pods high would be spared at the cost of those who don't. Who borrows goes
+        before one whose queue is gone, whatever is lost.
         """
         if by_priority:
             return self.rank * _PRIORITY + self.lost
-        return self.lost * (1 + min(self.rank, 3))
+        return self.stray * _STRAY + self.lost * (1 + min(self.rank, 3))
 
 
 class Hindrance(StrEnum):
@@ -140,6 +144,8 @@ class Residents:
         self.by_uid = {one.uid: one for one in ranked(there)}
         self.leaving = {one.uid: one for one in leaving}
         self.kept = tuple(kept)
+        # Whether any of those who may go, or are kept from it now, lies in a queue that is gone.
+        self.strays = any(one.stray for one in (*self.by_uid.values(), *(each.who for each in self.kept)))
         self.on: dict[GpuKey, list[Resident]] = {}
         for one in self.by_uid.values():
             for gpu in one.claims:

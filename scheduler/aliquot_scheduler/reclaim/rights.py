@@ -7,6 +7,8 @@
    If those who may go so are too few, also who is **partly** inside, for a candidate that lies within what its queue is
    due in all that it asks: a pod goes if each of those queues has more than it is due, in a dimension in which the
    candidate lacks, and would have more again with that pod (or with as many of its group as start together).
+   If those are too few as well, also who lies in a queue that is **gone**: nothing is guaranteed to it any more, and it
+   has borrowed nothing that it was told of.
 2. **Inside a queue the lower priority goes.** One user's pod may take the place of the same user's pods of strictly
    lower priority; where the queue says so, of anybody's in it.
 
@@ -111,16 +113,19 @@ class Rights:
         owners: Iterable[str] = (),
         lacking: Iterable[int] = (),
         within: str = NEVER,
+        strays: bool = False,
     ) -> None:
         """With `owners` (of `owner_of`) by the first rule, with `within` by the second.
 
-        With `lacking`, the dimensions in which the candidate lacks, those may go too who are partly inside.
+        With `lacking`, the dimensions in which the candidate lacks, those may go too who are partly inside; with
+        `strays` those whose queue is gone.
         """
         self._ledger = ledger
         self._path = ledger.tree.path(candidate.first.queue)
         self._owners = [self._path.index(name) for name in owners]
         self._lacking = tuple(lacking)
         self._within = within
+        self._strays = strays
         self._queue, self._user = candidate.first.queue, candidate.first.user
         self._amounts = candidate.amounts
         self._priority = min(member.priority for member in candidate.members)
@@ -133,7 +138,7 @@ class Rights:
     def key(self) -> tuple[object, ...]:
         """The same for all who may send the same away."""
         mine = (self._queue, self._user, self._priority) if self.by_priority else tuple(self._owners)
-        return self._path, self._within, mine, self._lacking
+        return self._path, self._within, mine, self._lacking, self._strays
 
     @property
     def by_priority(self) -> bool:
@@ -151,6 +156,8 @@ class Rights:
         if self.by_priority:
             mine = one.queue == self._queue and (self._within == ANYBODY or one.waiter.user == self._user)
             return mine and one.waiter.priority < self._priority
+        if one.stray and not self._strays:
+            return False
         guards = self._guarding(one.queue)
         mates = self._mates.get(one.waiter.gang, {}).values() if one.waiter.gang else ()
         return guards is not None and all(
