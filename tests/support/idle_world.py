@@ -85,8 +85,11 @@ class IdleWorld:
         """Who waits beside a free card, though no limit keeps it out, and nobody else has a right to that card."""
         if self.cards <= sum(self._runs(uid) for uid in self.asked):
             return []
-        able = [uid for uid in self.asked if not self._runs(uid) and not self._is_over(uid)]
-        return [uid for uid in able if not any(other != uid and self._has_a_right(other) for other in able)]
+        waiting = [uid for uid in self.asked if not self._runs(uid)]
+        able = [uid for uid in waiting if not self._limits_over(uid)]
+        # What others have borrowed under a limit is given back to whom a queue below that limit guarantees it.
+        due = {uid for uid in waiting if self._has_a_right(uid) and all(map(self._is_lent, self._limits_over(uid)))}
+        return [uid for uid in able if not due - {uid}]
 
     def over_a_limit(self) -> list[str]:
         """Queues that use more than they may."""
@@ -97,13 +100,22 @@ class IdleWorld:
             if any(most is not None and much > most for much, most in zip(used[name], own.limit, strict=True))
         ]
 
-    def _is_over(self, uid: str) -> bool:
+    def _limits_over(self, uid: str) -> list[tuple[str, str, int]]:
+        """Which limits keep it out: at which queue, and of what."""
         name, shape = self.asked[uid]
-        return any(
-            most is not None and ask and much + ask > most
+        return [
+            (uid, at, of)
             for at in self._way(name)
-            for much, ask, most in zip(self._used(at), shape, self.queues[at].limit, strict=True)
-        )
+            for of, (ask, most) in enumerate(zip(shape, self.queues[at].limit, strict=True))
+            if most is not None and ask and self._used(at)[of] + ask > most
+        ]
+
+    def _is_lent(self, limit: tuple[str, str, int]) -> bool:
+        """Whether a queue below this limit is guaranteed what it keeps out."""
+        uid, top, of = limit
+        name, shape = self.asked[uid]
+        below = (at for at in self._way(name) if len(at) > len(top))
+        return any(self._used(at)[of] + shape[of] <= self.queues[at].guarantee[of] for at in below)
 
     def _has_a_right(self, uid: str) -> bool:
         """Whether some queue on its way is guaranteed what it asks, of compute or of memory."""
