@@ -114,3 +114,17 @@ def as_written(picture: Picture) -> dict[str, list[str]]:
         known.name: [grid.kinds[kind].models[0] for kind in grid.kind[known.row][grid.open[known.row]].tolist()]
         for known in picture.nodes.values()
     }
+
+
+def test_what_places_are_worth_follows_the_kinds_that_are_there() -> None:
+    """As many kinds as before need not be the same ones."""
+    picture = picture_with(make_node("n0", gpus("n0", 2, model="A")), make_node("n1", gpus("n1", 2, model="B")))
+    before, anew = (Appraiser(picture=picture, names=NAMES) for _ in range(2))
+    for pod in ALLOWING:
+        before.pod_seen(pod)
+        anew.pod_seen(pod)
+    before.look(ALLOWING[0])
+    for model in "BC":
+        picture.node_seen(make_node("n0", gpus("n0", 2, model=model)))
+    assert len(picture.grid.kinds) == 2
+    assert before.look(ALLOWING[0]).tables.allowed.tolist() == anew.look(ALLOWING[0]).tables.allowed.tolist()
