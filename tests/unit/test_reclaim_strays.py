@@ -72,3 +72,17 @@ def test_the_last_who_go_have_run_as_long_as_their_queue_let_them() -> None:
     (waits,) = stage.queues.register.waiting()
     assert "2 pods have not run for minRunSeconds" in stage.queues.register.standoffs.of(waits)
     assert stage.victims(after=200.0) in (["l1"], ["l2"])
+
+
+def test_who_is_partly_inside_its_guarantee_goes_before_one_whose_queue_is_gone() -> None:
+    """All that a queue of today has borrowed is taken back first."""
+    specs = {**SPECS, "part": queue(guarantee=100)}
+    stage = ReclaimStage(specs, nodes=(4,))
+    stage.submit("p", 200, queue="part", user="p")
+    stage.submit("l1", 100, queue="left", user="l")
+    stage.submit("r", 100, queue="right", user="r")
+    assert len(stage.run(after=1.0)) == 3
+    stage.queues.queues_seen({name: spec for name, spec in specs.items() if name != "left"})
+    stage.submit("wants", 100, queue="right", user="r")
+    assert stage.run(after=1.0) == []
+    assert stage.victims(after=10_000.0) == ["p"]
