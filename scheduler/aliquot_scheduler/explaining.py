@@ -23,6 +23,7 @@ from aliquot_scheduler.fit.ground import Ground, host_ask
 from aliquot_scheduler.fit.survey import Survey
 from aliquot_scheduler.picture.picture import Picture, picture_of
 from aliquot_scheduler.queues.entry import Plan
+from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.reasons import quota_of_path, why_it_waits
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.standing import Standing
@@ -118,8 +119,9 @@ def explain(
         why = f"{BEING_DELETED}, and gets no turn any more"
         return Explanation(pod=pod.key, state="ending", summary=why, asked=asked)
     told = _waiting(pod, request, picture=picture, asked=asked, names=names, rules=rules)
-    # Where others hold it no turn is kept for it, and one that is let in has had its own.
-    if plan is not None and [gate.name for gate in pod.spec.scheduling_gates] == [names.gate]:
+    # Where others hold it no turn is kept for it, and one that is let in with room has had its own.
+    gates = [gate.name for gate in pod.spec.scheduling_gates]
+    if plan is not None and gates in ([], [names.gate]):
         standing = Standing(
             picture=picture,
             plan=plan,
@@ -130,7 +132,11 @@ def explain(
             settings=settings,
             rules=rules,
         )
-        told = _in_its_queue(told, pod, standing=standing, inquiry=Inquiry(standing, wall=wall, budgets=budgets))
+        waiter = standing.waiter(pod)
+        if waiter is not None and (gates or standing.is_shown(waiter)):
+            told = _in_its_queue(told, waiter, standing=standing, inquiry=Inquiry(standing, wall=wall, budgets=budgets))
+            shown = "" if gates else "it is shown to a cluster autoscaler: "
+            told = msgspec.structs.replace(told, summary=f"{shown}{told.summary}")
     return msgspec.structs.replace(told, summary="; ".join([told.summary, *_asks_us(pod, scheduler)]))
 
 
@@ -163,11 +169,8 @@ def by_its_condition(pod: Pod, *, names: Names) -> Explanation:
     return Explanation(pod=pod.key, state="waiting", summary=f"{said.message or said.reason}, as the leader wrote last")
 
 
-def _in_its_queue(told: Explanation, pod: Pod, *, standing: Standing, inquiry: Inquiry) -> Explanation:
+def _in_its_queue(told: Explanation, waiter: Waiter, *, standing: Standing, inquiry: Inquiry) -> Explanation:
     """The same, with the pod's place; what a queue says against it comes before what nodes say."""
-    waiter = standing.waiter(pod)
-    if waiter is None:
-        return told
     # In this order: whoever comes before it is charged as if let in.
     why, quota = why_it_waits(waiter, standing), quota_of_path(waiter, standing)
     quota += [said] if (said := inquiry.why(waiter)) else []

@@ -8,6 +8,7 @@ import pytest
 from aliquot_scheduler.queues.showing import MOST_SHOWN
 from aliquot_scheduler.queues.spec import ModelQuota, QueueSpec, Quota
 from aliquot_scheduler.queues.tree import COMPUTE
+from aliquot_scheduler.queues.views import views
 from support.centre import gpus, make_node
 from support.queue_stage import A100, H100, Stage, queue
 
@@ -40,6 +41,25 @@ def test_with_autoscale_a_pod_without_room_is_shown() -> None:
     assert turn.promise is not None
     assert (turn.promise.node, turn.pod.spec.scheduling_gates) == ("n1", [])
     assert stage.used("a")[0] == 200
+
+
+def test_who_is_shown_is_told_as_who_waits() -> None:
+    """It has no card: neither the queue's status nor what its namespace is shown counts it as used."""
+    stage = Stage({"a": queue(guarantee=100, autoscale=True)}, nodes=(1,))
+    stage.submit("x", 100, queue="a")
+    stage.submit("p", 100, queue="a")
+    assert stage.round() == ["x", "p"]
+    stage.bind("x")
+    status = stage.queues.statuses(now=stage.now, at="")["a"]
+    assert (status.used.compute, status.borrowed.compute, status.asked.compute, status.waiting) == (100, 0, 100, 1)
+    shown = stage.queues.shown()
+    found = views(stage.queues.books, waiting=[], statuses={"a": status}, homes={}, at="", shown=shown)
+    own = found["team", "a"].own
+    assert (own.used.compute, own.running, own.waiting) == (100, 1, 1)
+    stage.picture.node_seen(make_node("n1", gpus("n1", 1)))
+    assert stage.run() == ["p"]
+    status = stage.queues.statuses(now=stage.now, at="")["a"]
+    assert (status.used.compute, status.borrowed.compute, status.asked.compute, status.waiting) == (200, 100, 0, 0)
 
 
 def test_who_is_shown_passes_nobody_who_is_before_it_in_the_line() -> None:

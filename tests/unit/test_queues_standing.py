@@ -114,6 +114,24 @@ def test_pods_of_a_deleted_queue_have_a_row_of_their_own() -> None:
     assert [row.name for row in rows(plan(), statuses={}, standing=stand(*BUSY))][-1] == "reserved"
 
 
+def test_who_is_shown_to_an_autoscaler_waits() -> None:
+    """It has no gate and no card; one without a gate that has room, or is nominated, is let in."""
+    grows = plan({"a": {"namespaces": ["*"], "autoscale": True}})
+    full = [runs(f"r{gpu}", "a", 100, gpu=gpu) for gpu in range(4)]
+    seen = waits("seen", "a", 100, spec={"schedulingGates": []})
+    chosen = waits("chosen", "a", 100, spec={"schedulingGates": []})
+    chosen = msgspec.structs.replace(chosen, status=msgspec.structs.replace(chosen.status, nominated_node_name="n1"))
+    row = {one.name: one for one in rows(grows, statuses={}, standing=stand(*full, seen, chosen, of=grows))}["a"]
+    assert (row.compute.used, row.compute.asked, row.running, row.waiting) == (500, 100, 5, 1)
+    row = {one.name: one for one in rows(grows, statuses={}, standing=stand(*full[1:], seen, of=grows))}["a"]
+    assert (row.compute.used, row.compute.asked, row.running, row.waiting) == (400, 0, 4, 0)
+    leases = [make_lease(node.metadata.name) for node in NODES]
+    told = explain(seen, nodes=NODES, leases=leases, pods=[*full, seen], names=NAMES, wall=WALL, plan=grows)
+    assert told.summary.startswith("it is shown to a cluster autoscaler: ")
+    assert told.queue is not None
+    assert (told.queue.queue, told.queue.place) == ("a", 1)
+
+
 def test_without_rights_the_leader_s_word_is_told() -> None:
     """And what nobody has written is not known."""
     statuses = {"a": QueueStatus(used=Amounts(compute=80), fair_share=Amounts(compute=130, memory=5), waiting=4)}

@@ -90,7 +90,14 @@ class ViewWriter:
         homes = {name: home for name, one in namespaces.items() if (home := home_of(one, names=self._names))}
         at = second_time(self._clock.wall())
         statuses = self._turns.statuses(now=self._clock.monotonic(), at=at)
-        found = views(self._turns.books, waiting=self._turns.waiting(), statuses=statuses, homes=homes, at=at)
+        found = views(
+            self._turns.books,
+            waiting=self._turns.waiting(),
+            statuses=statuses,
+            homes=homes,
+            at=at,
+            shown=self._turns.shown(),
+        )
         # With a namespace goes all that is in it, and nothing can be made there any more.
         return {where: view for where, view in found.items() if _lasts(namespaces.get(where[0]))}
 

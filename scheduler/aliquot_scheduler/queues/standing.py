@@ -117,7 +117,7 @@ class Standing:
             self._members.setdefault(waiter.queue, []).append(pod)
             if pod.ended:
                 continue
-            if _is_in(pod):
+            if _is_in(pod) and not self.is_shown(waiter):
                 self.books.put(waiter, self._enrolment.charge(waiter))
                 self._running[waiter.queue] = self._running.get(waiter.queue, 0) + 1
                 self.bound += [waiter] if pod.spec.node_name else []
@@ -184,6 +184,18 @@ class Standing:
     def waiter(self, pod: Pod) -> Waiter | None:
         """The pod as one that waits, or as one that was let in."""
         return self._enrolment.holder(pod) if _is_in(pod) else self._enrolment.waiter(pod)
+
+    def is_shown(self, waiter: Waiter) -> bool:
+        """Whether a pod has no gate so that a cluster autoscaler sees it, as far as this can be told: it has no room.
+
+        Who was promised room has it, though only the leader knows where; it is nominated for most.
+        """
+        node, pod = self.plan.tree.nodes.get(waiter.queue), waiter.pod
+        if node is None or not node.spec.autoscale or not _is_in(pod) or pod.spec.node_name or pod.ended:
+            return False
+        if pod.status.nominated_node_name:
+            return False
+        return not self.may_fit(waiter) or bool(self.why_no_node(waiter))
 
     def foreign_gates(self, waiter: Waiter) -> list[str]:
         """The gates of others that a pod waits behind: it joins no line before they are lifted."""

@@ -94,6 +94,10 @@ class Queues:
         """All who are let in and not bound yet."""
         return list(self._register.inside.coming.values())
 
+    def shown(self) -> list[Waiter]:
+        """Those of them who have no room, and whom a cluster autoscaler is to see."""
+        return self._register.inside.shown()
+
     # --- what is seen ------------------------------------------------------------------------------------------------
     def queues_seen(self, specs: Mapping[str, QueueSpec]) -> None:
         """These are all queues there are now."""
@@ -188,7 +192,7 @@ class Queues:
 
     def statuses(self, *, now: float, at: str) -> dict[str, QueueStatus]:
         """Of every queue."""
-        return statuses(self.books, waiting=self._register.hall, at=at, now=now)
+        return statuses(self.books, waiting=self._register.hall, at=at, now=now, shown=self.shown())
 
     def recall(self, told: Mapping[str, QueueStatus], *, wall: float, now: float) -> None:
         """What the leader before us has put down of usage."""

@@ -8,7 +8,7 @@ Nothing is told of other namespaces but what they come to together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -68,22 +68,43 @@ def read_view(raw: Mapping[str, Any]) -> View | None:
 
 
 def views(
-    books: Books, *, waiting: Iterable[Waiter], statuses: Mapping[str, QueueStatus], homes: Mapping[str, str], at: str
+    books: Books,
+    *,
+    waiting: Iterable[Waiter],
+    statuses: Mapping[str, QueueStatus],
+    homes: Mapping[str, str],
+    at: str,
+    shown: Sequence[Waiter] = (),
 ) -> dict[Where, View]:
-    """Every view that there is to be; `homes` is each namespace's own queue, `statuses` those of the same instant."""
-    counts = Counter((waiter.pod.metadata.namespace, waiter.queue) for waiter in waiting)
+    """Every view that there is to be; `homes` is each namespace's own queue, `statuses` those of the same instant.
+
+    Who is `shown` to an autoscaler is charged, and told as who waits.
+    """
+    counts = Counter((waiter.pod.metadata.namespace, waiter.queue) for waiter in (*waiting, *shown))
+    held = _without(books, shown)
     wanted = {*counts, *books.of_namespaces, *homes.items()}
     nodes = books.ledger.tree.nodes
     return {
         (namespace, queue): _view(
             nodes[queue],
             status=statuses[queue],
-            own=_own(books.of_namespaces.get((namespace, queue), (0, 0, 0)), waiting=counts[namespace, queue]),
+            own=_own(held.get((namespace, queue), (0, 0, 0)), waiting=counts[namespace, queue]),
             at=at,
         )
         for namespace, queue in sorted(wanted)
         if queue in nodes and queue in statuses and queue != ROOT
     }
+
+
+def _without(books: Books, shown: Iterable[Waiter]) -> dict[Where, Sequence[int]]:
+    """What namespaces hold in queues, and how many of their pods do, but for these."""
+    held: dict[Where, Sequence[int]] = dict(books.of_namespaces)
+    for waiter in shown:
+        if charge := books.ledger.of(waiter.uid):
+            where = waiter.pod.metadata.namespace, charge.queue
+            own = charge.amounts[COMPUTE], charge.amounts[MEMORY], 1
+            held[where] = [amount - less for amount, less in zip(held[where], own, strict=True)]
+    return held
 
 
 def of_the_moment(view: View) -> View:
