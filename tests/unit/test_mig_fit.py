@@ -199,11 +199,26 @@ def test_filter_plan_queue_and_agent_agree(
         (
             make_pod("u", *(container(name, (10, 1_000)) for name in ("a", "b"))),
             ["1g.10gb"],
-            "its GPUs have room for one container, not for all 2 of the pod together",
-            False,
+            "1 of its 2 containers finds room even on an empty node",
+            True,
+        ),
+        (
+            make_pod("u", *(container(name, (5, 1_000)) for name in ("a", "b", "c"))),
+            ["1g.10gb"] * 2,
+            "2 of its 3 containers find room even on an empty node",
+            True,
         ),
     ],
-    ids=["too large", "two cards", "two parts", "burstable", "best effort", "who forbids it", "two containers"],
+    ids=[
+        "too large",
+        "two cards",
+        "two parts",
+        "burstable",
+        "best effort",
+        "who forbids it",
+        "two containers",
+        "three small ones",
+    ],
 )
 def test_what_instances_do_not_take_is_said(pod: Pod, kinds: Sequence[str], why: str, final: bool) -> None:  # noqa: FBT001
     """In words that a pod's author can act on."""

@@ -10,6 +10,7 @@ from aliquot_core.objects import Pod
 from aliquot_core.request import Placement
 from aliquot_scheduler.fit.appraisal import Appraisal
 from aliquot_scheduler.fit.demand import Demand, suits
+from aliquot_scheduler.fit.emptied import Emptied
 from aliquot_scheduler.fit.layout import Card, Plan, lay_out
 from aliquot_scheduler.fit.refusals import Refusal, Refusals
 from aliquot_scheduler.fit.ruled import Ruled
@@ -33,6 +34,7 @@ class Finder:
         self._picture = picture
         self._names = names
         self._surveys = Surveys(grid=picture.grid)
+        self._emptied = Emptied()
 
     def survey(self, pod: Pod, demand: Demand, *, within: Bools | None = None) -> Survey:
         """Which nodes could take the pod, of those whose rows are `within`; it must hold nothing itself."""
@@ -69,7 +71,10 @@ class Finder:
         if not left:
             return out
         named = self._picture.named(demand.request.uuids)
-        return out | Refusals(demand.request, grid=self._picture.grid, names=self._names, named=named).of(left)
+        refusals = Refusals(
+            demand.request, grid=self._picture.grid, names=self._names, emptied=self._emptied, named=named
+        )
+        return out | refusals.of(left)
 
     def _appraisal(self, pod: Pod, demand: Demand) -> Appraisal | None:
         """Not for a pod that says itself how it wants to lie."""

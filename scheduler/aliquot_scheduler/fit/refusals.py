@@ -6,7 +6,7 @@ Whether evicting somebody could help is told apart: a card that is too small sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -15,7 +15,8 @@ from aliquot_core.counting import agreed, counted, none_of, some_of
 from aliquot_core.names import Names
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import PodRequest
-from aliquot_scheduler.fit.demand import Piece, named, pieces_of, refused
+from aliquot_scheduler.fit.demand import Piece, in_order, named, pieces_of, refused
+from aliquot_scheduler.fit.emptied import Emptied
 from aliquot_scheduler.fit.places import allowed_places, needed_memory
 from aliquot_scheduler.picture.grid import Bools, Grid
 from aliquot_scheduler.picture.picture import KnownNode
@@ -30,15 +31,19 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 _Counts = tuple[int, ...]
 # Most GPUs can be given: what is said of those that can't is empty, and few sentences are written.
-_Case = tuple[_Counts, str]
+_Case = tuple[_Counts, int, str]
 
 
 class Refusals:
     """Answers for one request and the grid as it is now."""
 
-    def __init__(self, request: PodRequest, *, grid: Grid, names: Names, named: Bools | None = None) -> None:
+    def __init__(
+        self, request: PodRequest, *, grid: Grid, names: Names, emptied: Emptied, named: Bools | None = None
+    ) -> None:
         """`named`: the GPUs that the pod allows by their uuids, if it says any."""
         self._request = request
+        self._emptied = emptied
+        self._staying = len(in_order(request))
         self._named = named
         self._names = names
         self._grid = grid
@@ -52,7 +57,9 @@ class Refusals:
 
     def of(self, nodes: Mapping[str, KnownNode]) -> dict[str, Refusal]:
         """Why each of these nodes does not take the pod."""
-        return {name: self._say((self._counts[known.row], known.lost)) for name, known in nodes.items()}
+        rows = [known.row for known in nodes.values()]
+        of_nodes = zip(nodes.items(), self._find_room(rows), strict=True)
+        return {name: self._say((self._counts[known.row], count, known.lost)) for (name, known), count in of_nodes}
 
     def of_all(self) -> str:
         """Of a pod that no node could take, were each of them empty: why."""
@@ -67,10 +74,27 @@ class Refusals:
         memory = max(piece.memory for piece in self._pieces)
         if too_much := self._too_much(memory):
             return too_much
+        return self._of_one_node(memory)
+
+    def _of_one_node(self, memory: int) -> str:
+        """What it needs at one time, and no node has."""
         most = max(counts[2] for counts in self._counts)
         if most < self._most:
             return f"it needs {self._most} GPUs of one node, and no node has more than {most} that it may have"
+        rows = [row for row, counts in enumerate(self._counts) if counts[3] >= self._most]
+        if rows and (room := max(self._find_room(rows))) < self._staying:
+            return f"on no node more than {self._so_many(room)} find room"
         return f"it needs {counted(self._most, 'GPU')} of one node for up to {memory} MiB each, and none has so many"
+
+    def _find_room(self, rows: Sequence[int]) -> list[int]:
+        """How many of its containers do on each of these nodes, were it empty."""
+        if self._staying < 2:  # noqa: PLR2004 - one has nobody to share with
+            return [self._staying] * len(rows)
+        where = np.array(rows, dtype=np.intp)
+        return self._emptied.counts(self._request, where, grid=self._grid, allowed=self._allowed)
+
+    def _so_many(self, room: int) -> str:
+        return f"{room} of its {counted(self._staying, 'container')}"
 
     def _too_much(self, memory: int) -> str:
         """What it asks of one GPU that none has, in compute only instances of MIG have too little."""
@@ -99,14 +123,17 @@ class Refusals:
 
     def _say(self, case: _Case) -> Refusal:
         if (said := self._said.get(case)) is None:
-            counts, lost = case
-            said = self._said[case] = self._made(counts, lost=f"; {lost}" if lost else "")
+            counts, room, lost = case
+            said = self._said[case] = self._made(counts, room=room, lost=f"; {lost}" if lost else "")
         return said
 
-    def _made(self, counts: _Counts, *, lost: str) -> Refusal:
+    def _made(self, counts: _Counts, *, room: int, lost: str) -> Refusal:
         total, meant, allowed, large, roomy, free, both = counts
         if large < self._most:
             return Refusal(why=self._never(total, meant, allowed, large, lost=lost), final=True)
+        if room < self._staying:
+            find = agreed(room, "finds", "find")
+            return Refusal(why=f"{self._so_many(room)} {find} room even on an empty node{lost}", final=True)
         if both >= self._most:
             why = f"its GPUs have room for one container, not for all {self._how_many()}"
         else:

@@ -22,6 +22,7 @@ from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import Kind, PodRequest, Quality
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
+from aliquot_scheduler.fit.emptied import Emptied
 from aliquot_scheduler.fit.ground import Ground, HostAsk
 from aliquot_scheduler.fit.places import allowed_places, needed_memory, takes
 from aliquot_scheduler.fit.ruled import Ruled
@@ -96,6 +97,8 @@ class Cards:
         self.ruled = Ruled(picture=picture, rules=rules)
         # The nodes that they are in.
         self.ground = Ground(picture=picture)
+        # What several containers of a pod have room for where nobody is.
+        self.emptied = Emptied()
         self._models = [Patterns(allowed=(model.casefold(),)) for model in dimensions.models]
         self._suitable: dict[_Asked, tuple[int, frozenset[int]]] = {}
         self._firsts: dict[_Asked, _Firsts] = {}
@@ -190,7 +193,7 @@ class Cards:
             enough = (grid.usable >= needed_memory(piece, grid=grid)) & (grid.total >= piece.compute)
             return allowed & enough
 
-        return self._nodes(demand, takers)
+        return self.emptied.takes_all(demand.request, self._nodes(demand, takers), grid=grid, allowed=allowed)
 
     def roomy(self, demand: Demand, cells: Cells | None = None) -> npt.NDArray[np.bool_]:
         """Which nodes, by their rows, have enough cards with room for each of its pieces; now, or by these cells."""

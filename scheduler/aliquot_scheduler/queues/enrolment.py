@@ -247,8 +247,8 @@ class Enrolment:
         if why := self._cards.ground.why_never(ask, able=able):
             return why
         picture, request = self._cards.picture, demand.request
-        named = picture.named(request.uuids)
-        why = Refusals(request, grid=picture.grid, names=self._names, named=named).of_all()
+        named, emptied = picture.named(request.uuids), self._cards.emptied
+        why = Refusals(request, grid=picture.grid, names=self._names, emptied=emptied, named=named).of_all()
         return f"no node could take it, even if it were empty: {why}"
 
 
