@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aliquot_scheduler.queues.ledger import Charge, Ledger
 from aliquot_scheduler.queues.line import GangKey, GroupKey, Waiter
@@ -27,6 +27,8 @@ class Books:
         self.users: Usage[Whose] = Usage(width=_WIDTH, forgetting=forgetting)
         self._holders: dict[str, Waiter] = {}
         self._held: dict[Whose, list[int]] = {}
+        # What stands idle for heads of lines, by their first pods: whose it is, and how much.
+        self._idle: dict[str, tuple[Whose, tuple[int, int]]] = {}
         # By namespace and queue: compute, memory, and how many pods hold them.
         self.of_namespaces: dict[tuple[str, str], list[int]] = {}
         # What there is of compute and memory.
@@ -78,12 +80,28 @@ class Books:
         """How many of a gang's group are in who say which size and minimum of it."""
         return Counter({one[2:]: len(self.let_in[one]) for one in self._gangs.get(gang[:2], ())})
 
+    def keep_idle(self, idle: Mapping[str, tuple[Whose, tuple[int, int]]], *, now: float) -> None:
+        """So much stands idle for heads from now on: nobody else can use it, so it counts in usage as if they did."""
+        if idle == self._idle:
+            return
+        for (queue, user), _ in (*self._idle.values(), *idle.values()):
+            self._users_touched.add((queue, user))
+            if queue in self.ledger.accounts:
+                self._queues_touched.update(self.ledger.tree.path(queue))
+        self._idle = dict(idle)
+        self.settle(now)
+
+    def held_in(self, queue: str) -> dict[str, Sequence[int]]:
+        """What each user holds of compute and memory in a queue."""
+        return {user: held for (name, user), held in self._held.items() if name == queue}
+
     def settle(self, now: float) -> None:
         """What has changed counts from now on."""
         for name in self._queues_touched & self.ledger.accounts.keys():
-            self.usage.holds(name, borrowed(self.ledger.accounts[name]), now=now)
+            self.usage.holds(name, borrowed(self.ledger.accounts[name], idle=self._idle_of(name)), now=now)
         for who in self._users_touched:
-            self.users.holds(who, self._held.get(who, (0, 0)), now=now)
+            idle = [amounts for whose, amounts in self._idle.values() if whose == who]
+            self.users.holds(who, _sums(self._held.get(who, (0, 0)), *idle), now=now)
         self._queues_touched.clear()
         self._users_touched.clear()
 
@@ -92,6 +110,14 @@ class Books:
         return Shares(
             ledger=self.ledger, usage=self.usage, users=self.users, holds=self._held, capacity=self.capacity, now=now
         )
+
+    def _idle_of(self, name: str) -> Sequence[int]:
+        """What stands idle for those who wait below a queue."""
+        tree = self.ledger.tree
+        kept = [
+            amounts for (queue, _), amounts in self._idle.values() if queue in tree.nodes and name in tree.path(queue)
+        ]
+        return _sums((0, 0), *kept)
 
     def _leaves(self, uid: str, gang: GangKey) -> None:
         self.let_in[gang].discard(uid)
@@ -110,6 +136,11 @@ class Books:
         _add(self.of_namespaces, where, [sign * amounts[COMPUTE], sign * amounts[MEMORY], sign])
         self._users_touched.add(who)
         self._queues_touched.update(self.ledger.tree.path(who[0]))
+
+
+def _sums(*amounts: Sequence[int]) -> Sequence[int]:
+    """Of compute and memory."""
+    return [sum(part) for part in zip(*amounts, strict=True)]
 
 
 def _add(sums: dict[tuple[str, str], list[int]], who: tuple[str, str], amounts: Sequence[int]) -> None:

@@ -137,13 +137,18 @@ class Placing:
         first = candidate.first
         return self._cards.why_no_node(first.pod, first.demand, host=first.shape.host)
 
-    def best_kept(self, candidate: Candidate, *, among: Iterable[str]) -> tuple[str, ...]:
+    def idle_on(self, nodes: Iterable[str]) -> tuple[int, int]:
+        """What of compute and memory is free there."""
+        free = [self._free(self._picture.nodes[name], ()) for name in nodes if name in self._picture.nodes]
+        return sum(compute for compute, _ in free), sum(memory for _, memory in free)
+
+    def best_kept(self, candidate: Candidate, *, among: Iterable[str], doublings: int = 0) -> tuple[str, ...]:
         """Where it would have room soonest: nodes that could take it once all but those who stay have ended.
 
         The emptiest first; none if all of them together would not do.
         """
         grid, asked = self._picture.grid, candidate.amounts
-        cells = self._stayers.beside(hardware=self._cards.hardware())
+        cells = self._stayers.beside(hardware=self._cards.hardware(), doublings=doublings)
         able = self._able_later(candidate, cells)
         held = (grid.total * grid.open - grid.compute * (grid.open & ~grid.closed)).sum(axis=1)
         usable = cells.open & ~cells.closed

@@ -20,7 +20,7 @@ from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.demand import Demand
 from aliquot_scheduler.fit.ground import HostAsk
 from aliquot_scheduler.queues.askers import Ask
-from aliquot_scheduler.queues.tree import Vector
+from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, Vector
 
 # Priority (highest first), age, namespace, name, uid: no two are equal.
 Place = tuple[int, str, str, str, str]
@@ -159,6 +159,7 @@ class Line:
     def __init__(self) -> None:
         self._rows: dict[str, dict[Any, list[tuple[Place, str]]]] = {}
         self._waiters: dict[str, Waiter] = {}
+        self._asked: dict[str, list[int]] = {}
         self._heads: dict[str, Heads] = {}
         # The first of each row, as long as the row is the same.
         self._firsts: dict[tuple[str, Any], Candidate | None] = {}
@@ -174,6 +175,7 @@ class Line:
         self._waiters[waiter.uid] = waiter
         row = self._rows.setdefault(waiter.user, {}).setdefault(_row(waiter), [])
         insort(row, (waiter.place, waiter.uid))
+        self._ask(waiter, sign=+1)
         self.changed(waiter)
 
     def remove(self, uid: str) -> Waiter | None:
@@ -188,6 +190,7 @@ class Line:
             del rows[_row(waiter)]
         if not rows:
             del self._rows[waiter.user]
+        self._ask(waiter, sign=-1)
         self.changed(waiter)
         return waiter
 
@@ -217,6 +220,10 @@ class Line:
         """Who has pods here."""
         return list(self._rows)
 
+    def asked(self, user: str) -> Sequence[int]:
+        """What a user's pods here ask together, of compute and memory."""
+        return self._asked[user]
+
     def changed(self, waiter: Waiter) -> None:
         """Who is the first of its row may have changed, or how much its gang needs."""
         self._heads.pop(waiter.user, None)
@@ -228,6 +235,13 @@ class Line:
             found = [self._first(user, key, row, let_in) for key, row in self._rows.get(user, {}).items()]
             self._heads[user] = Heads(sorted((one for one in found if one), key=lambda one: one.first.place))
         return self._heads[user]
+
+    def _ask(self, waiter: Waiter, *, sign: int) -> None:
+        asked = self._asked.setdefault(waiter.user, [0, 0])
+        for dimension in (COMPUTE, MEMORY):
+            asked[dimension] += sign * waiter.amounts[dimension]
+        if waiter.user not in self._rows:
+            del self._asked[waiter.user]
 
     def _first(
         self, user: str, key: Any, row: list[tuple[Place, str]], let_in: dict[GangKey, set[str]]

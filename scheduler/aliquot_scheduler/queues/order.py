@@ -93,14 +93,15 @@ class Shares:
         return round(max(parts), _DIGITS)
 
 
-def borrowed(account: Account) -> tuple[int, int]:
-    """What a queue uses beyond what it is due, in compute and memory.
+def borrowed(account: Account, *, idle: Sequence[int] = (0, 0)) -> tuple[int, int]:
+    """What a queue uses beyond what it is due, in compute and memory, with what stands idle for it.
 
     With what is guaranteed of one goes as much of the other: else a queue that is guaranteed two GPUs' compute would
     have borrowed all their memory.
     """
     used, due = account.used, account.node.due
-    return max(0, used[COMPUTE] - due[COMPUTE]), max(0, used[MEMORY] - due[MEMORY])
+    compute, memory = (used[dim] + idle[dim] - due[dim] for dim in (COMPUTE, MEMORY))
+    return max(0, compute), max(0, memory)
 
 
 class _Level:

@@ -2,15 +2,16 @@
 
 Back-filling lets those behind pass a head of a line that does not fit. It ends when the head has been refused for the
 time of patience. If quota is missing, nobody who comes after it in order gets any of the queue that has none for it.
-If room is missing, the emptiest node where it would fit is kept for it, for a gang as many as it needs, against all but
-those who take what is guaranteed to them: an order by shares alone would let others in for ever, as its queue's own
-small pods keep its share up.
+If room is missing, the emptiest node where it would fit is kept for it, for a gang as many as it needs, as far as its
+share reaches (`keeping.py`), and from nobody who takes what is guaranteed to them: an order by shares alone would let
+others in for ever, as its queue's own small pods keep its share up.
 
 So what it waits for only grows free: a head waits at most twice its patience, then for those who were let in before, if
 they end within the time for which others may be held up. Nobody is kept waiting for those who have run for longer
 (`stayers.py`). After that time all may pass again for the time of patience, and so on in turns: whatever it is that
 keeps a head out must not stop a cluster. These times are the same for all heads, else some head would always hold
-others up.
+others up; only who is within its share, and has waited for long, holds others up for longer at a time
+(`SweepMemory.doublings`).
 """
 
 from __future__ import annotations

@@ -74,6 +74,11 @@ def exact_shares(tree: Tree, *, dimension: int, capacity: int, demand: Mapping[s
     return share
 
 
+def equal_shares(total: Fraction, *, needs: Mapping[str, int]) -> dict[str, Fraction]:
+    """What each of those gets who are equals, and need so much."""
+    return _fill(total, {name: (1, Fraction(need)) for name, need in needs.items()})
+
+
 def _downwards(tree: Tree) -> list[str]:
     order = [ROOT]
     for name in order:

@@ -9,6 +9,10 @@ when it is ended (`activeDeadlineSeconds`) is counted on again once that is near
 So nobody's bound is given up: a head is promised room only where pods end within that time, and such pods never stay.
 And a pod that never ends makes others stand back for it once, for that time, and not again and again.
 
+Where pods run for longer that would let a head wait for ever. So one that has waited for long itself counts on the end
+of pods that have run for no longer than that: the time doubles, each time that it has waited for so long. Who never
+ends is older than any such time sooner or later.
+
 What must always hold: who stays is bound, and was for so long as this leader saw it.
 """
 
@@ -16,6 +20,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
+from math import inf
 from operator import add
 
 import numpy as np
@@ -28,6 +33,8 @@ from aliquot_scheduler.queues.rules import Cause, Refusal
 from aliquot_scheduler.queues.tree import ROOT
 
 _NOTHING_YET = (-1, 0)
+# From 15 minutes on, ten days.
+MOST_DOUBLINGS = 10
 
 
 class Stayers:
@@ -38,12 +45,14 @@ class Stayers:
         self._picture = picture
         self._after = after
         self._since: dict[str, float] = {}
-        self._staying: set[str] = set()
+        # How often the time has doubled that they have run for, from once on.
+        self._staying: dict[str, int] = {}
         # When who begins to stay, or ends to; who is gone by then is passed over.
         self._alarms: list[tuple[float, str, float, bool]] = []
         self._version = 0
         self._held: tuple[int, Ledger | None, Mapping[str, Sequence[int]]] = (-1, None, {})
-        self._cells: tuple[tuple[int, int], Cells] = (_NOTHING_YET, Cells())
+        self._cells_of: tuple[int, int] = _NOTHING_YET
+        self._cells: dict[int, Cells] = {}
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._staying
@@ -62,20 +71,33 @@ class Stayers:
     def gone(self, uid: str) -> None:
         """It has ended."""
         self._since.pop(uid, None)
-        self._set(uid, stays=False)
+        self._set(uid, 0)
 
     def tell_time(self, now: float) -> None:
         """It is so late."""
         while self._alarms and self._alarms[0][0] <= now:
             _, uid, since, stays = heapq.heappop(self._alarms)
-            if self._since.get(uid) == since:
-                self._set(uid, stays=stays)
+            if self._since.get(uid) != since:
+                continue
+            times = self._staying.get(uid, 0) + 1 if stays else 0
+            self._set(uid, times)
+            if stays and times <= MOST_DOUBLINGS:
+                heapq.heappush(self._alarms, (since + self._after * 2**times, uid, since, True))
+            elif not stays:
+                # It ends soon, however long it has run.
+                self._since[uid] = inf
 
-    def beside(self, *, hardware: int) -> Cells:
-        """The cards as they would be if only those were there who stay; made anew when either has changed."""
-        if self._cells[0] != (self._version, hardware):
-            self._cells = (self._version, hardware), self._worked_out()
-        return self._cells[1]
+    def beside(self, *, hardware: int, doublings: int = 0) -> Cells:
+        """The cards as they would be if only those were there who stay; made anew when either has changed.
+
+        For a head that counts on those who have run for the time after which they stay, doubled so often.
+        """
+        if self._cells_of != (self._version, hardware):
+            self._cells_of = self._version, hardware
+            self._cells.clear()
+        if doublings not in self._cells:
+            self._cells[doublings] = self._worked_out(doublings)
+        return self._cells[doublings]
 
     def is_in_vain(self, refusal: Refusal, *, ledger: Ledger, capacity: Sequence[int]) -> bool:
         """Whether who waits for quota would not get it though all others ended, so much those use who stay."""
@@ -86,10 +108,11 @@ class Stayers:
         held = self._held_in(ledger).get(refusal.queue)
         return held is not None and held[dimension] + refusal.asked > most - refusal.kept
 
-    def _set(self, uid: str, *, stays: bool) -> None:
-        if stays is not (uid in self._staying):
-            (self._staying.add if stays else self._staying.remove)(uid)
+    def _set(self, uid: str, times: int) -> None:
+        if times != self._staying.pop(uid, 0):
             self._version += 1
+        if times:
+            self._staying[uid] = times
 
     def _held_in(self, ledger: Ledger) -> Mapping[str, Sequence[int]]:
         """What they hold, by queue; added up once for all heads, since there may be thousands of both."""
@@ -105,12 +128,12 @@ class Stayers:
             self._held = self._version, ledger, found
         return self._held[2]
 
-    def _worked_out(self) -> Cells:
+    def _worked_out(self, doublings: int) -> Cells:
         grid, holdings = self._picture.grid, self._picture.holdings
         cells = grid.part(slice(None))
         cells.compute, cells.memory = grid.total.copy(), grid.usable.copy()
         cells.holders, cells.closed = np.zeros_like(grid.holders), np.zeros_like(grid.closed)
-        for uid in self._staying:
+        for uid in (uid for uid, times in self._staying.items() if times > doublings):
             for (node, gpu), claim in holdings.of(uid).items():
                 known = self._picture.nodes.get(node)
                 if known is None or gpu not in known.columns:

@@ -20,6 +20,7 @@ from aliquot_scheduler.queues.clearings import Clearing
 from aliquot_scheduler.queues.elsewhere import Without, admissible
 from aliquot_scheduler.queues.gangs import Placing
 from aliquot_scheduler.queues.hall import Hall
+from aliquot_scheduler.queues.keeping import Keeping
 from aliquot_scheduler.queues.line import Candidate, Heads, Line, asked_by
 from aliquot_scheduler.queues.order import Order, within_guarantee
 from aliquot_scheduler.queues.rules import Cause, Refusal, Rules, no_room
@@ -60,6 +61,8 @@ class Sweep:
         self.again = False
         self._headed: set[str] = set()
         self._may, self._few = cards.fitting(), cards.few_fitting()
+        memory.pause(now=now)
+        self._keeping = Keeping(books=books, lines=hall.lines, memory=memory, now=now)
         self._impatient = memory.impatient(now=now)
         # Who is looked at though nothing is free for them: nodes may be kept.
         self._watched = self._impatient | memory.owed(now=now)
@@ -101,6 +104,7 @@ class Sweep:
         finally:
             broken_off = self._placing.in_vain >= MOST_IN_VAIN
             self._memory.end(version=self._cards.version, broken_off=broken_off, complete=complete)
+            self._books.keep_idle(self._keeping.idle(self._placing.idle_on), now=self._now)
 
     def _admissible(self, candidate: Candidate) -> tuple[Candidate, Refusal | None]:
         """The candidate as it may be let in: kept off models of which its queue has none for it."""
@@ -230,13 +234,15 @@ class Sweep:
         """Room for all of them, or for none."""
         if not self._may_fit(candidate):
             return []
-        but = frozenset[str]() if within_guarantee(self._books.ledger, candidate) else self._kept_from(candidate)
-        if but and candidate.shape in self._memory.refused_beside:
+        but = (
+            frozenset[str]() if within_guarantee(self._books.ledger, candidate) else self._keeping.kept_from(candidate)
+        )
+        if but and (candidate.shape, but) in self._memory.refused_beside:
             return []
         promises = self._placing.place(candidate, but=but)
         self._memory.taken({promise.node for promise in promises}, by=candidate.uid)
         if not promises and but:
-            self._memory.refused_beside[candidate.shape] = self._refusal_beside(candidate)
+            self._memory.refused_beside[candidate.shape, but] = self._refusal_beside(candidate)
         elif not promises:
             self._memory.refuse(candidate, why=self._placing.why_no_node(candidate))
         return promises
@@ -250,26 +256,30 @@ class Sweep:
         return no_room(self._placing.why_no_node(candidate))
 
     def _pass_over(self, candidate: Candidate, refusal: Refusal | None, *, tried: Candidate) -> None:
-        beside = self._memory.refused_beside.get(tried.shape) if refusal is None else None
+        beside = (
+            self._memory.refused_beside.get((tried.shape, self._keeping.kept_from(tried))) if refusal is None else None
+        )
         refusal = refusal or no_room(self._memory.refused.get(tried.shape, ""))
         self._remember(candidate, beside or refusal)
         if candidate.first.uid in self._impatient:
-            if not self._stayers.is_in_vain(refusal, ledger=self._books.ledger, capacity=self._books.capacity):
+            in_time = self._memory.is_impatient(candidate.uid, now=self._now, beyond=True)
+            if in_time and not self._stayers.is_in_vain(
+                refusal, ledger=self._books.ledger, capacity=self._books.capacity
+            ):
                 self._rules.refuses_for(refusal, first=candidate.first.pod.key)
-            self._memory.keep(candidate.first.uid, self._kept_for(tried) if refusal.cause in _NO_ROOM else ())
+            begins = self._memory.keeping(tried.uid) is None
+            self._memory.keep_for(tried, self._kept_for(tried) if refusal.cause in _NO_ROOM else ())
+            if begins:
+                self._keeping.begin(tried)
 
     def _kept_for(self, candidate: Candidate) -> tuple[str, ...]:
         """The same nodes from sweep to sweep, unless one of them is out by now, or somebody stays there."""
-        free = self._placing.nodes() - self._kept_from(candidate)
+        free = self._placing.nodes() - self._keeping.for_others(candidate)
         nodes = self._memory.kept(now=self._now).get(candidate.first.uid, ())
-        if free.issuperset(nodes) and self._placing.best_kept(candidate, among=nodes):
+        doublings = self._memory.doublings(candidate.uid, now=self._now)
+        if free.issuperset(nodes) and self._placing.best_kept(candidate, among=nodes, doublings=doublings):
             return nodes
-        return self._placing.best_kept(candidate, among=free)
-
-    def _kept_from(self, candidate: Candidate) -> frozenset[str]:
-        """The nodes that are kept for others."""
-        kept = self._memory.kept(now=self._now)
-        return frozenset(node for uid, nodes in kept.items() if uid != candidate.first.uid for node in nodes)
+        return self._placing.best_kept(candidate, among=free, doublings=doublings)
 
     def _remember(self, candidate: Candidate, refusal: Refusal) -> None:
         """Not in this sweep any more."""

@@ -7,7 +7,10 @@ from typing import Any
 
 from aliquot_scheduler.queues.line import Candidate
 from aliquot_scheduler.queues.rules import Refusal
+from aliquot_scheduler.queues.stayers import MOST_DOUBLINGS
 
+# A queue, or a user of one.
+Side = str | tuple[str, str]
 # Which of a user's candidates.
 Mark = tuple[str, Any]
 
@@ -25,12 +28,14 @@ class SweepMemory:
         # Shapes that no card was found for, and why no node took them that had one; or none beside the nodes that are
         # kept for others, and what is said of that.
         self.refused: dict[Any, str] = {}
-        self.refused_beside: dict[Any, Refusal] = {}
+        self.refused_beside: dict[tuple[Any, frozenset[str]], Refusal] = {}
         self._refused_at = -1
         self._broken_off = False
         # Since when the head of a line is refused, by the UID of its first pod.
         self._since: dict[str, float] = {}
         self._kept: dict[str, tuple[str, ...]] = {}
+        # For whom as a candidate, and on which sides its share reaches so far (`keeping.py`).
+        self._keeping: dict[str, tuple[Candidate, set[Side]]] = {}
         # The head whose guarantee is free in pieces, none of which it fits.
         self._owed = ""
         # Of this sweep, and of the one before it: those to whom this one has not come yet.
@@ -115,23 +120,50 @@ class SweepMemory:
             self.keep(uid, ())
             del self._kept[uid]
 
+    # --- who has lost patience ----------------------------------------------------------------------------------------
     def impatient(self, *, now: float) -> set[str]:
-        """The heads that were passed long enough, unless heads have held others up for too long."""
-        return {uid for uid in self._since if self._is_impatient(uid, now=now)}
+        """The heads that were passed long enough, unless they have held others up for too long."""
+        return {uid for uid in self._since if self.is_impatient(uid, now=now)}
 
-    def _is_impatient(self, uid: str, *, now: float) -> bool:
+    def is_impatient(self, uid: str, *, now: float, beyond: bool = False) -> bool:
+        """Whether a head is; `beyond` its share it never holds others up for longer than heads may as it comes."""
         since = self._since.get(uid)
-        if since is None or not self._hold or not self.somebody_is_impatient:
+        if since is None or not self._hold or not self.somebody_is_impatient or now - since < self._patience:
             return False
-        return now - since >= self._patience and now % (self._patience + self._hold) >= self._patience
+        hold = self._hold if beyond else self._hold * 2 ** self.doublings(uid, now=now)
+        return now % (self._patience + hold) >= self._patience
+
+    def doublings(self, uid: str, *, now: float) -> int:
+        """How often the time has doubled for which a head may hold others up: it has waited for so long itself."""
+        waited = now - self._since.get(uid, now)
+        times = range(1, MOST_DOUBLINGS + 1) if self._hold else ()
+        return max((number for number in times if waited >= self._hold * 2**number), default=0)
 
     def kept(self, *, now: float) -> dict[str, tuple[str, ...]]:
         """The nodes that are kept for heads at this moment, by their UIDs."""
         owed = self.owed(now=now)
-        return {uid: nodes for uid, nodes in self._kept.items() if uid in owed or self._is_impatient(uid, now=now)}
+        return {uid: nodes for uid, nodes in self._kept.items() if uid in owed or self.is_impatient(uid, now=now)}
+
+    def keeping(self, uid: str) -> tuple[Candidate, set[Side]] | None:
+        """For whom it is, and how far its share reaches so far."""
+        return self._keeping.get(uid)
+
+    def keep_for(self, candidate: Candidate, nodes: tuple[str, ...]) -> None:
+        """Keep these nodes for a head, as far as its share reaches; anew each time that it loses patience."""
+        self.keep(candidate.uid, nodes)
+        if nodes:
+            _, reach = self._keeping.get(candidate.uid, (candidate, set[Side]()))
+            self._keeping[candidate.uid] = candidate, reach
+
+    def pause(self, *, now: float) -> None:
+        """Of those whose time is over by now nothing is known any more."""
+        for uid in [uid for uid in self._keeping if not self.is_impatient(uid, now=now)]:
+            del self._keeping[uid]
 
     def keep(self, uid: str, nodes: tuple[str, ...]) -> None:
         """Keep these nodes for a head, and no others, as long as it is one."""
+        if not nodes:
+            self._keeping.pop(uid, None)
         if self._kept.get(uid, ()) != nodes:
             self._kept[uid] = nodes
             # Others may fit where they did not.

@@ -1,0 +1,176 @@
+"""What is kept for a head that waits, from whom and for how long: shares of unequal jobs, and how long a head waits."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+import pytest
+
+from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from support.queue_replay import Job, Replay
+from support.queue_stage import Stage, queue
+
+EVERYBODY = ("*",)
+HOUR = 3600.0
+OPEN = QueueSpec(namespaces=EVERYBODY)
+NINE = QueueSpec(namespaces=EVERYBODY, compute=Quota(weight=9), memory=Quota(weight=9))
+URGENT = QueueSpec(namespaces=EVERYBODY, priority=1)
+NODES, CARDS = 2, 4
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks without end: few and large jobs, many and small ones; and what part small ones are due."""
+
+    large: int
+    runs: float
+    short: float
+    due: float
+    small: QueueSpec = OPEN
+    gang: bool = False
+    one_queue: bool = False
+    hours: float = 6.0
+    half_life: float = 24 * HOUR
+
+
+CASES = {
+    "equal queues, whole nodes for half an hour": Case(large=400, runs=1800.0, short=240.0, due=0.5),
+    "whole nodes for an hour, minutes": Case(large=400, runs=HOUR, short=120.0, due=0.5),
+    "half nodes for an hour": Case(large=200, runs=HOUR, short=600.0, due=0.5),
+    "two users of one queue": Case(large=400, runs=1800.0, short=240.0, due=0.5, one_queue=True),
+    "small has weight 9": Case(
+        large=400, runs=1000.0, short=890.0, due=0.9, small=NINE, hours=24.0, half_life=2 * HOUR
+    ),
+    "small has priority": Case(large=400, runs=1800.0, short=240.0, due=1.0, small=URGENT),
+    "gangs of the whole cluster": Case(large=800, runs=1000.0, short=480.0, due=0.5, gang=True, hours=12.0),
+}
+
+
+def jobs_of(case: Case) -> list[Job]:
+    """More than can run in that time."""
+    work = case.hours * HOUR * NODES * CARDS * 100
+    few, many = int(work / case.large / case.runs) + 5, int(work / 100 / case.short) + 20
+    pods = case.large // 100 if case.gang else 1
+    return [
+        Job(
+            name=f"l{number:04}",
+            queue="small" if case.one_queue else "large",
+            user="large",
+            kind="large",
+            at=0.0,
+            runs=case.runs,
+            compute=case.large // pods,
+            pods=pods,
+            gpus=0 if case.gang else case.large // 100,
+        )
+        for number in range(few)
+    ] + [
+        Job(name=f"s{number:04}", queue="small", user="small", kind="small", at=0.0, runs=case.short + number % 17)
+        for number in range(many)
+    ]
+
+
+def part_of(kind: str, jobs: list[Job], *, until: float) -> float:
+    """How much of the cluster these held."""
+    ran = [(job, job.admitted) for job in jobs if job.kind == kind and job.admitted is not None]
+    held = sum(job.compute * job.pods * min(job.runs, until - since) for job, since in ran)
+    return held / (100 * NODES * CARDS * until)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_nobody_gets_more_than_its_share_by_running_long(case: Case) -> None:
+    """Pods that run for longer than heads may hold others up are due what short ones are."""
+    specs = {"large": OPEN, "small": case.small}
+    replay = Replay(specs, nodes=NODES, cards=CARDS, settings=QueueSettings(half_life=case.half_life))
+    jobs, until = jobs_of(case), case.hours * HOUR
+    replay.run(jobs, until=until)
+    parts = {kind: part_of(kind, jobs, until=until) for kind in ("small", "large")}
+    assert parts["small"] == pytest.approx(case.due, abs=0.05), parts
+    assert parts["large"] == pytest.approx(1 - case.due, abs=0.05), parts
+
+
+@pytest.mark.parametrize("runs", [140.0, 160.0, 300.0, 550.0, 1200.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_head_within_its_share_comes_in_however_long_others_run(seed: int, runs: float) -> None:
+    """A stream without end of pods that run for up to eight times `hold`, at all moments; it needs a whole node."""
+    patience, chance = 50.0, Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    settings = QueueSettings(patience=patience, hold=150.0)
+    replay = Replay({"a": OPEN, "b": OPEN}, nodes=NODES, cards=CARDS, settings=settings)
+    gap = runs / (1.3 * NODES * CARDS)
+    bound = 5 * runs + 4 * patience
+    stream = [
+        Job(
+            name=f"s{number:04}", queue="b", user="b", kind="small", at=number * gap, runs=runs * chance.uniform(0.9, 1)
+        )
+        for number in range(int((2 * runs + bound) / gap))
+    ]
+    large = Job(name="large", queue="a", user="a", kind="large", at=2 * runs, runs=1.0, compute=400, gpus=4)
+    replay.run([*stream, large], until=2 * runs + bound)
+    assert large.admitted is not None, "it waits too long"
+
+
+@pytest.mark.parametrize(("spec", "due"), [(NINE, 0.85), (URGENT, 0.95)])
+def test_who_lets_the_cluster_idle_has_used_it(spec: QueueSpec, due: float) -> None:
+    """A gang of all there is that runs for a second, again and again: it waits its turn as if it ran all that time."""
+    chance, until = Random(5), 12 * HOUR  # noqa: S311 - repeats itself, guards nothing
+    gangs = [
+        Job(name=f"g{number:02}", queue="large", user="g", kind="large", at=0.0, runs=1.0, pods=8)
+        for number in range(60)
+    ]
+    small = [
+        Job(name=f"s{number:04}", queue="small", user="s", kind="small", at=0.0, runs=chance.uniform(300.0, 890.0))
+        for number in range(680)
+    ]
+    Replay({"large": OPEN, "small": spec}, nodes=NODES, cards=CARDS).run([*gangs, *small], until=until)
+    assert part_of("small", small, until=until) >= due
+
+
+def test_what_stands_idle_for_a_head_counts_as_used_until_it_is_in() -> None:
+    """Of its queue and its user, as much as is free on the node that is kept, and no more than it asks."""
+    stage = Stage({"a": queue(), "b": queue()}, nodes=(2,), settings=QueueSettings(patience=10.0, hold=1_000.0))
+    for number in range(2):
+        stage.submit(f"b{number}", 100, queue="b")
+    assert stage.run() == ["b0", "b1"]
+    stage.submit("large", 200, queue="a", notes={"gpus": "2"})
+    assert stage.run() == []
+    stage.end("b0")
+    assert stage.run(after=20.0) == []
+    books, before = stage.queues.books, stage.now
+    assert books.usage.of("a", now=before) == (0.0, 0.0)
+    part = 1.0 - stage.queues.register.forgetting.kept(500.0)
+    assert books.usage.of("a", now=before + 500.0)[0] == pytest.approx(100 * part)
+    assert books.users.of(("a", "team"), now=before + 500.0)[0] == pytest.approx(100 * part)
+    stage.gone("large")
+    stage.run(after=1.0)
+    since = books.usage.of("a", now=stage.now)[0]
+    assert 0.0 < since < 1.0
+    assert books.usage.of("a", now=stage.now + 500.0)[0] < since
+
+
+LAW: dict[str, tuple[dict[str, QueueSpec], int, list[str]]] = {
+    "within its share": ({}, 0, []),
+    "beyond its share": ({}, 4, ["other"]),
+    "beyond it, and it used less so far": ({}, 2, []),
+    "the other has the higher priority": ({"b": queue(priority=1)}, 0, ["other"]),
+    "the other has the lower priority": ({"a": queue(priority=1)}, 6, []),
+}
+
+
+@pytest.mark.parametrize(("changed", "used", "let_in"), LAW.values(), ids=LAW)
+def test_whom_a_node_is_kept_from(changed: dict[str, QueueSpec], used: int, let_in: list[str]) -> None:
+    """Only as far as the share of the head's queue reaches, and never from a sibling that comes before it."""
+    specs = {"a": queue(), "b": queue(), "c": queue()} | changed
+    stage = Stage(specs, nodes=(4, 4), settings=QueueSettings(patience=10.0, hold=1_000.0))
+    for number in range(8):
+        only = {"gpu-uuid": f"GPU-n{number % 2}-{number // 2}"}
+        stage.submit(f"p{number}", 100, queue="a" if number < used else "c", notes=only)
+    assert len(stage.run()) == 8
+    stage.submit("large", 400, queue="a", notes={"gpus": "4"})
+    assert stage.run() == []
+    assert stage.run(after=20.0) == []
+    stage.submit("other", 100, queue="b")
+    assert stage.run() == []
+    (node,) = stage.queues.register.memory.kept(now=stage.now)["large"]
+    stage.end("p6" if node == "n0" else "p7")
+    assert stage.run() == let_in
