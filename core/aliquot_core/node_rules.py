@@ -19,6 +19,9 @@ from aliquot_core.objects import Pod, Taint, Toleration
 MOST_TESTS = 256
 MOST_VALUES = 4096
 
+# What affinity calls a node's name.
+NAME_FIELD = "metadata.name"
+
 # A soft taint keeps nobody off.
 _HARD = frozenset({"NoSchedule", "NoExecute"})
 
@@ -133,6 +136,17 @@ def wanted_by(pod: Pod) -> Wanted:
     )
 
 
+def names_of(wanted: Wanted) -> frozenset[str]:
+    """The only names that its node may have; empty if any will do."""
+    terms = [_names_in(term) for term in wanted.terms or ()]
+    return frozenset().union(*terms) if all(terms) else frozenset()
+
+
+def _names_in(term: Term) -> frozenset[str]:
+    fields = [frozenset(test.values) for test in term.match_fields if (test.key, test.operator) == (NAME_FIELD, "In")]
+    return frozenset.intersection(*fields) if fields else frozenset()
+
+
 def why_unsuited(wanted: Wanted, *, name: str, labels: Mapping[str, str]) -> str:
     """Say why a node is not what is wanted; empty if it is."""
     if any(labels.get(key) != value for key, value in wanted.selector):
@@ -169,7 +183,7 @@ def matches(term: Term, *, name: str, labels: Mapping[str, str]) -> bool:
     """Tell whether all tests of a term hold; a term without any matches nothing, as on a cluster."""
     if not (term.match_expressions or term.match_fields):
         return False
-    fields = {"metadata.name": name}
+    fields = {NAME_FIELD: name}
     return all(_holds(one, labels) for one in term.match_expressions) and all(
         _holds(one, fields) for one in term.match_fields
     )

@@ -95,6 +95,25 @@ FORBIDDEN: dict[str, tuple[Node, dict[str, Any], dict[str, str], tuple[str, str]
         node("n1"),
         requiring(("metadata.name", "In", ["n2"]), fields=True),
         {},
+        ("NeverFits", "1 node has such GPUs: there is no node n2"),
+    ),
+    "names": (
+        node("n1"),
+        requiring(("metadata.name", "In", ["n2", "n3"]), fields=True),
+        {},
+        ("NeverFits", "1 node has such GPUs: none of 2 nodes by name is there"),
+    ),
+    "a name and a label": (
+        node("n1", labels={"disk": "hdd"}),
+        requiring(("metadata.name", "In", ["n1", "n2"]), ("metadata.name", "In", ["n2"]), fields=True)
+        | selecting(disk="ssd"),
+        {},
+        ("NeverFits", "1 node has such GPUs: there is no node n2"),
+    ),
+    "the name of one that is there": (
+        node("n1", labels={"disk": "hdd"}),
+        requiring(("metadata.name", "In", ["n1", "n2"]), fields=True) | selecting(disk="ssd"),
+        {},
         ("NeverFits", UNLIKE),
     ),
     "CPU": (
