@@ -7,6 +7,7 @@ import contextlib
 import logging
 import math
 import os
+import shlex
 import shutil
 import socket
 import sys
@@ -196,10 +197,17 @@ def _counted(number: int, thing: str) -> str:
 
 def _called(home: Home) -> str:
     """How the person at this terminal calls us."""
-    called = Path(sys.argv[0])
-    name = "aliquot" if shutil.which("aliquot") else os.path.relpath(called) if called.exists() else "aliquot"
     usual = Home.of("", environment=os.environ).folder
+    name = our_name(found=shutil.which("aliquot") is not None, python=Path(sys.executable))
     return name if home.folder == usual else f"{FOLDER_VARIABLE}={home.folder} {name}"
+
+
+def our_name(*, found: bool, python: Path) -> str:
+    """What starts us from any folder: our command where a shell finds it, else the one beside Python, else Python."""
+    if found:
+        return "aliquot"
+    beside = python.with_name("aliquot")
+    return shlex.quote(str(beside)) if beside.exists() else f"{shlex.quote(str(python))} -m aliquot_cli.main"
 
 
 @contextlib.contextmanager
