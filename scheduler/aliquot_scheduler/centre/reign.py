@@ -23,6 +23,7 @@ from aliquot_scheduler.centre.binder import Binder
 from aliquot_scheduler.centre.clerks import Clerks
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.means import Means, means_of
+from aliquot_scheduler.centre.replanter import Replanter
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.centre.table_renewer import Aside, at_once
 from aliquot_scheduler.centre.watches import Watches
@@ -94,6 +95,7 @@ class Reign:
         )
         self.binder = Binder(desk=self.desk, means=means, charged_in=self.turns.charged_in)
         self.gatekeeper = Gatekeeper(desk=self.desk, turns=self.turns, means=means)
+        self.replanter = Replanter(read=self._read_changed_queues, clock=clock)
         self._subscribe()
 
     def _means(self, *, transport: Transport, random: Random, instance: str) -> Means:
@@ -141,6 +143,7 @@ class Reign:
             # What a pod holds is charged in its queue from the first word on it; and it is learnt of only once.
             await asyncio.gather(watches.queues.synced(), watches.namespaces.synced(), self.clerks.mix.recall())
             self._recall()
+            work.create_task(self.replanter.run())
             work.create_task(watches.pods.run())
             work.create_task(self.gatekeeper.run())
             work.create_task(self.binder.settle_doubts())
@@ -176,9 +179,15 @@ class Reign:
             case Modified(old=old, new=new) if old.spec == new.spec:
                 return
             case Synced():
-                pass
-            case _ if not self._watches.queues.freshness().synced:
-                return
+                self._read_queues()
+            case _ if self._watches.queues.freshness().synced:
+                self.replanter.changed()
+
+    def _read_changed_queues(self) -> None:
+        with self.long_turns.watched("event", lambda: "queue all that changed"):
+            self._read_queues()
+
+    def _read_queues(self) -> None:
         self.turns.queues_seen(specs_of(self._watches.queues.objects.values()))
         self.gatekeeper.look()
 
