@@ -366,6 +366,22 @@ async def test_a_broken_tree_is_mended_step_by_step() -> None:
     assert (await of_queue(broken, "x", {"compute": {"guarantee": 9, "limit": 9}}))["allowed"] is True
 
 
+MADE_WORSE: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "more of the same": ("b", {"parent": "org", "compute": {"guarantee": 301}}),
+    "something else at the same place": ("org", {"compute": {"guarantee": 400, "limit": 399}}),
+}
+
+
+@pytest.mark.parametrize("row", MADE_WORSE)
+async def test_a_broken_tree_is_not_made_worse(row: str) -> None:
+    """Where something is wrong already, neither more of it nor another thing is let through."""
+    child = {"parent": "org", "compute": {"guarantee": 300}}
+    broken = {"org": {"compute": {"guarantee": 400}}, "a": child, "b": child}
+    assert (await of_queue(broken, *MADE_WORSE[row]))["allowed"] is False
+    lessened = await of_queue(broken, "b", {"parent": "org", "compute": {"guarantee": 200}})
+    assert (lessened["allowed"], len(lessened["warnings"])) == (True, 1)
+
+
 def test_a_queue_in_a_pod_s_place_is_malformed() -> None:
     """And no other exception leaves the code."""
     told = Told(heard=None, now=plan({}))

@@ -1,7 +1,7 @@
 """What is wrong with a change of a queue, seen with all other queues: they are judged as one tree.
 
 A tree that is broken already (somebody wrote where no webhook looked) may be mended step by step: what was wrong at the
-same place before is only warned of. So only what a change breaks is refused.
+same place in the same way before, and no less, is only warned of. So what a change breaks, or makes worse, is refused.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ def judge_queue(review: QueueReview, *, plan: Plan, hardware: HardwareOf = nothi
     if problems.found:
         return Verdict(problems=tuple(problems.found))
     after: dict[str, QueueSpec] = {**plan.specs, review.name: spec}
-    broken_before = {problem.where for problem in problems_of(plan.specs)}
+    before = {(problem.where, problem.kind): problem.size for problem in problems_of(plan.specs)}
     found = problems_of(after)
+    still = [problem for problem in found if problem.size <= before.get((problem.where, problem.kind), -1)]
     return Verdict(
-        problems=tuple(problem for problem in found if problem.where not in broken_before),
+        problems=tuple(problem for problem in found if problem not in still),
         warnings=(
-            *(f"still: {problem}" for problem in found if problem.where in broken_before),
+            *(f"still: {problem}" for problem in still),
             *oddities_of(review.name, after),
             *_kept_beyond_all(review.name, after, hardware=hardware),
             *_pods_left_behind(spec, plan=plan),

@@ -8,10 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from aliquot_core.errors import UserError
 from aliquot_scheduler.queues.spec import ModelQuota, QueueError, QueueSpec, Quota
 
 Specs = Mapping[str, QueueSpec]
+
+
+class ContradictionError(QueueError):
+    """What can't be true of queues together: of which kind it is at its place, and how large."""
+
+    def __init__(self, what: str, *, where: str, remedy: str, kind: str, size: int = 0) -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.kind = kind
+        self.size = size
+
+
 # Of all GPUs, or of those of a model.
 ALL_MODELS = ""
 Thing = tuple[str, str]
@@ -26,13 +36,13 @@ def problems_by_queue(specs: Specs) -> dict[str, tuple[str, ...]]:
     return {name: tuple(said) for name, said in found.items()}
 
 
-def problems_of(specs: Specs) -> list[UserError]:
+def problems_of(specs: Specs) -> list[ContradictionError]:
     """Everything that is wrong with these queues together, in the order of their names."""
     children = _children(specs)
     models = sorted({model for spec in specs.values() for model in spec.models})
     things = [(model, thing) for model in (ALL_MODELS, *models) for thing in ("compute", "memory")]
     promised = {thing: _promises(specs, children, thing) for thing in things}
-    found: list[UserError] = []
+    found: list[ContradictionError] = []
     for name, spec in sorted(specs.items()):
         if fault := fault_of(name, specs):
             found.append(fault)
@@ -42,15 +52,17 @@ def problems_of(specs: Specs) -> list[UserError]:
     return found
 
 
-def fault_of(name: str, specs: Specs) -> QueueError | None:
+def fault_of(name: str, specs: Specs) -> ContradictionError | None:
     """Why a queue hangs on nothing; None if it hangs on the root."""
     where, seen, at = f"queue {name}, spec.parent", [name], specs[name].parent
     while at:
         if at not in specs:
-            return QueueError(f"there is no queue {at!r}", where=where, remedy="create it, or name another parent")
+            remedy = "create it, or name another parent"
+            return ContradictionError(f"there is no queue {at!r}", where=where, remedy=remedy, kind="no parent")
         if at in seen:
             circle = " → ".join([*seen[seen.index(at) :], at])
-            return QueueError(f"the queues hang in a circle: {circle}", where=where, remedy="give one another parent")
+            said, remedy = f"the queues hang in a circle: {circle}", "give one another parent"
+            return ContradictionError(said, where=where, remedy=remedy, kind="circle")
         seen.append(at)
         at = specs[at].parent
     return None
@@ -90,26 +102,32 @@ def _promises(specs: Specs, children: Mapping[str, Sequence[str]], thing: Thing)
     return found
 
 
-def _contradictions(quota: Quota, *, where: str, below: Sequence[tuple[str, int]]) -> Iterator[QueueError]:
+def _contradictions(quota: Quota, *, where: str, below: Sequence[tuple[str, int]]) -> Iterator[ContradictionError]:
     own, limit = quota.guarantee, quota.limit
     if own is not None and limit is not None and limit < own:
-        yield QueueError(
+        yield ContradictionError(
             f"limit {limit} is below guarantee {own}",
             where=where,
             remedy=f"raise the limit to {own}, or guarantee less",
+            kind="limit",
+            size=own - limit,
         )
     if own is not None and quota.lending_limit is not None and quota.lending_limit > own:
-        yield QueueError(
+        yield ContradictionError(
             f"lendingLimit {quota.lending_limit} is above guarantee {own}",
             where=where,
             remedy=f"write at most {own}, or leave it out to lend all",
+            kind="lendingLimit",
+            size=quota.lending_limit - own,
         )
     together = sum(promised for _, promised in below)
     most, what = (own, "guarantee") if own is not None else (limit, "limit")
     if most is not None and together > most:
         parts = " + ".join(f"{name} {promised}" for name, promised in below if promised)
-        yield QueueError(
+        yield ContradictionError(
             f"its children are guaranteed {together} ({parts}), more than its own {what} of {most}",
             where=where,
             remedy=f"raise the {what} to {together}, or guarantee the children less",
+            kind="children",
+            size=together - most,
         )
