@@ -12,6 +12,7 @@ from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, Tree
 from aliquot_scheduler.queues.usage import Forgetting, Usage
 
 _WIDTH = 2
+_NOTHING = (0, 0)
 
 
 class Books:
@@ -29,6 +30,8 @@ class Books:
         self._held: dict[Whose, list[int]] = {}
         # What stands idle for heads of lines, by their first pods: whose it is, and how much.
         self._idle: dict[str, tuple[Whose, tuple[int, int]]] = {}
+        self._idle_queues: dict[str, tuple[int, int]] = {}
+        self._idle_users: dict[Whose, tuple[int, int]] = {}
         # By namespace and queue: compute, memory, and how many pods hold them.
         self.of_namespaces: dict[tuple[str, str], list[int]] = {}
         # What there is of compute and memory.
@@ -84,11 +87,11 @@ class Books:
         """So much stands idle for heads from now on: nobody else can use it, so it counts in usage as if they did."""
         if idle == self._idle:
             return
-        for (queue, user), _ in (*self._idle.values(), *idle.values()):
-            self._users_touched.add((queue, user))
-            if queue in self.ledger.accounts:
-                self._queues_touched.update(self.ledger.tree.path(queue))
         self._idle = dict(idle)
+        queues, users = self._idle_sums()
+        self._queues_touched |= {name for name, _ in queues.items() ^ self._idle_queues.items()}
+        self._users_touched |= {who for who, _ in users.items() ^ self._idle_users.items()}
+        self._idle_queues, self._idle_users = queues, users
         self.settle(now)
 
     def held_in(self, queue: str) -> dict[str, Sequence[int]]:
@@ -98,10 +101,12 @@ class Books:
     def settle(self, now: float) -> None:
         """What has changed counts from now on."""
         for name in self._queues_touched & self.ledger.accounts.keys():
-            self.usage.holds(name, borrowed(self.ledger.accounts[name], idle=self._idle_of(name)), now=now)
+            self.usage.holds(
+                name, borrowed(self.ledger.accounts[name], idle=self._idle_queues.get(name, _NOTHING)), now=now
+            )
         for who in self._users_touched:
-            idle = [amounts for whose, amounts in self._idle.values() if whose == who]
-            self.users.holds(who, _sums(self._held.get(who, (0, 0)), *idle), now=now)
+            compute, memory = self._held.get(who, _NOTHING)
+            self.users.holds(who, _more(self._idle_users.get(who, _NOTHING), compute, memory), now=now)
         self._queues_touched.clear()
         self._users_touched.clear()
 
@@ -111,13 +116,15 @@ class Books:
             ledger=self.ledger, usage=self.usage, users=self.users, holds=self._held, capacity=self.capacity, now=now
         )
 
-    def _idle_of(self, name: str) -> Sequence[int]:
-        """What stands idle for those who wait below a queue."""
-        tree = self.ledger.tree
-        kept = [
-            amounts for (queue, _), amounts in self._idle.values() if queue in tree.nodes and name in tree.path(queue)
-        ]
-        return _sums((0, 0), *kept)
+    def _idle_sums(self) -> tuple[dict[str, tuple[int, int]], dict[Whose, tuple[int, int]]]:
+        """What stands idle for those who wait in each queue and below it, and for each user."""
+        queues: dict[str, tuple[int, int]] = {}
+        users: dict[Whose, tuple[int, int]] = {}
+        for who, (compute, memory) in self._idle.values():
+            users[who] = _more(users.get(who, _NOTHING), compute, memory)
+            for name in self.ledger.tree.path(who[0]) if who[0] in self.ledger.accounts else ():
+                queues[name] = _more(queues.get(name, _NOTHING), compute, memory)
+        return queues, users
 
     def _leaves(self, uid: str, gang: GangKey) -> None:
         self.let_in[gang].discard(uid)
@@ -138,9 +145,8 @@ class Books:
         self._queues_touched.update(self.ledger.tree.path(who[0]))
 
 
-def _sums(*amounts: Sequence[int]) -> Sequence[int]:
-    """Of compute and memory."""
-    return [sum(part) for part in zip(*amounts, strict=True)]
+def _more(amounts: tuple[int, int], compute: int, memory: int) -> tuple[int, int]:
+    return amounts[COMPUTE] + compute, amounts[MEMORY] + memory
 
 
 def _add(sums: dict[tuple[str, str], list[int]], who: tuple[str, str], amounts: Sequence[int]) -> None:

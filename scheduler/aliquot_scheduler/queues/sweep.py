@@ -256,9 +256,9 @@ class Sweep:
         return no_room(self._placing.why_no_node(candidate))
 
     def _pass_over(self, candidate: Candidate, refusal: Refusal | None, *, tried: Candidate) -> None:
-        beside = (
-            self._memory.refused_beside.get((tried.shape, self._keeping.kept_from(tried))) if refusal is None else None
-        )
+        beside = None
+        if refusal is None and (known := self._memory.refused_beside):
+            beside = known.get((tried.shape, self._keeping.kept_from(tried)))
         refusal = refusal or no_room(self._memory.refused.get(tried.shape, ""))
         self._remember(candidate, beside or refusal)
         if candidate.first.uid in self._impatient:
