@@ -160,6 +160,18 @@ def test_who_keeps_more_idle_than_there_is_is_told() -> None:
         assert "300 % of compute of *H100* idle (all queues together 600 %), and the cluster has 400 %" in said
 
 
+def test_who_keeps_gpus_of_a_model_that_is_not_there_is_told() -> None:
+    """A mistyped pattern keeps nothing for anybody, and nobody else would notice."""
+    model = ModelQuota(compute=Quota(guarantee=300, lending_limit=0))
+    stage = Stage({"typo": QueueSpec(models={"*H1000*": model})}, nodes=(4,), models={0: H100})
+    stage.queues.register.tell_time(0.0)
+    (said,) = stage.queues.statuses(now=0.0, at="")["typo"].problems
+    assert said == (
+        "queue typo, lendingLimit: it keeps 300 % of compute of *H1000* idle, and the cluster has no such GPU; "
+        "mend the pattern, or add GPUs"
+    )
+
+
 def test_no_guarantee_opens_another_s_reservation() -> None:
     """Who is guaranteed a card and asks for it gets one that is not reserved, or waits, and is told whose it is."""
     both = Quota(guarantee=CARD)

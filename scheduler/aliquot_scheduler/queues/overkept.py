@@ -13,7 +13,7 @@ def kept_beyond_all(tree: Tree, *, capacity: Sequence[int]) -> dict[str, tuple[s
     found: dict[str, list[str]] = {}
     for dimension, there in enumerate(capacity):
         together = _kept_below(tree, tree.nodes[ROOT], dimension)
-        for name, node in tree.nodes.items() if 0 < there < together else ():
+        for name, node in tree.nodes.items() if any(capacity) and there < together else ():
             # What is implied goes with a reservation in the other dimension, which is told of by itself.
             if node.kept[dimension] and not node.implied[dimension]:
                 said = _said(tree, node.kept[dimension], together, there, dimension)
@@ -30,6 +30,8 @@ def _said(tree: Tree, kept: int, together: int, there: int, dimension: int) -> s
     own = spoken(kept, dimension, of=tree.dimensions)
     all_kept, has = (bare(amount, dimension, of=tree.dimensions) for amount in (together, there))
     others = "" if kept == together else f" (all queues together {all_kept})"
+    if not there:
+        return f"it keeps {own} idle, and the cluster has no such GPU; mend the pattern, or add GPUs"
     return (
         f"it keeps {own} idle{others}, and the cluster has {has}: nobody else is let in; "
         "guarantee less, lend some of it, or add GPUs"
