@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from aliquot_scheduler.centre.metrics import CentreCollector
 from aliquot_scheduler.centre.reign import Reign
+from aliquot_scheduler.queues.status import Amounts, QueueStatus
 from aliquot_scheduler.rules.judging import Rules
 from aliquot_scheduler.rules.limit import RuleTooSlowError
 from aliquot_scheduler.rules.rule import NodeFacts, PodFacts
@@ -52,6 +53,43 @@ def test_each_figure_is_what_the_picture_says(reign: Reign, name: str, labels: d
     """A GPU given whole has nothing free, whatever memory was asked; a cordoned node's GPUs don't count."""
     found = registered(reign).get_sample_value(f"aliquot_centre_{name}", labels)
     assert found == pytest.approx(value)
+
+
+OF_A_QUEUE = {
+    "used_compute_gpus": 2.5,
+    "used_memory_bytes": 9 * MIB,
+    "borrowed_compute_gpus": 0.75,
+    "borrowed_memory_bytes": 4 * MIB,
+    "fair_share_compute_gpus": 3.0,
+    "fair_share_memory_bytes": 7 * MIB,
+    "asked_compute_gpus": 1.2,
+    "asked_memory_bytes": 5 * MIB,
+    "lately_compute_gpus": 0.1,
+    "lately_memory_bytes": 3 * MIB,
+    "waiting_pods": 6,
+    "wait_seconds_count": 2,
+    "wait_seconds_sum": 42.0,
+}
+
+
+def test_each_figure_of_a_queue_is_what_its_status_says(reign: Reign) -> None:
+    """In GPUs and bytes; of waits how many there were, and how long all of them together."""
+    reign.clerks.queue_writer.latest = {
+        "a": QueueStatus(
+            used=Amounts(compute=250, memory=9),
+            borrowed=Amounts(compute=75, memory=4),
+            fair_share=Amounts(compute=300, memory=7),
+            asked=Amounts(compute=120, memory=5),
+            lately=Amounts(compute=10, memory=3),
+            waiting=6,
+        )
+    }
+    for seconds in (12.0, 30.0):
+        reign.turns.waits.add("a", seconds)
+    told = registered(reign)
+    found = {name: told.get_sample_value(f"aliquot_queue_{name}", {"queue": "a"}) for name in OF_A_QUEUE}
+    assert found == pytest.approx(OF_A_QUEUE)
+    assert told.get_sample_value("aliquot_queue_used_compute_gpus", {"queue": "b"}) is None
 
 
 def test_pods_that_were_asked_to_go_are_counted_by_why_and_what_came_of_it(reign: Reign) -> None:
