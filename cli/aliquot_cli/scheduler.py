@@ -112,7 +112,7 @@ async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
         admission = Admission(
             names=settings.names,
             settings=settings.admission,
-            models=centre.models,
+            there=centre.there,
             plans=landscape,
             hardware=centre.hardware,
         )

@@ -6,7 +6,7 @@ volumes is not here: only whoever sees the whole cluster as kube-scheduler does 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -140,6 +140,14 @@ def names_of(wanted: Wanted) -> frozenset[str]:
     """The only names that its node may have; empty if any will do."""
     terms = [_names_in(term) for term in wanted.terms or ()]
     return frozenset().union(*terms) if all(terms) else frozenset()
+
+
+def why_absent(wanted: Wanted, *, nodes: Collection[str]) -> str:
+    """Say that none of these nodes has a name that is wanted; empty if one has, or any name will do."""
+    named = names_of(wanted)
+    if not named or not named.isdisjoint(nodes):
+        return ""
+    return f"there is no node {min(named)}" if len(named) == 1 else f"none of {len(named)} nodes by name is there"
 
 
 def _names_in(term: Term) -> frozenset[str]:

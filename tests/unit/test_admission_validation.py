@@ -14,9 +14,11 @@ from aliquot_core.objects import Pod
 from aliquot_core.quantities import NO_COMPUTE, MiB, Percent
 from aliquot_core.request import ContainerRequest, Kind
 from aliquot_scheduler.admission.settings import AdmissionSettings
-from aliquot_scheduler.admission.validation import Models, judge, judge_change, judge_entry, least_memory
+from aliquot_scheduler.admission.validation import judge, judge_change, judge_entry, least_memory
 from aliquot_scheduler.admission.verdict import NAMED
+from aliquot_scheduler.picture.there import Models, There, there_in
 from support.admitting import NAMES, Json, container, decoded, mutated, written
+from support.centre import gpus, make_node, picture_with
 
 A100 = ("NVIDIA A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB", "A100-SXM4-80GB")
 L4 = ("NVIDIA L4", "NVIDIA-L4", "L4")
@@ -24,13 +26,14 @@ L4 = ("NVIDIA L4", "NVIDIA-L4", "L4")
 
 def problems(pod: Json, *, models: Models = (), **settings: Any) -> list[str]:
     """Every problem as its author reads it."""
-    verdict = judge(decoded(pod), names=NAMES, settings=AdmissionSettings(**settings), models=models)
+    verdict = judge(decoded(pod), names=NAMES, settings=AdmissionSettings(**settings), there=There(models=models))
     return [str(problem) for problem in verdict.problems]
 
 
-def warnings(pod: Json, *, models: Models = ()) -> list[str]:
+def warnings(pod: Json, *, models: Models = (), there: There | None = None) -> list[str]:
     """What is said of a pod that may come in."""
-    verdict = judge(decoded(pod), names=NAMES, settings=AdmissionSettings(), models=models)
+    known = there or There(models=models)
+    verdict = judge(decoded(pod), names=NAMES, settings=AdmissionSettings(), there=known)
     assert verdict.problems == ()
     return list(verdict.warnings)
 
@@ -218,6 +221,21 @@ def test_a_model_that_nobody_has_is_told_with_those_there_are() -> None:
     assert warnings(pod) == []
     for pattern in ("a100*", "NVIDIA-L4", "!A100*"):
         assert warnings(written(container(compute="30"), notes={"gpu-model": pattern}), models=[A100, L4]) == []
+
+
+def test_a_uuid_and_a_node_that_are_not_there_are_told() -> None:
+    """Both may come, so the pod may wait; where nothing is known nothing is said."""
+    there = there_in(picture_with(make_node("n1", gpus("n1", 2))))
+    asks = container(compute="30")
+    assert warnings(written(asks, notes={"gpu-uuid": "GPU-n2-*"}), there=there) == [
+        "annotation aliquot.dev/gpu-uuid: no GPU of this cluster will do, so the pod may wait for ever"
+    ]
+    assert warnings(mutated(written(asks, nodeName="zzz")), there=there) == [
+        "there is no node zzz, so the pod may wait for ever"
+    ]
+    for fine in (written(asks, notes={"gpu-uuid": "!GPU-n1-0"}), mutated(written(asks, nodeName="n1")), written(asks)):
+        assert warnings(fine, there=there) == []
+    assert warnings(mutated(written(asks, notes={"gpu-uuid": "x"}, nodeName="zzz"))) == []
 
 
 def test_an_isolation_that_nobody_knows_is_told_with_those_there_are() -> None:

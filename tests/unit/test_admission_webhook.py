@@ -23,6 +23,7 @@ from aliquot_scheduler.admission.metrics import AdmissionMetrics, Endpoint, Outc
 from aliquot_scheduler.admission.review import LONGEST_WARNING, MOST_PROBLEMS, MalformedReviewError
 from aliquot_scheduler.admission.routes import LARGEST_BODY, MUTATE, VALIDATE, VALIDATE_QUEUE, admission_routes
 from aliquot_scheduler.admission.settings import AdmissionSettings
+from aliquot_scheduler.picture.there import There
 from aliquot_scheduler.web.bodies import SMALL, BodyRoom
 from support.admitting import NAMES, Json, answered, container, mutated, review, written
 
@@ -33,7 +34,7 @@ BAD = written(container(compute="0", memory="8Gi"))
 
 def admission(*models: tuple[str, ...]) -> Admission:
     """A webhook in a cluster with these models."""
-    return Admission(names=NAMES, settings=AdmissionSettings(), models=lambda: models)
+    return Admission(names=NAMES, settings=AdmissionSettings(), there=lambda: There(models=models))
 
 
 def validated(body: bytes, *, models: tuple[str, ...] = ()) -> bytes:

@@ -24,8 +24,9 @@ from aliquot_scheduler.admission.queue_review import decode_queue_review
 from aliquot_scheduler.admission.queues import HardwareOf, judge_queue, nothing_known
 from aliquot_scheduler.admission.review import Review, decode_review, encode_allowed, encode_refused, first_of
 from aliquot_scheduler.admission.settings import AdmissionSettings
-from aliquot_scheduler.admission.validation import Models, judge, judge_change, judge_entry
+from aliquot_scheduler.admission.validation import judge, judge_change, judge_entry
 from aliquot_scheduler.admission.verdict import Verdict
+from aliquot_scheduler.picture.there import There
 
 log = logging.getLogger(__name__)
 
@@ -41,14 +42,14 @@ class Admission:
         *,
         names: Names,
         settings: AdmissionSettings,
-        models: Callable[[], Models] = lambda: (),
+        there: Callable[[], There] = There,
         plans: Plans | None = None,
         hardware: HardwareOf = nothing_known,
     ) -> None:
-        """`models` tells which GPUs the cluster has, `hardware` how much, both as far as known; `plans` the queues."""
+        """`there` tells which GPUs and nodes there are, `hardware` how much, as far as known; `plans` the queues."""
         self._names = names
         self._settings = settings
-        self._models = models
+        self._there = there
         self._plans = plans
         self._hardware = hardware
 
@@ -110,7 +111,7 @@ class Admission:
     def _judged(self, review: Review) -> Verdict:
         if review.old is not None and review.old.spec.node_name:
             return Verdict()  # what it asks was judged when it came
-        return judge(review.pod, names=self._names, settings=self._settings, models=self._models())
+        return judge(review.pod, names=self._names, settings=self._settings, there=self._there())
 
     def _out_of_place(self, review: Review) -> list[AliquotError]:
         if review.old is not None:

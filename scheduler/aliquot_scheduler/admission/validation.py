@@ -6,12 +6,13 @@ tell: what a CUDA context needs, which models there are, and what may no longer 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from aliquot_core.errors import AliquotError
 from aliquot_core.impostors import names_our_device, sets_our_variables
 from aliquot_core.isolation import MODES
 from aliquot_core.names import Names
+from aliquot_core.node_rules import why_absent
 from aliquot_core.objects import Pod
 from aliquot_core.problems import Problems
 from aliquot_core.request import ContainerRequest, PodRequest, asks, read_request
@@ -19,12 +20,14 @@ from aliquot_scheduler.admission.mutation import DEFAULT_SCHEDULER
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.strangers import unknown_notes, unknown_resources
 from aliquot_scheduler.admission.verdict import AdmissionError, Verdict, listed
+from aliquot_scheduler.fit.ground import host_ask
+from aliquot_scheduler.picture.there import Models, There
 
-# Each model by all its names (Gpu.model_names).
-Models = Collection[tuple[str, ...]]
+# Nothing is known of what there is.
+_UNKNOWN = There()
 
 
-def judge(pod: Pod, *, names: Names, settings: AdmissionSettings, models: Models = ()) -> Verdict:
+def judge(pod: Pod, *, names: Names, settings: AdmissionSettings, there: There = _UNKNOWN) -> Verdict:
     """Judge what a pod asks for, whoever fills in the rest."""
     problems = Problems()
     request = read_request(pod, names=names, problems=problems)
@@ -39,7 +42,7 @@ def judge(pod: Pod, *, names: Names, settings: AdmissionSettings, models: Models
             *_too_little_memory(request, names=names, least=settings.least_memory),
             *_foreign_devices(pod, names=names),
         ),
-        warnings=(*_warnings(pod, request, names=names, settings=settings, models=models), *unread)
+        warnings=(*_warnings(pod, request, names=names, settings=settings, there=there), *unread)
         if request.containers
         else (),
     )
@@ -140,17 +143,27 @@ def _said_in_vain(pod: Pod, *, names: Names) -> Iterator[str]:
 
 
 def _warnings(
-    pod: Pod, request: PodRequest, *, names: Names, settings: AdmissionSettings, models: Models
+    pod: Pod, request: PodRequest, *, names: Names, settings: AdmissionSettings, there: There
 ) -> Iterator[str]:
     for variable in sets_our_variables(pod):
         yield f"container {variable} is set in vain: what the slice says wins"
-    if models and not any(request.models.admits(*aliases) for aliases in models):
-        yield f"annotation {names.gpu_model}: no GPU of this cluster will do; there are {_known(models)}"
+    yield from _not_there(pod, request, names=names, there=there)
     if request.isolation and request.isolation not in MODES:
         why = f"{request.isolation!r} is none of {listed(MODES)}"
         yield f"annotation {names.isolation}: {why}, so the pod may wait for ever"
     if (scheduler := pod.spec.scheduler_name) not in {"", DEFAULT_SCHEDULER, settings.scheduler_name}:
         yield f"scheduler {scheduler} must ask Aliquot's extender, or this pod never starts"
+
+
+def _not_there(pod: Pod, request: PodRequest, *, names: Names, there: There) -> Iterator[str]:
+    """It may come, so the pod may wait; but most often it is miswritten."""
+    models = there.models
+    if models and not any(request.models.admits(*aliases) for aliases in models):
+        yield f"annotation {names.gpu_model}: no GPU of this cluster will do; there are {_known(models)}"
+    if not there.has_gpu(request.uuids):
+        yield f"annotation {names.gpu_uuid}: no GPU of this cluster will do, so the pod may wait for ever"
+    if there.nodes is not None and (absent := why_absent(host_ask(pod, names=names).wanted, nodes=there.nodes)):
+        yield f"{absent}, so the pod may wait for ever"
 
 
 def _known(models: Models) -> str:

@@ -10,6 +10,7 @@ from aliquot_kube.leadership import Leadership
 from aliquot_scheduler.centre.binder import Binder, NotReadyError
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.extender.decisions import Filtered
+from aliquot_scheduler.picture.there import There, there_in
 from aliquot_scheduler.queues.cards import hardware_of
 from aliquot_scheduler.queues.dues import Hardware
 
@@ -47,10 +48,11 @@ class Centre:
             ending.cancel()
             await asyncio.gather(reigning, ending, return_exceptions=True)
 
-    def models(self) -> tuple[tuple[str, ...], ...]:
-        """The models of GPU in the cluster, each by all its names; empty where that is not known here."""
-        kinds = self.reign.picture.grid.kinds if self.reign else ()
-        return tuple(dict.fromkeys(kind.models for kind in kinds))
+    def there(self) -> There:
+        """Which GPUs and nodes the cluster has; nothing is said where that is not known here."""
+        if self.reign is None or self.reign.why_not():
+            return There()
+        return there_in(self.reign.picture)
 
     def hardware(self, models: Iterable[str]) -> Hardware:
         """What queues that name these models have to know of the cards; nothing where that is not known here."""

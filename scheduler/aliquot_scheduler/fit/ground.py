@@ -15,7 +15,7 @@ from aliquot_core.counting import agreed, counted
 from aliquot_core.errors import AliquotError
 from aliquot_core.hosts import host_request
 from aliquot_core.names import Names
-from aliquot_core.node_rules import ANY_NODE, Wanted, barrier, names_of, tolerations_of, wanted_by, why_unsuited
+from aliquot_core.node_rules import ANY_NODE, Wanted, barrier, tolerations_of, wanted_by, why_absent, why_unsuited
 from aliquot_core.objects import Pod, Toleration
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.host_room import CPU, MEMORY, MILLI, PODS, HostInts
@@ -107,7 +107,7 @@ class Ground:
             parts.append(f"{_are(out)} tainted ({self._taint(out, ask)})")
             left = left & ~out
         if (out := left & ~marks.wanted(ask.wanted)).any():
-            nobody = self._no_such_node(ask)
+            nobody = why_absent(ask.wanted, nodes=self._picture.nodes)
             parts.append(nobody or f"{_are(out)} not what its nodeSelector or its affinity to nodes names")
             left = left & ~out
         for column, asked in enumerate((*ask.amounts, 1)):
@@ -115,13 +115,6 @@ class Ground:
                 parts.append(_lacks(out, column, asked=asked, most=int(of[out, column].max()), word=word))
                 left = left & ~out
         return "" if left.any() else ", ".join(parts)
-
-    def _no_such_node(self, ask: HostAsk) -> str:
-        """That none is called what it names, if it names any."""
-        named = names_of(ask.wanted)
-        if not named or not named.isdisjoint(self._picture.nodes):
-            return ""
-        return f"there is no node {min(named)}" if len(named) == 1 else f"none of {len(named)} nodes by name is there"
 
     def _taint(self, rows: Bools, ask: HostAsk) -> str:
         """The one that keeps it off most of these nodes."""

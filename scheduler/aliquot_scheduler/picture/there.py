@@ -1,0 +1,37 @@
+"""What there is of what pods name: models of GPUs, GPUs by their uuids, nodes. So that a slip of the pen is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from aliquot_core.patterns import Patterns
+from aliquot_scheduler.picture.picture import Picture
+
+# Each model by all its names (Gpu.model_names).
+Models = Collection[tuple[str, ...]]
+
+
+def _unknown(_: Patterns) -> bool:
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class There:
+    """As far as it is known; what is not known is taken to be there."""
+
+    models: Models = ()
+    # Whether any GPU has such a uuid.
+    has_gpu: Callable[[Patterns], bool] = _unknown
+    nodes: Collection[str] | None = None
+
+
+def there_in(picture: Picture) -> There:
+    """What a picture shows."""
+    models = tuple(dict.fromkeys(kind.models for kind in picture.grid.kinds))
+
+    def has_gpu(uuids: Patterns) -> bool:
+        named = picture.named(uuids)
+        return named is None or bool(named.any())
+
+    return There(models=models, has_gpu=has_gpu, nodes=picture.nodes.keys())
