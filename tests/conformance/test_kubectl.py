@@ -223,6 +223,23 @@ def test_queues_are_shown_and_explained(queues: Kubectl) -> None:
     assert 'queue.aliquot.dev "team" deleted' in queues("delete", "queue", "team")
 
 
+def test_what_is_read_of_many_is_applied_again(queues: Kubectl, refused: Kubectl) -> None:
+    """As people keep their queues: `get -o json` gives a List, and a mistake in it is refused as in any object."""
+    other = {**QUEUE, "metadata": {"name": "other"}}
+    for each in (QUEUE, other):
+        queues("apply", "-f", "-", given=each)
+    kept = json.loads(queues("get", "queues", "-o", "json"))
+    assert kept["kind"] == "List"
+    queues("delete", "queue", "other")
+    for each in kept["items"]:
+        del each["metadata"]["resourceVersion"], each["metadata"]["uid"]
+    told = queues("apply", "-f", "-", given=kept)
+    assert "queue.aliquot.dev/other created" in told
+    assert "queue.aliquot.dev/team" in told
+    kept["items"][0]["spec"] = {"compute": {"guarante": 400}}
+    assert 'unknown field "spec.compute.guarante"' in refused("apply", "-f", "-", given=kept)
+
+
 def test_a_queue_that_is_none_is_refused(queues: Kubectl, refused: Kubectl) -> None:
     """By the schema of its definition, naming the field."""
     bad = {**QUEUE, "spec": {"compute": {"limit": -1}, "stop": "soon"}}

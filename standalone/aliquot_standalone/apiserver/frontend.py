@@ -86,7 +86,7 @@ class Frontend:
     def _handle(self, request: Request, *, now: float) -> Asking[Result]:
         path = request.path
         if not path or path[0] not in {"api", "apis"}:
-            return _about_the_server(self.catalogue, path)
+            return _about_the_server(self.catalogue, path, accept=request.accept)
         check_accept(request.accept)
         target = find_target(self.catalogue, path)
         if target is None:
@@ -152,13 +152,13 @@ def _manager(target: Target, request: Request) -> Manager:
     )
 
 
-def _about_the_server(catalogue: Catalogue, path: tuple[str, ...]) -> Answer:
+def _about_the_server(catalogue: Catalogue, path: tuple[str, ...], *, accept: str) -> Answer:
     if path[:1] == ("version",):
         return Answer(body=msgspec.json.encode(VERSION))
     if path and path[0] in _HEALTH:
         return Answer(body=b"ok", content_type="text/plain")
     if path[:1] == ("openapi",):
-        return openapi(catalogue, path)
+        return openapi(catalogue, path, accept=accept)
     raise no_such_page()
 
 
