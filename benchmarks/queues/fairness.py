@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.shares import exact_shares, shares
-from aliquot_scheduler.queues.spec import QueueSpec
+from aliquot_scheduler.queues.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.tree import COMPUTE, plant
 from support.queue_replay import Job, Replay, mean
 from support.share_oracle import Oracle, random_tree
@@ -34,6 +34,7 @@ def main() -> None:
     bulk()
     in_turns()
     urgent()
+    unequal()
 
 
 def against_the_oracle(trees: int) -> None:
@@ -132,6 +133,30 @@ def urgent() -> None:
         seconds = sum(min(job.runs, 3_600.0 - job.admitted) for job in ran if job.admitted is not None)
         held[priority] = 25 * seconds / 3_600.0
     print(f"the other tenant holds {held[0]:.1f} % of 800 without, {held[10**9]:.1f} % with everything most urgent")
+
+
+def unequal() -> None:
+    """Whole nodes for half an hour beside small jobs of minutes, both without end: who holds how much."""
+    nine = Quota(weight=9)
+    for what, small in {
+        "equal queues": QueueSpec(namespaces=EVERYBODY),
+        "small weight 9": QueueSpec(namespaces=EVERYBODY, compute=nine, memory=nine),
+        "small priority 1": QueueSpec(namespaces=EVERYBODY, priority=1),
+    }.items():
+        until, held = 24 * 3_600.0, Counter[str]()
+        jobs = [
+            Job(name=f"l{n:03}", queue="large", user="a", kind="a", at=0.0, runs=1_800.0, compute=400, gpus=4)
+            for n in range(110)
+        ] + [Job(name=f"s{n:04}", queue="small", user="b", kind="b", at=0.0, runs=300.0 + n % 17) for n in range(2_500)]
+        settings = QueueSettings(half_life=7_200.0)
+        Replay({"large": QueueSpec(namespaces=EVERYBODY), "small": small}, nodes=2, cards=4, settings=settings).run(
+            jobs, until=until
+        )
+        for job in jobs:
+            if job.admitted is not None:
+                held[job.queue] += int(job.compute * min(job.runs, until - job.admitted))
+        parts = {queue: f"{held[queue] / (8 * until):.1f} %" for queue in ("large", "small")}
+        print(f"4-GPU jobs of 30 minutes beside 1-GPU jobs of 5, eight GPUs, a day, {what}: {parts}")
 
 
 if __name__ == "__main__":
