@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+# How many names a sentence lists.
+NAMED = 8
+
 
 def counted(count: int, thing: str) -> str:
     """`1 pod`, `2 pods`."""
@@ -21,3 +26,9 @@ def some_of(count: int, total: int, thing: str, *, one: str = "has", many: str =
 def none_of(total: int, thing: str, *, one: str, none: str) -> str:
     """`none of 8 nodes has room`, and of a single one `the only node has no room`."""
     return f"the only {thing} {one}" if total == 1 else f"none of {counted(total, thing)} {none}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Some names of many, as people read them."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aliquot_core.counting import NAMED
 from aliquot_core.isolation import MODES
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import NO_COMPUTE, MiB, Percent
 from aliquot_core.request import ContainerRequest, Kind
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.validation import judge, judge_change, judge_entry, least_memory
-from aliquot_scheduler.admission.verdict import NAMED
 from aliquot_scheduler.picture.there import Models, There, there_in
 from support.admitting import NAMES, Json, container, decoded, mutated, written
 from support.centre import gpus, make_node, picture_with

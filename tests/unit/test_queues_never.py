@@ -23,7 +23,7 @@ NEVER: dict[str, tuple[tuple[tuple[Gpu, ...], ...], Asked, dict[str, str], str]]
         (LARGE, SMALL),
         (50, 1_000),
         {"gpu-model": H100},
-        f"none of 5 GPUs is what the pod allows {MODEL}",
+        f"none of 5 GPUs is what the pod allows {MODEL}; there are A100-SXM4-80GB",
     ),
     "none is so large": (
         (LARGE, SMALL),
@@ -35,7 +35,7 @@ NEVER: dict[str, tuple[tuple[tuple[Gpu, ...], ...], Asked, dict[str, str], str]]
         (LARGE[:1],),
         (50, 1_000),
         {"gpu-model": H100},
-        f"the only GPU is not what the pod allows {MODEL}",
+        f"the only GPU is not what the pod allows {MODEL}; there are A100-SXM4-80GB",
     ),
     "by their isolation they refuse what bursts": (
         (IN_MIG,),

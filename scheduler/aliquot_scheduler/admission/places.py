@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from aliquot_core.counting import listed
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.problems import Problems
 from aliquot_core.request import ContainerRequest, PodRequest, most_at_once, read_request
-from aliquot_scheduler.admission.verdict import AdmissionError, Verdict, listed
+from aliquot_scheduler.admission.verdict import AdmissionError, Verdict
 from aliquot_scheduler.queues.entry import Plan, open_to, why_barred
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, Node
 from aliquot_scheduler.queues.units import bare, spoken

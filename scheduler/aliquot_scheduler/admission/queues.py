@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from aliquot_core.counting import agreed, counted
+from aliquot_core.counting import agreed, counted, listed
 from aliquot_core.problems import Problems
 from aliquot_scheduler.admission.queue_review import QueueReview
-from aliquot_scheduler.admission.verdict import AdmissionError, Verdict, listed
+from aliquot_scheduler.admission.verdict import AdmissionError, Verdict
 from aliquot_scheduler.queues.contradictions import problems_of
 from aliquot_scheduler.queues.dues import ALL_CARDS, Hardware
 from aliquot_scheduler.queues.entry import Plan

@@ -9,11 +9,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterator, Sequence
 
+from aliquot_core.counting import listed
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import kinds
-from aliquot_scheduler.admission.verdict import AdmissionError, listed
+from aliquot_scheduler.admission.verdict import AdmissionError
 
 # So alike are a name and what was meant by it; at less, two of our own names would be taken for each other.
 _ALIKE = 0.75

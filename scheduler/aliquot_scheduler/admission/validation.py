@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from aliquot_core.counting import listed
 from aliquot_core.errors import AliquotError
 from aliquot_core.impostors import names_our_device, sets_our_variables
 from aliquot_core.isolation import MODES
@@ -19,9 +20,9 @@ from aliquot_core.request import ContainerRequest, PodRequest, asks, read_reques
 from aliquot_scheduler.admission.mutation import DEFAULT_SCHEDULER
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.strangers import unknown_notes, unknown_resources
-from aliquot_scheduler.admission.verdict import AdmissionError, Verdict, listed
+from aliquot_scheduler.admission.verdict import AdmissionError, Verdict
 from aliquot_scheduler.fit.ground import host_ask
-from aliquot_scheduler.picture.there import Models, There
+from aliquot_scheduler.picture.there import There, listed_models
 
 # Nothing is known of what there is.
 _UNKNOWN = There()
@@ -159,13 +160,8 @@ def _not_there(pod: Pod, request: PodRequest, *, names: Names, there: There) -> 
     """It may come, so the pod may wait; but most often it is miswritten."""
     models = there.models
     if models and not any(request.models.admits(*aliases) for aliases in models):
-        yield f"annotation {names.gpu_model}: no GPU of this cluster will do; there are {_known(models)}"
+        yield f"annotation {names.gpu_model}: no GPU of this cluster will do; there are {listed_models(models)}"
     if not there.has_gpu(request.uuids):
         yield f"annotation {names.gpu_uuid}: no GPU of this cluster will do, so the pod may wait for ever"
     if there.nodes is not None and (absent := why_absent(host_ask(pod, names=names).wanted, nodes=there.nodes)):
         yield f"{absent}, so the pod may wait for ever"
-
-
-def _known(models: Models) -> str:
-    # The last is the shortest: without the maker's name and without spaces, as an annotation writes it.
-    return listed(sorted({aliases[-1] for aliases in models if aliases}))

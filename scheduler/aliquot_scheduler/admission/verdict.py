@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from aliquot_core.errors import AliquotError, UserError
-
-# How many names a sentence lists.
-NAMED = 8
 
 
 class AdmissionError(UserError):
@@ -21,9 +16,3 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     problems: tuple[AliquotError, ...] = ()
     warnings: tuple[str, ...] = ()
-
-
-def listed(names: Sequence[str]) -> str:
-    """Some names of many, as people read them."""
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -20,6 +20,7 @@ from aliquot_scheduler.fit.emptied import Emptied
 from aliquot_scheduler.fit.places import allowed_places, needed_memory
 from aliquot_scheduler.picture.grid import Bools, Grid
 from aliquot_scheduler.picture.picture import KnownNode
+from aliquot_scheduler.picture.there import listed_models
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +68,7 @@ class Refusals:
         if not total:
             return "no GPU is there yet that can be given"
         if not meant:
-            return self._not_allowed(total, 0)
+            return self._not_allowed(total, 0) + self._models_there()
         if not allowed:
             takes = none_of(meant, "GPU", one="does not take", none="takes")
             return f"by their isolation {takes} what is {self._refused_classes()}"
@@ -95,6 +96,13 @@ class Refusals:
 
     def _so_many(self, room: int) -> str:
         return f"{room} of its {counted(self._staying, 'container')}"
+
+    def _models_there(self) -> str:
+        """Those that it does not name, if it names models."""
+        if not (self._request.models.allowed or self._request.models.forbidden):
+            return ""
+        kinds = [self._grid.kinds[number] for number in np.unique(self._grid.kind[self._grid.open]).tolist()]
+        return f"; there are {listed_models(kind.models for kind in kinds)}"
 
     def _too_much(self, memory: int) -> str:
         """What it asks of one GPU that none has, in compute only instances of MIG have too little."""

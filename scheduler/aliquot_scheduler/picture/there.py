@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
+from aliquot_core.counting import listed
 from aliquot_core.patterns import Patterns
 from aliquot_scheduler.picture.picture import Picture
 
@@ -24,6 +25,11 @@ class There:
     # Whether any GPU has such a uuid.
     has_gpu: Callable[[Patterns], bool] = _unknown
     nodes: Collection[str] | None = None
+
+
+def listed_models(models: Iterable[tuple[str, ...]]) -> str:
+    """Each as an annotation writes it: its last name, without the maker's and without spaces."""
+    return listed(sorted({aliases[-1] for aliases in models if aliases}))
 
 
 def there_in(picture: Picture) -> There:
