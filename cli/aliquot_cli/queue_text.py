@@ -111,6 +111,8 @@ def answer_text(told: QueueAnswer, *, wide: bool, now: float) -> str:
     parts = [" / ".join(told.path), _table([replace(told.row, depth=0)], wide=wide)]
     if told.row.problems:
         parts.append("\n".join(f"{_MARK} {tame(problem)}" for problem in told.row.problems))
+    if told.row.models:
+        parts.append(_of_models(told.row))
     if not told.row.own:
         parts.append(_whose(told))
     if len(told.siblings) > 1:
@@ -125,6 +127,23 @@ def answer_text(told: QueueAnswer, *, wide: bool, now: float) -> str:
     if told.settings:
         parts.append(_by(told.settings, of=told.settings_of))
     return "\n\n".join(parts)
+
+
+def _of_models(row: QueueRow) -> str:
+    """What it says of single models; shares are worked out of all GPUs alike."""
+    heading = ("OF GPUS OF", "", "GUARANTEE", "LIMIT", "USED", "ASKED", "LENDS", "BORROWS")
+    lines = [
+        (tame(model), thing, *_of_a_model(part, unit))
+        for model, both in row.models.items()
+        for thing, part, unit in (("compute", both.compute, _percent), ("memory", both.memory, _mebibytes))
+    ]
+    return table([heading, *lines])
+
+
+def _of_a_model(part: Part, unit: Callable[[int | None], str]) -> Iterator[str]:
+    yield from map(unit, (part.guarantee, part.limit, part.used, part.asked))
+    yield "all" if part.lending_limit is None else unit(part.lending_limit)
+    yield "any" if part.borrowing_limit is None else unit(part.borrowing_limit)
 
 
 def _by(settings: QueueSettings, *, of: str) -> str:

@@ -114,6 +114,22 @@ def test_pods_of_a_deleted_queue_have_a_row_of_their_own() -> None:
     assert [row.name for row in rows(plan(), statuses={}, standing=stand(*BUSY))][-1] == "reserved"
 
 
+def test_what_a_queue_says_of_models_is_told_with_what_it_has_of_them() -> None:
+    """By pattern; of a queue that says nothing of any model nothing is."""
+    of_a100 = {"*A100*": {"compute": {"guarantee": 100, "limit": 200, "lendingLimit": 50}}}
+    limited = plan({"a": {"namespaces": ["*"], "models": of_a100}, "b": {"namespaces": ["*"]}})
+    standing = stand(runs("r1", "a", 80), waits("w1", "a", 30), of=limited)
+    told = {row.name: row for row in rows(limited, statuses={}, standing=standing)}
+    part = told["a"].models["*A100*"].compute
+    assert (part.guarantee, part.limit, part.lending_limit, part.used, part.asked) == (100, 200, 50, 80, 30)
+    assert told["a"].models["*A100*"].memory.used == 1000
+    assert told["b"].models == {}
+    text = answer_text(answer("a", limited, statuses={}, standing=standing), wide=False, now=WALL)
+    assert "*A100*      compute  100 %      200 %  80 %      30 %      50 %   any" in text
+    untold = rows(limited, statuses={}, standing=None)[0].models["*A100*"].compute
+    assert (untold.guarantee, untold.used) == (100, None)
+
+
 def test_who_is_shown_to_an_autoscaler_waits() -> None:
     """It has no gate and no card; one without a gate that has room, or is nominated, is let in."""
     grows = plan({"a": {"namespaces": ["*"], "autoscale": True}})

@@ -11,18 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from aliquot_scheduler.queues.contradictions import ALL_MODELS, problems_by_queue, quota_of
+from aliquot_scheduler.queues.contradictions import ALL_MODELS, Thing, problems_by_queue, quota_of
 from aliquot_scheduler.queues.entry import Plan
 from aliquot_scheduler.queues.line import Waiter
 from aliquot_scheduler.queues.reasons import why_it_waits
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.standing import SiblingStanding, Standing, Strays, UserStanding, amounts_of
 from aliquot_scheduler.queues.status import QueueStatus
-from aliquot_scheduler.queues.tree import ROOT, UNLIMITED, Node
+from aliquot_scheduler.queues.tree import ROOT, UNLIMITED, Dimensions, Node
 from aliquot_scheduler.queues.views import View
 
 # Whose queue was deleted. In parentheses, which no queue's name has.
 NO_QUEUE = "(no queue)"
+_THINGS = ("compute", "memory")
 
 # What one that waits is told of what it is guaranteed; empty if it is not.
 Due = Callable[[Waiter], str]
@@ -61,6 +62,13 @@ class OwnPart(_Told, frozen=True, kw_only=True):
     waiting: int
 
 
+class ModelParts(_Told, frozen=True, kw_only=True):
+    """What a queue says of GPUs of a model, and has of them."""
+
+    compute: Part
+    memory: Part
+
+
 class QueueRow(_Told, frozen=True, kw_only=True):
     """A queue in a table, below its parent."""
 
@@ -79,6 +87,8 @@ class QueueRow(_Told, frozen=True, kw_only=True):
     own: OwnPart | None = None
     # What is wrong with it.
     problems: Sequence[str] = ()
+    # By pattern, of models of which it says anything.
+    models: Mapping[str, ModelParts] = {}
 
 
 class WaitingPod(_Told, frozen=True, kw_only=True):
@@ -121,7 +131,8 @@ def rows(plan: Plan, *, statuses: Mapping[str, QueueStatus], standing: Standing 
     while pending:
         name, depth = pending.pop()
         node = plan.tree.nodes[name]
-        found.append(_row(node, depth=depth, status=statuses.get(name), standing=standing))
+        row = _row(node, depth=depth, status=statuses.get(name), standing=standing)
+        found.append(msgspec.structs.replace(row, models=_models(node, plan.tree.dimensions, standing=standing)))
         pending += [(child, depth + 1) for child in reversed(node.children)]
     return found + ([] if standing is None else _of_no_queue(standing.strays()))
 
@@ -292,18 +303,37 @@ def _row(node: Node, *, depth: int, status: QueueStatus | None, standing: Standi
     )
 
 
+def _models(node: Node, dimensions: Dimensions, *, standing: Standing | None) -> dict[str, ModelParts]:
+    account = standing.books.ledger.accounts[node.name] if standing else None
+    found: dict[str, ModelParts] = {}
+    for dimension in range(dimensions.cards):
+        if (model := dimensions.model_of(dimension)) not in node.spec.models or model in found:
+            continue
+        parts = [_said_of(node, dim, (model, thing)) for dim, thing in enumerate(_THINGS, start=dimension)]
+        if account is not None:
+            parts = [
+                msgspec.structs.replace(part, used=account.used[dim], asked=account.asked[dim])
+                for dim, part in enumerate(parts, start=dimension)
+            ]
+        found[model] = ModelParts(compute=parts[0], memory=parts[1])
+    return found
+
+
 def _part(node: Node, thing: str, status: QueueStatus | None) -> Part:
+    told = _said_of(node, _THINGS.index(thing), (ALL_MODELS, thing))
+    if status is None:
+        return told
+    parts = {field: getattr(getattr(status, field), thing) for field in ("used", "borrowed", "fair_share", "asked")}
+    return msgspec.structs.replace(told, **parts)
+
+
+def _said_of(node: Node, dimension: int, thing: Thing) -> Part:
     """What the tree makes of the quota: a guarantee is no less than those below, a limit no more than may be had."""
-    dimension = ("compute", "memory").index(thing)
-    quota, ceiling = quota_of(node.spec, (ALL_MODELS, thing)), node.ceiling[dimension]
-    told = Part(
+    quota, ceiling = quota_of(node.spec, thing), node.ceiling[dimension]
+    return Part(
         guarantee=node.guarantee[dimension] if quota.guarantee is not None or node.guarantee[dimension] else None,
         limit=None if ceiling >= UNLIMITED else ceiling,
         weight=quota.weight,
         lending_limit=quota.lending_limit,
         borrowing_limit=quota.borrowing_limit,
     )
-    if status is None:
-        return told
-    parts = {field: getattr(getattr(status, field), thing) for field in ("used", "borrowed", "fair_share", "asked")}
-    return msgspec.structs.replace(told, **parts)
