@@ -366,6 +366,13 @@ async def test_a_broken_tree_is_mended_step_by_step() -> None:
     assert (await of_queue(broken, "x", {"compute": {"guarantee": 9, "limit": 9}}))["allowed"] is True
 
 
+@pytest.mark.parametrize("pattern", ["Team*", "!ann", " ", "team_a"])
+def test_a_pattern_that_takes_no_namespace_is_warned_of(pattern: str) -> None:
+    """No namespace has such a name, so nobody would ever be let in by it."""
+    (said,) = oddities_of("a", {"a": QueueSpec(namespaces=(pattern, "team-*", "team-[ab]?", "*"))})
+    assert said.startswith(f"queue a, spec.namespaces: {pattern!r} takes no namespace")
+
+
 MADE_WORSE: dict[str, tuple[str, Mapping[str, Any]]] = {
     "more of the same": ("b", {"parent": "org", "compute": {"guarantee": 301}}),
     "something else at the same place": ("org", {"compute": {"guarantee": 400, "limit": 399}}),

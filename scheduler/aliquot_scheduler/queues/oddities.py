@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from aliquot_scheduler.queues.dues import kept_of
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, Tree, plant
+
+# What of a pattern stands for any characters; and what is in no namespace's name.
+_WILD = re.compile(r"[*?]|\[[^\]]*\]")
+_NO_NAME = re.compile(r"[^a-z0-9-]")
 
 
 def oddities_of(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
@@ -20,6 +25,9 @@ def oddities_of(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
     yield from _half_closed(name, tree)
     yield from _starved(name, specs)
     yield from _kept_for_nobody(name, tree)
+    for pattern in spec.namespaces:
+        if _NO_NAME.search(_WILD.sub("", pattern)):
+            yield f"queue {name}, spec.namespaces: {pattern!r} takes no namespace: names are of a-z, 0-9 and - alone"
     if spec.namespaces and any(other.parent == name for other in specs.values()):
         yield f"queue {name}, spec.namespaces does nothing: pods wait in the queues below it"
     if not spec.autoscale and spec.autoscale_minutes != QueueSpec().autoscale_minutes:
