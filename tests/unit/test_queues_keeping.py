@@ -174,3 +174,26 @@ def test_whom_a_node_is_kept_from(changed: dict[str, QueueSpec], used: int, let_
     (node,) = stage.queues.register.memory.kept(now=stage.now)["large"]
     stage.end("p6" if node == "n0" else "p7")
     assert stage.run() == let_in
+
+
+@pytest.mark.parametrize("how", ["its queue is gone", "its namespace moves"])
+def test_a_head_that_waits_elsewhere_by_now_keeps_what_its_new_queue_is_due(how: str) -> None:
+    """What was kept for it as one of another queue is no reason to fall over, nor to stand back."""
+    specs = {"a": queue(), "b": queue(), "c": queue(), "d": queue(priority=1)}
+    stage = Stage(specs, nodes=(2,), settings=QueueSettings(patience=10.0, hold=1_000.0))
+    stage.queues.namespace_seen("team", queue="a")
+    for number in range(2):
+        stage.submit(f"c{number}", 100, queue="c")
+    assert stage.run() == ["c0", "c1"]
+    stage.submit("large", 200, notes={"gpus": "2"})
+    assert stage.run() == []
+    assert stage.run(after=20.0) == []
+    if how == "its queue is gone":
+        stage.queues.queues_seen({name: spec for name, spec in specs.items() if name != "a"})
+    stage.queues.namespace_seen("team", queue="b")
+    stage.submit("small", 100, queue="d", user="other")
+    stage.end("c0")
+    # It may take a round until its share is looked at anew.
+    assert stage.run(after=1.0) + stage.run(after=1.0) == ["small"]
+    stage.end("c1", "small")
+    assert stage.run(after=1.0) == ["large"]

@@ -109,7 +109,10 @@ class Keeping:
 
     def _is_within(self, mine: Side, parent: str, amounts: Sequence[int]) -> bool:
         siblings = self._of(parent)
-        me = siblings[mine]
+        me = siblings.get(mine)
+        if me is None:
+            # Its namespace is at home elsewhere since its turn was looked at.
+            return False
         if all(me.used[dim] + amounts[dim] <= me.due[dim] for dim in _BOTH):
             return True
         if any(me.used[dim] >= me.due[dim] for dim in _BOTH if amounts[dim]):
@@ -136,8 +139,8 @@ class Keeping:
         )
 
     def _users(self, queue: str) -> Mapping[Side, Sibling]:
-        line, holds = self._lines[queue], self._books.held_in(queue)
-        asked = {user: line.asked(user) for user in line.users()}
+        line, holds = self._lines.get(queue), self._books.held_in(queue)
+        asked = {user: line.asked(user) for user in line.users()} if line else {}
         nothing = (0, 0)
         used = {user: holds.get(user, nothing) for user in sorted(holds.keys() | asked.keys())}
         shares = [

@@ -61,6 +61,7 @@ class SweepMemory:
     def everything_changed(self) -> None:
         """Nothing that was refused need be so any more; and who is owed a guarantee may be so no more."""
         self.owe_no_more(self._owed)
+        self._keeping.clear()
         self._forget_refused()
         self._said.clear()
         self._said_before.clear()
