@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import permutations
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -194,6 +195,24 @@ def test_several_gpus_are_those_that_reach_each_other_best() -> None:
     )
     picture = picture_with(make_node("n1", cards))
     assert sorted(gpu_numbers(plan(picture, asks("u", 200, 10_000), "n1"))) == [1, 3]
+
+
+@pytest.mark.parametrize("numas", [(0, 1, 0, 1), (0, 0, 1, 1), (1, None, 0, 0), (None, None, 0, 0)])
+@pytest.mark.parametrize("taken", [0, 1, 2, 3, None])
+def test_where_no_links_are_told_those_of_one_numa_node_are_chosen(
+    numas: tuple[int | None, ...], taken: int | None
+) -> None:
+    """Of all pairs that are free it is one of one NUMA node, if there is any."""
+    cards = [msgspec.structs.replace(gpu, numa=numa) for gpu, numa in zip(gpus("n1", 4), numas, strict=True)]
+    picture = picture_with(make_node("n1", cards))
+    fill(picture, "n1", [(100, 1_000) if at == taken else (0, 0) for at in range(4)])
+    near = {
+        pair
+        for pair in permutations(sorted({0, 1, 2, 3} - {taken}), 2)
+        if numas[pair[0]] is not None and numas[pair[0]] == numas[pair[1]]
+    }
+    found = gpu_numbers(plan(picture, asks("u", 200, 2_000), "n1"))
+    assert not near or tuple(found) in near
 
 
 def test_an_init_container_that_asks_more_gets_its_app_container_s_gpu_and_another() -> None:

@@ -1,4 +1,7 @@
-"""How well two GPUs of a node reach each other: NVLinks by their number, then by the distance over PCIe."""
+"""How well two GPUs of a node reach each other: NVLinks by their number, then by the distance over PCIe.
+
+Where no distance is told, GPUs of one NUMA node count as one would that names it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ def closeness(one: Gpu, other: Gpu) -> int:
     link = one.links.get(other.uuid) or other.links.get(one.uuid, "")
     if link.startswith("NV") and link[2:].isdigit():
         return _NVLINK + int(link[2:])
-    return _DISTANCES.get(link, 0)
+    if link in _DISTANCES:
+        return _DISTANCES[link]
+    return _DISTANCES["NODE" if one.numa is not None and one.numa == other.numa else "SYS"]
 
 
 def islands(gpus: Sequence[Gpu]) -> list[tuple[str, ...]]:
