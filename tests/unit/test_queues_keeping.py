@@ -98,7 +98,7 @@ def test_a_head_within_its_share_comes_in_however_long_others_run(seed: int, run
     settings = QueueSettings(patience=patience, hold=150.0)
     replay = Replay({"a": OPEN, "b": OPEN}, nodes=NODES, cards=CARDS, settings=settings)
     gap = runs / (1.3 * NODES * CARDS)
-    bound = 5 * runs + 4 * patience
+    bound = 6 * runs + 4 * patience
     stream = [
         Job(
             name=f"s{number:04}", queue="b", user="b", kind="small", at=number * gap, runs=runs * chance.uniform(0.9, 1)

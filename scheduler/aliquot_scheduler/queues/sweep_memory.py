@@ -131,8 +131,9 @@ class SweepMemory:
         since = self._since.get(uid)
         if since is None or not self._hold or not self.somebody_is_impatient or now - since < self._patience:
             return False
-        hold = self._hold if beyond else self._hold * 2 ** self.doublings(uid, now=now)
-        return now % (self._patience + hold) >= self._patience
+        # The time in which all may pass grows too: whatever it is that keeps it out must not stop a cluster.
+        times = 1 if beyond else 2 ** self.doublings(uid, now=now)
+        return now % (times * (self._patience + self._hold)) >= times * self._patience
 
     def doublings(self, uid: str, *, now: float) -> int:
         """How often the time has doubled for which a head may hold others up: it has waited for so long itself."""
