@@ -26,7 +26,7 @@ from aliquot_scheduler.queues.books import Books
 from aliquot_scheduler.queues.line import Candidate, Line, Waiter
 from aliquot_scheduler.queues.order import Whose
 from aliquot_scheduler.queues.shares import equal_shares, exact_shares
-from aliquot_scheduler.queues.sweep_memory import Side, SweepMemory
+from aliquot_scheduler.queues.sweep_memory import Dues, Side, SweepMemory
 from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, Tree
 
 _BOTH = (COMPUTE, MEMORY)
@@ -52,7 +52,6 @@ class Keeping:
         self._lines = lines
         self._memory = memory
         self._now = now
-        self._due: list[dict[str, Fraction]] = []
         # By the queue that they are siblings in.
         self._siblings: dict[str, Mapping[Side, Sibling]] = {}
 
@@ -154,15 +153,16 @@ class Keeping:
             found[who] = Sibling(used=held, due=due, due_part=self._part(due), lately=lately)
         return found
 
-    def _shares(self) -> Sequence[Mapping[str, Fraction]]:
+    def _shares(self) -> Dues:
         """Of both dimensions; who may not be let in, whatever is free, needs no more than it uses."""
-        if not self._due:
-            books, tree = self._books, self._books.ledger.tree
+        books, tree = self._books, self._books.ledger.tree
+
+        def of(dim: int) -> Mapping[str, Fraction]:
             leaves = [account for account in books.ledger.accounts.values() if not account.node.children]
-            for dim in _BOTH:
-                demand = {one.node.name: one.used[dim] + (0 if one.node.stop else one.asked[dim]) for one in leaves}
-                self._due.append(exact_shares(tree, dimension=dim, capacity=books.capacity[dim], demand=demand))
-        return self._due
+            demand = {one.node.name: one.used[dim] + (0 if one.node.stop else one.asked[dim]) for one in leaves}
+            return exact_shares(tree, dimension=dim, capacity=books.capacity[dim], demand=demand)
+
+        return self._memory.due(tree, now=self._now, work_out=lambda: [of(dim) for dim in _BOTH])
 
     def _part(self, amounts: Sequence[float | Fraction]) -> float:
         """The larger part of all there is."""

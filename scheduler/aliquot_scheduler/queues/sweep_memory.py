@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from aliquot_scheduler.queues.line import Candidate
 from aliquot_scheduler.queues.rules import Refusal
 from aliquot_scheduler.queues.stayers import MOST_DOUBLINGS
+from aliquot_scheduler.queues.tree import Tree
 
 # A queue, or a user of one.
 Side = str | tuple[str, str]
 # Which of a user's candidates.
 Mark = tuple[str, Any]
+# What each queue is due, of compute and of memory.
+Dues = Sequence[Mapping[str, Fraction]]
+# Seconds for which it is not worked out anew: with hundreds of queues it costs more than all else of a sweep, and in so
+# little time it is not what moves.
+_DUE_FOR = 1.0
 
 
 class SweepMemory:
@@ -36,6 +43,8 @@ class SweepMemory:
         self._kept: dict[str, tuple[str, ...]] = {}
         # For whom as a candidate, and on which sides its share reaches so far (`keeping.py`).
         self._keeping: dict[str, tuple[Candidate, set[Side]]] = {}
+        # What all were due, in which tree, and when.
+        self._due: tuple[Tree, float, Dues] | None = None
         # The head whose guarantee is free in pieces, none of which it fits.
         self._owed = ""
         # Of this sweep, and of the one before it: those to whom this one has not come yet.
@@ -62,10 +71,17 @@ class SweepMemory:
         """Nothing that was refused need be so any more; and who is owed a guarantee may be so no more."""
         self.owe_no_more(self._owed)
         self._keeping.clear()
+        self._due = None
         self._forget_refused()
         self._said.clear()
         self._said_before.clear()
         self._broken_off = False
+
+    def due(self, tree: Tree, *, now: float, work_out: Callable[[], Dues]) -> Dues:
+        """What each queue is due, or was a moment ago."""
+        if self._due is None or self._due[0] is not tree or not 0.0 <= now - self._due[1] < _DUE_FOR:
+            self._due = tree, now, work_out()
+        return self._due[2]
 
     def refuse(self, candidate: Candidate, *, why: str) -> None:
         """No card was found; or `why` no node takes it that has one."""

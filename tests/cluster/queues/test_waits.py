@@ -12,7 +12,7 @@ from cluster.harness.cluster import ClusterHarness
 from cluster.installed import NAMES
 from cluster.played_centre import PlayedCentre
 from cluster.queueing import QUEUES, queue
-from cluster.queues.told import condition, said, used
+from cluster.queues.told import condition, said, tells
 
 # A turn comes within this once a node takes the pod.
 SOON = 2.0
@@ -124,7 +124,7 @@ def unschedulable(centre: PlayedCentre, name: str) -> bool:
 def test_a_queue_that_grows_shows_its_pods_to_a_cluster_autoscaler(
     cluster: ClusterHarness, centre: PlayedCentre
 ) -> None:
-    """Within quota and without cards: the gate is lifted, the quota charged, and a node that comes takes the pod."""
+    """Within quota and without cards: the gate is lifted, the quota keeps others out, and a new node takes the pod."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one", "labels": {NAMES.queue: "one"}}}
     with centre.applied([queue("one", compute={"limit": 700}, autoscale=True), namespace]):
         cluster.create_pod(asking("fills", "one", {"compute": "400", "memory": "4000"}))
@@ -134,7 +134,8 @@ def test_a_queue_that_grows_shows_its_pods_to_a_cluster_autoscaler(
         # Later, also by name: of two that were created within one second the name decides who is shown.
         cluster.create_pod(asking("too-much", "one", {"compute": "200", "memory": "2000"}))
         centre.lined_up({"one": 1})
-        cluster.wait_for("the quota to be charged", lambda: used(centre, "one") == 600 or None, timeout=60)
+        cluster.wait_for("it to be told as one that waits", lambda: tells(centre, "one") == (400, 2), timeout=60)
+        cluster.wait_for("the limit to be told", lambda: said(centre, "too-much") == "OverLimit" or None)
         with centre.one_more_node("gpu3", gpus=2):
             centre.settled({"one": 600}, timeout=60)
             for pod in centre.holding("one"):

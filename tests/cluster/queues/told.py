@@ -24,5 +24,10 @@ def said(centre: PlayedCentre, pod: str) -> str:
 
 def used(centre: PlayedCentre, name: str) -> int:
     """How much compute a queue's status says that it uses; -1 if it says nothing."""
+    return tells(centre, name)[0]
+
+
+def tells(centre: PlayedCentre, name: str) -> tuple[int, int]:
+    """How much compute a queue's status says that it uses, and how many wait; -1 of what it does not say."""
     status = centre.api.get(f"{QUEUES}/{name}").get("status", {})
-    return int(status.get("used", {}).get("compute", -1))
+    return int(status.get("used", {}).get("compute", -1)), int(status.get("waiting", -1))
