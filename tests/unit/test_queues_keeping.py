@@ -9,6 +9,8 @@ import pytest
 
 from aliquot_scheduler.queues.settings import QueueSettings
 from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.sweep_memory import Dues, SweepMemory
+from aliquot_scheduler.queues.tree import Tree, plant
 from support.queue_replay import Job, Replay
 from support.queue_stage import Stage, queue
 
@@ -197,3 +199,21 @@ def test_a_head_that_waits_elsewhere_by_now_keeps_what_its_new_queue_is_due(how:
     assert stage.run(after=1.0) + stage.run(after=1.0) == ["small"]
     stage.end("c1", "small")
     assert stage.run(after=1.0) == ["large"]
+
+
+def test_what_is_due_is_worked_out_once_a_second_at_most() -> None:
+    """And anew at once for another tree, or where everybody is put down anew."""
+    memory, tree, other = SweepMemory(patience=0.0, hold=0.0, owed=0.0), plant({}), plant({})
+    asked: list[float] = []
+
+    def due(now: float, of: Tree = tree) -> int:
+        def work_out() -> Dues:
+            asked.append(now)
+            return []
+
+        memory.due(of, now=now, work_out=work_out)
+        return len(asked)
+
+    assert [due(0.0), due(0.9), due(1.0), due(1.5), due(1.5, other)] == [1, 1, 2, 2, 3]
+    memory.everything_changed()
+    assert due(1.5, other) == 4
