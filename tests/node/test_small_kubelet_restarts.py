@@ -92,16 +92,21 @@ async def test_pod_deleted_while_the_kubelet_was_away_is_ended(
     assert not (folders.containers / "uid-one").exists()
 
 
+async def runs_until_told(board: PodBoard, ready: Pipe) -> None:
+    """A pod runs that ends well at SIGTERM."""
+    script = f"trap 'exit 0' TERM; echo >{ready}; while :; do sleep 0.01; done"
+    board.put(pod("one", containers=[container("main", "sh", "-c", script)]))
+    await ready.heard()
+    await board.until_phase("one", "Running")
+
+
 async def test_pod_marked_for_deletion_while_the_kubelet_was_away_goes(
     folders: Folders, board: PodBoard, pipe: Callable[[str], Pipe]
 ) -> None:
     """A deletion that nobody carried out yet is carried out by the next kubelet."""
     ready = pipe("ready")
     async with running(folders, board):
-        script = f"trap 'exit 0' TERM; echo >{ready}; while :; do sleep 0.01; done"
-        board.put(pod("one", containers=[container("main", "sh", "-c", script)]))
-        await ready.heard()
-        await board.until_phase("one", "Running")
+        await runs_until_told(board, ready)
     board.delete("one", grace=30)
     async with running(folders, board):
         await board.until_removed("one")
@@ -147,10 +152,7 @@ async def test_pod_that_somebody_else_ended_is_stopped(
     """A running pod whose phase is set to Failed from outside has its processes ended and stays Failed."""
     ready = pipe("ready")
     async with running(folders, board):
-        script = f"trap 'exit 0' TERM; echo >{ready}; while :; do sleep 0.01; done"
-        board.put(pod("one", containers=[container("main", "sh", "-c", script)]))
-        await ready.heard()
-        await board.until_phase("one", "Running")
+        await runs_until_told(board, ready)
         known = board.pods["uid-one"]
         board.put(msgspec.structs.replace(known, status=msgspec.structs.replace(known.status, phase="Failed")))
         status = await board.until("one", lambda status: "terminated" in state_of(status))

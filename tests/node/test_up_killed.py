@@ -83,13 +83,7 @@ def test_after_a_kill_nothing_is_held_for_pods_that_are_gone(folder: Path) -> No
 
 def test_other_nodes_after_a_kill_leave_nothing_of_those_before(folder: Path) -> None:
     """No kubelet comes for a node that is there no more: its containers end, and its cgroups go."""
-    with running_up(folder) as up:
-        up.run("lost", "sleep", "1000")
-        uid = up.until("lost", "Running")["metadata"]["uid"]
-        groups = _groups(folder)
-        up.process.kill()
-        up.process.wait()
-    assert processes_of(uid)
+    uid, groups = _killed_with(folder, "lost")
     with running_up(folder, gpus="2xT4") as up:
         assert up.until("lost", "Failed")["status"]["reason"] == "NodeLost"
         assert processes_of(uid) == []
@@ -99,17 +93,23 @@ def test_other_nodes_after_a_kill_leave_nothing_of_those_before(folder: Path) ->
 
 def test_down_ends_what_a_kill_has_left(folder: Path) -> None:
     """Containers whose `aliquot up` is gone are found by their mark, and go with their cgroups."""
-    with running_up(folder) as up:
-        up.run("stays", "sleep", "1000")
-        uid = up.until("stays", "Running")["metadata"]["uid"]
-        groups = _groups(folder)
-        up.process.kill()
-        up.process.wait()
-    assert processes_of(uid)
+    uid, groups = _killed_with(folder, "stays")
     assert "processes of pods that it had left" in aliquot("down", "--purge", folder=folder).stdout
     assert processes_of(uid) == []
     assert not folder.exists()
     assert [one for one in groups if one.exists()] == []
+
+
+def _killed_with(folder: Path, name: str) -> tuple[str, list[Path]]:
+    """A pod that outlives its `aliquot up`, and the cgroups that are left."""
+    with running_up(folder) as up:
+        up.run(name, "sleep", "1000")
+        uid: str = up.until(name, "Running")["metadata"]["uid"]
+        groups = _groups(folder)
+        up.process.kill()
+        up.process.wait()
+    assert processes_of(uid)
+    return uid, groups
 
 
 def _groups(folder: Path) -> list[Path]:
