@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from cluster.centre.asked import ZONE, asking, beside, slice_of
 from cluster.centre_half import CentreHalf
@@ -11,6 +11,9 @@ from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import pod, stays
 from cluster.node_half import NodeHalf
+
+# How long a leader's Lease lasts, and what a busy machine may take on top to hear and to write.
+LEASE, SLACK = timedelta(seconds=10), timedelta(seconds=20)
 
 
 def test_a_turn_that_leads_to_no_binding_is_taken_back_and_comes_again(
@@ -121,7 +124,7 @@ def test_a_node_whose_agent_is_killed_is_out_within_two_heart_beats(
 
 
 def test_a_leader_that_is_killed_costs_no_slice(cluster: ClusterHarness, centre: CentreHalf, namespace: str) -> None:
-    """The follower passes calls on, then leads by itself; every pod is bound, and no card holds more than it has."""
+    """The follower passes calls on, and leads after the Lease's length; all are bound, and no card is over-granted."""
     first, second = centre.replicas[0], centre.add_replica()
     second.start()
     centre.point_scheduler_at(second)
@@ -133,8 +136,11 @@ def test_a_leader_that_is_killed_costs_no_slice(cluster: ClusterHarness, centre:
             cluster.wait_for_phase(one, "Running")
         late = [cluster.create_pod(asking(f"late{number}", namespace, 25, 9_000, lasting=True)) for number in range(16)]
         first.process.kill()
+        killed = datetime.now(UTC)
         for one in late:
             cluster.wait_for_phase(one, "Running")
+        leads = datetime.fromisoformat(second.logged("leads")[0]["time"])
+        assert leads - killed < LEASE + SLACK
         assert max(Counter(slice_of(cluster, one).gpu for one in early + late).values()) <= 4
         assert second.logged("knows the cluster")
     finally:
