@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 import msgspec
 
-from aliquot_scheduler.queues.spec import QueueSpec
+from aliquot_scheduler.queues.said.spec import QueueSpec
 from cluster.guarded import asking
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness, Options

@@ -14,10 +14,10 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.shares import exact_shares, shares
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
-from aliquot_scheduler.queues.tree import COMPUTE, plant
+from aliquot_scheduler.queues.charged.shares import exact_shares, shares
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.tree import COMPUTE, plant
 from support.queue_replay import Job, Replay, mean
 from support.share_oracle import Oracle, random_tree
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from aliquot_scheduler.queues.clearings import Clearing
+from aliquot_scheduler.queues.room.clearings import Clearing
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 

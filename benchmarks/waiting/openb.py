@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from aliquot_cli.plots import svg
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from aliquot_scheduler.simulating.timed.altering import bootstrapped, compressed, given_to_teams
 from aliquot_scheduler.simulating.timed.contest import TimedPolicy, TimedRun
 from aliquot_scheduler.simulating.timed.job import Timetable

@@ -36,8 +36,8 @@ from aliquot_kube.resources import PODS
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.explaining import Explanation, QueuePlace, by_its_condition
 from aliquot_scheduler.explaining import explain as explain_pod
-from aliquot_scheduler.queues.entry import Plan
-from aliquot_scheduler.queues.status import QueueStatus
+from aliquot_scheduler.queues.said.entry import Plan
+from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.resident import HeldSlice
 
 

@@ -13,9 +13,10 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import asks, parse_request
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.standing import Standing
-from aliquot_scheduler.queues.telling import WaitingPod, waiting_pods
-from aliquot_scheduler.queues.tree import ROOT
+from aliquot_scheduler.queues.said.tree import ROOT
+from aliquot_scheduler.queues.telling.forms import WaitingPod
+from aliquot_scheduler.queues.telling.standing import Standing
+from aliquot_scheduler.queues.telling.whole import waiting_pods
 
 # Whoever holds something comes first, then who waits in the order of turns, then what is over.
 _ORDER = {

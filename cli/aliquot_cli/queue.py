@@ -22,10 +22,12 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, NotFoundError
 from aliquot_scheduler.centre.view_writer import views_of
 from aliquot_scheduler.in_force import told_in_force
-from aliquot_scheduler.queues.entry import Plan
-from aliquot_scheduler.queues.telling import NO_QUEUE, QueueAnswer, QueueRow, answer, rows, shown
-from aliquot_scheduler.queues.tree import ROOT
-from aliquot_scheduler.queues.views import read_view
+from aliquot_scheduler.queues.said.entry import Plan
+from aliquot_scheduler.queues.said.tree import ROOT
+from aliquot_scheduler.queues.telling.forms import NO_QUEUE, QueueAnswer, QueueRow
+from aliquot_scheduler.queues.telling.rows import rows
+from aliquot_scheduler.queues.telling.views import read_view
+from aliquot_scheduler.queues.telling.whole import answer, shown
 from aliquot_scheduler.reclaim.inquiry import Inquiry
 
 

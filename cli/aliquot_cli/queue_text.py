@@ -8,8 +8,8 @@ from itertools import chain
 from msgspec.structs import replace
 
 from aliquot_cli.tables import ago, table, tame
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.telling import Part, QueueAnswer, QueueRow, WaitingPod
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.telling.forms import Part, QueueAnswer, QueueRow, WaitingPod
 
 _UNKNOWN = "-"
 # In parentheses, which no queue's name has.

@@ -16,10 +16,10 @@ from aliquot_kube.errors import ForbiddenError, NotFoundError
 from aliquot_kube.resources import DISRUPTION_BUDGETS, LEASES, NAMESPACES, NODES, PODS, queues_of
 from aliquot_scheduler.in_force import InForce, read_in_force
 from aliquot_scheduler.picture.picture import Picture, picture_of
-from aliquot_scheduler.queues.entry import Plan, plan_of
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.standing import Standing
-from aliquot_scheduler.queues.status import QueueStatus, read_status
+from aliquot_scheduler.queues.said.entry import Plan, plan_of
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.telling.standing import Standing
+from aliquot_scheduler.queues.telling.status import QueueStatus, read_status
 from aliquot_scheduler.rules.expressions import RuleSettings
 from aliquot_scheduler.rules.installed import rules_in_force
 from aliquot_scheduler.rules.judging import Rules

@@ -28,7 +28,7 @@ from aliquot_cli.submitting import CONTAINER, Wish, WishError, manifest, name_fo
 from aliquot_cli.tables import tame
 from aliquot_core.names import Names
 from aliquot_kube.clock import SystemClock
-from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.said.settings import QueueSettings
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _TAIL = 5

@@ -47,7 +47,7 @@ from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.routes import extender_routes
 from aliquot_scheduler.in_force import InForce, encode_in_force
 from aliquot_scheduler.page.settings import PageSettings
-from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.rules.expressions import RuleSettings
 from aliquot_scheduler.rules.installed import rules_in_force
 from aliquot_scheduler.web.handshakes import FailedHandshakes

@@ -16,7 +16,7 @@ from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.certificates.settings import CertificateSettings
 from aliquot_scheduler.page.settings import PageSettings
-from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.rules.expressions import RuleSettings
 from aliquot_scheduler.web.settings import WebSettings
 from aliquot_scheduler.worth.given import PlacementSettings

@@ -18,9 +18,9 @@ from aliquot_cli.simulate_rules import Heard, failures_text, warn_of_labels
 from aliquot_cli.tables import table
 from aliquot_cli.trace_files import read_trace, told_to_stop, write_picture
 from aliquot_core.problems import Problems
-from aliquot_scheduler.queues.contradictions import problems_of
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import QueueSpec, read_queue
+from aliquot_scheduler.queues.said.contradictions import problems_of
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec, read_queue
 from aliquot_scheduler.simulating.reading import TraceError, read_nodes
 from aliquot_scheduler.simulating.timed.altering import bootstrapped, compressed, given_to_teams
 from aliquot_scheduler.simulating.timed.contest import TimedPolicy, TimedRun

@@ -18,10 +18,10 @@ from aliquot_kube.errors import ForbiddenError
 from aliquot_kube.mirror import Mirror
 from aliquot_scheduler.centre.watches import Watches
 from aliquot_scheduler.picture.picture import picture_of
-from aliquot_scheduler.queues.entry import plan_of
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.standing import Standing
-from aliquot_scheduler.queues.status import read_status
+from aliquot_scheduler.queues.said.entry import plan_of
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.telling.standing import Standing
+from aliquot_scheduler.queues.telling.status import read_status
 
 # Nobody reads faster. To put thousands in order takes a second, and a hundred people may wait: so this is to take a
 # hundredth of a processor for each, and less where it is short of them.

@@ -22,13 +22,13 @@ from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.fit.ground import Ground, host_ask
 from aliquot_scheduler.fit.survey import Survey
 from aliquot_scheduler.picture.picture import Picture, picture_of
-from aliquot_scheduler.queues.entry import Plan
-from aliquot_scheduler.queues.line import Waiter
-from aliquot_scheduler.queues.reasons import quota_of_path, why_it_waits
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.standing import Standing
-from aliquot_scheduler.queues.status import QueueStatus
-from aliquot_scheduler.queues.waits import UsualWait
+from aliquot_scheduler.queues.said.entry import Plan
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.telling.reasons import quota_of_path, why_it_waits
+from aliquot_scheduler.queues.telling.standing import Standing
+from aliquot_scheduler.queues.telling.status import QueueStatus
+from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waits import UsualWait
 from aliquot_scheduler.reclaim.inquiry import Inquiry
 from aliquot_scheduler.resident import BEING_DELETED, HeldSlice, agents_word, residence
 from aliquot_scheduler.rules.judging import NO_RULES, Rules

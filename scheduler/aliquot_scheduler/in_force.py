@@ -17,7 +17,7 @@ import msgspec
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import PACE_LEASE, Names
 from aliquot_core.objects import Lease
-from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.rules.expressions import RuleSettings, check
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ import pytest
 
 from aliquot_kube.client import KubeClient
 from aliquot_kube.resources import CONFIG_MAPS, PODS
-from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.reclaim import consolidation, residents
 from simulation.universe.doomed import Doomed, quiet
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from aliquot_scheduler.queues.tree import ROOT, Node, Tree
+from aliquot_scheduler.queues.said.tree import ROOT, Node, Tree
 
 PLENTY = 2**62
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import product
 
-from aliquot_scheduler.queues.tree import COMPUTE, ROOT, Tree
+from aliquot_scheduler.queues.said.tree import COMPUTE, ROOT, Tree
 from support.guarantee_oracle import Wish, fitting
 
 Given = Sequence[int]

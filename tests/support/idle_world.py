@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from support.queue_stage import Stage
 
 CARD = 80_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from support.queue_replay import Job
 
 # Percent that each queue is guaranteed: 20 CPUs.

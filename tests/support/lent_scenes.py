@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from aliquot_scheduler.queues.spec import QueueSpec
+from aliquot_scheduler.queues.said.spec import QueueSpec
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 

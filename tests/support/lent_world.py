@@ -9,7 +9,7 @@ import random
 
 import msgspec
 
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 

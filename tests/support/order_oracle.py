@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from aliquot_scheduler.queues.ledger import Ledger
-from aliquot_scheduler.queues.line import Candidate
-from aliquot_scheduler.queues.order import Shares, Standing, within_guarantee
-from aliquot_scheduler.queues.tree import ROOT
+from aliquot_scheduler.queues.charged.ledger import Ledger
+from aliquot_scheduler.queues.said.tree import ROOT
+from aliquot_scheduler.queues.waiting.line import Candidate
+from aliquot_scheduler.queues.waiting.order import Shares, Standing, within_guarantee
 
 
 class FullRanking:

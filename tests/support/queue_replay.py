@@ -15,8 +15,8 @@ import msgspec
 
 from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.desk import Desk
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import QueueSpec
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.turns import Queues
 from support.centre import NAMES, WALL, asks, gpus, make_lease, make_node, picture_with, with_grant
 

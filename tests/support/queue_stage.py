@@ -11,8 +11,8 @@ import msgspec
 from aliquot_core.objects import Pod, Quantity
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.turns import Turn
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from support.centre import NAMES, WALL, asks, gpus, make_lease, make_node, picture_with, with_grant

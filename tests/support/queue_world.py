@@ -16,11 +16,11 @@ from aliquot_core.inventory import Gpu
 from aliquot_core.membership import parse_group
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB
-from aliquot_scheduler.queues.ledger import Charge
-from aliquot_scheduler.queues.line import Waiter, asked_by
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import HostLimits, ModelQuota, QueueSpec, Quota
-from aliquot_scheduler.queues.tree import ROOT, Tree
+from aliquot_scheduler.queues.charged.ledger import Charge
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import HostLimits, ModelQuota, QueueSpec, Quota
+from aliquot_scheduler.queues.said.tree import ROOT, Tree
+from aliquot_scheduler.queues.waiting.line import Waiter, asked_by
 from support.centre import NAMES, gpus, make_node, sick
 from support.guarantee_oracle import Guarantees, Portion, Wish, demanding, kept_idle, wishes
 from support.queue_stage import A100, H100, Stage, queue

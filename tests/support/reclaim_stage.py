@@ -9,7 +9,7 @@ import msgspec
 
 from aliquot_core.instants import second_time
 from aliquot_core.objects import OwnerReference
-from aliquot_scheduler.queues.clearings import Clearing
+from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.reclaim.consolidation import Consolidation
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget

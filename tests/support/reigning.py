@@ -16,7 +16,7 @@ from aliquot_kube.clock import SystemClock
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
-from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_standalone.apiserver.direct import DirectTransport
 from aliquot_standalone.apiserver.embedded import seeded_fresh
 from aliquot_standalone.apiserver.exchange import Request

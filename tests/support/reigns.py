@@ -7,7 +7,7 @@ from typing import cast
 from aliquot_kube.transport import Transport
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
-from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from support.centre import MEMORY, NAMES, WALL, asks, bound, gpus, make_lease, make_node
 from support.clocks import VirtualClock

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from random import Random
 
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 
 NO_LIMIT = 10**15
 Specs = Mapping[str, QueueSpec]

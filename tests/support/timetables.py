@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from hypothesis import strategies as st
 
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import QueueSpec
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.simulating.timed.contest import TimedPolicy, TimedRun
 from aliquot_scheduler.simulating.timed.ground import Start
 from aliquot_scheduler.simulating.timed.job import Job, Timetable

@@ -19,7 +19,7 @@ from aliquot_scheduler.page.model import (
     Totals,
     WaitingShown,
 )
-from aliquot_scheduler.queues.telling import Part, QueueRow
+from aliquot_scheduler.queues.telling.forms import Part, QueueRow
 
 AT = 1_795_255_200.0
 SIZE = 81_000

@@ -16,11 +16,11 @@ from aliquot_kube.errors import ServerTroubleError
 from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.review import MalformedReviewError
 from aliquot_scheduler.admission.settings import AdmissionSettings
-from aliquot_scheduler.queues.contradictions import problems_of
-from aliquot_scheduler.queues.dues import Hardware
-from aliquot_scheduler.queues.entry import Plan, plan_of, specs_of
-from aliquot_scheduler.queues.oddities import oddities_of
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.contradictions import problems_of
+from aliquot_scheduler.queues.said.dues import Hardware
+from aliquot_scheduler.queues.said.entry import Plan, plan_of, specs_of
+from aliquot_scheduler.queues.said.oddities import oddities_of
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from support.admitting import NAMES, Json, answered, container, mutated, queue_review, review, written
 
 Specs = Mapping[str, Any]

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from aliquot_scheduler.centre.binder import Binder
-from aliquot_scheduler.queues.spec import QueueSpec
+from aliquot_scheduler.queues.said.spec import QueueSpec
 from support.centre import NAMES, asks, bound, with_grant
 from support.centre_means import means
 from support.centre_race import SlowApi, Trial

@@ -26,7 +26,7 @@ from aliquot_kube.transport import Question, Response
 from aliquot_scheduler.centre.evictions import Evictions
 from aliquot_scheduler.centre.evictor import Evictor
 from aliquot_scheduler.centre.room_writer import RoomWriter
-from aliquot_scheduler.queues.spec import Preemption, QueueSpec
+from aliquot_scheduler.queues.said.spec import Preemption, QueueSpec
 from support.centre import NAMES, WALL, gpus, make_node
 from support.centre_means import means
 from support.clocks import VirtualClock

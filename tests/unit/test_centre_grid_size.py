@@ -13,8 +13,8 @@ from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.cards import Cards
-from aliquot_scheduler.queues.tree import Dimensions
+from aliquot_scheduler.queues.judging.cards import Cards
+from aliquot_scheduler.queues.said.tree import Dimensions
 from support.centre import NAMES, asks, gpus, make_node, picture_with
 
 WIDTH = 8

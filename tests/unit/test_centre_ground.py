@@ -15,11 +15,11 @@ from aliquot_core.node_rules import barrier, why_unsuited
 from aliquot_core.objects import Node, Pod, Taint
 from aliquot_scheduler.explaining import explain
 from aliquot_scheduler.fit.ground import Ground, HostAsk, host_ask
-from aliquot_scheduler.queues.entry import Plan
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.standing import Standing
-from aliquot_scheduler.queues.telling import waiting_pods
-from aliquot_scheduler.queues.tree import plant
+from aliquot_scheduler.queues.said.entry import Plan
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.tree import plant
+from aliquot_scheduler.queues.telling.standing import Standing
+from aliquot_scheduler.queues.telling.whole import waiting_pods
 from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with
 from support.queue_stage import GATED, Stage, queue, requesting
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from aliquot_core.names import PACE_LEASE, Names
 from aliquot_core.objects import Lease, ObjectMeta
 from aliquot_scheduler.in_force import InForce, encode_in_force, read_in_force, told_in_force
-from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.rules.expressions import Expression, RuleSettings
 
 NAMES = Names()

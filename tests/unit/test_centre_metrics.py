@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from aliquot_scheduler.centre.metrics import CentreCollector
 from aliquot_scheduler.centre.reign import Reign
-from aliquot_scheduler.queues.status import Amounts, QueueStatus
+from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
 from aliquot_scheduler.rules.judging import Rules
 from aliquot_scheduler.rules.limit import RuleTooSlowError
 from aliquot_scheduler.rules.rule import NodeFacts, PodFacts

@@ -15,7 +15,7 @@ from aliquot_kube.leadership import Leadership
 from aliquot_scheduler.centre.centre import Centre
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
-from aliquot_scheduler.queues.dues import Hardware
+from aliquot_scheduler.queues.said.dues import Hardware
 from support.reigning import Reigning, until
 
 

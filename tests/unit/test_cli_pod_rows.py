@@ -13,8 +13,8 @@ from aliquot_cli.pod_stages import Stage
 from aliquot_cli.pod_table import pod_table
 from aliquot_cli.tables import ago
 from aliquot_core.objects import Pod, PodCondition, Queue
-from aliquot_scheduler.queues.entry import plan_of
-from aliquot_scheduler.queues.standing import Standing
+from aliquot_scheduler.queues.said.entry import plan_of
+from aliquot_scheduler.queues.telling.standing import Standing
 from support.centre import NAMES, WALL, asks, bound, gpus, make_node, make_pod, picture_with
 
 GATED = {"schedulingGates": [{"name": NAMES.gate}]}

@@ -8,8 +8,8 @@ import msgspec
 
 from aliquot_cli.waiting_place import _sentence
 from aliquot_core.objects import Pod, Queue
-from aliquot_scheduler.queues.entry import plan_of
-from aliquot_scheduler.queues.standing import Standing
+from aliquot_scheduler.queues.said.entry import plan_of
+from aliquot_scheduler.queues.telling.standing import Standing
 from support.centre import NAMES, WALL, asks, bound, gpus, make_node, picture_with
 
 NODES = (make_node("n1", gpus("n1", 1)),)

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.shares import exact_shares, shares
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
-from aliquot_scheduler.queues.tree import COMPUTE, plant
+from aliquot_scheduler.queues.charged.shares import exact_shares, shares
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.tree import COMPUTE, plant
 from support.share_oracle import Oracle
 
 ROOT = Path(__file__).parents[2]

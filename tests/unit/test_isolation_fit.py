@@ -19,8 +19,8 @@ from aliquot_scheduler.explaining import explain
 from aliquot_scheduler.fit.demand import Demand, demand_of
 from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.cards import Cards
-from aliquot_scheduler.queues.tree import plant
+from aliquot_scheduler.queues.judging.cards import Cards
+from aliquot_scheduler.queues.said.tree import plant
 from support.centre import NAMES, WALL, asks, container, gpus, make_lease, make_node, make_pod, picture_with
 
 RANKS = {"observe": 0, "interposer": 1, "mps": 2, "mig": 3}

@@ -16,7 +16,7 @@ from aliquot_scheduler.page.bars import gpu_bar
 from aliquot_scheduler.page.cluster_view import _facts
 from aliquot_scheduler.page.looking import _gpu_shown
 from aliquot_scheduler.page.usage import Use
-from aliquot_scheduler.queues.spec import QueueSpec
+from aliquot_scheduler.queues.said.spec import QueueSpec
 from support.centre import asks, bound, gpus, make_node
 from support.mig import KINDS, instances
 from support.queue_stage import queue

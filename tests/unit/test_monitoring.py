@@ -28,7 +28,7 @@ from aliquot_scheduler.certificates.issuing import Use, issue, make_authority
 from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.verbs import Outcome, Verb
-from aliquot_scheduler.queues.status import QueueStatus
+from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.rules.judging import Rules
 from aliquot_scheduler.web.handshakes import FailedHandshakes
 from aliquot_scheduler.web.tls import Tls, TlsFiles

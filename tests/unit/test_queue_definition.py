@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import yaml
 
-from aliquot_scheduler.queues.spec import (
+from aliquot_scheduler.queues.said.spec import (
     LARGEST_QUOTA,
     LARGEST_WEIGHT,
     HostLimits,
@@ -18,7 +18,7 @@ from aliquot_scheduler.queues.spec import (
     QueueSpec,
     Quota,
 )
-from aliquot_scheduler.queues.status import Amounts, QueueStatus
+from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
 
 FILE = Path(__file__).parents[2] / "daemonset" / "manifests" / "05-queue.yaml"
 DEFINITION: dict[str, Any] = next(yaml.safe_load_all(FILE.read_text()))

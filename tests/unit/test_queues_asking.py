@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from support.queue_stage import Stage, queue
 
 WHOLE = "a whole GPU counts with all its memory"

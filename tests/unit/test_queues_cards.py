@@ -6,8 +6,8 @@ import pytest
 
 from aliquot_core.request import parse_request
 from aliquot_scheduler.fit.demand import demand_of
-from aliquot_scheduler.queues.cards import Cards
-from aliquot_scheduler.queues.tree import plant
+from aliquot_scheduler.queues.judging.cards import Cards
+from aliquot_scheduler.queues.said.tree import plant
 from support.centre import NAMES, asks, gpus, make_node, picture_with
 
 

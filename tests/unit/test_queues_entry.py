@@ -7,8 +7,8 @@ import pytest
 
 from aliquot_core.names import Names
 from aliquot_core.objects import Namespace, Queue
-from aliquot_scheduler.queues.entry import open_to, plan_of, why_barred
-from aliquot_scheduler.queues.status import Amounts, QueueStatus, read_status
+from aliquot_scheduler.queues.said.entry import open_to, plan_of, why_barred
+from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus, read_status
 
 NAMES = Names()
 QUEUES = {

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from aliquot_scheduler.queues.dues import Hardware
-from aliquot_scheduler.queues.ledger import Charge, Ledger
-from aliquot_scheduler.queues.spec import ModelQuota, QueueSpec, Quota
-from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, plant
+from aliquot_scheduler.queues.charged.ledger import Charge, Ledger
+from aliquot_scheduler.queues.said.dues import Hardware
+from aliquot_scheduler.queues.said.spec import ModelQuota, QueueSpec, Quota
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, plant
 from support.centre import gpus, make_node
 from support.queue_stage import Stage, queue
 from support.reclaim_stage import ReclaimStage

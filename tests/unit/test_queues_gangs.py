@@ -7,7 +7,7 @@ import pytest
 
 from aliquot_core.inventory import Gpu
 from aliquot_scheduler.fit.links import islands
-from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from support.centre import gpus, make_node
 from support.queue_stage import Stage, queue
 

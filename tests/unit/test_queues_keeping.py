@@ -7,10 +7,10 @@ from random import Random
 import msgspec
 import pytest
 
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
-from aliquot_scheduler.queues.sweep_memory import Dues, SweepMemory
-from aliquot_scheduler.queues.tree import Tree, plant
+from aliquot_scheduler.queues.letting_in.sweep_memory import Dues, SweepMemory
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.tree import Tree, plant
 from support.queue_replay import Job, Replay
 from support.queue_stage import Stage, queue
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from aliquot_scheduler.queues.askers import Ask
-from aliquot_scheduler.queues.ledger import Charge, Effect, Ledger
-from aliquot_scheduler.queues.portions import Portions
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
-from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, Tree, plant
+from aliquot_scheduler.queues.charged.askers import Ask
+from aliquot_scheduler.queues.charged.ledger import Charge, Effect, Ledger
+from aliquot_scheduler.queues.charged.portions import Portions
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, Tree, plant
 from support.guarantee_oracle import Guarantees, Portion, Wish, demanding, kept_idle, wishes
 from support.guarantee_search import Search
 

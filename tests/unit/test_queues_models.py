@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import ModelQuota, QueueSpec, Quota
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import ModelQuota, QueueSpec, Quota
 from support.centre import gpus, make_node
 from support.queue_stage import Stage, queue
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from support.queue_stage import Stage, queue
 from support.queue_world import MEMORY, MODELS, NODES, SETTINGS, STEPS, QueueWorld
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import ModelQuota, QueueSpec, Quota
-from aliquot_scheduler.queues.tree import COMPUTE, MEMORY
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import ModelQuota, QueueSpec, Quota
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
 from support.centre import gpus, make_node
 from support.queue_stage import H100, Stage, queue
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aliquot_core.problems import Problems
-from aliquot_scheduler.queues.spec import read_queue
+from aliquot_scheduler.queues.said.spec import read_queue
 from support.queue_scenarios import SCENARIOS, Pods, Scenario
 from support.queue_stage import Stage
 

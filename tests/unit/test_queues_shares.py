@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot_scheduler.queues.shares import exact_shares, shares
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
-from aliquot_scheduler.queues.tree import COMPUTE, ROOT, Tree, plant
+from aliquot_scheduler.queues.charged.shares import exact_shares, shares
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.tree import COMPUTE, ROOT, Tree, plant
 from support.share_oracle import Oracle, random_tree
 
 TREES = 10_000 if os.environ.get("ALIQUOT_SOAK") else 400

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from aliquot_scheduler.queues.showing import MOST_SHOWN
-from aliquot_scheduler.queues.spec import ModelQuota, QueueSpec, Quota
-from aliquot_scheduler.queues.tree import COMPUTE
-from aliquot_scheduler.queues.views import views
+from aliquot_scheduler.queues.letting_in.showing import MOST_SHOWN
+from aliquot_scheduler.queues.said.spec import ModelQuota, QueueSpec, Quota
+from aliquot_scheduler.queues.said.tree import COMPUTE
+from aliquot_scheduler.queues.telling.views import views
 from support.centre import gpus, make_node
 from support.queue_stage import A100, H100, Stage, queue
 

@@ -17,10 +17,11 @@ from aliquot_cli.main import main
 from aliquot_cli.queue_text import answer_text, rows_text
 from aliquot_core.objects import Namespace, Pod, Queue
 from aliquot_scheduler.explaining import Explanation, explain
-from aliquot_scheduler.queues.entry import Plan, plan_of
-from aliquot_scheduler.queues.standing import Standing
-from aliquot_scheduler.queues.status import Amounts, QueueStatus
-from aliquot_scheduler.queues.telling import answer, rows, waiting_pods
+from aliquot_scheduler.queues.said.entry import Plan, plan_of
+from aliquot_scheduler.queues.telling.rows import rows
+from aliquot_scheduler.queues.telling.standing import Standing
+from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
+from aliquot_scheduler.queues.telling.whole import answer, waiting_pods
 from aliquot_scheduler.reclaim.inquiry import Inquiry
 from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with
 

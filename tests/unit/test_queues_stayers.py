@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from support.queue_stage import Stage, queue
 
 PATIENCE, HOLD, RUNS = 100.0, 400.0, 150.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from aliquot_scheduler.queues.spec import QueueSpec
+from aliquot_scheduler.queues.said.spec import QueueSpec
 from support.centre import NAMES
 from support.queue_stage import Stage, queue
 

@@ -22,8 +22,8 @@ from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.centre.pod_events import PodEvents
 from aliquot_scheduler.centre.pod_patches import status_of
 from aliquot_scheduler.centre.queue_writer import QueueWriter
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.status import read_status
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.telling.status import read_status
 from support.centre import NAMES
 from support.centre_means import means
 from support.clocks import VirtualClock

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot_core.problems import Problems
-from aliquot_scheduler.queues.contradictions import problems_of
-from aliquot_scheduler.queues.spec import QueueSpec, Quota, read_queue
-from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT, UNLIMITED, plant
+from aliquot_scheduler.queues.said.contradictions import problems_of
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota, read_queue
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, UNLIMITED, plant
 
 GIB = 2**30
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import Quota
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import Quota
 from support.centre import NAMES, gpus, make_node
 from support.queue_stage import Stage, queue
 

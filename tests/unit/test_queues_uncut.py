@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot_scheduler.queues.uncut import cards_needed
+from aliquot_scheduler.queues.judging.uncut import cards_needed
 
 
 def taken(pieces: list[int], *, card: int, cards: int) -> bool:

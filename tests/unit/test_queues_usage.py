@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot_scheduler.queues.usage import Forgetting, Usage
+from aliquot_scheduler.queues.charged.usage import Forgetting, Usage
 
 HOUR = 3600.0
 

@@ -16,9 +16,9 @@ from aliquot_core.objects import Namespace, ObjectMeta
 from aliquot_kube.errors import AlreadyExistsError, NotFoundError
 from aliquot_kube.transport import Question, Response
 from aliquot_scheduler.centre.view_writer import ViewWriter
-from aliquot_scheduler.queues.status import QueueStatus
-from aliquot_scheduler.queues.telling import shown
-from aliquot_scheduler.queues.views import View, read_view, views
+from aliquot_scheduler.queues.telling.status import QueueStatus
+from aliquot_scheduler.queues.telling.views import View, read_view, views
+from aliquot_scheduler.queues.telling.whole import shown
 from support.centre import NAMES
 from support.centre_means import means
 from support.clocks import VirtualClock

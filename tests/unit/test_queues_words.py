@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import HostLimits, QueueSpec
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import HostLimits, QueueSpec
 from support.queue_stage import Stage, queue
 
 replace = msgspec.structs.replace

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aliquot_scheduler.queues.spec import Preemption, QueueSpec, Quota
+from aliquot_scheduler.queues.said.spec import Preemption, QueueSpec, Quota
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 

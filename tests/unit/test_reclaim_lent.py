@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from support.lent_scenes import Asked, Scene, play
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage

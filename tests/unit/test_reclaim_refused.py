@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from aliquot_core.disruptions import PodDisruptionBudget
-from aliquot_scheduler.queues.entry import Plan
-from aliquot_scheduler.queues.spec import Preemption, QueueSpec, Quota
-from aliquot_scheduler.queues.standing import Standing
-from aliquot_scheduler.queues.tree import plant
+from aliquot_scheduler.queues.said.entry import Plan
+from aliquot_scheduler.queues.said.spec import Preemption, QueueSpec, Quota
+from aliquot_scheduler.queues.said.tree import plant
+from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.reclaim.inquiry import Inquiry
 from aliquot_scheduler.reclaim.residents import budgets_of
 from support.centre import NAMES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aliquot_scheduler.queues.spec import Preemption, QueueSpec, Quota
+from aliquot_scheduler.queues.said.spec import Preemption, QueueSpec, Quota
 from support.centre import gpus, make_node, sick
 from support.lent_scenes import Scene, play, stage_of
 from support.queue_stage import queue

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from aliquot_core.objects import Node
-from aliquot_scheduler.queues.spec import ModelQuota, Preemption, Quota
+from aliquot_scheduler.queues.said.spec import ModelQuota, Preemption, Quota
 from support.centre import gpus, make_node, sick
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aliquot_scheduler.queues.spec import Preemption
+from aliquot_scheduler.queues.said.spec import Preemption
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 

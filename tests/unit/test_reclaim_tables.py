@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from aliquot_core.problems import Problems
-from aliquot_scheduler.queues.spec import read_queue
+from aliquot_scheduler.queues.said.spec import read_queue
 from support.centre import NAMES
 from support.queue_scenarios import Pods, Scenario
 from support.reclaim_scenarios import RECLAIMS

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aliquot_scheduler.queues.entry import plan_of
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.standing import Standing
+from aliquot_scheduler.queues.said.entry import plan_of
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.rules.expressions import Expression, ExpressionRule
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from aliquot_scheduler.rules.rule import ALL_WORDS, NodeFacts, Opinion, PodFacts

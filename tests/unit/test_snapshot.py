@@ -22,8 +22,8 @@ from aliquot_kube.clock import SystemClock
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.in_force import InForce
-from aliquot_scheduler.queues.recalling import words_for
-from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.room.recalling import words_for
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.simulating.deciding import LetIn, Replayed, makes_room
 from aliquot_scheduler.simulating.snapshot import Snapshot, SnapshotError, packed, unpacked
 from aliquot_scheduler.worth.mix import Shape as MixShape

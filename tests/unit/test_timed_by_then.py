@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from aliquot_scheduler.simulating.timed.by_then import Possible
 from aliquot_scheduler.simulating.timed.clockwork import Clockwork
 from aliquot_scheduler.simulating.timed.contest import TimedPolicy

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import Preemption, QueueSpec, Quota
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import Preemption, QueueSpec, Quota
 from aliquot_scheduler.simulating.timed.clockwork import StrayStopError
 from aliquot_scheduler.simulating.timed.contest import TimedPolicy, TimedRun
 from aliquot_scheduler.simulating.timed.ground import Start, Stop

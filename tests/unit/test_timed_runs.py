@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aliquot_scheduler.deciding.appraiser import Appraiser, Known
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from aliquot_scheduler.simulating.timed.clockwork import StrayStartError
 from aliquot_scheduler.simulating.timed.contest import TimedPolicy, TimedRun
 from aliquot_scheduler.simulating.timed.ground import Ground, OverGrantError, Start

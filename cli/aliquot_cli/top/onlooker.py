@@ -25,8 +25,8 @@ from aliquot_scheduler.page.looking import Looking, Seen
 from aliquot_scheduler.page.model import State, WaitingShown
 from aliquot_scheduler.page.usage import Usage
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.entry import home_of, specs_of
-from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.said.entry import home_of, specs_of
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.turns import Queues
 
 

@@ -17,7 +17,7 @@ from aliquot_cli.top.tabular import Order, Scene, Table, Told
 from aliquot_core.instants import seconds_of
 from aliquot_core.inventory import Health
 from aliquot_scheduler.page.model import GpuShown, PodShown, Stage, WaitingShown
-from aliquot_scheduler.queues.telling import QueueRow
+from aliquot_scheduler.queues.telling.forms import QueueRow
 
 _UNKNOWN = "-"
 _GIB = 1024

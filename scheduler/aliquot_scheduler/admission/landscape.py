@@ -18,7 +18,7 @@ from aliquot_kube.errors import NotFoundError
 from aliquot_kube.mirror import Mirror
 from aliquot_kube.resources import NAMESPACES, queues_of
 from aliquot_kube.transport import Timeouts, Transport
-from aliquot_scheduler.queues.entry import Plan, home_of, plan_of
+from aliquot_scheduler.queues.said.entry import Plan, home_of, plan_of
 
 # The API server waits for our answer meanwhile (timeoutSeconds in the webhooks' configuration).
 _READS = Timeouts(connect=1.0, silence=2.0, total=3.0)

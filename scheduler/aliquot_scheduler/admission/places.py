@@ -16,9 +16,9 @@ from aliquot_core.objects import Pod
 from aliquot_core.problems import Problems
 from aliquot_core.request import ContainerRequest, PodRequest, most_at_once, read_request
 from aliquot_scheduler.admission.verdict import AdmissionError, Verdict
-from aliquot_scheduler.queues.entry import Plan, open_to, why_barred
-from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, Node
-from aliquot_scheduler.queues.units import bare, spoken
+from aliquot_scheduler.queues.said.entry import Plan, open_to, why_barred
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Node
+from aliquot_scheduler.queues.said.units import bare, spoken
 
 _UNTIL_RAISED = "it waits until that is raised"
 

@@ -12,14 +12,14 @@ from aliquot_core.counting import agreed, counted, listed
 from aliquot_core.problems import Problems
 from aliquot_scheduler.admission.queue_review import QueueReview
 from aliquot_scheduler.admission.verdict import AdmissionError, Verdict
-from aliquot_scheduler.queues.contradictions import problems_of
-from aliquot_scheduler.queues.dues import ALL_CARDS, Hardware
-from aliquot_scheduler.queues.entry import Plan
-from aliquot_scheduler.queues.oddities import oddities_of
-from aliquot_scheduler.queues.overkept import kept_beyond_all
-from aliquot_scheduler.queues.spec import QueueSpec, read_queue
-from aliquot_scheduler.queues.status import QueueStatus, read_status
-from aliquot_scheduler.queues.tree import models_of, plant
+from aliquot_scheduler.queues.said.contradictions import problems_of
+from aliquot_scheduler.queues.said.dues import ALL_CARDS, Hardware
+from aliquot_scheduler.queues.said.entry import Plan
+from aliquot_scheduler.queues.said.oddities import oddities_of
+from aliquot_scheduler.queues.said.overkept import kept_beyond_all
+from aliquot_scheduler.queues.said.spec import QueueSpec, read_queue
+from aliquot_scheduler.queues.said.tree import models_of, plant
+from aliquot_scheduler.queues.telling.status import QueueStatus, read_status
 
 # By patterns of models, what queues that name those have to know of the cards.
 HardwareOf = Callable[[Iterable[str]], Hardware]

@@ -20,7 +20,7 @@ from aliquot_kube.errors import (
 )
 from aliquot_kube.leadership import NotLeadingError
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
-from aliquot_scheduler.queues.notices import Notice
+from aliquot_scheduler.queues.telling.notices import Notice
 
 log = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ from aliquot_scheduler.centre.evictions import Answer, Evictions
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.centre.room_writer import RoomWriter
 from aliquot_scheduler.centre.tries import Tries
-from aliquot_scheduler.queues.clearings import Clearing
-from aliquot_scheduler.queues.line import Waiter
-from aliquot_scheduler.queues.notices import Notice
-from aliquot_scheduler.queues.refuges import Refuge
+from aliquot_scheduler.queues.room.clearings import Clearing
+from aliquot_scheduler.queues.room.refuges import Refuge
+from aliquot_scheduler.queues.telling.notices import Notice
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.reclaim.consolidation import Consolidation
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget, budgets_of

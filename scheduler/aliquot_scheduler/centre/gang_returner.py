@@ -8,7 +8,7 @@ from __future__ import annotations
 from aliquot_core.objects import Pod
 from aliquot_scheduler.centre.evictions import Answer, Evictions
 from aliquot_scheduler.centre.means import Means
-from aliquot_scheduler.queues.notices import Notice
+from aliquot_scheduler.queues.telling.notices import Notice
 from aliquot_scheduler.queues.turns import Queues
 
 _LOOK = 2.0

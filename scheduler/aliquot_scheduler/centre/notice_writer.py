@@ -18,7 +18,7 @@ from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.centre.pod_patches import LET_IN, said_of, saying
-from aliquot_scheduler.queues.notices import Notice
+from aliquot_scheduler.queues.telling.notices import Notice
 from aliquot_scheduler.queues.turns import Queues
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_scheduler.centre.evictions import Answer, Evictions
 from aliquot_scheduler.centre.means import Means
-from aliquot_scheduler.queues.notices import Notice
+from aliquot_scheduler.queues.telling.notices import Notice
 
 # Grace is counted in whole seconds of two machines' clocks.
 _LOOK = 5.0

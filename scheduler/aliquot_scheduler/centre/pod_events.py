@@ -13,7 +13,7 @@ from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.event_ledger import EventLedger, Limits
 from aliquot_kube.events import EventRecorder
-from aliquot_scheduler.queues.notices import Notice
+from aliquot_scheduler.queues.telling.notices import Notice
 
 PER_SECOND = 4
 # What is older than a minute when it is written explains nothing any more.

@@ -19,7 +19,7 @@ from aliquot_core.objects import Pod, PodCondition
 from aliquot_kube.patches import Patch, strategic_patch
 from aliquot_scheduler.deciding.offers import takes_any_node
 from aliquot_scheduler.deciding.turns import Turn
-from aliquot_scheduler.queues.notices import Notice
+from aliquot_scheduler.queues.telling.notices import Notice
 
 LET_IN = Notice(reason="LetIn", message="its turn has come")
 

@@ -17,9 +17,9 @@ from aliquot_core.objects import Queue
 from aliquot_kube.patches import add, json_patch
 from aliquot_kube.resources import queues_of
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
-from aliquot_scheduler.queues.contradictions import problems_by_queue
-from aliquot_scheduler.queues.entry import specs_of
-from aliquot_scheduler.queues.status import Amounts, QueueStatus
+from aliquot_scheduler.queues.said.contradictions import problems_by_queue
+from aliquot_scheduler.queues.said.entry import specs_of
+from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
 from aliquot_scheduler.queues.turns import Queues
 
 log = logging.getLogger(__name__)

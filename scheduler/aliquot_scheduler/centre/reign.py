@@ -30,9 +30,9 @@ from aliquot_scheduler.centre.watches import Watches
 from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.entry import home_of, specs_of
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.status import read_status
+from aliquot_scheduler.queues.said.entry import home_of, specs_of
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.telling.status import read_status
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from aliquot_scheduler.worth.mix import Mix

@@ -1,7 +1,7 @@
 """Tells pods where room is being made for them, before anybody is asked to go; and that none is any more.
 
-It is for the next leader (`queues/recalling.py`). Whoever is let in goes on saying so: its binding may be still to come
-when the leader dies.
+It is for the next leader (`queues/room/recalling.py`). Whoever is let in goes on saying so: its binding may be still
+to come when the leader dies.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.centre.pod_patches import with_room
 from aliquot_scheduler.centre.tries import Tries
-from aliquot_scheduler.queues.clearings import Clearing
-from aliquot_scheduler.queues.recalling import words_for
+from aliquot_scheduler.queues.room.clearings import Clearing
+from aliquot_scheduler.queues.room.recalling import words_for
 from aliquot_scheduler.queues.turns import Queues
 
 log = logging.getLogger(__name__)

@@ -21,9 +21,9 @@ from aliquot_kube.errors import AlreadyExistsError, ApiError, NotFoundError
 from aliquot_kube.patches import add, json_patch
 from aliquot_kube.resources import Resource
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
-from aliquot_scheduler.queues.entry import home_of
+from aliquot_scheduler.queues.said.entry import home_of
+from aliquot_scheduler.queues.telling.views import View, Where, of_the_moment, views
 from aliquot_scheduler.queues.turns import Queues
-from aliquot_scheduler.queues.views import View, Where, of_the_moment, views
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from aliquot_core.inventory import Health
 from aliquot_scheduler.page.html import Html, join, link, tag, text
 from aliquot_scheduler.page.model import GpuShown, SliceShown, State
-from aliquot_scheduler.queues.telling import Part, QueueRow
+from aliquot_scheduler.queues.telling.forms import Part, QueueRow
 
 # So many colours can be told apart; the names stand beside them.
 COLOURS = 12

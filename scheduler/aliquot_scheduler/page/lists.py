@@ -10,7 +10,7 @@ from aliquot_scheduler.page.bars import queue_bar
 from aliquot_scheduler.page.html import Html, link, tag, text
 from aliquot_scheduler.page.model import Owner, PodShown, SliceShown, Stage, State
 from aliquot_scheduler.page.views import Piece, Region, View, keyed, row, table
-from aliquot_scheduler.queues.telling import Part, QueueRow
+from aliquot_scheduler.queues.telling.forms import Part, QueueRow
 
 # More rows than people read; what is left out is counted.
 MOST_ROWS = 200

@@ -33,11 +33,11 @@ from aliquot_scheduler.page.owners import owner_of
 from aliquot_scheduler.page.usage import Usage, Use
 from aliquot_scheduler.page.waiters import placing_shown, waiting_shown
 from aliquot_scheduler.picture.picture import KnownNode, Picture
-from aliquot_scheduler.queues.entry import Plan
-from aliquot_scheduler.queues.line import Waiter
-from aliquot_scheduler.queues.telling import rows
-from aliquot_scheduler.queues.tree import COMPUTE, MEMORY
+from aliquot_scheduler.queues.said.entry import Plan
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
+from aliquot_scheduler.queues.telling.rows import rows
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.queues.waiting.line import Waiter
 
 # One step's worth: about a millisecond of work.
 _PODS_AT_ONCE = 500

@@ -11,7 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from aliquot_core.inventory import Health
-from aliquot_scheduler.queues.telling import QueueRow
+from aliquot_scheduler.queues.telling.forms import QueueRow
 
 
 class _Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -11,7 +11,7 @@ from aliquot_scheduler.page.html import Html, join, link, tag
 from aliquot_scheduler.page.lists import since
 from aliquot_scheduler.page.model import PodShown, Stage, State, WaitingShown
 from aliquot_scheduler.page.views import Region, View, keyed, row, table
-from aliquot_scheduler.queues.waits import usual_wait
+from aliquot_scheduler.queues.waiting.waits import usual_wait
 
 # An annotation may be of 256 KiB, and a reader has only so much patience.
 LONGEST = 2000

@@ -20,18 +20,18 @@ from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import Rooms, Turn
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.books import Books
-from aliquot_scheduler.queues.cards import Stock
-from aliquot_scheduler.queues.inside import Way
-from aliquot_scheduler.queues.line import Waiter
-from aliquot_scheduler.queues.notices import Notice, Notices, turn_lost
-from aliquot_scheduler.queues.register import Register
-from aliquot_scheduler.queues.report import recall, statuses
-from aliquot_scheduler.queues.rounds import Rounds
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import QueueSpec
-from aliquot_scheduler.queues.status import QueueStatus
-from aliquot_scheduler.queues.waits import WaitsSoFar
+from aliquot_scheduler.queues.judging.cards import Stock
+from aliquot_scheduler.queues.letting_in.register import Register
+from aliquot_scheduler.queues.letting_in.rounds import Rounds
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec
+from aliquot_scheduler.queues.telling.notices import Notice, Notices, turn_lost
+from aliquot_scheduler.queues.telling.report import recall, statuses
+from aliquot_scheduler.queues.telling.status import QueueStatus
+from aliquot_scheduler.queues.waiting.books import Books
+from aliquot_scheduler.queues.waiting.inside import Way
+from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waits import WaitsSoFar
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
 _AGAIN = Backoff(first=5.0, longest=300.0)

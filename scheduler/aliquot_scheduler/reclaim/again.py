@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from aliquot_scheduler.queues.askers import Ask
-from aliquot_scheduler.queues.ledger import Ledger
-from aliquot_scheduler.queues.line import GangKey
+from aliquot_scheduler.queues.charged.askers import Ask
+from aliquot_scheduler.queues.charged.ledger import Ledger
+from aliquot_scheduler.queues.waiting.line import GangKey
 from aliquot_scheduler.reclaim.residents import Resident
 
 # A gang, or the UID of a pod that is in none.

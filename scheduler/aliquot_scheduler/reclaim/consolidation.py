@@ -19,13 +19,13 @@ from itertools import islice
 import msgspec
 
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.clearings import OVERDUE, Clearing, longest_grace
-from aliquot_scheduler.queues.line import Candidate
-from aliquot_scheduler.queues.order import Order, Shares
-from aliquot_scheduler.queues.refuges import controller_of
-from aliquot_scheduler.queues.rules import Rules
-from aliquot_scheduler.queues.tree import COMPUTE
+from aliquot_scheduler.queues.judging.rules import Rules
+from aliquot_scheduler.queues.room.clearings import OVERDUE, Clearing, longest_grace
+from aliquot_scheduler.queues.room.refuges import controller_of
+from aliquot_scheduler.queues.said.tree import COMPUTE
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.queues.waiting.line import Candidate
+from aliquot_scheduler.queues.waiting.order import Order, Shares
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.moving import MovePlan, Mover
 from aliquot_scheduler.reclaim.reclaim import Reclaim

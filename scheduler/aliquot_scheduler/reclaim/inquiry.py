@@ -11,11 +11,11 @@ from typing import Any
 
 from aliquot_core.counting import counted
 from aliquot_core.disruptions import PodDisruptionBudget
-from aliquot_scheduler.queues.clearings import Clearings
-from aliquot_scheduler.queues.ledger import Ledger
-from aliquot_scheduler.queues.line import Candidate, Waiter
-from aliquot_scheduler.queues.standing import Standing
-from aliquot_scheduler.queues.wording import Wording
+from aliquot_scheduler.queues.charged.ledger import Ledger
+from aliquot_scheduler.queues.room.clearings import Clearings
+from aliquot_scheduler.queues.telling.standing import Standing
+from aliquot_scheduler.queues.telling.wording import Wording
+from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.lodgers import residents_of
 from aliquot_scheduler.reclaim.planning import Planner

@@ -8,9 +8,9 @@ import msgspec
 
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.books import Books
-from aliquot_scheduler.queues.line import Waiter
-from aliquot_scheduler.queues.tree import Tree
+from aliquot_scheduler.queues.said.tree import Tree
+from aliquot_scheduler.queues.waiting.books import Books
+from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.reclaim.policy import policy_of
 from aliquot_scheduler.reclaim.residents import (
     Budget,

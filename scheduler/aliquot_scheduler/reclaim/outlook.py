@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Mapping
 from aliquot_core.claims import Claim
 from aliquot_core.quantities import WHOLE
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.cards import Cards, Stock
-from aliquot_scheduler.queues.clearings import GpuKey, Place
-from aliquot_scheduler.queues.ledger import Charge, Ledger
-from aliquot_scheduler.queues.line import Candidate, GangKey, Waiter
-from aliquot_scheduler.queues.rules import Refusal, Rules
+from aliquot_scheduler.queues.charged.ledger import Charge, Ledger
+from aliquot_scheduler.queues.judging.cards import Cards, Stock
+from aliquot_scheduler.queues.judging.rules import Refusal, Rules
+from aliquot_scheduler.queues.room.clearings import GpuKey, Place
+from aliquot_scheduler.queues.waiting.line import Candidate, GangKey, Waiter
 from aliquot_scheduler.reclaim.again import Again
 from aliquot_scheduler.reclaim.residents import Resident
 from aliquot_scheduler.reclaim.scene import Scene

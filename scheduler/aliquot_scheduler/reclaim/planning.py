@@ -19,13 +19,13 @@ from aliquot_core.membership import Topology
 from aliquot_scheduler.fit.links import islands
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
-from aliquot_scheduler.queues.books import Books
-from aliquot_scheduler.queues.cards import Cards
-from aliquot_scheduler.queues.clearings import OVERDUE, Clearing, Clearings, GpuKey, longest_grace
-from aliquot_scheduler.queues.line import Candidate
-from aliquot_scheduler.queues.rules import Cause, Refusal
-from aliquot_scheduler.queues.tree import ROOT
-from aliquot_scheduler.queues.wording import Wording
+from aliquot_scheduler.queues.judging.cards import Cards
+from aliquot_scheduler.queues.judging.rules import Cause, Refusal
+from aliquot_scheduler.queues.room.clearings import OVERDUE, Clearing, Clearings, GpuKey, longest_grace
+from aliquot_scheduler.queues.said.tree import ROOT
+from aliquot_scheduler.queues.telling.wording import Wording
+from aliquot_scheduler.queues.waiting.books import Books
+from aliquot_scheduler.queues.waiting.line import Candidate
 from aliquot_scheduler.reclaim.lacking import lacking_for
 from aliquot_scheduler.reclaim.outlook import Outlook
 from aliquot_scheduler.reclaim.policy import NEVER, Policy

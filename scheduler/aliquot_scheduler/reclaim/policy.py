@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from aliquot_scheduler.queues.tree import ROOT, Tree
+from aliquot_scheduler.queues.said.tree import ROOT, Tree
 
 ANYBODY = "AnyUser"
 NEVER = "Never"

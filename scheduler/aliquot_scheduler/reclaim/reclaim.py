@@ -15,12 +15,12 @@ from typing import Any
 
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.clearings import Clearing
-from aliquot_scheduler.queues.line import Candidate, Waiter
-from aliquot_scheduler.queues.order import Order, Shares
-from aliquot_scheduler.queues.tree import Tree
+from aliquot_scheduler.queues.room.clearings import Clearing
+from aliquot_scheduler.queues.said.tree import Tree
+from aliquot_scheduler.queues.telling.wording import Wording
 from aliquot_scheduler.queues.turns import Queues
-from aliquot_scheduler.queues.wording import Wording
+from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
+from aliquot_scheduler.queues.waiting.order import Order, Shares
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.inquiry import told_of
 from aliquot_scheduler.reclaim.lodgers import Known, MayGo, residents_of, terms_of, whoever

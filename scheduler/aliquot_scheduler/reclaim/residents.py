@@ -19,9 +19,9 @@ from aliquot_core.claims import Claim
 from aliquot_core.disruptions import PodDisruptionBudget
 from aliquot_core.instants import seconds_of
 from aliquot_core.objects import Pod
-from aliquot_scheduler.queues.clearings import OVERDUE
-from aliquot_scheduler.queues.line import GangKey, Waiter
-from aliquot_scheduler.queues.tree import COMPUTE, Vector
+from aliquot_scheduler.queues.room.clearings import OVERDUE
+from aliquot_scheduler.queues.said.tree import COMPUTE, Vector
+from aliquot_scheduler.queues.waiting.line import GangKey, Waiter
 
 GpuKey = tuple[str, str]
 

@@ -29,10 +29,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise, zip_longest
 from typing import NamedTuple, Protocol
 
-from aliquot_scheduler.queues.account import Account
-from aliquot_scheduler.queues.ledger import Ledger
-from aliquot_scheduler.queues.line import Candidate, GangKey
-from aliquot_scheduler.queues.tree import ROOT, Vector
+from aliquot_scheduler.queues.charged.account import Account
+from aliquot_scheduler.queues.charged.ledger import Ledger
+from aliquot_scheduler.queues.said.tree import ROOT, Vector
+from aliquot_scheduler.queues.waiting.line import Candidate, GangKey
 from aliquot_scheduler.reclaim.policy import ANYBODY, NEVER
 from aliquot_scheduler.reclaim.residents import Resident
 

@@ -15,8 +15,8 @@ from aliquot_scheduler.fit.demand import Demand, Piece, suits
 from aliquot_scheduler.fit.layout import Card
 from aliquot_scheduler.picture.host_room import PODS
 from aliquot_scheduler.picture.picture import KnownNode, Picture
-from aliquot_scheduler.queues.clearings import GpuKey, Place
-from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.room.clearings import GpuKey, Place
+from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.reclaim.residents import Resident
 
 

@@ -15,11 +15,11 @@ import msgspec
 
 from aliquot_core.counting import agreed, counted
 from aliquot_core.instants import second_time
-from aliquot_scheduler.queues.account import Account
-from aliquot_scheduler.queues.ledger import Ledger
-from aliquot_scheduler.queues.line import Candidate
-from aliquot_scheduler.queues.tree import COMPUTE, MEMORY, ROOT
-from aliquot_scheduler.queues.wording import Wording
+from aliquot_scheduler.queues.charged.account import Account
+from aliquot_scheduler.queues.charged.ledger import Ledger
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT
+from aliquot_scheduler.queues.telling.wording import Wording
+from aliquot_scheduler.queues.waiting.line import Candidate
 from aliquot_scheduler.reclaim.residents import Hindrance, Kept, Residents
 from aliquot_scheduler.reclaim.rights import Taking, owner_of
 

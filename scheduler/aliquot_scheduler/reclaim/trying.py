@@ -16,8 +16,8 @@ from aliquot_core.inventory import Gpu
 from aliquot_scheduler.fit.demand import Piece
 from aliquot_scheduler.fit.layout import Plan, lay_out
 from aliquot_scheduler.picture.picture import KnownNode
-from aliquot_scheduler.queues.clearings import GpuKey, Place
-from aliquot_scheduler.queues.line import Waiter
+from aliquot_scheduler.queues.room.clearings import GpuKey, Place
+from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Taking
 from aliquot_scheduler.reclaim.scene import Left, Scene

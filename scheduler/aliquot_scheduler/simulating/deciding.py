@@ -17,9 +17,9 @@ from aliquot_core.request import asks
 from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.clearings import Clearing, GpuKey
-from aliquot_scheduler.queues.entry import home_of, specs_of
-from aliquot_scheduler.queues.status import read_status
+from aliquot_scheduler.queues.room.clearings import Clearing, GpuKey
+from aliquot_scheduler.queues.said.entry import home_of, specs_of
+from aliquot_scheduler.queues.telling.status import read_status
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import budgets_of

@@ -24,7 +24,7 @@ from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.extender.echo import Echo
 from aliquot_scheduler.extender.verbs import Answer, LeaderUnheardError, Verb, answer, refused
-from aliquot_scheduler.queues.settings import QueueSettings
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from simulation.universe.api import ApiServer, is_binding
 from simulation.universe.books import Books
 from simulation.universe.chance import Chance

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import QueueSpec
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from aliquot_scheduler.simulating.timed.clockwork import Clockwork, Policy
 from aliquot_scheduler.simulating.timed.fifo import Fifo

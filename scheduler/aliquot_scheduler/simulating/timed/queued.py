@@ -23,8 +23,8 @@ from aliquot_scheduler.deciding.turns import MOST_IN_VAIN
 from aliquot_scheduler.fit.bounds import Bounds
 from aliquot_scheduler.fit.demand import Demand
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.settings import QueueSettings
-from aliquot_scheduler.queues.spec import QueueSpec
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from aliquot_scheduler.simulating.timed.clockwork import NEVER

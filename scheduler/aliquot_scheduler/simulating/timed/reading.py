@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from aliquot_scheduler.queues.tree import DEFAULT_QUEUE
+from aliquot_scheduler.queues.said.tree import DEFAULT_QUEUE
 from aliquot_scheduler.simulating.fleet import ALL, Fleet
 from aliquot_scheduler.simulating.reading import (
     CARD_COLUMN,

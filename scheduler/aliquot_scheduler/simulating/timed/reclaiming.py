@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.line import Waiter
-from aliquot_scheduler.queues.tree import ROOT
+from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.reclaim.consolidation import Consolidation
 from aliquot_scheduler.reclaim.policy import NEVER as NOBODY
 from aliquot_scheduler.reclaim.policy import policy_of

@@ -1,0 +1,269 @@
+"""What each queue uses, has promised and is asked for: counted at the queue and at each above it.
+
+A pod is charged when it is admitted, with the most that it may come to (memory left out: its part of the largest card
+that it may lie on), and again when it is bound, with what it was granted. What waits is counted too, because a
+guarantee is held back only for those who ask for it.
+
+**Demanded** of a queue, in each dimension of GPUs: what is asked there and below by those whom limits let in
+(`askers.py`), and what is kept there even when idle, as far as the ceilings there and below still let it be used.
+
+**Missing** of a queue: what is missing of its guarantee as far as that is demanded by those who would fit in it as a
+whole (`portions.py`), with what is kept idle below it; no less than what it keeps idle itself, and than what is held
+back of its children. **Held back** is as much of that as its ceiling still lets it use: what others have taken under
+the ceiling, only they can give back.
+
+**An admission is just** in a dimension if at every queue on its way up, and for all queues together, the room that is
+left beyond what is missing does not sink below zero by it, or does not sink at all: then it takes what nobody is
+promised, or what is missing for itself. The room of a queue is what its ceiling leaves; of all together, what is free.
+It is not enough to look at what is free: under a parent's ceiling, who borrows takes what serves a guarantee there.
+What is kept idle is no other guarantee's either (`reservations.py`).
+
+**For good** a queue is sure of what it is guaranteed, or of what its pods hold that are never evicted where that is
+more; above, of its own guarantee or of what its children are sure of. As long as that stays within every ceiling, and
+within all there is, whatever is lent can come back. So such a pod is let in only within what its queue is due
+(`dues.py`), and if no more is made sure by it than there is room for.
+
+What must always hold: nobody's charge takes a queue, or one above it, over its ceiling (`fits` is asked before
+`charge`); a holder is charged once; all numbers are those that counting anew would give. O(depth) per event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from aliquot_scheduler.queues.charged.account import Account, holding
+from aliquot_scheduler.queues.charged.askers import Ask, Askers
+from aliquot_scheduler.queues.charged.reservations import Reservations
+from aliquot_scheduler.queues.said.tree import ROOT, Node, Tree, Vector
+
+
+class Charge(msgspec.Struct, frozen=True, kw_only=True):
+    """What one holder is charged with, where; `firm` means that it is never taken back for others."""
+
+    queue: str
+    amounts: Vector
+    firm: bool = False
+
+
+class Effect(NamedTuple):
+    """What an admission would do to what is held back, in one dimension."""
+
+    # By how much less would be held back of all.
+    lessened: int
+    # The queue under whose ceiling it would take what is missing for others; empty if there is none.
+    injured: str
+
+
+class Ledger:
+    """All queues' numbers."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.width = len(tree.dimensions)
+        self._cards = tree.dimensions.cards
+        self.accounts = {name: Account(node, width=self.width) for name, node in tree.nodes.items()}
+        self.reservations = Reservations(self.accounts)
+        self._askers = Askers(self.accounts, cards=self._cards)
+        self._charges: dict[str, Charge] = {}
+        self._guaranteed: dict[str, tuple[int, ...]] = {}
+        # A queue's accounts up to the root: an event asks for each of 200 a few times.
+        self._paths: dict[str, list[Account]] = {}
+        # From below: what is held back of a queue counts what is held back of those below it.
+        for account in sorted(self.accounts.values(), key=lambda account: -len(account.node.path)):
+            if account.node.name != ROOT:
+                below = self.accounts[account.node.path[1]].sure_below
+                below[:] = [sum(pair) for pair in zip(below, account.sure, strict=True)]
+            for dimension in range(self._cards):
+                self._hold(account, dimension)
+
+    # --- events ------------------------------------------------------------------------------------------------------
+    def charge(self, holder: str, charge: Charge) -> None:
+        """Charge a holder with exactly this, instead of what it was charged with before."""
+        self.release(holder)
+        self._charges[holder] = charge
+        self._move(charge, +1)
+
+    def release(self, holder: str) -> None:
+        """Charge a holder with nothing."""
+        if charge := self._charges.pop(holder, None):
+            self._move(charge, -1)
+
+    def ask(self, queue: str, ask: Ask) -> None:
+        """So much that could be let in, all at once, waits in the queue."""
+        self._ask(queue, ask, sign=+1)
+
+    def ask_no_more(self, queue: str, ask: Ask) -> None:
+        """It does not any more."""
+        self._ask(queue, ask, sign=-1)
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+    def of(self, holder: str) -> Charge | None:
+        """What a holder is charged with."""
+        return self._charges.get(holder)
+
+    def charges(self) -> Mapping[str, Charge]:
+        """All charges, by holder."""
+        return self._charges
+
+    def over(self, queue: str, amounts: Sequence[int]) -> tuple[Account, int] | None:
+        """Where, and in which dimension, so much more would be over a ceiling; None if nowhere."""
+        for account in self._path(queue):
+            ceiling, used = account.node.ceiling, account.used
+            for dimension, amount in enumerate(amounts):
+                if amount and used[dimension] + amount > ceiling[dimension]:
+                    return account, dimension
+        return None
+
+    def never(self, queue: str, amounts: Sequence[int]) -> tuple[Account, int] | None:
+        """The same if nothing were used at all; a pod that asks so much would wait for ever."""
+        for account in self._path(queue):
+            for dimension, amount in enumerate(amounts):
+                if amount > account.node.ceiling[dimension]:
+                    return account, dimension
+        return None
+
+    def unsure(self, queue: str, amounts: Sequence[int], *, capacity: Sequence[int]) -> tuple[str, int] | None:
+        """Where, and in which dimension, so much more can't be given for good: in the queue itself, or above it."""
+        path = self._path(queue)
+        beyond = self._beyond(path[0].node, path[0].firm, amounts)
+        if beyond is not None:
+            return path[0].node.name, beyond
+        dimensions = [dim for dim in range(self._cards) if amounts[dim]]
+        broken = ((self._breaks(path, dim, amounts[dim], capacity=capacity[dim]), dim) for dim in dimensions)
+        return next(((name, dim) for name, dim in broken if name is not None), None)
+
+    def effect(self, dimension: int, queue: str, amounts: Sequence[int]) -> Effect:
+        """What it would do to what is held back, if a pod that asks so much there were admitted: followed upwards."""
+        amount, injured, path = amounts[dimension], "", self._path(queue)
+        less_wanted, change = min(amount, path[0].wanted[dimension]), 0
+        but = amount if less_wanted == amount else 0
+        for account, idle in zip(path, self.reservations.lessened_below(path, dimension, amount), strict=True):
+            if account.node.name == ROOT:
+                break
+            wanted = account.wanted[dimension] - less_wanted
+            after = holding(account, dimension, more=amount, wanted=wanted, below=change, idle=idle, but=but)
+            if after.missing > after.room and account.missing[dimension] - after.missing < amount:
+                injured = account.node.name
+            less_wanted = account.demanded[dimension] - after.demanded
+            change = after.held - account.held[dimension]
+        return Effect(lessened=-change, injured=injured)
+
+    def taken_of_idle(self, dimension: int, queue: str, amounts: Sequence[int], *, free: int) -> str | None:
+        """Under which queue so much more would take of what others keep idle, `free` of all being left; or None."""
+        return self.reservations.taken_by(self._path(queue), dimension, amounts[dimension], free=free)
+
+    def kept_idle(self, dimension: int, queue: str, amounts: Sequence[int], *, at: str) -> int:
+        """How much would still be kept idle `at` a queue above with so much more in this one."""
+        return self.reservations.beside(self._path(queue), dimension, amounts[dimension], at=at)
+
+    def guaranteed(self, queue: str) -> tuple[int, ...]:
+        """In which dimensions the queue, or one above it, is guaranteed anything."""
+        if queue not in self._guaranteed:
+            nodes = [account.node for account in self._path(queue) if account.node.name != ROOT]
+            dimensions = range(self._cards)
+            self._guaranteed[queue] = tuple(dim for dim in dimensions if any(node.guarantee[dim] for node in nodes))
+        return self._guaranteed[queue]
+
+    def held_for(self, dimension: int, queue: str) -> int:
+        """What is held back of the queue's uppermost ancestor: an admission below lessens it by no more."""
+        path = self._path(queue)
+        return path[-2].held[dimension] if len(path) > 1 else 0
+
+    def held_back(self, dimension: int) -> int:
+        """What is held back of all queues together."""
+        return self.accounts[ROOT].held_below[dimension]
+
+    # --- how it is counted -------------------------------------------------------------------------------------------
+    def _beyond(self, node: Node, firm: Sequence[int], amounts: Sequence[int]) -> int | None:
+        dimensions = (dim for dim in range(self._cards) if amounts[dim])
+        return next((dim for dim in dimensions if firm[dim] + amounts[dim] > node.due[dim]), None)
+
+    @staticmethod
+    def _breaks(path: Sequence[Account], dimension: int, amount: int, *, capacity: int) -> str | None:
+        """The queue that could not give all that it would be sure of; the root if all there is were too little."""
+        firm = amount
+        for account in path:
+            sure = max(account.node.guarantee[dimension], _for_good(account, dimension) + firm)
+            firm = sure - account.sure[dimension]
+            if not firm:
+                return None
+            room = capacity if account.node.name == ROOT else account.node.ceiling[dimension]
+            if sure > room:
+                return account.node.name
+        return None
+
+    def _path(self, queue: str) -> list[Account]:
+        if queue not in self._paths:
+            self._paths[queue] = [self.accounts[name] for name in self.tree.path(queue)]
+        return self._paths[queue]
+
+    def _ask(self, queue: str, ask: Ask, *, sign: int) -> None:
+        path = self._path(queue)
+        for dimension, amount in enumerate(ask.amounts):
+            if amount:
+                for account in path:
+                    account.asked[dimension] += sign * amount
+        counts = self._askers.add(path[0].node.name, ask, times=sign)
+        self._demand(path[:counts], ask.amounts, times=sign)
+        if counts:
+            self._want(path, ask.amounts, times=sign)
+
+    def _demand(self, path: Sequence[Account], amounts: Sequence[int], *, times: int) -> None:
+        """So many more who ask so much count for these, or fewer."""
+        for dimension, amount in enumerate(amounts):
+            for account in path if amount else ():
+                if (portions := account.portions[dimension]) is not None:
+                    portions.add(amount, times=times)
+
+    def _want(self, path: Sequence[Account], amounts: Sequence[int], *, times: int) -> None:
+        """So many more who ask so much count at all; what is held back is counted anew."""
+        for dimension, amount in enumerate(amounts):
+            if amount:
+                path[0].wanted[dimension] += times * amount
+                for account in path:
+                    self._hold(account, dimension)
+
+    def _move(self, charge: Charge, sign: int) -> None:
+        path, amounts = self._path(charge.queue), [sign * amount for amount in charge.amounts]
+        for dimension, amount in enumerate(amounts):
+            if amount:
+                for account in path:
+                    account.used[dimension] += amount
+                self.reservations.changed(path, dimension)
+                for account in path:
+                    self._hold(account, dimension)
+        if charge.firm:
+            self._make_sure(path, amounts)
+        for queue, ask, times, was, now in self._askers.changed(path[0].node.name, amounts, firm=charge.firm):
+            way = self._path(queue)
+            self._demand(way[min(was, now) : max(was, now)], ask.amounts, times=times if now > was else -times)
+            self._want(way, ask.amounts, times=times * (bool(now) - bool(was)))
+
+    @staticmethod
+    def _make_sure(path: Sequence[Account], amounts: Sequence[int]) -> None:
+        for dimension, amount in enumerate(amounts):
+            path[0].firm[dimension] += amount
+            more = 0
+            for account in path:
+                account.sure_below[dimension] += more
+                sure = max(account.node.guarantee[dimension], _for_good(account, dimension))
+                more, account.sure[dimension] = sure - account.sure[dimension], sure
+
+    def _hold(self, account: Account, dimension: int) -> None:
+        """Count anew what is held back of one queue, and pass the differences on to its parent."""
+        if dimension >= self._cards or account.node.name == ROOT:
+            return
+        now = holding(account, dimension)
+        parent = self.accounts[account.node.path[1]]
+        parent.wanted[dimension] += now.demanded - account.demanded[dimension]
+        parent.held_below[dimension] += now.held - account.held[dimension]
+        account.demanded[dimension], account.held[dimension] = now.demanded, now.held
+        account.missing[dimension] = now.missing
+
+
+def _for_good(account: Account, dimension: int) -> int:
+    """What of a queue is given for good, whatever it is guaranteed."""
+    return account.firm[dimension] + account.sure_below[dimension]

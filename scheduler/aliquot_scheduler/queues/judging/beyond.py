@@ -1,0 +1,79 @@
+"""Why a queue may never give so much at once, whoever ends or is evicted: a limit, what is due for good, what is kept.
+
+Told from the tree alone, as if nobody asked or used anything; only how much may be given for good changes with what
+there is. Who is told so waits in no line: it would be the head of it for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aliquot_scheduler.queues.charged.askers import Ask
+from aliquot_scheduler.queues.charged.ledger import Ledger
+from aliquot_scheduler.queues.judging.asking import asked_of
+from aliquot_scheduler.queues.judging.cards import Cards
+from aliquot_scheduler.queues.said.tree import Tree, Vector
+from aliquot_scheduler.queues.said.units import bare
+from aliquot_scheduler.queues.waiting.line import Waiter, firm_part
+
+# By whom it is kept, in which dimension.
+_Kept = tuple[str, int]
+
+
+class Beyond:
+    """Asks a tree in which nobody asks or uses anything."""
+
+    def __init__(self, *, tree: Tree, cards: Cards) -> None:
+        self._tree = tree
+        self._cards = cards
+        self._idle = Ledger(tree)
+        self._kept: dict[tuple[str, Vector], _Kept | None] = {}
+
+    def why(self, members: Sequence[Waiter], amounts: Vector, asks: str) -> str:
+        """Why what these ask together (`amounts`) is beyond their queue; `asks` is how the sentence begins."""
+        limited = self._limited(members, amounts, asks)
+        return limited or self._unsure(members, asks) or self._kept_from(members, amounts, asks)
+
+    def _limited(self, members: Sequence[Waiter], amounts: Vector, asks: str) -> str:
+        broken = self._idle.never(members[0].queue, amounts)
+        if broken is None:
+            return ""
+        account, dim = broken
+        asked = asked_of(dim, amounts[dim], members, of=self._tree.dimensions)
+        most = bare(account.node.ceiling[dim], dim, of=self._tree.dimensions)
+        return f"{asks} {asked}, more than the {most} that queue {account.node.name} may have"
+
+    def _unsure(self, members: Sequence[Waiter], asks: str) -> str:
+        """Why so much could not be given for good even if nothing else were; it changes with what there is."""
+        queue, firm = members[0].queue, firm_part(members)
+        unsure = self._idle.unsure(queue, firm, capacity=self._cards.stock().capacity) if firm else None
+        if unsure is None:
+            return ""
+        (name, dim), dimensions = unsure, self._tree.dimensions
+        asked, due = asked_of(dim, firm[dim], members, of=dimensions), self._tree.nodes[queue].due[dim]
+        said = f"queue {queue} is guaranteed {bare(due, dim, of=dimensions)}"
+        why = said if name == queue else "others are guaranteed what is left of it"
+        return f"{asks} {asked} never to be taken back, and {why}"
+
+    def _kept_from(self, members: Sequence[Waiter], amounts: Vector, asks: str) -> str:
+        """Why it would wait for ever even if it were alone: under a limit above it, others keep what they don't use."""
+        wanted = members[0].queue, amounts
+        if wanted not in self._kept:
+            self._kept[wanted] = self._who_keeps(*wanted)
+        if (kept := self._kept[wanted]) is None:
+            return ""
+        (name, dim), dimensions = kept, self._tree.dimensions
+        asked, most = asked_of(dim, amounts[dim], members, of=dimensions), self._tree.nodes[name].ceiling[dim]
+        return (
+            f"{asks} {asked}, and of the {bare(most, dim, of=dimensions)} that queue {name} may have "
+            "those below it keep too much though they don't use it (lendingLimit)"
+        )
+
+    def _who_keeps(self, queue: str, amounts: Vector) -> _Kept | None:
+        ask = Ask(amounts=amounts, least=amounts)
+        self._idle.ask(queue, ask)
+        dimensions = [dim for dim in range(self._tree.dimensions.cards) if amounts[dim]]
+        injured = ((self._idle.effect(dim, queue, amounts).injured, dim) for dim in dimensions)
+        found = next(((name, dim) for name, dim in injured if name), None)
+        self._idle.ask_no_more(queue, ask)
+        return found

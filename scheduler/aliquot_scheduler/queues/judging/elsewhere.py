@@ -1,0 +1,42 @@
+"""A pod that names no model may lie on any: where cards of one are not to be had for it, it is kept off them.
+
+Until it is bound it counts for each model on which it might lie. So a limit for one model, or what is held back of it
+for others, would stop it though cards of others idle. It is asked once more without that model; of a gang as few as it
+takes, from the last on, since the first may have the choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aliquot_scheduler.queues.judging.rules import Refusal, Rules
+from aliquot_scheduler.queues.said.tree import Dimensions
+from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, summed
+
+# The same pod, kept off cards of a model; None if it would have none then.
+Without = Callable[[Waiter, str], Waiter | None]
+
+
+def admissible(
+    candidate: Candidate, *, rules: Rules, dimensions: Dimensions, without: Without
+) -> tuple[Candidate, Refusal | None]:
+    """The candidate as it may be let in, kept off models where it has to be; or why it may not as it is."""
+    first = refusal = rules.refusal(candidate)
+    tried: Candidate | None = candidate
+    while refusal and tried:
+        tried = _kept_off(tried, refusal.dimension, dimensions=dimensions, without=without)
+        if tried and (refusal := rules.refusal(tried)) is None:
+            return tried, None
+    return candidate, first
+
+
+def _kept_off(candidate: Candidate, dimension: int, *, dimensions: Dimensions, without: Without) -> Candidate | None:
+    """One of them less on cards of the model that this dimension is about; None if nobody can do without those."""
+    model = dimensions.model_of(dimension)
+    for place in reversed(range(len(candidate.members))) if model else ():
+        member = candidate.members[place]
+        other = without(member, model) if member.amounts[dimension] else None
+        if other is not None:
+            members = (*candidate.members[:place], other, *candidate.members[place + 1 :])
+            return Candidate(members=members, amounts=summed(members))
+    return None

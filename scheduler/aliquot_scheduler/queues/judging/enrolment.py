@@ -1,0 +1,258 @@
+"""From a pod to its place in a queue: which queue, whose, and what it may come to; or why it can't wait anywhere.
+
+A pod that can never be let in (over a limit by itself, larger than any card) is told so, and does not stand in line:
+it would be the head of it for ever, and what is held back for it would never be lent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from aliquot_core.counting import agreed, counted
+from aliquot_core.errors import AliquotError
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_core.request import parse_request
+from aliquot_scheduler.fit.bounds import without_models
+from aliquot_scheduler.fit.demand import Demand, demand_of, of_anybody
+from aliquot_scheduler.fit.ground import HostAsk, host_ask
+from aliquot_scheduler.fit.refusals import Refusals
+from aliquot_scheduler.queues.charged.ledger import Charge
+from aliquot_scheduler.queues.judging.beyond import Beyond
+from aliquot_scheduler.queues.judging.cards import Cards
+from aliquot_scheduler.queues.judging.together import Together
+from aliquot_scheduler.queues.said.entry import why_barred
+from aliquot_scheduler.queues.said.tree import DEFAULT_QUEUE, Tree, Vector
+from aliquot_scheduler.queues.waiting.line import Shape, Waiter, firm_part, summed
+
+
+class _Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What is worked out once for each shape."""
+
+    demand: Demand
+    amounts: Vector
+    # Why no node could take it if all were empty; empty if one could.
+    never: str
+
+    def counts_as(self, other: _Known) -> bool:
+        """Whether nothing else comes of it; of a reason only whether there is one."""
+        return self.amounts == other.amounts and bool(self.never) == bool(other.never)
+
+
+class Enrolment:
+    """Reads pods, by the tree and the cards of the moment."""
+
+    def __init__(
+        self, *, names: Names, cards: Cards, tree: Tree, homes: Mapping[str, str], user_label: str, plain: bool
+    ) -> None:
+        """`homes` is each namespace's own queue; `user_label` says whose a pod is, else its namespace is the user.
+
+        `plain`: there are no queues, so nothing that is said of them means anything, and all are served by age.
+        """
+        self._names = names
+        self._plain = plain
+        self._cards = cards
+        self._tree = tree
+        self._homes = homes
+        self._user_label = user_label
+        self._known: dict[Shape, _Known] = {}
+        self._least: dict[Shape, Vector] = {}
+        self._numbers: dict[Shape, int] = {}
+        self._beyond = Beyond(tree=tree, cards=cards)
+        self._together = Together(picture=cards.picture, cards=cards)
+        # Changes whenever a gang that could not start may do so, or the other way round.
+        self.looks = 0
+        self._hardware = cards.hardware()
+        # As of which change of nodes, and by what is asked of them, the nodes that could take it.
+        self._lasting = cards.ground.lasting
+        self._could: dict[HostAsk, int] = {}
+
+    def outdated(self) -> bool:
+        """Whether hardware or nodes' labels have changed so that any shape comes to something else now."""
+        lasting, asks = self._lasting, self._asks_that_changed()
+        hardware = self._cards.hardware()
+        if hardware == self._hardware and lasting == self._lasting:
+            return False
+        self._together.forget()
+        self.looks += 1
+        same = hardware == self._hardware
+        self._hardware = hardware
+        before = {shape: known for shape, known in self._known.items() if not same or shape.host in asks}
+        for shape in before:
+            del self._known[shape]
+        return not all(self._of_shape(shape).counts_as(known) for shape, known in before.items())
+
+    def _asks_that_changed(self) -> set[HostAsk]:
+        if (lasting := self._cards.ground.lasting) == self._lasting:
+            return set()
+        self._lasting = lasting
+        changed = {ask for ask, could in self._could.items() if self._cards.ground.digest(ask) != could}
+        for ask in changed:
+            del self._could[ask]
+        return changed
+
+    def holder(self, pod: Pod) -> Waiter | None:
+        """The pod as one that was let in, where it was let in: whatever names another queue by now."""
+        return self._read(pod, queue=pod.metadata.annotations.get(self._names.charged, ""))
+
+    def waiter(self, pod: Pod) -> Waiter | None:
+        """The pod as one that waits; None if it asks for nothing that can be read."""
+        return self._read(pod)
+
+    def anew(self, was: Waiter) -> Waiter:
+        """One that was let in, as it counts by now, where it was let in; kept off what it was kept off, and no more.
+
+        Whatever its queue may have by now, it may be about to be bound where it was promised room.
+        """
+        now = self._as_written(was.pod, queue=was.queue) or was
+        for model in was.off:
+            now = self.without(now, model) or now
+        return now
+
+    def without(self, waiter: Waiter, model: str) -> Waiter | None:
+        """The same pod, kept off cards of a model; None if no card would do then, were it empty."""
+        off = model.casefold()
+        if off in waiter.off:
+            return None
+        shape = _kept_off(waiter.shape, model)
+        known = self._of_shape(shape)
+        if known.never:
+            return None
+        return msgspec.structs.replace(
+            waiter,
+            demand=known.demand,
+            shape=shape,
+            number=self._number(shape, known.demand),
+            amounts=known.amounts,
+            least=self._least_of(shape),
+            off=(*waiter.off, off),
+        )
+
+    def _read(self, pod: Pod, *, queue: str = "") -> Waiter | None:
+        waiter = self._as_written(pod, queue=queue)
+        return self._within_limits((waiter,))[0] if waiter else None
+
+    def _as_written(self, pod: Pod, *, queue: str) -> Waiter | None:
+        try:
+            request = parse_request(pod, names=self._names)
+        except AliquotError:
+            # The webhook refuses it; who came past it waits, and `aliquot explain` says why.
+            return None
+        if not request.containers:
+            return None
+        shape = Shape(
+            request=of_anybody(request),
+            host=host_ask(pod, names=self._names),
+            firm=not (request.preemptible or self._plain),
+            words=self._cards.ruled.words(pod),
+        )
+        known = self._of_shape(shape)
+        return Waiter(
+            pod=pod,
+            demand=known.demand,
+            shape=shape,
+            number=self._number(shape, known.demand),
+            amounts=known.amounts,
+            least=self._least_of(shape),
+            queue=DEFAULT_QUEUE if self._plain else queue or request.queue or self._home(pod),
+            user=self._user(pod),
+            priority=0 if self._plain else pod.spec.priority,
+            group=request.group,
+        )
+
+    def _within_limits(self, members: Sequence[Waiter]) -> tuple[Waiter, ...]:
+        """As few of them as it takes kept off models of which their queue may never have so much, from the last on."""
+        kept = list(members)
+        for place in reversed(range(len(kept))):
+            for model in self._tree.dimensions.models:
+                if self._never_of(model, kept):
+                    kept[place] = self.without(kept[place], model) or kept[place]
+        return tuple(kept)
+
+    def _never_of(self, model: str, members: Sequence[Waiter]) -> bool:
+        queue, dimensions, amounts = members[0].queue, self._tree.dimensions, summed(members)
+        nodes = [self._tree.nodes[name] for name in self._tree.path(queue)]
+        firm = firm_part(members)
+        for dim in range(dimensions.cards):
+            if dimensions.model_of(dim) == model and amounts[dim]:
+                if any(amounts[dim] > node.ceiling[dim] for node in nodes):
+                    return True
+                if firm and firm[dim] > nodes[0].due[dim]:
+                    return True
+        return False
+
+    def charge(self, waiter: Waiter) -> Charge:
+        """What the pod is to be charged with: what it was granted, or the most that it may come to."""
+        granted = self._cards.granted(waiter.pod)
+        amounts = waiter.amounts if granted is None else (*granted, *waiter.shape.host.amounts)
+        return Charge(queue=waiter.queue, amounts=amounts, firm=waiter.shape.firm)
+
+    def why_never(self, waiter: Waiter, *, was_in: bool = False) -> str:
+        """Why the pod can't be let in, whatever others do; empty if it could. One that was in there may stay there."""
+        name, namespace = waiter.queue, waiter.pod.metadata.namespace
+        home = name if was_in else self._home(waiter.pod)
+        if barred := why_barred(name, tree=self._tree, namespace=namespace, home=home):
+            return barred
+        if why := self._beyond.why((waiter,), waiter.amounts, "it asks"):
+            return why
+        return "" if self._tree.nodes[name].spec.autoscale else self._of_shape(waiter.shape).never
+
+    def why_gang_never(self, members: Sequence[Waiter]) -> str:
+        """Why what a gang needs to start can't be let in, whatever others do; empty if it could."""
+        queue, members = members[0].queue, self._within_limits(members)
+        asks = f"its group starts with {counted(len(members), 'pod')}, which {agreed(len(members), 'asks', 'ask')}"
+        if why := self._beyond.why(members, summed(members), asks):
+            return why
+        return "" if self._tree.nodes[queue].spec.autoscale else self._together.why_never(members)
+
+    def _home(self, pod: Pod) -> str:
+        home = "" if self._plain else self._homes.get(pod.metadata.namespace)
+        return home or DEFAULT_QUEUE
+
+    def _user(self, pod: Pod) -> str:
+        if self._plain:
+            return ""
+        by_label = pod.metadata.labels.get(self._user_label) if self._user_label else None
+        return by_label or pod.metadata.namespace
+
+    def _number(self, shape: Shape, demand: Demand) -> int:
+        if shape not in self._numbers:
+            self._numbers[shape] = self._cards.register(demand)
+        return self._numbers[shape]
+
+    def _of_shape(self, shape: Shape) -> _Known:
+        if shape not in self._known:
+            demand = demand_of(shape.request)
+            amounts = (*self._cards.amounts(demand), *shape.host.amounts)
+            self._known[shape] = _Known(demand=demand, amounts=amounts, never=self._never(demand, shape.host))
+            if shape.host not in self._could:
+                self._could[shape.host] = self._cards.ground.digest(shape.host)
+        return self._known[shape]
+
+    def _least_of(self, shape: Shape) -> Vector:
+        """Of each model only where it has no card of others: one that is full need not keep it out."""
+        if shape not in self._least:
+            dimensions = self._tree.dimensions
+            needless = {model for model in dimensions.models if not self._of_shape(_kept_off(shape, model)).never}
+            amounts = enumerate(self._of_shape(shape).amounts)
+            self._least[shape] = tuple(0 if dimensions.model_of(dim) in needless else amount for dim, amount in amounts)
+        return self._least[shape]
+
+    def _never(self, demand: Demand, ask: HostAsk) -> str:
+        able = self._cards.able(demand)
+        if (able & self._cards.ground.could(ask)).any():
+            return ""
+        if why := self._cards.ground.why_never(ask, able=able):
+            return why
+        picture, request = self._cards.picture, demand.request
+        named, emptied = picture.named(request.uuids), self._cards.emptied
+        why = Refusals(request, grid=picture.grid, names=self._names, emptied=emptied, named=named).of_all()
+        return f"no node could take it, even if it were empty: {why}"
+
+
+def _kept_off(shape: Shape, model: str) -> Shape:
+    """What asks the same, and for no cards of that model."""
+    request = without_models(shape.request, (model.casefold(),))
+    return msgspec.structs.replace(shape, request=request)

@@ -1,0 +1,218 @@
+"""Room for pods that are let in together: for all of them or for none, and lying as their group wants to lie.
+
+On one node, or on GPUs of one NVLink island, places are tried from the fullest that may have room on, so that large
+ones stay whole; what is found binds them to that place, also when kube-scheduler asks later. Apart, each is kept from
+the nodes of the others. Members that come later lie where, or keep from where, those before them are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from aliquot_core.membership import Topology
+from aliquot_scheduler.deciding.promises import Promise
+from aliquot_scheduler.deciding.turns import Rooms
+from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
+from aliquot_scheduler.fit.links import islands
+from aliquot_scheduler.picture.grid import Bools, Cells
+from aliquot_scheduler.picture.picture import KnownNode, Picture
+from aliquot_scheduler.queues.judging.cards import Cards
+from aliquot_scheduler.queues.judging.stayers import Stayers
+from aliquot_scheduler.queues.room.clearings import Clearing
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
+from aliquot_scheduler.queues.waiting.line import Candidate, GangKey, Waiter
+
+# Each costs a search; a place that has enough in sum and not in pieces is rare.
+_MOST_PLACES = 8
+
+
+class Placing:
+    """Finds room in one round of turns."""
+
+    def __init__(
+        self,
+        *,
+        picture: Picture,
+        cards: Cards,
+        rooms: Rooms,
+        let_in: Mapping[GangKey, Iterable[str]],
+        bounds: dict[str, Bounds],
+        stayers: Stayers,
+        now: float,
+    ) -> None:
+        """`let_in` is who of each gang is in, `bounds` where alone those may lie: new ones are added."""
+        self._picture = picture
+        self._cards = cards
+        self._rooms = rooms
+        self._now = now
+        self._let_in = let_in
+        self._bounds = bounds
+        self._stayers = stayers
+        # Searches that found nothing.
+        self.in_vain = 0
+
+    def place(self, candidate: Candidate, *, but: frozenset[str]) -> list[Promise]:
+        """Room for all of them, or for none; not on nodes that are kept for others."""
+        together = candidate.topology in {Topology.NODE, Topology.NVLINK}
+        places = self._places(candidate, but) if together else [Bounds(but=but) if but else ANYWHERE]
+        for place in places:
+            if promises := self._all_in(candidate, place):
+                self._bind_to(candidate, promises, place)
+                return promises
+        if not places:
+            self.in_vain += 1
+        return []
+
+    def place_at(self, clearing: Clearing) -> list[Promise]:
+        """Each of them where room was made for it, or none."""
+        promises: list[Promise] = []
+        for place in clearing.places:
+            waiter = place.waiter
+            bounds = Bounds(node=place.node, gpus=place.gpus, off=waiter.off)
+            promise = self._rooms.promise_best(waiter.pod, waiter.demand, bounds, now=self._now)
+            if promise is None:
+                for made in promises:
+                    self._rooms.take_back(made.pod.metadata.uid)
+                return []
+            promises.append(promise)
+        together = clearing.candidate.topology is not Topology.ANY
+        for place in clearing.places:
+            self._bind(place.waiter, Bounds(node=place.node, gpus=place.gpus) if together else ANYWHERE)
+        return promises
+
+    def _all_in(self, candidate: Candidate, place: Bounds) -> list[Promise]:
+        apart = candidate.topology is Topology.SPREAD
+        taken = place.but | (self._taken(candidate) if apart else frozenset())
+        promises: list[Promise] = []
+        for member in candidate.members:
+            bounds = msgspec.structs.replace(Bounds(but=taken) if apart else place, off=member.off)
+            promise = self._rooms.promise_best(member.pod, member.demand, bounds, now=self._now)
+            if promise is None:
+                self.in_vain += 1
+                for made in promises:
+                    self._rooms.take_back(made.pod.metadata.uid)
+                return []
+            promises.append(promise)
+            taken |= {promise.node} if apart else frozenset()
+        return promises
+
+    def _bind_to(self, candidate: Candidate, promises: Sequence[Promise], place: Bounds) -> None:
+        """kube-scheduler may choose another node for each only within the same bounds."""
+        apart = candidate.topology is Topology.SPREAD
+        for member, promise in zip(candidate.members, promises, strict=True):
+            self._bind(member, Bounds(node=promise.node) if apart else place)
+
+    def _bind(self, member: Waiter, bounds: Bounds) -> None:
+        bounds = msgspec.structs.replace(bounds, off=member.off)
+        if bounds != ANYWHERE:
+            self._bounds[member.uid] = bounds
+
+    def _mates(self, candidate: Candidate) -> list[str]:
+        gang = candidate.first.gang
+        return sorted(self._let_in.get(gang, ())) if gang else []
+
+    def _taken(self, candidate: Candidate) -> frozenset[str]:
+        """The nodes of those of its group who are in."""
+        return frozenset(node for uid in self._mates(candidate) for node, _ in self._picture.holdings.of(uid))
+
+    # --- room to come ------------------------------------------------------------------------------------------------
+    def nodes(self) -> set[str]:
+        """Those that pods may be bound to."""
+        return {name for name, known in self._picture.nodes.items() if not known.out}
+
+    def has_room(self, candidate: Candidate, *, on: Iterable[str]) -> bool:
+        """Whether its first pod would have room on one of these nodes."""
+        first = candidate.first
+        rows = [self._picture.nodes[name].row for name in on if name in self._picture.nodes]
+        roomy = self._cards.roomy(first.demand) & self._cards.ground.admits(first.shape.host)
+        asked = np.zeros_like(roomy)
+        asked[rows] = roomy[rows]
+        return bool(self._cards.ruled.admits(first.pod, first.demand, among=asked).any())
+
+    def why_no_node(self, candidate: Candidate) -> str:
+        """Why no node takes its first pod that has room on its GPUs; empty if that is not what it lacks."""
+        first = candidate.first
+        return self._cards.why_no_node(first.pod, first.demand, host=first.shape.host)
+
+    def idle_on(self, nodes: Iterable[str]) -> tuple[int, int]:
+        """What of compute and memory is free there."""
+        free = [self._free(self._picture.nodes[name], ()) for name in nodes if name in self._picture.nodes]
+        return sum(compute for compute, _ in free), sum(memory for _, memory in free)
+
+    def best_kept(self, candidate: Candidate, *, among: Iterable[str], doublings: int = 0) -> tuple[str, ...]:
+        """Where it would have room soonest: nodes that could take it once all but those who stay have ended.
+
+        The emptiest first; none if all of them together would not do.
+        """
+        grid, asked = self._picture.grid, candidate.amounts
+        cells = self._stayers.beside(hardware=self._cards.hardware(), doublings=doublings)
+        able = self._able_later(candidate, cells)
+        held = (grid.total * grid.open - grid.compute * (grid.open & ~grid.closed)).sum(axis=1)
+        usable = cells.open & ~cells.closed
+        free = (cells.compute * usable).sum(axis=1), (cells.memory * usable).sum(axis=1, dtype=np.int64)
+        rows = {name: self._picture.nodes[name].row for name in among if name in self._picture.nodes}
+        nodes: list[str] = []
+        compute = memory = 0
+        for name in sorted((name for name in rows if able[rows[name]]), key=lambda name: (held[rows[name]], name)):
+            nodes.append(name)
+            compute += int(free[0][rows[name]])
+            memory += int(free[1][rows[name]])
+            apart = candidate.topology is Topology.SPREAD and len(nodes) < len(candidate.members)
+            if compute >= asked[COMPUTE] and memory >= _least_memory(candidate) and not apart:
+                return tuple(nodes)
+        return ()
+
+    def _able_later(self, candidate: Candidate, cells: Cells) -> Bools:
+        first = candidate.first
+        able = self._cards.roomy(first.demand, cells) & self._cards.ground.suits(first.shape.host)
+        return self._admitted(candidate, able)
+
+    # --- one place for all -------------------------------------------------------------------------------------------
+    def _places(self, candidate: Candidate, but: frozenset[str]) -> list[Bounds]:
+        """Where all may have room, the fullest first; only where its group is, if some are in."""
+        mine = {gpu for uid in self._mates(candidate) for gpu in self._picture.holdings.of(uid)}
+        whole = candidate.topology is Topology.NODE
+        found: list[tuple[int, str, Bounds]] = []
+        for known in self._roomy(candidate, only={node for node, _ in mine}, but=but):
+            for gpus in [()] if whole else islands(known.inventory.gpus):
+                if mine and gpus and not {gpu for _, gpu in mine} <= set(gpus):
+                    continue
+                compute, memory = self._free(known, gpus)
+                if compute >= candidate.amounts[COMPUTE] and memory >= _least_memory(candidate):
+                    found.append((compute, known.name, Bounds(node=known.name, gpus=tuple(gpus))))
+        return [place for _, _, place in sorted(found, key=lambda one: (*one[:2], one[2].gpus))[:_MOST_PLACES]]
+
+    def _roomy(self, candidate: Candidate, *, only: set[str], but: frozenset[str]) -> list[KnownNode]:
+        """Nodes with as much compute free as is asked; few of 1,000 are looked at closely."""
+        grid = self._picture.grid
+        free = (grid.compute * (grid.open & ~grid.closed)).sum(axis=1)
+        names = sorted(only or self._picture.nodes)
+        known = [self._picture.nodes[name] for name in names if name in self._picture.nodes and name not in but]
+        asked = candidate.amounts[COMPUTE]
+        takes = self._cards.ground.admits(candidate.first.shape.host) & (free >= asked)
+        takes = self._admitted(candidate, takes)
+        return [one for one in known if not one.out and takes[one.row]]
+
+    def _admitted(self, candidate: Candidate, rows: Bools) -> Bools:
+        """Those that no rule refuses to any of them."""
+        return self._cards.ruled.all_admitted(((one.pod, one.demand) for one in candidate.members), among=rows)
+
+    def _free(self, known: KnownNode, gpus: Sequence[str]) -> tuple[int, int]:
+        grid, row = self._picture.grid, known.row
+        columns = [known.columns[uuid] for uuid in gpus] if gpus else list(known.columns.values())
+        usable = [column for column in columns if grid.open[row, column] and not grid.closed[row, column]]
+        return int(grid.compute[row, usable].sum()), int(grid.memory[row, usable].sum())
+
+
+def _least_memory(candidate: Candidate) -> int:
+    """What they ask together; what is charged for a closed card, or the largest one, is more than must be free."""
+    asked = [
+        one.memory.value
+        for member in candidate.members
+        for one in member.demand.request.containers
+        if one.memory and one.kind != "init"
+    ]
+    return min(sum(asked), candidate.amounts[MEMORY])

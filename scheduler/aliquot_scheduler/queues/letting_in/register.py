@@ -1,0 +1,278 @@
+"""In which state each pod is: it waits in a line, rests, can't wait anywhere, is let in, or is bound.
+
+Theory of operation. The watch tells of pods, queues and namespaces, and turns (`turns.py`) of what came of them; each
+moves a pod from one state to the next. Whoever is let in is charged in the books, whoever waits in a line is counted
+there as asking. When other queues or other hardware make any shape come to something else, everybody is put down anew.
+
+What must always hold: a pod is in one state; it is charged exactly if it is let in or bound, and asks only if it
+stands in a line (`hall.py` says when).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.charged.usage import Forgetting
+from aliquot_scheduler.queues.judging.cards import Cards
+from aliquot_scheduler.queues.judging.enrolment import Enrolment
+from aliquot_scheduler.queues.judging.planting import Change, Planting
+from aliquot_scheduler.queues.judging.stayers import Stayers
+from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
+from aliquot_scheduler.queues.letting_in.taking_over import TakingOver
+from aliquot_scheduler.queues.room.making_room import MakingRoom
+from aliquot_scheduler.queues.room.standoffs import Standoffs
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec
+from aliquot_scheduler.queues.waiting.books import Books
+from aliquot_scheduler.queues.waiting.hall import Hall
+from aliquot_scheduler.queues.waiting.inside import Inside, Way
+from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.stale import StaleGangs
+from aliquot_scheduler.rules.judging import Rules
+
+
+class Register:
+    """All pods that queues know of, each in its state."""
+
+    def __init__(self, *, names: Names, picture: Picture, settings: QueueSettings, rules: Rules) -> None:
+        self._names = names
+        self._planting = Planting(names=names, picture=picture, user_label=settings.user_label, rules=rules)
+        self.now = 0.0
+        self.hall = Hall(why_never=self._why_gang_never)
+        self.inside = Inside(names=names)
+        # How often a turn of theirs has led to nothing, or could not be told; since when those wait who do.
+        self.lost: dict[str, int] = {}
+        self.untold: dict[str, int] = {}
+        self.joined: dict[str, float] = {}
+        self.standoffs = Standoffs()
+        self.moves_pods = bool(settings.moves_per_hour)
+        self.stale = StaleGangs(after=settings.stale_gang)
+        self.stayers = Stayers(picture=picture, after=settings.hold)
+        self.memory = SweepMemory(patience=settings.patience, hold=settings.hold, owed=settings.owed)
+        self.forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
+        self.books = Books(tree=self._planting.tree, forgetting=self.forgetting)
+        self.making_room = MakingRoom(
+            picture=picture,
+            planting=self._planting,
+            hall=self.hall,
+            inside=self.inside,
+            books=self.books,
+            wait_anew=self.take_as_waiting,
+        )
+        self.clearings, self.refuges = self.making_room.clearings, self.making_room.refuges
+        self.taking_over = TakingOver(
+            names=names,
+            planting=self._planting,
+            hall=self.hall,
+            inside=self.inside,
+            books=self.books,
+            making_room=self.making_room,
+            wait=self.take_as_waiting,
+        )
+
+    def __contains__(self, uid: str) -> bool:
+        """Whether anything is known of a pod."""
+        return uid in self.hall or uid in self.inside or uid in self.taking_over or uid in self.lost
+
+    @property
+    def plain(self) -> bool:
+        """Whether there are no queues, so that nothing that is said of them means anything."""
+        return self._planting.plain
+
+    @property
+    def cards(self) -> Cards:
+        """The cards, as the tree of the moment counts them."""
+        return self._planting.cards
+
+    @property
+    def enrolment(self) -> Enrolment:
+        """How pods are read by the tree of the moment."""
+        return self._planting.enrolment
+
+    def waiting(self) -> list[Waiter]:
+        """All who wait, wherever, and those of whom it is not judged yet whether they do."""
+        return [*self.hall, *self.taking_over.waiters()]
+
+    # --- what is seen ------------------------------------------------------------------------------------------------
+    def queues_seen(self, specs: Mapping[str, QueueSpec]) -> None:
+        """These are all queues there are now."""
+        if self._planting.queues_seen(specs):
+            self._replant()
+
+    def namespace_seen(self, name: str, *, queue: str) -> None:
+        """A namespace's own queue, by its label; empty if it names none, or is gone."""
+        if self._planting.home_seen(name, queue=queue):
+            for waiter in self.hall.of_namespace(name):
+                self.take_as_waiting(waiter.pod)
+
+    def pod_seen(self, pod: Pod) -> None:
+        """A pod is there, or is changed."""
+        uid = pod.metadata.uid
+        if pod.ended:
+            if pod.status.phase == "Succeeded" and (waiter := self.enrolment.waiter(pod)):
+                self.stale.done(waiter)
+            self.pod_gone(uid)
+        elif pod.spec.node_name:
+            self._take_as_bound(pod)
+        elif uid in self.inside:
+            if uid in self.inside.coming:
+                self.inside.changed(pod)
+        elif pod.metadata.deletion_timestamp:
+            self.pod_gone(uid)
+        elif self._is_next(pod) or uid in self.hall or uid in self.lost:
+            self.take_as_waiting(pod)
+        elif not pod.spec.scheduling_gates:
+            self.taking_over.find(pod)
+
+    def pod_gone(self, uid: str) -> None:
+        """A pod needs no turn any more, and holds nothing."""
+        self.leave(uid)
+        if not self.clearings.was_asked(uid):
+            # It has ended by itself, so nobody comes in its place.
+            self.refuges.close(uid)
+        self.clearings.gone(uid)
+        self.stayers.gone(uid)
+        self.memory.forget(uid)
+        self.taking_over.forget(uid)
+        for notes in (self.lost, self.untold, self.joined):
+            notes.pop(uid, None)
+        if uid in self.inside.bound:
+            self.stale.lost(self.inside.bound[uid])
+        self.release(uid)
+
+    def tell_time(self, now: float) -> None:
+        """It is so late: who has rested long enough joins the line again."""
+        self.now = now
+        match self._planting.change(waiting=len(self.hall)):
+            case Change.EVERYTHING:
+                self._replant()
+            case Change.LOOKS:
+                self._look_anew()
+        self.taking_over.complete(now=now)
+        self.refuges.tell_time(now)
+        self.standoffs.tell_time(now)
+        self.stayers.tell_time(now)
+        for waiter in self.hall.rested(now):
+            self.leave(waiter.uid)
+            self.take_as_waiting(waiter.pod)
+        self.books.capacity = self.cards.stock().capacity
+        self.books.settle(now)
+
+    # --- from state to state -----------------------------------------------------------------------------------------
+    def take_as_waiting(self, pod: Pod) -> None:
+        """It waits: in its line, or goes on to rest."""
+        self.taking_over.forget(pod.metadata.uid)
+        waiter = self.enrolment.waiter(pod)
+        self.joined.setdefault(pod.metadata.uid, self.now)
+        until = self.hall.rests_until(pod.metadata.uid)
+        if waiter is None:
+            self.leave(pod.metadata.uid)
+        elif until is not None:
+            self.hall.rest(waiter, until=until, books=self.books)
+        else:
+            self._join(waiter)
+
+    def rest(self, pod: Pod, *, until: float) -> None:
+        """Its turn has led to nothing: it may have another one then."""
+        if waiter := self.enrolment.waiter(pod):
+            self.hall.rest(waiter, until=until, books=self.books)
+
+    def let_in(self, waiter: Waiter, *, until: float, now: float) -> None:
+        """Its turn has come: it is charged from now on, and waits no more."""
+        self.leave(waiter.uid)
+        self.memory.forget(waiter.uid)
+        self.inside.enter(waiter, way=Way.THROUGH, until=until)
+        self.books.admit(waiter, self.enrolment.charge(waiter), now=now)
+
+    def show(self, waiter: Waiter, *, until: float) -> None:
+        """It is seen by whoever makes clusters larger: charged, since quota has to allow it, and not as used."""
+        self.leave(waiter.uid)
+        self.inside.enter(waiter, way=Way.SHOWN, until=until)
+        self.books.put(waiter, self.enrolment.charge(waiter))
+
+    def unshow(self) -> dict[str, float]:
+        """Let those who are shown stand in line with all others; until when each was to be shown."""
+        shown = self.inside.shown()
+        until = {waiter.uid: self.inside.until(waiter.uid) for waiter in shown}
+        for waiter in shown:
+            self.release(waiter.uid)
+            # Its room may come on cards that it was kept off when it was shown.
+            self._join(self.enrolment.waiter(waiter.pod) or waiter)
+        return until
+
+    def let_out(self, uid: str) -> Waiter | None:
+        """It is let in no more; a pod that is bound meanwhile goes on being charged."""
+        return self.release(uid) if uid in self.inside.coming else None
+
+    def leave(self, uid: str) -> None:
+        """It waits no more."""
+        self.hall.leave(uid, books=self.books)
+
+    def release(self, uid: str) -> Waiter | None:
+        """It is let in no more, and charged with nothing."""
+        self.inside.leave(uid)
+        waiter = self.books.release(uid)
+        if waiter:
+            self.gang_changed(waiter)
+        return waiter
+
+    def gang_changed(self, waiter: Waiter) -> None:
+        """Another number of its gang is in."""
+        self.hall.gang_changed(waiter, books=self.books)
+
+    def _take_as_bound(self, pod: Pod) -> None:
+        """From now on it is charged with what it was granted, in the queue that let it in."""
+        uid = pod.metadata.uid
+        self.taking_over.forget(uid)
+        if self.inside.is_bound_so(pod):
+            # It may be on the way out by now.
+            self.inside.bound[uid] = self.inside.bound[uid].of(pod)
+            return
+        known = self.inside.coming.get(uid) or self.inside.bound.get(uid)
+        waiter = known.of(pod) if known else self.enrolment.holder(pod)
+        self.leave(uid)
+        self.memory.forget(uid)
+        for notes in (self.lost, self.untold, self.joined):
+            notes.pop(uid, None)
+        if waiter:
+            self.inside.bind(waiter)
+            self.stayers.runs(pod, now=self.now)
+            self.books.put(waiter, self.enrolment.charge(waiter))
+            self.gang_changed(waiter)
+
+    def _join(self, waiter: Waiter) -> None:
+        why = self.enrolment.why_never(waiter)
+        if why or not self.making_room.begin_for_substitute(waiter, now=self.now):
+            self.hall.join(waiter, why_never=why, books=self.books)
+
+    def _why_gang_never(self, members: Sequence[Waiter]) -> str:
+        return self.enrolment.why_gang_never(members)
+
+    def _is_next(self, pod: Pod) -> bool:
+        """Whether ours is the last gate: a turn is for pods that can use it."""
+        return [gate.name for gate in pod.spec.scheduling_gates] == [self._names.gate]
+
+    def _look_anew(self) -> None:
+        """Other hardware: gangs may start that could not, and more may be given for good, or less."""
+        for waiter in [one for one in self.hall if one.shape.firm and self.hall.resting(one.uid) is None]:
+            self.take_as_waiting(waiter.pod)
+        self.hall.look_anew(books=self.books)
+
+    def _replant(self) -> None:
+        """Other queues or hardware: everybody is put down anew, in the states they are in."""
+        self._planting.plant_anew()
+        waiting = self.hall.clear()
+        self.books.replant(self._planting.tree)
+        for states in (self.inside.coming, self.inside.bound):
+            for uid, was in states.items():
+                states[uid] = self.enrolment.anew(was)
+                self.books.put(states[uid], self.enrolment.charge(states[uid]))
+        for waiter in waiting:
+            self.take_as_waiting(waiter.pod)
+        self.making_room.call_off_unwanted()
+        self.memory.somebody_is_impatient = not self.plain
+        self.memory.everything_changed()
+        self.standoffs.forget()

@@ -1,0 +1,158 @@
+"""Rounds of turns: all who wait in a line are looked at in their order, and each is let in who may and has room.
+
+Theory of operation. A round first takes back who is shown to an autoscaler, brings in those for whom room was made, and
+sweeps over the lines until nobody else comes in (`sweep.py`); what is left without room is shown (`showing.py`). Each
+turn is carried out by the caller, who may stop asking at any time: what is not told yet is told in the next round.
+
+What must always hold:
+ 1. By an admission no queue comes over its ceiling, and nothing is taken that is held back for others.
+ 2. Of a gang all that are needed are let in at the same instant, or none.
+ 3. The same events make the same decisions, whatever order dictionaries are in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_scheduler.deciding.promises import Promise
+from aliquot_scheduler.deciding.turns import MOST_AT_ONCE, Rooms, Turn
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.letting_in.gangs import Placing
+from aliquot_scheduler.queues.letting_in.register import Register
+from aliquot_scheduler.queues.letting_in.showing import Showing, growing
+from aliquot_scheduler.queues.letting_in.sweep import Sweep
+from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waits import WaitsSoFar
+
+log = logging.getLogger(__name__)
+
+# A longer number on a pod is not ours.
+_LONGEST_COUNT = 10
+_MINUTE = 60.0
+
+
+class Rounds:
+    """Gives out turns, round after round."""
+
+    def __init__(self, register: Register, *, picture: Picture, names: Names) -> None:
+        self._register = register
+        self._picture = picture
+        self._names = names
+        self._untold: deque[Turn] = deque()
+        self.waits = WaitsSoFar()
+
+    def given_out(self, rooms: Rooms, *, now: float) -> Iterator[Turn]:
+        """Let through whoever can be; each turn is to be carried out by the caller, who may stop asking at any time."""
+        shown = self._register.unshow()
+        try:
+            self._register.tell_time(now)
+            yield from self._untold_turns()
+            if self._register.inside.under_way < MOST_AT_ONCE:
+                yield from self._round(rooms, now=now)
+        finally:
+            self._show(shown, now=now)
+        yield from self._untold_turns()
+
+    def _round(self, rooms: Rooms, *, now: float) -> Iterator[Turn]:
+        sweep = self._sweep(rooms, now=now)
+        self._bring_in_cleared(sweep, now=now)
+        yield from self._untold_turns()
+        yield from self._swept(sweep, now=now)
+        while sweep.again and self._register.inside.under_way < MOST_AT_ONCE:
+            sweep = self._sweep(rooms, now=now)
+            yield from self._swept(sweep, now=now)
+
+    def _swept(self, sweep: Sweep, *, now: float) -> Iterator[Turn]:
+        for candidate, promises in sweep.let_in():
+            for member, promise in zip(candidate.members, promises, strict=True):
+                self._let_in(member, promise, now=now)
+            self._register.gang_changed(candidate.first)
+            yield from self._untold_turns()
+            if self._register.inside.under_way >= MOST_AT_ONCE:
+                return
+
+    def _sweep(self, rooms: Rooms, *, now: float) -> Sweep:
+        register, books = self._register, self._register.books
+        placing = Placing(
+            picture=self._picture,
+            cards=register.cards,
+            rooms=rooms,
+            let_in=books.let_in,
+            bounds=register.inside.bounds,
+            stayers=register.stayers,
+            now=now,
+        )
+        return Sweep(
+            books=books,
+            hall=register.hall,
+            cards=register.cards,
+            memory=register.memory,
+            stayers=register.stayers,
+            placing=placing,
+            without=register.enrolment.without,
+            now=now,
+        )
+
+    def _show(self, before: Mapping[str, float], *, now: float) -> None:
+        """Let an autoscaler see who found no room; `before` is who was shown already, and until when."""
+        register, tree = self._register, self._register.books.ledger.tree
+        if not (queues := growing(register.hall, tree)):
+            return
+        showing = Showing(queues, books=register.books, hall=register.hall, without=register.enrolment.without, now=now)
+        for candidate in showing.candidates():
+            for member in candidate.members:
+                until = before.get(member.uid)
+                if until is None:
+                    until = now + _MINUTE * tree.nodes[member.queue].spec.autoscale_minutes
+                    self._untold.append(Turn(pod=member.pod, promise=None, number=self._next_turn(member)))
+                register.show(member, until=until)
+            register.gang_changed(candidate.first)
+
+    def _bring_in_cleared(self, sweep: Sweep, *, now: float) -> None:
+        """Those for whom room was made, as soon as all of it is there."""
+        register = self._register
+        clearings = register.clearings
+        for clearing in clearings:
+            is_free = clearings.is_free(clearing, now=now)
+            if why := clearings.why_void(clearing, now=now) or register.making_room.why_unwanted(
+                clearing, closely=is_free
+            ):
+                log.info("no room is made any more", extra={"pod": clearing.candidate.first.pod.key, "reason": why})
+                register.making_room.call_off(clearing)
+            elif is_free:
+                clearings.drop(clearing)
+                promises = sweep.bring_in_all(clearing)
+                for place, promise in zip(clearing.places, promises, strict=False):
+                    self._let_in(place.waiter, promise, now=now)
+                if promises:
+                    register.gang_changed(clearing.candidate.first)
+                elif register.making_room.may_come_true(clearing):
+                    clearings.failed(clearing, now=now)
+                else:
+                    register.making_room.call_off(clearing)
+        # Whoever is looked at next must not be let in by room that is kept again, nor be kept out of what is no more.
+        sweep.room_changed()
+
+    def _let_in(self, waiter: Waiter, promise: Promise, *, now: float) -> None:
+        self.waits.add(waiter.queue, max(0.0, now - self._register.joined.pop(waiter.uid, now)))
+        self._register.let_in(waiter, until=promise.until, now=now)
+        self._untold.append(Turn(pod=waiter.pod, promise=promise, number=self._next_turn(waiter)))
+
+    def _next_turn(self, waiter: Waiter) -> int:
+        return max(self._turns_had(waiter.pod), self._register.lost.get(waiter.uid, 0)) + 1
+
+    def _untold_turns(self) -> Iterator[Turn]:
+        """All of a gang are told, even if the caller stops asking in the middle of it."""
+        while self._untold:
+            turn = self._untold.popleft()
+            if turn.pod.metadata.uid in self._register.inside.coming:
+                yield turn
+
+    def _turns_had(self, pod: Pod) -> int:
+        """As the pod says: another leader may have given them, and only another number is a change of the pod."""
+        text = pod.metadata.annotations.get(self._names.turn, "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_COUNT else 0

@@ -1,0 +1,193 @@
+"""What is known from one sweep over the candidates to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from aliquot_scheduler.queues.judging.rules import Refusal
+from aliquot_scheduler.queues.judging.stayers import MOST_DOUBLINGS
+from aliquot_scheduler.queues.said.tree import Tree
+from aliquot_scheduler.queues.waiting.line import Candidate
+
+# A queue, or a user of one.
+Side = str | tuple[str, str]
+# Which of a user's candidates.
+Mark = tuple[str, Any]
+# What each queue is due, of compute and of memory.
+Dues = Sequence[Mapping[str, Fraction]]
+# Seconds for which it is not worked out anew: with hundreds of queues it costs more than all else of a sweep, and in so
+# little time it is not what moves.
+_DUE_FOR = 1.0
+
+
+class SweepMemory:
+    """Whom no card was found for, who was refused for what, and since when heads of lines are."""
+
+    def __init__(self, *, patience: float, hold: float, owed: float) -> None:
+        """`owed` is after how long a guarantee is owed to who waits for a piece of it."""
+        self._patience = patience
+        self._owed_after = owed
+        self._hold = hold
+        # Without queues nobody ever is.
+        self.somebody_is_impatient = True
+        # Shapes that no card was found for, and why no node took them that had one; or none beside the nodes that are
+        # kept for others, and what is said of that.
+        self.refused: dict[Any, str] = {}
+        self.refused_beside: dict[tuple[Any, frozenset[str]], Refusal] = {}
+        self._refused_at = -1
+        self._broken_off = False
+        # Since when the head of a line is refused, by the UID of its first pod.
+        self._since: dict[str, float] = {}
+        self._kept: dict[str, tuple[str, ...]] = {}
+        # For whom as a candidate, and on which sides its share reaches so far (`keeping.py`).
+        self._keeping: dict[str, tuple[Candidate, set[Side]]] = {}
+        # What all were due, in which tree, and when.
+        self._due: tuple[Tree, float, Dues] | None = None
+        # The head whose guarantee is free in pieces, none of which it fits.
+        self._owed = ""
+        # Of this sweep, and of the one before it: those to whom this one has not come yet.
+        self._said: dict[tuple[str, Mark], Refusal] = {}
+        self._said_before: dict[tuple[str, Mark], Refusal] = {}
+
+    def begin(self, *, version: int) -> None:
+        """A sweep begins, or goes on."""
+        if self._broken_off:
+            return
+        self._said, self._said_before = {}, self._said
+        if version != self._refused_at:
+            self._forget_refused()
+
+    def end(self, *, version: int, broken_off: bool, complete: bool) -> None:
+        """What was refused is so for these cards, unless some of it was for others before."""
+        if complete:
+            # Who was not asked now need not be refused any more for what was said then.
+            self._said_before.clear()
+        self._refused_at = -1 if self._broken_off else version
+        self._broken_off = broken_off
+
+    def everything_changed(self) -> None:
+        """Nothing that was refused need be so any more; and who is owed a guarantee may be so no more."""
+        self.owe_no_more(self._owed)
+        self._keeping.clear()
+        self._due = None
+        self._forget_refused()
+        self._said.clear()
+        self._said_before.clear()
+        self._broken_off = False
+
+    def due(self, tree: Tree, *, now: float, work_out: Callable[[], Dues]) -> Dues:
+        """What each queue is due, or was a moment ago."""
+        if self._due is None or self._due[0] is not tree or not 0.0 <= now - self._due[1] < _DUE_FOR:
+            self._due = tree, now, work_out()
+        return self._due[2]
+
+    def refuse(self, candidate: Candidate, *, why: str) -> None:
+        """No card was found; or `why` no node takes it that has one."""
+        self.refused[candidate.shape] = why
+
+    def _forget_refused(self) -> None:
+        self.refused.clear()
+        self.refused_beside.clear()
+
+    def said(self, queue: str, mark: Mark, refusal: Refusal) -> None:
+        """Why a candidate was passed over."""
+        self._said[queue, mark] = refusal
+
+    def why(self, queue: str, mark: Mark) -> Refusal | None:
+        """Why such a candidate was passed over last, if it was."""
+        return self._said.get((queue, mark)) or self._said_before.get((queue, mark))
+
+    def head_refused(self, uid: str, *, now: float) -> None:
+        """A head of a line is passed over."""
+        self._since.setdefault(uid, now)
+
+    # --- whom a guarantee is owed -------------------------------------------------------------------------------------
+    def owed(self, *, now: float) -> frozenset[str]:
+        """The one for whom nodes are kept, with or without patience; for no longer than heads may hold."""
+        since = self._since.get(self._owed)
+        lasts = since is not None and self.somebody_is_impatient and now - since < self._hold
+        return frozenset((self._owed,)) if lasts else frozenset()
+
+    def may_be_owed(self, uid: str, *, now: float) -> bool:
+        """Whether it is the one, or could be: it has waited longer than the one that is."""
+        if not self.somebody_is_impatient or not self._owed_after <= now - self._since[uid] < self._hold:
+            return False
+        owed = self.owed(now=now)
+        return not owed or uid in owed or self._since[uid] < self._since[self._owed]
+
+    def owe(self, uid: str) -> None:
+        """It is the one from now on."""
+        if self._owed != uid:
+            self.owe_no_more(self._owed)
+            self._owed = uid
+
+    def owe_no_more(self, uid: str) -> None:
+        """It is not, if it was."""
+        if uid and self._owed == uid:
+            self._owed = ""
+            self.keep(uid, ())
+
+    def forget(self, uid: str) -> None:
+        """It is a head no more."""
+        self.owe_no_more(uid)
+        self._since.pop(uid, None)
+        if uid in self._kept:
+            self.keep(uid, ())
+            del self._kept[uid]
+
+    # --- who has lost patience ----------------------------------------------------------------------------------------
+    def impatient(self, *, now: float) -> set[str]:
+        """The heads that were passed long enough, unless they have held others up for too long."""
+        return {uid for uid in self._since if self.is_impatient(uid, now=now)}
+
+    def is_impatient(self, uid: str, *, now: float, beyond: bool = False) -> bool:
+        """Whether a head is; `beyond` its share it never holds others up for longer than heads may as it comes."""
+        since = self._since.get(uid)
+        if since is None or not self._hold or not self.somebody_is_impatient or now - since < self._patience:
+            return False
+        # The time in which all may pass grows too: whatever it is that keeps it out must not stop a cluster.
+        times = 1 if beyond else 2 ** self.doublings(uid, now=now)
+        return now % (times * (self._patience + self._hold)) >= times * self._patience
+
+    def doublings(self, uid: str, *, now: float) -> int:
+        """How often the time has doubled for which a head may hold others up: it has waited for so long itself."""
+        waited = now - self._since.get(uid, now)
+        times = range(1, MOST_DOUBLINGS + 1) if self._hold else ()
+        return max((number for number in times if waited >= self._hold * 2**number), default=0)
+
+    def kept(self, *, now: float) -> dict[str, tuple[str, ...]]:
+        """The nodes that are kept for heads at this moment, by their UIDs."""
+        owed = self.owed(now=now)
+        return {uid: nodes for uid, nodes in self._kept.items() if uid in owed or self.is_impatient(uid, now=now)}
+
+    def keeping(self, uid: str) -> tuple[Candidate, set[Side]] | None:
+        """For whom it is, and how far its share reaches so far."""
+        return self._keeping.get(uid)
+
+    def keep_for(self, candidate: Candidate, nodes: tuple[str, ...]) -> None:
+        """Keep these nodes for a head, as far as its share reaches; anew each time that it loses patience."""
+        self.keep(candidate.uid, nodes)
+        if nodes:
+            _, reach = self._keeping.get(candidate.uid, (candidate, set[Side]()))
+            self._keeping[candidate.uid] = candidate, reach
+
+    def pause(self, *, now: float) -> None:
+        """Of those whose time is over by now nothing is known any more."""
+        for uid in [uid for uid in self._keeping if not self.is_impatient(uid, now=now)]:
+            del self._keeping[uid]
+
+    def keep(self, uid: str, nodes: tuple[str, ...]) -> None:
+        """Keep these nodes for a head, and no others, as long as it is one."""
+        if not nodes:
+            self._keeping.pop(uid, None)
+        if self._kept.get(uid, ()) != nodes:
+            self._kept[uid] = nodes
+            # Others may fit where they did not.
+            self._forget_refused()
+
+    def taken(self, nodes: Collection[str], *, by: str) -> None:
+        """Somebody is let in there, by a guarantee of theirs: for whom one of these was kept, another is chosen."""
+        for uid in [uid for uid, kept in self._kept.items() if uid != by and not set(kept).isdisjoint(nodes)]:
+            self.keep(uid, ())

@@ -1,0 +1,213 @@
+"""Room that is being made: for whom, where, and who goes for it.
+
+Theory of operation. A clearing is decided at once and comes true over seconds: its victims are asked to go, and until
+their slices are free all that is meant for the members is kept for them in the picture, so nobody else takes it. The
+members rest meanwhile, and ask for nothing: what they were promised is kept, not held back. As soon as all of it is
+there, they are let in.
+
+A clearing ends when they are in, when one of them is gone, when one of its nodes is, when its time is over, or when
+another is called off on whose victims it had counted too. Whoever was not asked to go by then is spared. A leader that
+begins anew reads from the pods where room was being made for them (`recalling.py`), and sees who is on the way out.
+
+What must always hold: what is kept for somebody is kept by one clearing, and of no GPU more is kept than it has once
+all are gone who were asked to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+import msgspec
+
+from aliquot_core.claims import Claim, overdrawn
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, summed
+
+GpuKey = tuple[str, str]
+
+# A limit may still be charged with who goes elsewhere: to try costs a search, and all who wait are looked at anew.
+_AGAIN = 1.0
+# Who is on the way out for so much longer than was said does not go: the node has lost touch, or the process hangs.
+OVERDUE = 60.0
+# What Kubernetes gives a pod that says nothing of it.
+_GRACE = 30
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one pod is to lie."""
+
+    waiter: Waiter
+    node: str
+    claims: Mapping[str, Claim]
+    # Of a group that has to lie together: on these GPUs alone.
+    gpus: tuple[str, ...] = ()
+
+    @property
+    def room(self) -> dict[GpuKey, Claim]:
+        """By node and GPU."""
+        return {(self.node, gpu): claim for gpu, claim in self.claims.items()}
+
+
+class Clearing(msgspec.Struct, frozen=True, kw_only=True):
+    """One decision; `victims` are those who are asked to go for it, in the order in which they are asked."""
+
+    candidate: Candidate
+    places: tuple[Place, ...]
+    victims: tuple[Waiter, ...]
+    until: float
+    # Of victims who are moved: where room is kept for those who come in their place.
+    moves: tuple[Place, ...] = ()
+
+    @property
+    def uid(self) -> str:
+        """By which it is known."""
+        return self.candidate.uid
+
+    @property
+    def nodes(self) -> list[str]:
+        """Where room is made."""
+        return sorted({place.node for place in self.places})
+
+
+class Clearings:
+    """All that stand."""
+
+    def __init__(self, *, picture: Picture) -> None:
+        self._picture = picture
+        self._standing: dict[str, Clearing] = {}
+        self._whose: dict[str, str] = {}
+        # Victims who were asked to go (UIDs).
+        self._asked: set[str] = set()
+        # A place of each that was not free when it was looked at; and when to try again.
+        self._taken: dict[str, Place | None] = {}
+        self._not_before: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._standing)
+
+    def __iter__(self) -> Iterator[Clearing]:
+        """Those that stand when it is their turn: what is done with one may end others."""
+        for uid in list(self._standing):
+            if (clearing := self._standing.get(uid)) is not None:
+                yield clearing
+
+    def __contains__(self, uid: str) -> bool:
+        """Whether room is being made for this pod."""
+        return uid in self._whose
+
+    def whose(self, uid: str) -> Clearing | None:
+        """The one by which room is made for a pod."""
+        return self._standing.get(self._whose.get(uid, ""))
+
+    def victims(self) -> set[str]:
+        """Who goes for others, whether or not they were asked yet (UIDs)."""
+        return {victim.uid for clearing in self._standing.values() for victim in clearing.victims}
+
+    def counting_on(self, uid: str) -> Clearing | None:
+        """The one for which this pod goes."""
+        return next((one for one in self if any(victim.uid == uid for victim in one.victims)), None)
+
+    def make(self, clearing: Clearing) -> None:
+        """Keep the room."""
+        self._standing[clearing.uid] = clearing
+        for place in clearing.places:
+            self._whose[place.waiter.uid] = clearing.uid
+            self._picture.keep(place.waiter.uid, place.room)
+            self._picture.hosts.keep(place.waiter.uid, node=place.node, amounts=place.waiter.shape.host.amounts)
+
+    def drop(self, clearing: Clearing) -> None:
+        """Keep nothing any more of what is kept by now."""
+        standing = self._standing.pop(clearing.uid, None)
+        if standing is None:
+            return
+        for place in standing.places:
+            del self._whose[place.waiter.uid]
+            self._picture.keep(place.waiter.uid, {})
+            self._picture.hosts.keep_nothing(place.waiter.uid)
+        self._taken.pop(clearing.uid, None)
+        self._not_before.pop(clearing.uid, None)
+
+    def read_anew(self, read: Callable[[str], Waiter | None]) -> None:
+        """Pods come to something else now, by other queues or hardware; `read` says what, of all of them."""
+        for clearing in self._standing.values():
+            members = [waiter for place in clearing.places if (waiter := read(place.waiter.uid))]
+            places = tuple(
+                msgspec.structs.replace(place, waiter=waiter)
+                for place, waiter in zip(clearing.places, members, strict=True)
+            )
+            candidate = Candidate(members=tuple(members), amounts=summed(members))
+            self._standing[clearing.uid] = msgspec.structs.replace(clearing, candidate=candidate, places=places)
+
+    def unasked(self, clearing: Clearing, *, bound: Mapping[str, Waiter]) -> list[Waiter]:
+        """Who is to be asked to go now; of those who run, by the last word on each, not who goes by itself."""
+        there = [bound[victim.uid] for victim in clearing.victims if victim.uid in bound]
+        return [one for one in there if one.uid not in self._asked and not one.pod.metadata.deletion_timestamp]
+
+    def asked(self, uid: str) -> None:
+        """A victim was asked to go: it is not asked twice."""
+        self._asked.add(uid)
+
+    def was_asked(self, uid: str) -> bool:
+        """Whether a pod was asked to go, by whatever clearing; the watch may tell of it later."""
+        return uid in self._asked
+
+    def gone(self, uid: str) -> None:
+        """A pod is gone, whoever it was."""
+        self._asked.discard(uid)
+
+    def not_asked(self, uid: str) -> None:
+        """It could not be: it is to be asked once more."""
+        self._asked.discard(uid)
+
+    def why_void(self, clearing: Clearing, *, now: float) -> str:
+        """Why it can't come true any more; empty if it can."""
+        if now >= clearing.until:
+            return "those who were to go are there still"
+        for place in clearing.places:
+            known = self._picture.nodes.get(place.node)
+            if known is None or known.out:
+                return f"node {place.node} is out"
+        return ""
+
+    def comes_true(self, clearing: Clearing, *, leaving: Collection[str]) -> bool:
+        """Whether its room on GPUs is there once those are gone (UIDs), beside what is kept for others."""
+        nodes = self._picture.nodes
+        return all(place.node in nodes and self._has_room(place, but=leaving) for place in clearing.places)
+
+    def is_free(self, clearing: Clearing, *, now: float) -> bool:
+        """Whether all of its room is there, and whether to try now: not again and again where it was not enough."""
+        if now < self._not_before.get(clearing.uid, now):
+            return False
+        if any(place.node not in self._picture.nodes for place in clearing.places):
+            return False
+        # The one that was taken at the last look is so most of the time; asked with every event, all would be slow.
+        taken = self._taken.get(clearing.uid)
+        if taken is not None and not self._is_free(taken):
+            return False
+        self._taken[clearing.uid] = next((place for place in clearing.places if not self._is_free(place)), None)
+        return self._taken[clearing.uid] is None
+
+    def failed(self, clearing: Clearing, *, now: float) -> None:
+        """All of it was there, and yet not all could be let in; the room is kept on."""
+        self.make(clearing)
+        self._not_before[clearing.uid] = now + _AGAIN
+
+    def _is_free(self, place: Place) -> bool:
+        known = self._picture.nodes[place.node]
+        return self._has_room(place) and not any(part < 0 for part in self._picture.hosts.free[known.row].tolist())
+
+    def _has_room(self, place: Place, *, but: Collection[str] = ()) -> bool:
+        known, holdings = self._picture.nodes[place.node], self._picture.holdings
+        cards = {gpu.uuid: gpu for gpu in known.inventory.gpus}
+        for gpu in place.claims:
+            total, holders = holdings.total((place.node, gpu), but=but)
+            card = cards.get(gpu)
+            if not card or overdrawn(total, memory=card.usable, holders=holders, compute=card.compute):
+                return False
+        return True
+
+
+def longest_grace(going: Iterable[Waiter]) -> int:
+    """In how many seconds all of these are gone who were asked to go, by what they say."""
+    said = (one.pod.spec.termination_grace_period_seconds for one in going)
+    return max((_GRACE if seconds is None else seconds for seconds in said), default=_GRACE)

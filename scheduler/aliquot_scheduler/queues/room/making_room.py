@@ -1,0 +1,130 @@
+"""Room that is being made for some who wait: they rest until it is there, and stand in line again if it never will be.
+
+Which room, and who has to go for it, is kept in `clearings.py` and `refuges.py`; here is what that means for the states
+of pods. What the leader before us kept is kept by us, once all is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from aliquot_core.objects import Pod
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.judging.planting import Planting
+from aliquot_scheduler.queues.room.clearings import OVERDUE, Clearing, Clearings, longest_grace
+from aliquot_scheduler.queues.room.recalling import recalled
+from aliquot_scheduler.queues.room.refuges import Refuges
+from aliquot_scheduler.queues.waiting.books import Books
+from aliquot_scheduler.queues.waiting.hall import Hall
+from aliquot_scheduler.queues.waiting.inside import Inside
+from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
+
+# Whoever takes the place of one that was moved comes, and is let in, within so long: controllers take seconds.
+_COMES = 60.0
+
+
+class MakingRoom:
+    """All of it; `wait_anew` is how one comes to wait who rests for nothing any more."""
+
+    def __init__(
+        self,
+        *,
+        picture: Picture,
+        planting: Planting,
+        hall: Hall,
+        inside: Inside,
+        books: Books,
+        wait_anew: Callable[[Pod], None],
+    ) -> None:
+        self.clearings = Clearings(picture=picture)
+        self.refuges = Refuges(picture=picture)
+        self._planting = planting
+        self._hall = hall
+        self._inside = inside
+        self._books = books
+        self._wait_anew = wait_anew
+
+    def begin(self, clearing: Clearing) -> None:
+        """Room is made for some who wait in a line: they rest until it is there."""
+        self.clearings.make(clearing)
+        self.refuges.open(clearing.moves, until=clearing.until + _COMES)
+        for place in clearing.places:
+            self._hall.rest(place.waiter, until=clearing.until, books=self._books)
+
+    def why_unwanted(self, clearing: Clearing, *, closely: bool = True) -> str:
+        """Why the room is of no use; empty if all for whom it was made rest for it still, and may come.
+
+        With every event it is asked only whether they rest there still: the rest is slower by far.
+        """
+        nodes = self._books.ledger.tree.nodes
+        for place in clearing.places:
+            waiter = self._hall.resting(place.waiter.uid)
+            if waiter is None:
+                return "one of those for whom it was made is gone"
+            if waiter.queue != place.waiter.queue:
+                return f"it waits in queue {waiter.queue} now"
+            if not closely:
+                continue
+            if why := self._planting.enrolment.why_never(waiter):
+                return why
+            if nodes[waiter.queue].stop:
+                return f"queue {waiter.queue} lets nobody in"
+        return ""
+
+    def call_off(self, clearing: Clearing) -> None:
+        """It is not made any more: whoever rests for it stands in line again. So do those who had counted on it."""
+        self._let_stand_in_line(clearing)
+        self.call_off_vain()
+
+    def may_come_true(self, clearing: Clearing) -> bool:
+        """Whether anybody still goes: what it lacks though its room is free, only they can leave."""
+        return any(victim.uid in self._inside.bound for victim in clearing.victims) or bool(self._leaving())
+
+    def vain(self) -> Iterator[Clearing]:
+        """What will not be there though all go who were asked to, or are to be; ask no further once one is dropped."""
+        leaving = self._leaving() if len(self.clearings) else frozenset[str]()
+        return (one for one in self.clearings if not self.clearings.comes_true(one, leaving=leaving))
+
+    def call_off_vain(self) -> None:
+        """Of others and of the leader before us."""
+        while (one := next(self.vain(), None)) is not None:
+            self._let_stand_in_line(one)
+
+    def _let_stand_in_line(self, clearing: Clearing) -> None:
+        self.clearings.drop(clearing)
+        for place in clearing.moves:
+            if place.waiter.uid in self._inside.bound and not self.clearings.was_asked(place.waiter.uid):
+                self.refuges.close(place.waiter.uid)
+        for place in clearing.places:
+            if (waiter := self._hall.resting(place.waiter.uid)) is not None:
+                self._hall.leave(waiter.uid, books=self._books)
+                self._wait_anew(waiter.pod)
+
+    def _leaving(self) -> set[str]:
+        bound = self._inside.bound.items()
+        ending = {uid for uid, one in bound if one.pod.metadata.deletion_timestamp or self.clearings.was_asked(uid)}
+        return ending | self.clearings.victims() | self.refuges.movers()
+
+    def begin_for_substitute(self, waiter: Waiter, *, now: float) -> bool:
+        """Whether one comes for somebody who was moved: the room that is kept for that one is for it."""
+        if not len(self.refuges) or (place := self.refuges.taken_by(waiter)) is None:
+            return False
+        alone = Candidate(members=(waiter,), amounts=waiter.amounts)
+        self.begin(Clearing(candidate=alone, places=(place,), victims=(), until=now + _COMES))
+        return True
+
+    def recall(self, waiters: Sequence[Waiter], *, word: str, now: float) -> Iterator[Waiter]:
+        """Keep what the leader before us kept, for these of whom it wrote so; nobody had a turn of us yet."""
+        bound = self._inside.bound.values()
+        going = (one for one in bound if one.pod.metadata.deletion_timestamp)
+        until = now + longest_grace(going) + OVERDUE
+        for clearing in recalled(waiters, bound=bound, word=word, until=until):
+            yield from (place.waiter for place in clearing.places)
+            self.begin(clearing)
+
+    def call_off_unwanted(self) -> None:
+        """When everything else was put down anew: what is of no use any more; the others are read anew."""
+        for clearing in self.clearings:
+            if self.why_unwanted(clearing):
+                self.call_off(clearing)
+        self.clearings.read_anew(self._hall.resting)

@@ -1,0 +1,97 @@
+"""Room that the leader before was making: each pod for whom it is says where, and it is kept from the first turn on.
+
+The word is written before the first victim is asked to go (`centre/room_writer.py`). Without it a new leader would find
+cards free that somebody was sent away from, and give them to whoever comes first; then others would have to go for the
+same pod. It stays when the gate is lifted, and means nothing once the pod is bound.
+
+Nothing else is believed: who goes is seen at those who go, and room that is not to come true by them is called off at
+the next look, and decided on anew by everybody's rights (`reclaim/reclaim.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+import msgspec
+
+from aliquot_core.claims import Claim
+from aliquot_core.quantities import LARGEST, MiB, Percent
+from aliquot_scheduler.queues.room.clearings import Clearing, Place
+from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, summed
+
+# Less than nothing would be room that is not there.
+_Amount = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+
+
+class _Room(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a pod says: for whom together, of how many it is one, in which queue they asked, and where it is to lie."""
+
+    whose: str
+    count: int
+    queue: str
+    node: str
+    # By GPU: percent, MiB, and whether nobody else may lie there.
+    claims: dict[str, tuple[_Amount, _Amount, bool]]
+    gpus: tuple[str, ...] = ()
+
+
+def words_for(clearing: Clearing, place: Place) -> str:
+    """What the pod of this place is to say."""
+    room = _Room(
+        whose=clearing.uid,
+        count=len(clearing.places),
+        queue=place.waiter.queue,
+        node=place.node,
+        claims={gpu: (claim.compute.value, claim.memory.value, claim.closes) for gpu, claim in place.claims.items()},
+        gpus=place.gpus,
+    )
+    return msgspec.json.encode(room).decode()
+
+
+def recalled(unbound: Iterable[Waiter], *, bound: Iterable[Waiter] = (), word: str, until: float) -> list[Clearing]:
+    """Room for those who are not bound yet, if all for whom it was say so; `word` is the annotation that says it."""
+    by_whose: dict[str, list[tuple[Waiter, _Room]]] = {}
+    for waiter, room in _saying(unbound, word=word):
+        if room.queue == waiter.queue:
+            by_whose.setdefault(room.whose, []).append((waiter, room))
+    arrived = Counter(room.whose for _, room in _saying(bound, word=word)) if by_whose else Counter[str]()
+    whole = (found for whose, found in by_whose.items() if len(found) + arrived[whose] == found[0][1].count)
+    return sorted((_clearing(found, until=until) for found in whole), key=lambda one: one.candidate.first.place)
+
+
+def _saying(some: Iterable[Waiter], *, word: str) -> Iterator[tuple[Waiter, _Room]]:
+    for waiter in some:
+        if (room := _read(waiter.pod.metadata.annotations.get(word, ""))) is not None:
+            yield waiter, room
+
+
+def _clearing(found: list[tuple[Waiter, _Room]], *, until: float) -> Clearing:
+    """Of those who lie together; the first is who was it before."""
+    found.sort(key=lambda one: (one[0].uid != one[1].whose, one[0].place))
+    members = tuple(waiter for waiter, _ in found)
+    return Clearing(
+        candidate=Candidate(members=members, amounts=summed(members)),
+        places=tuple(
+            Place(waiter=waiter, node=room.node, claims=_claims(room), gpus=room.gpus) for waiter, room in found
+        ),
+        victims=(),
+        until=until,
+    )
+
+
+def _claims(room: _Room) -> dict[str, Claim]:
+    return {
+        gpu: Claim(compute=Percent(compute), memory=MiB(memory), closes=closes)
+        for gpu, (compute, memory, closes) in room.claims.items()
+    }
+
+
+def _read(text: str) -> _Room | None:
+    """What can't be read says nothing: room is made anew."""
+    try:
+        room = msgspec.json.decode(text, type=_Room) if text else None
+    except msgspec.DecodeError:
+        return None
+    return room if room is not None and room.count > 0 else None

@@ -1,0 +1,1 @@
+"""What Queues say: read, checked together, and made into the tree that is counted by."""

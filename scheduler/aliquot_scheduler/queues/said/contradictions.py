@@ -1,0 +1,133 @@
+"""What is wrong with queues together, each problem with where it stands and what to do.
+
+A queue that says no guarantee is guaranteed what its children are. So a promise is held against the nearest queue above
+that says a guarantee or a limit, however many queues lie between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from aliquot_scheduler.queues.said.spec import ModelQuota, QueueError, QueueSpec, Quota
+
+Specs = Mapping[str, QueueSpec]
+
+
+class ContradictionError(QueueError):
+    """What can't be true of queues together: of which kind it is at its place, and how large."""
+
+    def __init__(self, what: str, *, where: str, remedy: str, kind: str, size: int = 0) -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.kind = kind
+        self.size = size
+
+
+# Of all GPUs, or of those of a model.
+ALL_MODELS = ""
+Thing = tuple[str, str]
+
+
+def problems_by_queue(specs: Specs) -> dict[str, tuple[str, ...]]:
+    """The same in sentences, by the queue that each stands at; who has none is left out."""
+    found: dict[str, list[str]] = {}
+    for problem in problems_of(specs):
+        name = problem.where.removeprefix("queue ").partition(",")[0]
+        found.setdefault(name, []).append(str(problem))
+    return {name: tuple(said) for name, said in found.items()}
+
+
+def problems_of(specs: Specs) -> list[ContradictionError]:
+    """Everything that is wrong with these queues together, in the order of their names."""
+    children = _children(specs)
+    models = sorted({model for spec in specs.values() for model in spec.models})
+    things = [(model, thing) for model in (ALL_MODELS, *models) for thing in ("compute", "memory")]
+    promised = {thing: _promises(specs, children, thing) for thing in things}
+    found: list[ContradictionError] = []
+    for name, spec in sorted(specs.items()):
+        if fault := fault_of(name, specs):
+            found.append(fault)
+        for thing in things:
+            below = [(child, promised[thing][child]) for child in children.get(name, ())]
+            found.extend(_contradictions(quota_of(spec, thing), where=_where(name, thing), below=below))
+    return found
+
+
+def fault_of(name: str, specs: Specs) -> ContradictionError | None:
+    """Why a queue hangs on nothing; None if it hangs on the root."""
+    where, seen, at = f"queue {name}, spec.parent", [name], specs[name].parent
+    while at:
+        if at not in specs:
+            remedy = "create it, or name another parent"
+            return ContradictionError(f"there is no queue {at!r}", where=where, remedy=remedy, kind="no parent")
+        if at in seen:
+            circle = " → ".join([*seen[seen.index(at) :], at])
+            said, remedy = f"the queues hang in a circle: {circle}", "give one another parent"
+            return ContradictionError(said, where=where, remedy=remedy, kind="circle")
+        seen.append(at)
+        at = specs[at].parent
+    return None
+
+
+def quota_of(spec: QueueSpec, thing: Thing) -> Quota:
+    """What a queue says of one thing."""
+    model, what = thing
+    of_model = spec if model == ALL_MODELS else spec.models.get(model, ModelQuota())
+    quota: Quota = getattr(of_model, what)
+    return quota
+
+
+def _where(name: str, thing: Thing) -> str:
+    model, what = thing
+    return f"queue {name}, spec.{what}" if model == ALL_MODELS else f"queue {name}, spec.models[{model}].{what}"
+
+
+def _children(specs: Specs) -> dict[str, list[str]]:
+    """By parent, in the order of their names; those in a circle are nobody's."""
+    children: dict[str, list[str]] = {}
+    for name in sorted(specs):
+        if fault_of(name, specs) is None:
+            children.setdefault(specs[name].parent, []).append(name)
+    return children
+
+
+def _promises(specs: Specs, children: Mapping[str, Sequence[str]], thing: Thing) -> dict[str, int]:
+    """What each queue is guaranteed by its own word, or else by those of its children."""
+    downwards = list(children.get("", ()))
+    for name in downwards:
+        downwards.extend(children.get(name, ()))
+    found: dict[str, int] = {}
+    for name in reversed(downwards):
+        own = quota_of(specs[name], thing).guarantee
+        found[name] = sum(found[child] for child in children.get(name, ())) if own is None else own
+    return found
+
+
+def _contradictions(quota: Quota, *, where: str, below: Sequence[tuple[str, int]]) -> Iterator[ContradictionError]:
+    own, limit = quota.guarantee, quota.limit
+    if own is not None and limit is not None and limit < own:
+        yield ContradictionError(
+            f"limit {limit} is below guarantee {own}",
+            where=where,
+            remedy=f"raise the limit to {own}, or guarantee less",
+            kind="limit",
+            size=own - limit,
+        )
+    if own is not None and quota.lending_limit is not None and quota.lending_limit > own:
+        yield ContradictionError(
+            f"lendingLimit {quota.lending_limit} is above guarantee {own}",
+            where=where,
+            remedy=f"write at most {own}, or leave it out to lend all",
+            kind="lendingLimit",
+            size=quota.lending_limit - own,
+        )
+    together = sum(promised for _, promised in below)
+    most, what = (own, "guarantee") if own is not None else (limit, "limit")
+    if most is not None and together > most:
+        parts = " + ".join(f"{name} {promised}" for name, promised in below if promised)
+        yield ContradictionError(
+            f"its children are guaranteed {together} ({parts}), more than its own {what} of {most}",
+            where=where,
+            remedy=f"raise the {what} to {together}, or guarantee the children less",
+            kind="children",
+            size=together - most,
+        )

@@ -1,0 +1,123 @@
+"""What a queue says in vain: nothing is wrong with the tree, but its author may have meant something else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from aliquot_scheduler.queues.said.dues import kept_of
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, Tree, plant
+
+# What of a pattern stands for any characters; and what is in no namespace's name.
+_WILD = re.compile(r"[*?]|\[[^\]]*\]")
+_NO_NAME = re.compile(r"[^a-z0-9-]")
+
+
+def oddities_of(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
+    """What of one queue has no effect, in sentences."""
+    spec, tree = specs[name], plant(specs)
+    parent = specs.get(spec.parent)
+    above = dict(_quotas(parent)) if parent else {}
+    for thing, quota in _quotas(spec):
+        for said in (*_lending(quota), *_borrowing(quota), *_above(quota, above.get(thing), parent=spec.parent)):
+            yield f"queue {name}, spec.{thing}: {said}"
+    yield from _half_closed(name, tree)
+    yield from _starved(name, specs)
+    yield from _kept_for_nobody(name, tree)
+    for pattern in spec.namespaces:
+        if _NO_NAME.search(_WILD.sub("", pattern)):
+            yield f"queue {name}, spec.namespaces: {pattern!r} takes no namespace: names are of a-z, 0-9 and - alone"
+    if spec.namespaces and any(other.parent == name for other in specs.values()):
+        yield f"queue {name}, spec.namespaces does nothing: pods wait in the queues below it"
+    if not spec.autoscale and spec.autoscale_minutes != QueueSpec().autoscale_minutes:
+        yield f"queue {name}, spec.autoscaleMinutes does nothing without autoscale"
+
+
+def _quotas(spec: QueueSpec) -> Iterator[tuple[str, Quota]]:
+    yield "compute", spec.compute
+    yield "memory", spec.memory
+    for model, of_model in spec.models.items():
+        yield f"models[{model}].compute", of_model.compute
+        yield f"models[{model}].memory", of_model.memory
+
+
+def _lending(quota: Quota) -> Iterator[str]:
+    if quota.lending_limit is not None and not quota.guarantee:
+        yield "lendingLimit does nothing: there is no guarantee to lend of"
+
+
+def _borrowing(quota: Quota) -> Iterator[str]:
+    if quota.borrowing_limit is None:
+        return
+    most = (quota.guarantee or 0) + quota.borrowing_limit
+    if quota.weight == 0 and quota.borrowing_limit:
+        yield f"borrowingLimit {quota.borrowing_limit} does nothing: a queue of weight 0 borrows nothing"
+    elif quota.limit is not None and most > quota.limit:
+        yield f"borrowingLimit would allow {most} in all, but limit {quota.limit} comes before that"
+
+
+def _above(quota: Quota, above: Quota | None, *, parent: str) -> Iterator[str]:
+    if above is None or above.limit is None:
+        return
+    if quota.limit is not None and quota.limit > above.limit:
+        yield f"limit {quota.limit} is never reached: queue {parent} above it has limit {above.limit}"
+
+
+def _half_closed(name: str, tree: Tree) -> Iterator[str]:
+    """Closed for compute, which may be meant as closed at all: pods that ask for memory alone come in all the same."""
+    if name not in tree.nodes:
+        return
+    own, path = tree.nodes[name].ceiling, [tree.nodes[one].ceiling for one in tree.path(name)]
+    # Compute and memory by turns: of all GPUs, then of each model.
+    for compute in range(COMPUTE, tree.dimensions.cards, 2):
+        if own[compute] or not all(ceiling[MEMORY] and ceiling[compute + 1] for ceiling in path):
+            continue
+        if not (model := tree.dimensions.model_of(compute)):
+            where, remedy = "spec.compute", "memory: {limit: 0}"
+        elif own[COMPUTE]:
+            where, remedy = f"spec.models[{model}].compute", f"models: {{{model!r}: {{memory: {{limit: 0}}}}}}"
+        else:
+            continue
+        yield (
+            f"queue {name}, {where}: none of it may be used, but pods that ask for memory alone come in all the same: "
+            f"write {remedy} too, if they are not to"
+        )
+
+
+def _starved(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
+    """It, or one that it keeps it from, is beside others that keep all there is, asked for or not."""
+    above = specs[name].parent
+    limits = dict(_quotas(specs[above])) if above in specs else {}
+    siblings = sorted(other for other, spec in specs.items() if spec.parent == above)
+    for thing, limit in ((thing, quota.limit) for thing, quota in limits.items() if quota.limit):
+        kept = {other: kept_of(dict(_quotas(specs[other])).get(thing, Quota())) for other in siblings}
+        for starved in siblings:
+            keepers = [f"{other} {kept[other]}" for other in siblings if kept[other] and other != starved]
+            if sum(kept.values()) - kept[starved] >= limit and (starved == name or kept[name]):
+                yield (
+                    f"queue {starved}, spec.{thing}: it gets nothing, ever: of the {limit} that queue {above} may have "
+                    f"those beside it keep all, idle or not (lendingLimit: {', '.join(keepers)})"
+                )
+
+
+def _kept_for_nobody(name: str, tree: Tree) -> Iterator[str]:
+    """It, or a queue above it, keeps more idle than those below may ever use."""
+    for one in tree.path(name):
+        for dimension, kept in enumerate(tree.nodes[one].kept):
+            usable = _usable_below(one, tree, dimension)
+            if one != ROOT and kept > usable:
+                thing, model = ("compute", "memory")[dimension % 2], tree.dimensions.model_of(dimension)
+                yield (
+                    f"queue {one}, spec.{f'models[{model}].{thing}' if model else thing}: it keeps {kept} idle, and "
+                    f"the queues below it may use {usable} by their limits: {kept - usable} idles for good; raise "
+                    f"those, or lendingLimit by {kept - usable}"
+                )
+
+
+def _usable_below(name: str, tree: Tree, dimension: int) -> int:
+    """As far as the ceilings there let it be used; of a queue that has none below it, its own."""
+    node = tree.nodes[name]
+    if not node.children:
+        return node.ceiling[dimension]
+    return sum(min(tree.nodes[one].ceiling[dimension], _usable_below(one, tree, dimension)) for one in node.children)

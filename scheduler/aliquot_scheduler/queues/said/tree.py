@@ -1,0 +1,286 @@
+"""All queues as one tree: checked as a whole, and made ready for counting.
+
+Everything that can be counted is one dimension: compute and memory of GPUs, both again for each model that some queue
+names, CPU and memory of hosts. A node of the tree knows for each dimension what it is guaranteed, what it may never
+exceed, and what it keeps even when idle, so that counting is the same for all of them.
+
+A tree with contradictions is still one that can be worked with, since a queue may be edited where no webhook looks:
+a queue that hangs on nothing is left out with all below it, a limit beats a guarantee, and a parent whose children are
+guaranteed more than itself is guaranteed that much; where a limit forbids that, the children's guarantees are cut in
+proportion. So in a planted tree no queue is guaranteed more than its parent. What is wrong is told each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from math import floor
+
+import msgspec
+
+from aliquot_core.hosts import quantity
+from aliquot_scheduler.queues.said.contradictions import fault_of, quota_of
+from aliquot_scheduler.queues.said.dues import ALL_CARDS, Hardware, dues_of, with_reservations
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
+
+# The root's name can't be a queue's.
+ROOT = ""
+# Where pods wait that no queue was made for.
+DEFAULT_QUEUE = "default"
+UNLIMITED = 2**60
+
+COMPUTE, MEMORY = 0, 1
+_FIRST_MODEL = 2
+
+Vector = tuple[int, ...]
+
+
+class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is counted, in this order: compute, memory, the same for each model, CPU (1/1000), host memory (bytes)."""
+
+    models: tuple[str, ...] = ()
+
+    @property
+    def cards(self) -> int:
+        """How many of them are about GPUs; the others have limits alone."""
+        return _FIRST_MODEL + 2 * len(self.models)
+
+    def model_of(self, dimension: int) -> str:
+        """The pattern of models that one is about; empty if it is about all GPUs, or hosts."""
+        return self.models[(dimension - _FIRST_MODEL) // 2] if _FIRST_MODEL <= dimension < self.cards else ""
+
+    def __len__(self) -> int:
+        return self.cards + 2
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What people call them."""
+        of_models = (f"{thing} of {model}" for model in self.models for thing in ("compute", "memory"))
+        return ("compute", "memory", *of_models, "CPU", "host memory")
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue in the tree; each tuple has one entry for each dimension."""
+
+    name: str
+    # From itself up to the root.
+    path: tuple[str, ...]
+    children: tuple[str, ...]
+    guarantee: Vector
+    # What it may never exceed, by its limit or by how much it may borrow.
+    ceiling: Vector
+    # What it keeps of its guarantee even when idle; and whether that only goes along with a reservation.
+    kept: Vector
+    implied: tuple[bool, ...]
+    weight: Vector
+    # Its guarantee, and what goes with it in dimensions of GPUs of which it says nothing (`dues.py`).
+    due: Vector
+    # Its guarantee as far as it, or one below, says it: without what only goes along with a reservation.
+    said: Vector
+    priority: int = 0
+    # Its own word or the nearest above: a held queue holds all below it.
+    stop: str = ""
+    spec: QueueSpec = QueueSpec()
+
+
+class Tree(msgspec.Struct, frozen=True, kw_only=True):
+    """All queues that can be used."""
+
+    dimensions: Dimensions
+    nodes: dict[str, Node]
+
+    def path(self, name: str) -> tuple[str, ...]:
+        """From the queue up to the root; a queue that is not known any more counts for the root alone."""
+        node = self.nodes.get(name)
+        return node.path if node else (ROOT,)
+
+    def leaf(self, name: str) -> Node | None:
+        """The queue, if pods may wait in it."""
+        node = self.nodes.get(name)
+        return None if node is None or node.children or name == ROOT else node
+
+    def stopper(self, node: Node) -> str:
+        """The queue on the way up whose own word stops this one."""
+        return next((name for name in node.path if name != ROOT and self.nodes[name].spec.stop == node.stop), node.name)
+
+
+def models_of(specs: Mapping[str, QueueSpec]) -> tuple[str, ...]:
+    """The patterns of models that any of them names."""
+    return tuple(sorted({model for spec in specs.values() for model in spec.models}))
+
+
+def plant(specs: Mapping[str, QueueSpec], *, hardware: Hardware = Hardware()) -> Tree:  # noqa: B008 - frozen
+    """Make the tree of all queues that hang together; contradictions.py says what is wrong with the others."""
+    specs = dict(sorted(specs.items()))
+    lost = {name for name in specs if fault_of(name, specs)}
+    good = {name: spec for name, spec in specs.items() if name not in lost}
+    if DEFAULT_QUEUE not in specs:
+        good[DEFAULT_QUEUE] = QueueSpec()
+    dimensions = Dimensions(models=models_of(good))
+    children: dict[str, list[str]] = {name: [] for name in (ROOT, *good)}
+    for name in sorted(good):
+        children[good[name].parent].append(name)
+    order = _downwards(children)
+    written = {name: _written(good, name, dimensions) for name in order}
+    patterns = (ALL_CARDS, *dimensions.models)
+    quotas = with_reservations(written, children=children, patterns=patterns, hardware=hardware)
+    guarantees = _guarantees(order, children=children, quotas=quotas)
+    said = _said(order, children=children, written=written, guarantees=guarantees)
+    nodes = {
+        name: _node(
+            name,
+            good,
+            children=children[name],
+            guarantee=guarantees[name],
+            quotas=quotas[name],
+            written=written[name],
+            due=_due(said[name], guarantee=guarantees[name], models=dimensions.models, hardware=hardware),
+            said=said[name],
+        )
+        for name in sorted(order)
+    }
+    return Tree(dimensions=dimensions, nodes={name: _stopped(node, nodes) for name, node in nodes.items()})
+
+
+# --- how a node is made ----------------------------------------------------------------------------------------------
+def _downwards(children: Mapping[str, list[str]]) -> list[str]:
+    """Every name, parents before their children."""
+    order = [ROOT]
+    for name in order:
+        order.extend(children[name])
+    return order
+
+
+def _path(name: str, specs: Mapping[str, QueueSpec]) -> tuple[str, ...]:
+    path = [name]
+    while path[-1] != ROOT:
+        path.append(specs[path[-1]].parent)
+    return tuple(path)
+
+
+def _written(specs: Mapping[str, QueueSpec], name: str, dimensions: Dimensions) -> list[Quota]:
+    """A queue's quotas in the order of the dimensions of GPUs."""
+    spec = specs.get(name, QueueSpec())
+    of_models = [quota_of(spec, (model, thing)) for model in dimensions.models for thing in ("compute", "memory")]
+    return [spec.compute, spec.memory, *of_models]
+
+
+def _said(
+    order: Sequence[str],
+    *,
+    children: Mapping[str, list[str]],
+    written: Mapping[str, list[Quota]],
+    guarantees: Mapping[str, Vector],
+) -> dict[str, list[bool]]:
+    """Of which guarantees each says something; what is guaranteed because children are is said as well, by them."""
+    found: dict[str, list[bool]] = {}
+    for name in reversed(order):
+        found[name] = [
+            quota.guarantee is not None or any(found[child][dim] and guarantees[child][dim] for child in children[name])
+            for dim, quota in enumerate(written[name])
+        ]
+    return found
+
+
+def _due(said: Sequence[bool], *, guarantee: Vector, models: Sequence[str], hardware: Hardware) -> Vector:
+    found = dues_of(guarantee, said, models=models, hardware=hardware)
+    return (*map(max, found, guarantee), 0, 0)
+
+
+def _guarantees(
+    order: Sequence[str], *, children: Mapping[str, list[str]], quotas: Mapping[str, list[Quota]]
+) -> dict[str, Vector]:
+    """What each is really guaranteed: no less than its children, and cut where a limit above cuts it."""
+    found: dict[str, Vector] = {}
+    for name in reversed(order):
+        below = _summed([found[child] for child in children[name]], width=len(quotas[name]))
+        found[name] = tuple(
+            min(_limit(quota), max(quota.guarantee or 0, least))
+            for quota, least in zip(quotas[name], below, strict=True)
+        )
+    for name in order:
+        below = _summed([found[child] for child in children[name]], width=len(quotas[name]))
+        for child in children[name]:
+            found[child] = tuple(
+                part * own // least if least > own else part
+                for part, own, least in zip(found[child], found[name], below, strict=True)
+            )
+    return found
+
+
+def _summed(vectors: Sequence[Vector], *, width: int) -> Vector:
+    return tuple(sum(parts) for parts in zip(*vectors, strict=True)) if vectors else (0,) * width
+
+
+def _node(
+    name: str,
+    specs: Mapping[str, QueueSpec],
+    *,
+    children: Sequence[str],
+    guarantee: Vector,
+    quotas: Sequence[Quota],
+    written: Sequence[Quota],
+    due: Vector,
+    said: Sequence[bool],
+) -> Node:
+    spec = specs.get(name, QueueSpec())
+    own = list(zip(guarantee, quotas, strict=True))
+    ceiling = (UNLIMITED if name == ROOT else min(_limit(quota), _borrowed_at_most(most, quota)) for most, quota in own)
+    implied = [
+        quota.lending_limit is not None and word.lending_limit is None
+        for quota, word in zip(quotas, written, strict=True)
+    ]
+    kept = (_kept(most, quota, implied=along) for (most, quota), along in zip(own, implied, strict=True))
+    return Node(
+        name=name,
+        path=_path(name, specs),
+        children=tuple(children),
+        guarantee=(*guarantee, 0, 0),
+        ceiling=(*ceiling, *(_host_limit(text) for text in (_milli(spec), spec.hosts.memory))),
+        kept=(*kept, 0, 0),
+        implied=(*implied, False, False),
+        weight=(*(quota.weight for quota in quotas), 1, 1),
+        due=due,
+        said=(*(part if told else 0 for part, told in zip(guarantee, said, strict=True)), 0, 0),
+        priority=spec.priority,
+        stop=spec.stop,
+        spec=spec,
+    )
+
+
+def _kept(guarantee: int, quota: Quota, *, implied: bool) -> int:
+    """What goes along with a reservation is kept as it is, however much more of that the children are guaranteed."""
+    if quota.lending_limit is None:
+        return 0
+    if implied:
+        return min(guarantee, quota.guarantee or 0)
+    return max(0, guarantee - quota.lending_limit)
+
+
+def _limit(quota: Quota) -> int:
+    return UNLIMITED if quota.limit is None else quota.limit
+
+
+def _borrowed_at_most(guarantee: int, quota: Quota) -> int:
+    """The most with all that it may borrow; without weight it has no part of what is left."""
+    if quota.weight == 0:
+        return guarantee
+    return UNLIMITED if quota.borrowing_limit is None else guarantee + quota.borrowing_limit
+
+
+def _milli(spec: QueueSpec) -> Fraction | None:
+    cpu = spec.hosts.cpu
+    return None if cpu is None else 1000 * quantity(cpu, where="spec.hosts.cpu")
+
+
+def _host_limit(written: Fraction | str | int | None) -> int:
+    if written is None:
+        return UNLIMITED
+    exact = written if isinstance(written, Fraction) else quantity(written, where="spec.hosts")
+    return min(UNLIMITED, floor(exact))
+
+
+def _stopped(node: Node, nodes: Mapping[str, Node]) -> Node:
+    words = [nodes[name].stop for name in node.path]
+    stop = "drain" if "drain" in words else "hold" if "hold" in words else ""
+    return node if stop == node.stop else msgspec.structs.replace(node, stop=stop)

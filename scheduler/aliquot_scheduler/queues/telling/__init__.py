@@ -1,0 +1,1 @@
+"""What pods, queues, namespaces and people are told."""

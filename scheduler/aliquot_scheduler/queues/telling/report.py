@@ -1,0 +1,98 @@
+"""What is told of every queue: its status, worked out of the leader's books, and taken up again by the next leader."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from aliquot_core.instants import seconds_of
+from aliquot_scheduler.queues.charged.shares import shares
+from aliquot_scheduler.queues.charged.usage import Forgetting
+from aliquot_scheduler.queues.said.overkept import kept_beyond_all
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT
+from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
+from aliquot_scheduler.queues.waiting.books import Books
+from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.order import borrowed
+
+# A status is written whole, and etcd is shared.
+_MOST_USERS = 50
+# Of usage, what is left of a pod after ten half-lives.
+_FORGOTTEN = 0.5
+
+
+def statuses(
+    books: Books, *, waiting: Iterable[Waiter], at: str, now: float, shown: Sequence[Waiter] = ()
+) -> dict[str, QueueStatus]:
+    """Every queue's status at this instant; who is `shown` is charged, and told as who waits: it uses nothing."""
+    tree, accounts = books.ledger.tree, books.ledger.accounts
+    charged = _charged(books, shown)
+    books.users.prune(now=now, least=_FORGOTTEN)
+    due = [_due(books, dimension) for dimension in (COMPUTE, MEMORY)]
+    counts = Counter(name for waiter in (*waiting, *shown) for name in tree.path(waiter.queue))
+    users = _users(books, now=now)
+    overkept = kept_beyond_all(tree, capacity=books.capacity)
+    return {
+        name: QueueStatus(
+            used=_amounts(used - less for used, less in zip(account.used, charged[name], strict=False)),
+            borrowed=_amounts(borrowed(account, idle=[-less for less in charged[name]])),
+            fair_share=_amounts([share[name] for share in due]),
+            asked=_amounts(map(sum, zip(account.asked, charged[name], strict=False))),
+            waiting=counts[name],
+            lately=_amounts(books.usage.of(name, now=now)),
+            users=users.get(name, {}),
+            problems=overkept.get(name, ()),
+            at=at,
+        )
+        for name, account in accounts.items()
+        if name != ROOT
+    }
+
+
+def _charged(books: Books, shown: Iterable[Waiter]) -> dict[str, list[int]]:
+    """By queue, what those come to, in compute and memory."""
+    found = {name: [0, 0] for name in books.ledger.accounts}
+    for waiter in shown:
+        if charge := books.ledger.of(waiter.uid):
+            for name in books.ledger.tree.path(charge.queue):
+                found[name][COMPUTE] += charge.amounts[COMPUTE]
+                found[name][MEMORY] += charge.amounts[MEMORY]
+    return found
+
+
+def recall(books: Books, told: Mapping[str, QueueStatus], *, forgetting: Forgetting, wall: float, now: float) -> None:
+    """Take up what the leader before us has put down; what was used since then is not known."""
+    for name, status in told.items():
+        # What says no time is taken as written now.
+        written = seconds_of(status.at)
+        kept = forgetting.kept(0.0 if written is None else wall - written)
+        books.usage.restore(name, _decayed(status.lately, kept), now=now)
+        for user, lately in status.users.items():
+            books.users.restore((name, user), _decayed(lately, kept), now=now)
+
+
+def _due(books: Books, dimension: int) -> dict[str, int]:
+    tree, accounts = books.ledger.tree, books.ledger.accounts
+    demand = {name: accounts[name].used[dimension] + accounts[name].asked[dimension] for name in accounts}
+    leaves = {name: asked for name, asked in demand.items() if tree.leaf(name)}
+    return shares(tree, dimension=dimension, capacity=books.capacity[dimension], demand=leaves)
+
+
+def _users(books: Books, *, now: float) -> dict[str, dict[str, Amounts]]:
+    """By queue, those who used most."""
+    found: dict[str, list[tuple[tuple[float, ...], str]]] = {}
+    for queue, user in books.users.everybody():
+        found.setdefault(queue, []).append((books.users.of((queue, user), now=now), user))
+    return {
+        queue: {user: _amounts(lately) for lately, user in sorted(users, reverse=True)[:_MOST_USERS]}
+        for queue, users in found.items()
+    }
+
+
+def _amounts(pair: Iterable[float]) -> Amounts:
+    compute, memory, *_ = pair
+    return Amounts(compute=round(compute), memory=round(memory))
+
+
+def _decayed(amounts: Amounts, kept: float) -> tuple[float, float]:
+    return kept * amounts.compute, kept * amounts.memory

@@ -1,0 +1,290 @@
+"""Where everybody stands at one instant, worked out from what the API server has, by the code that decides.
+
+The same books, lines and order that the leader keeps are made anew of pods, nodes and queues. What only it knows is
+taken from the queues' status (decayed usage) or left out: who rests after a turn that led to nothing, and who has lost
+patience. Who may read everything gets all of it, without asking the leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+
+import msgspec
+
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.charged.usage import Forgetting
+from aliquot_scheduler.queues.judging.cards import Cards, Stock, hardware_of
+from aliquot_scheduler.queues.judging.elsewhere import admissible
+from aliquot_scheduler.queues.judging.enrolment import Enrolment
+from aliquot_scheduler.queues.judging.rules import Refusal, Rules
+from aliquot_scheduler.queues.said.entry import Plan
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, models_of, plant
+from aliquot_scheduler.queues.telling.report import recall, statuses
+from aliquot_scheduler.queues.telling.status import QueueStatus
+from aliquot_scheduler.queues.telling.wording import Wording
+from aliquot_scheduler.queues.waiting.books import Books
+from aliquot_scheduler.queues.waiting.gathering import Gathering
+from aliquot_scheduler.queues.waiting.hall import Hall
+from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, still_needed, summed
+from aliquot_scheduler.queues.waiting.order import Order, Shares
+from aliquot_scheduler.queues.waiting.waits import UsualWait, usual_wait
+from aliquot_scheduler.rules.judging import NO_RULES
+from aliquot_scheduler.rules.judging import Rules as OwnRules
+
+# Everything is of one instant, and only what lies between two would count.
+_NOW = 0.0
+
+
+class UserStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """A user's part of a queue; who has less goes first."""
+
+    user: str
+    share: float
+    waiting: int
+
+
+class SiblingStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue among those beside it: higher priority first, then who has less beyond guarantees, then of all."""
+
+    name: str
+    priority: int
+    beyond: float
+    of_all: float
+
+
+class Strays(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods of queues that are gone, or hang on nothing: what they hold, how many do, and how many wait."""
+
+    used: tuple[int, int]
+    running: int
+    waiting: int
+
+
+class Standing:
+    """Everybody's standing."""
+
+    def __init__(
+        self,
+        *,
+        picture: Picture,
+        plan: Plan,
+        pods: Iterable[Pod],
+        names: Names,
+        wall: float,
+        told: Mapping[str, QueueStatus] | None = None,
+        settings: QueueSettings = QueueSettings(),  # noqa: B008 - frozen
+        rules: OwnRules = NO_RULES,
+    ) -> None:
+        """`told` is what the leader wrote last, and `wall` the time by which that has aged."""
+        hardware = hardware_of(picture, models_of(plan.specs))
+        self.plan = plan = msgspec.structs.replace(plan, tree=plant(plan.specs, hardware=hardware))
+        self.settings = settings
+        self._names = names
+        self.picture = picture
+        self.cards = Cards(picture=picture, dimensions=plan.tree.dimensions, rules=rules)
+        self.stock: Stock = self.cards.stock()
+        forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
+        self.books = Books(tree=plan.tree, forgetting=forgetting)
+        self.books.capacity = self.stock.capacity
+        self._enrolment = Enrolment(
+            names=names,
+            cards=self.cards,
+            tree=plan.tree,
+            homes=plan.homes,
+            user_label=settings.user_label,
+            plain=not plan.specs,
+        )
+        self._hall = Hall(why_never=self._enrolment.why_gang_never)
+        # Who has a place.
+        self.bound: list[Waiter] = []
+        self._waiting: dict[str, list[Waiter]] = {}
+        self._running: dict[str, int] = {}
+        self._members: dict[str, list[Pod]] = {}
+        self._take_in(pods)
+        known = {name: status for name, status in (told or {}).items() if name in plan.tree.nodes}
+        recall(self.books, known, forgetting=forgetting, wall=wall, now=_NOW)
+
+    def _take_in(self, pods: Iterable[Pod]) -> None:
+        waiting: list[Waiter] = []
+        for pod in pods:
+            waiter = self.waiter(pod)
+            if waiter is None:
+                continue
+            self._members.setdefault(waiter.queue, []).append(pod)
+            if pod.ended:
+                continue
+            if _is_in(pod) and not self.is_shown(waiter):
+                self.books.put(waiter, self._enrolment.charge(waiter))
+                self._running[waiter.queue] = self._running.get(waiter.queue, 0) + 1
+                self.bound += [waiter] if pod.spec.node_name else []
+            else:
+                waiting.append(waiter)
+        for waiter in waiting:
+            self._waiting.setdefault(waiter.queue, []).append(waiter)
+            if self.foreign_gates(waiter):
+                continue
+            self._hall.join(waiter, why_never=self.why_never(waiter), books=self.books)
+
+    # --- queues ------------------------------------------------------------------------------------------------------
+    def running(self, queue: str) -> int:
+        """How many pods of a queue, or of those below it, are let in."""
+        return sum(count for name, count in self._running.items() if queue in self.plan.tree.path(name))
+
+    def waiting(self, queue: str) -> list[Waiter]:
+        """Who waits in a queue, or in those below it."""
+        return [
+            waiter for name in self._waiting if queue in self.plan.tree.path(name) for waiter in self._waiting[name]
+        ]
+
+    def strays(self) -> Strays:
+        """Those who are counted for no queue."""
+        nodes, charges = self.plan.tree.nodes, self.books.ledger.charges().values()
+        held = [charge.amounts for charge in charges if charge.queue not in nodes]
+        return Strays(
+            used=(sum(amounts[COMPUTE] for amounts in held), sum(amounts[MEMORY] for amounts in held)),
+            running=len(held),
+            waiting=sum(len(found) for queue, found in self._waiting.items() if queue not in nodes),
+        )
+
+    def usual_wait(self, queue: str) -> UsualWait | None:
+        """How long the last pods of a queue waited."""
+        return usual_wait(self._members.get(queue, ()))
+
+    def statuses(self) -> dict[str, QueueStatus]:
+        """Of every queue what its leader would write now."""
+        ours = [waiter for waiter in self.waiting(ROOT) if not self.foreign_gates(waiter)]
+        return statuses(self.books, waiting=ours, at="", now=_NOW)
+
+    def siblings(self, queue: str) -> list[SiblingStanding]:
+        """The queues that hang where this one does, who goes first first."""
+        tree, by_shares = self.plan.tree, self._shares()
+        parent = tree.nodes[queue].path[1] if queue != ROOT else ROOT
+        standings = sorted(by_shares.standing(name) for name in tree.nodes[parent].children)
+        return [
+            SiblingStanding(name=name, priority=-behind, beyond=beyond, of_all=of_all)
+            for behind, beyond, of_all, name in standings
+        ]
+
+    def users(self, queue: str) -> list[UserStanding]:
+        """Who waits in a queue, who goes first first."""
+        waiting: dict[str, int] = {}
+        for waiter in self._waiting.get(queue, ()):
+            waiting[waiter.user] = waiting.get(waiter.user, 0) + 1
+        by_shares = self._shares()
+        found = [
+            UserStanding(user=user, share=by_shares.of_user(queue, user), waiting=n) for user, n in waiting.items()
+        ]
+        return sorted(found, key=lambda one: (one.share, one.user))
+
+    # --- pods --------------------------------------------------------------------------------------------------------
+    def waiter(self, pod: Pod) -> Waiter | None:
+        """The pod as one that waits, or as one that was let in."""
+        return self._enrolment.holder(pod) if _is_in(pod) else self._enrolment.waiter(pod)
+
+    def is_shown(self, waiter: Waiter) -> bool:
+        """Whether a pod has no gate so that a cluster autoscaler sees it, as far as this can be told: it has no room.
+
+        Who was promised room has it, though only the leader knows where; it is nominated for most.
+        """
+        node, pod = self.plan.tree.nodes.get(waiter.queue), waiter.pod
+        if node is None or not node.spec.autoscale or not _is_in(pod) or pod.spec.node_name or pod.ended:
+            return False
+        if pod.status.nominated_node_name:
+            return False
+        return not self.may_fit(waiter) or bool(self.why_no_node(waiter))
+
+    def foreign_gates(self, waiter: Waiter) -> list[str]:
+        """The gates of others that a pod waits behind: it joins no line before they are lifted."""
+        gates = waiter.pod.spec.scheduling_gates
+        return sorted(gate.name for gate in gates if gate.name != self._names.gate)
+
+    def why_never(self, waiter: Waiter) -> str:
+        """Why a pod can't be let in, whatever others do; empty if it could."""
+        why = self._enrolment.why_never(waiter)
+        return why or self._hall.why_nowhere(waiter.uid)
+
+    def may_fit(self, waiter: Waiter) -> bool:
+        """Whether some card may have room for a pod; never wrongly no."""
+        return self.cards.fitting()[waiter.number]
+
+    def why_no_node(self, waiter: Waiter) -> str:
+        """Why no node takes a pod that has room on its GPUs, in numbers; empty if one does, or none has."""
+        return self.cards.why_no_node(waiter.pod, waiter.demand, host=waiter.shape.host)
+
+    def candidate(self, waiter: Waiter) -> Candidate:
+        """Who is let in together with a pod, or not at all."""
+        together, line = still_needed(waiter, let_in=self.books.let_in), self._hall.lines.get(waiter.queue)
+        mates = line.mates(waiter)[:together] if line and together > 1 else []
+        members = tuple(mates or [waiter])
+        return Candidate(members=members, amounts=summed(members))
+
+    def refusal(self, waiter: Waiter) -> Refusal | None:
+        """What the numbers say against letting a pod in, were it the first of all."""
+        candidate = self.candidate(waiter)
+        rules = Rules(ledger=self.books.ledger, cards=self.cards)
+        dimensions, without = self.plan.tree.dimensions, self._enrolment.without
+        return admissible(candidate, rules=rules, dimensions=dimensions, without=without)[1]
+
+    def gathering(self, waiter: Waiter) -> Gathering | None:
+        """What the gang of a pod lacks to be let in as a whole; None if nothing, or if it is in none."""
+        return self._hall.gathering(waiter, books=self.books, names=self._names)
+
+    @property
+    def wording(self) -> Wording:
+        """What is said of it all, by the numbers of now."""
+        return Wording(ledger=self.books.ledger, stock=self.stock)
+
+    def order(self) -> Iterator[Waiter]:
+        """Everybody in a line, in the order in which they would be let in if there were quota and room for all.
+
+        Whoever is let in counts at once, so equals take turns. Who has heard enough may stop; afterwards nothing of
+        this standing may be asked.
+        """
+        by_shares, ledger = self._shares(), self.books.ledger
+        open_lines = [name for name in self._hall.lines if not self.plan.tree.nodes[name].stop]
+        # A line's first is another one only once somebody of it was let in.
+        firsts = {name: self._first(name, by_shares) for name in open_lines}
+        candidates = {name: partial(firsts.get, name) for name in open_lines}
+        for candidate in Order(ledger=ledger, shares=by_shares, candidates=candidates):
+            queue = candidate.first.queue
+            for member in candidate.members:
+                self._hall.leave(member.uid, books=self.books)
+                self.books.admit(member, self._enrolment.charge(member), now=_NOW)
+                yield member
+            by_shares.changed(queue)
+            self._hall.gang_changed(candidate.first, books=self.books)
+            firsts[queue] = self._first(queue, by_shares)
+
+    def before(self, waiter: Waiter) -> list[Waiter] | None:
+        """Whose turns come before a pod's; None if it is in no line. Nothing may be asked afterwards."""
+        found: list[Waiter] = []
+        for one in self.order():
+            if one.uid == waiter.uid:
+                return found
+            found.append(one)
+        return None
+
+    def _first(self, queue: str, by_shares: Shares) -> Candidate | None:
+        line = self._hall.lines.get(queue)
+        users = line.users() if line else []
+        for user in sorted(users, key=lambda user: (by_shares.of_user(queue, user), user)):
+            for head in line.heads(user, let_in=self.books.let_in) if line else ():
+                if not self._hall.is_never(head.first):
+                    return head
+        return None
+
+    def _shares(self) -> Shares:
+        return self.books.shares(now=_NOW)
+
+
+def _is_in(pod: Pod) -> bool:
+    return bool(pod.spec.node_name) or not pod.spec.scheduling_gates
+
+
+def amounts_of(waiter: Waiter) -> tuple[int, int]:
+    """What a pod asks, in compute and memory: left out, the most that it may come to."""
+    return waiter.amounts[COMPUTE], waiter.amounts[MEMORY]

@@ -1,0 +1,147 @@
+"""All of one queue, with who is before whom.
+
+Lines can't be told without rights to read pods and nodes. With rights in a namespace alone the numbers are those of its
+views (`told_by`: "view"): queues that it is at home in or has pods in, and its own part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from aliquot_scheduler.queues.said.entry import Plan
+from aliquot_scheduler.queues.said.tree import ROOT
+from aliquot_scheduler.queues.telling.forms import OwnPart, Part, QueueAnswer, QueueRow, WaitingPod
+from aliquot_scheduler.queues.telling.reasons import why_it_waits
+from aliquot_scheduler.queues.telling.rows import rows
+from aliquot_scheduler.queues.telling.standing import Standing, amounts_of
+from aliquot_scheduler.queues.telling.status import QueueStatus
+from aliquot_scheduler.queues.telling.views import View
+from aliquot_scheduler.queues.waiting.line import Waiter
+
+# What one that waits is told of what it is guaranteed; empty if it is not.
+Due = Callable[[Waiter], str]
+
+
+def _nothing_due(waiter: Waiter) -> str:
+    del waiter
+    return ""
+
+
+def answer(
+    name: str,
+    plan: Plan,
+    *,
+    statuses: Mapping[str, QueueStatus],
+    standing: Standing | None,
+    led: bool = False,
+    due: Due = _nothing_due,
+) -> QueueAnswer:
+    """All of one queue; the standing can't be asked anything afterwards.
+
+    `led`: its settings are the leader's. `due` is what one is told who waits for what it is guaranteed, or nothing.
+    """
+    (row,) = (one for one in rows(plan, statuses=statuses, standing=standing) if one.name == name)
+    node = plan.tree.nodes[name]
+    told = QueueAnswer(
+        row=row,
+        path=[one for one in reversed(node.path) if one != ROOT],
+        namespaces=node.spec.namespaces,
+        home_of=sorted(namespace for namespace, queue in plan.homes.items() if queue == name),
+    )
+    if standing is None:
+        return told
+    return msgspec.structs.replace(
+        told,
+        siblings=standing.siblings(name),
+        users=standing.users(name),
+        pods=waiting_pods(name, standing, due=due),
+        settings=standing.settings,
+        settings_of="leader" if led else "reader",
+    )
+
+
+def shown(name: str, view: View, *, namespace: str) -> QueueAnswer:
+    """A queue as a namespace is shown it."""
+    parent = view.path[-2] if len(view.path) > 1 else ROOT
+    own = OwnPart(
+        namespace=namespace,
+        compute=view.own.used.compute,
+        memory=view.own.used.memory,
+        running=view.own.running,
+        waiting=view.own.waiting,
+    )
+    row = QueueRow(
+        name=name,
+        parent=parent,
+        depth=0,
+        leaf=True,
+        compute=_shown(view, "compute"),
+        memory=_shown(view, "memory"),
+        running=None,
+        waiting=view.waiting,
+        priority=None,
+        stop=view.stop,
+        told_by="view",
+        own=own,
+    )
+    return QueueAnswer(row=row, path=view.path, namespaces=(), home_of=())
+
+
+def _shown(view: View, thing: str) -> Part:
+    return Part(
+        guarantee=getattr(view.guarantee, thing),
+        limit=getattr(view.limit, thing),
+        weight=None,
+        lending_limit=None,
+        borrowing_limit=None,
+        used=getattr(view.used, thing),
+        fair_share=getattr(view.fair_share, thing),
+        asked=getattr(view.asked, thing),
+    )
+
+
+def waiting_pods(name: str, standing: Standing, *, due: Due = _nothing_due) -> list[WaitingPod]:
+    """Who waits in a queue and below it, in the order of their places; those in no line last."""
+    waiting = sorted(standing.waiting(name), key=lambda waiter: waiter.place)
+    reasons = {waiter.uid: _why(waiter, standing, due=due) for waiter in waiting}
+    never = {waiter.uid for waiter in waiting if standing.why_never(waiter)}
+    places: dict[str, int] = {}
+    missing = set(reasons)
+    for place, waiter in enumerate(standing.order(), start=1):
+        if waiter.uid in missing:
+            missing.remove(waiter.uid)
+            places[waiter.uid] = place
+        if not missing:
+            break
+    found = [
+        _pod(waiter, place=places.get(waiter.uid, 0), never=waiter.uid in never, why=reasons[waiter.uid])
+        for waiter in waiting
+    ]
+    return sorted(found, key=lambda one: (one.place == 0, one.place))
+
+
+def _why(waiter: Waiter, standing: Standing, *, due: Due) -> str:
+    why = why_it_waits(waiter, standing) or _cards(waiter, standing)
+    return "; ".join([why, *([said] if (said := due(waiter)) else [])])
+
+
+def _cards(waiter: Waiter, standing: Standing) -> str:
+    return standing.why_no_node(waiter) if standing.may_fit(waiter) else "no GPU has room for it now"
+
+
+def _pod(waiter: Waiter, *, place: int, never: bool, why: str) -> WaitingPod:
+    compute, memory = amounts_of(waiter)
+    return WaitingPod(
+        pod=waiter.pod.key,
+        queue=waiter.queue,
+        user=waiter.user,
+        place=place,
+        never=never,
+        priority=waiter.priority,
+        since=waiter.pod.metadata.creation_timestamp or "",
+        compute=compute,
+        memory=memory,
+        why=why,
+    )

@@ -1,0 +1,162 @@
+"""What a pod is told of a refusal, with numbers: what is asked, what its queue has, what the cards have, who is first.
+
+The same words stand in a waiting pod's condition and in `aliquot explain`. They are to be read in a terminal, so of
+many names three are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aliquot_core.membership import Topology
+from aliquot_scheduler.queues.charged.ledger import Ledger
+from aliquot_scheduler.queues.judging.asking import asked_of
+from aliquot_scheduler.queues.judging.cards import Stock
+from aliquot_scheduler.queues.judging.rules import Cause, Refusal
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT
+from aliquot_scheduler.queues.said.units import bare, slices, spoken
+from aliquot_scheduler.queues.waiting.line import Waiter, summed
+
+# More of a kind are not named.
+NAMED = 3
+_TOGETHER = {
+    Topology.ANY: "room for all of them at once",
+    Topology.NODE: "room for all of them on one node",
+    Topology.NVLINK: "room for all of them on GPUs that NVLinks join",
+    Topology.SPREAD: "room for each of them on a node of its own",
+}
+
+
+class Wording:
+    """Sentences by the numbers of one instant."""
+
+    def __init__(self, *, ledger: Ledger, stock: Stock) -> None:
+        self._ledger = ledger
+        self._stock = stock
+        self._dimensions = ledger.tree.dimensions
+
+    # --- what queues say ---------------------------------------------------------------------------------------------
+    def of_stop(self, queue: str) -> str:
+        """Of a queue that lets nobody in, itself or by one above it; empty if it does."""
+        tree = self._ledger.tree
+        node = tree.nodes.get(queue)
+        if node is None or not node.stop:
+            return ""
+        stopper, word = tree.stopper(node), "held" if node.stop == "hold" else "drained"
+        above = "" if stopper == queue else f", and queue {queue} is below it"
+        return f"queue {stopper} is {word}: it lets nobody in{above}"
+
+    def of_refusal(self, refusal: Refusal, waiter: Waiter) -> str:
+        """Of one whose turn it would be, but for this."""
+        match refusal.cause:
+            case Cause.QUOTA:
+                return f"{self._asks(refusal, waiter)}; {self._over(refusal)}"
+            case Cause.FIRM:
+                return f"{self._asks(refusal, waiter)} never to be taken back; {self._firm(refusal)}"
+            case Cause.HELD_BACK:
+                return f"{self._asks(refusal, waiter)}; {self._held_back(refusal, waiter)}"
+            case Cause.BEHIND:
+                return f"{self._counts_as(waiter)}; {refusal.first} has waited for long and goes first"
+            case Cause.CARDS:
+                return f"{self._counts_as(waiter)}; {self._free()}, and no node that may take it has room for it now"
+            case Cause.NODES:
+                return refusal.why
+
+    def of_borrowers(self, beyond: Mapping[str, int], dimension: int) -> str:
+        """Of what queues use beyond what they are due."""
+        together = sum(beyond.values())
+        if not together:
+            return "no other queue uses more than it is guaranteed"
+        whose = self._for_whom({name: amount for name, amount in beyond.items() if amount}, dimension)
+        return f"others have borrowed {spoken(together, dimension, of=self._dimensions)}{whose}"
+
+    def _asks(self, refusal: Refusal, waiter: Waiter) -> str:
+        asked = asked_of(refusal.dimension, refusal.asked, (waiter,), of=self._dimensions)
+        if refusal.pods == 1:
+            return f"it asks {asked}"
+        group = waiter.group.name if waiter.group else ""
+        return f"group {group} starts with {refusal.pods} pods, which ask {asked}"
+
+    def _counts_as(self, waiter: Waiter) -> str:
+        # A whole GPU counts with all its memory, and memory left out with its part of the largest card.
+        return f"it counts as {slices(waiter.amounts, of=self._dimensions)}"
+
+    def _over(self, refusal: Refusal) -> str:
+        account, dim = self._ledger.accounts[refusal.queue], refusal.dimension
+        used, most = (bare(amount[dim], dim, of=self._dimensions) for amount in (account.used, account.node.ceiling))
+        return f"queue {refusal.queue} uses {used} of the {most} that it may have"
+
+    def _firm(self, refusal: Refusal) -> str:
+        account, dim = self._ledger.accounts[refusal.queue], refusal.dimension
+        if self._ledger.tree.leaf(refusal.queue) is None:
+            return "others are guaranteed what is left of it"
+        given, due = (bare(amount[dim], dim, of=self._dimensions) for amount in (account.firm, account.node.due))
+        return f"queue {refusal.queue} has given {given} of its guarantee of {due} so"
+
+    def _held_back(self, refusal: Refusal, waiter: Waiter) -> str:
+        dim, ledger = refusal.dimension, self._ledger
+        account = ledger.accounts[refusal.queue]
+        if refusal.queue == ROOT:
+            free, held = self._stock.free[dim], ledger.held_back(dim)
+            left = f"{self._free_of(dim)} are free"
+        else:
+            free, held = account.node.ceiling[dim] - account.used[dim], account.held[dim]
+            left = f"queue {refusal.queue} may use {bare(free, dim, of=self._dimensions)} more"
+        return f"{left}, {self._for_others(refusal, waiter, free=free, held=held)}"
+
+    def _for_others(self, refusal: Refusal, waiter: Waiter, *, free: int, held: int) -> str:
+        """What of that is not for this pod: nobody is told that its own guarantee is in its way."""
+        dim, holders = refusal.dimension, self._holders(refusal)
+        others = self._others(holders, refusal, waiter)
+        of_others = held - sum(holders.values()) + sum(others.values())
+        # Of a reservation for which nobody asks, nothing is due to anybody now.
+        if refusal.reserved or 0 < of_others <= refusal.kept:
+            keepers = self._ledger.reservations.keepers(refusal.queue, dim)
+            whose = self._for_whom(self._others(keepers, refusal, waiter), dim)
+            return f"and {bare(refusal.kept, dim, of=self._dimensions)} is reserved{whose}"
+        if of_others <= 0:
+            return "held back for its own queue"
+        kept = bare(min(free, of_others), dim, of=self._dimensions)
+        return f"and {kept} of that is held back for guarantees{self._for_whom(others, dim)}"
+
+    def _holders(self, refusal: Refusal) -> Mapping[str, int]:
+        """For whom that is held back: each with its own part, above those below it."""
+        dim, accounts = refusal.dimension, self._ledger.accounts
+        below = [one for one in accounts.values() if one.node.name != refusal.queue in one.node.path]
+        parts = {one.node.name: one.held[dim] - one.held_below[dim] for one in below}
+        return {name: held for name, held in parts.items() if held > 0}
+
+    def _others(self, held: Mapping[str, int], refusal: Refusal, waiter: Waiter) -> dict[str, int]:
+        """Without what is the pod's own as far as it asks that: of its queue, then of those above."""
+        found, asked = dict(held), refusal.asked
+        for name in self._ledger.tree.path(waiter.queue):
+            own = min(asked, found.get(name, 0))
+            asked -= own
+            found[name] = found.get(name, 0) - own
+        return {name: amount for name, amount in found.items() if amount}
+
+    def _for_whom(self, held: Mapping[str, int], dimension: int) -> str:
+        largest = sorted(held.items(), key=lambda part: (-part[1], part[0]))
+        said = [f"{name} {bare(amount, dimension, of=self._dimensions)}" for name, amount in largest]
+        return f" ({_listed(said)})" if said else ""
+
+    # --- what cards have ---------------------------------------------------------------------------------------------
+    def of_gang_without_room(self, members: Sequence[Waiter]) -> str:
+        """Of those of a gang who start together, and find no room as a whole."""
+        group = members[0].group
+        name, topology = (group.name, group.topology) if group else ("", Topology.ANY)
+        counts, together = slices(summed(members), of=self._dimensions), _TOGETHER[topology]
+        starts = f"group {name} starts with {len(members)} pods, which count as {counts}"
+        return f"{starts}; {self._free()}, and there is no {together}"
+
+    def _free(self) -> str:
+        return f"of all GPUs {' and '.join(self._free_of(dim) for dim in (COMPUTE, MEMORY))} are free"
+
+    def _free_of(self, dimension: int) -> str:
+        free, capacity = self._stock.free[dimension], self._stock.capacity[dimension]
+        return f"{free} of {bare(capacity, dimension, of=self._dimensions)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join([*names[:NAMED], *([f"{more} more"] if more > 0 else [])])

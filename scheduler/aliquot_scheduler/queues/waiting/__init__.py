@@ -1,0 +1,1 @@
+"""Who waits where, in which order, who was let in, and whom that is charged to."""

@@ -1,0 +1,203 @@
+"""Where pods wait: in their queue's line, at rest after a turn that led to nothing, or nowhere, with the reason.
+
+Only who stands in a line asks: a queue's guarantee is held back for those, and not for who rests or can never be let
+in. A gang asks once so many of it are there that it could start, and could start at all: else one pod of a group that
+never comes, or that is too large for its queue, would keep from others what nobody can use. It asks at once for what it
+needs to start, and for each of the others apart. A pod is in one of the three places at most.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+
+from aliquot_core.names import Names
+from aliquot_scheduler.queues.charged.askers import Ask
+from aliquot_scheduler.queues.waiting.books import Books
+from aliquot_scheduler.queues.waiting.gathering import Gathering, gathering
+from aliquot_scheduler.queues.waiting.line import GangKey, Line, Waiter, asked_by, still_needed
+from aliquot_scheduler.queues.waiting.musters import Musters
+
+# Who asks: a pod by its UID, or a gang of one user's in one queue.
+Asker = str | tuple[str, str, GangKey]
+# Why these can't be let in together, whatever others do; empty if they could.
+WhyNever = Callable[[Sequence[Waiter]], str]
+
+
+class Hall:
+    """All who wait."""
+
+    def __init__(self, *, why_never: WhyNever) -> None:
+        """`why_never` is asked of what a gang needs to start."""
+        self._why_never = why_never
+        self.lines: dict[str, Line] = {}
+        self._in_line: dict[str, str] = {}
+        # What each pod, or each gang, asks at once.
+        self._asking: dict[Asker, list[Ask]] = {}
+        # Gangs that can't start, whatever others do, and why.
+        self._never: dict[Asker, str] = {}
+        self._nowhere: dict[str, tuple[Waiter, str]] = {}
+        self._resting: dict[str, tuple[Waiter, float]] = {}
+        # Where pods of gangs wait, whether or not they stand in line.
+        self.musters = Musters()
+        self._alarms: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._in_line) + len(self._nowhere) + len(self._resting)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._in_line or uid in self._nowhere or uid in self._resting
+
+    def join(self, waiter: Waiter, *, why_never: str, books: Books) -> None:
+        """Stand in line, or be told why not; who stands there already keeps the place if nothing changed."""
+        self.leave(waiter.uid, books=books)
+        self.musters.come(waiter)
+        if why_never:
+            self._nowhere[waiter.uid] = waiter, why_never
+            return
+        self.lines.setdefault(waiter.queue, Line()).add(waiter)
+        self._in_line[waiter.uid] = waiter.queue
+        self._tell(waiter, books=books)
+
+    def rest(self, waiter: Waiter, *, until: float, books: Books) -> None:
+        """Wait apart until then."""
+        self.leave(waiter.uid, books=books)
+        self.musters.come(waiter)
+        self._resting[waiter.uid] = waiter, until
+        heapq.heappush(self._alarms, (until, waiter.uid))
+
+    def rests_until(self, uid: str) -> float | None:
+        """How long a pod rests, if it does."""
+        resting = self._resting.get(uid)
+        return resting[1] if resting else None
+
+    def resting(self, uid: str) -> Waiter | None:
+        """Who rests, if that pod does."""
+        resting = self._resting.get(uid)
+        return resting[0] if resting else None
+
+    def leave(self, uid: str, *, books: Books) -> Waiter | None:
+        """Wait no more."""
+        self.musters.go(uid)
+        for apart in (self._nowhere, self._resting):
+            if found := apart.pop(uid, None):
+                return found[0]
+        queue = self._in_line.pop(uid, None)
+        waiter = self.lines[queue].remove(uid) if queue is not None else None
+        if waiter and queue is not None:
+            self._tell(waiter, books=books)
+            if not len(self.lines[queue]):
+                del self.lines[queue]
+        return waiter
+
+    def gang_changed(self, waiter: Waiter, *, books: Books) -> None:
+        """Another number of its gang is in."""
+        gang = waiter.gang
+        if gang is None:
+            return
+        # Of one that was let in elsewhere too: since then its namespace may be at home in another queue.
+        for queue in sorted({spot.queue for spot in self.musters.of(gang)} & self.lines.keys()):
+            line = self.lines[queue]
+            for first in line.firsts_of(gang):
+                line.changed(first)
+                self._tell(first, books=books)
+
+    def look_anew(self, *, books: Books) -> None:
+        """Other hardware: a gang that could not start may do so now, or the other way round."""
+        gangs = {_asker(waiter): waiter for line in self.lines.values() for waiter in line if waiter.group}
+        for waiter in gangs.values():
+            self._tell(waiter, books=books)
+
+    def _tell(self, waiter: Waiter, *, books: Books) -> None:
+        """Let one ask, or its gang if it could start; of who is gone by now only its gang does."""
+        who, mates = _asker(waiter), self._mates(waiter)
+        self._never.pop(who, None)
+        asked, asks = self._asking.pop(who, []), self._asks(who, mates, books=books)
+        if asks:
+            self._asking[who] = asks
+        if asks != asked:
+            for ask in asked:
+                books.ledger.ask_no_more(waiter.queue, ask)
+            for ask in asks:
+                books.ledger.ask(waiter.queue, ask)
+
+    def _mates(self, waiter: Waiter) -> Sequence[Waiter]:
+        if waiter.group:
+            return self.lines[waiter.queue].mates(waiter)
+        return (waiter,) if waiter.uid in self._in_line else ()
+
+    def _asks(self, who: Asker, mates: Sequence[Waiter], *, books: Books) -> list[Ask]:
+        # A held queue lets nobody in, so nothing is held back for it.
+        if not mates or books.ledger.tree.nodes[mates[0].queue].stop:
+            return []
+        needed = still_needed(mates[0], let_in=books.let_in)
+        if len(mates) < needed:
+            return []
+        if mates[0].group and (why := self._why_never(mates[:needed])):
+            self._never[who] = why
+            return []
+        return [asked_by(mates[:needed]), *(asked_by((one,)) for one in mates[needed:])]
+
+    def rested(self, now: float) -> list[Waiter]:
+        """Those whose rest is over; they are to join anew."""
+        over = []
+        while self._alarms and self._alarms[0][0] <= now:
+            until, uid = heapq.heappop(self._alarms)
+            if self.rests_until(uid) == until:
+                over.append(self._resting[uid][0])
+        return over
+
+    def __iter__(self) -> Iterator[Waiter]:
+        """All who wait."""
+        for line in self.lines.values():
+            yield from line
+        yield from [waiter for waiter, _ in (*self._nowhere.values(), *self._resting.values())]
+
+    def find(self, uid: str) -> Waiter | None:
+        """Who waits, wherever, if that pod does."""
+        if (found := self._nowhere.get(uid)) is not None:
+            return found[0]
+        return self.standing(uid) or self.resting(uid)
+
+    def of_namespace(self, name: str) -> list[Waiter]:
+        """All who wait of one namespace."""
+        return [waiter for waiter in self if waiter.pod.metadata.namespace == name]
+
+    def stands(self, uid: str) -> bool:
+        """Whether a pod stands in a line."""
+        return uid in self._in_line
+
+    def standing(self, uid: str) -> Waiter | None:
+        """Who stands in a line, if that pod does."""
+        queue = self._in_line.get(uid)
+        return None if queue is None else self.lines[queue].of(uid)
+
+    def why_nowhere(self, uid: str) -> str:
+        """Why a pod can't be let in, by itself or with its gang, whatever others do; empty if that is not so."""
+        if found := self._nowhere.get(uid):
+            return found[1]
+        queue = self._in_line.get(uid)
+        return self._never.get(_asker(self.lines[queue].of(uid)), "") if queue is not None and self._never else ""
+
+    def is_never(self, waiter: Waiter) -> bool:
+        """Whether its gang can't start, whatever others do."""
+        return _asker(waiter) in self._never
+
+    def gathering(self, waiter: Waiter, *, books: Books, names: Names) -> Gathering | None:
+        """What the gang of a pod lacks to be let in as a whole; None if nothing, or if it is in none."""
+        line = self.lines.get(waiter.queue)
+        return gathering(waiter, line=line, musters=self.musters, books=books, names=names)
+
+    def clear(self) -> list[Waiter]:
+        """Send everybody away, to be put down in other books; until when somebody rests is still known."""
+        everybody = list(self)
+        self.lines.clear()
+        self._in_line.clear()
+        self._asking.clear()
+        self._never.clear()
+        self._nowhere.clear()
+        return everybody
+
+
+def _asker(waiter: Waiter) -> Asker:
+    return (waiter.queue, waiter.user, waiter.gang) if waiter.gang else waiter.uid

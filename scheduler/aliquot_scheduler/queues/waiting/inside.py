@@ -1,0 +1,100 @@
+"""Those who were let in: on their way to be bound, shown to whoever makes clusters larger, or bound.
+
+| state | from | ends when |
+|---|---|---|
+| through | its turn came, with room | it is bound; or its time is over |
+| adopted | found without a gate: another leader has let it in | kube-scheduler asks for it: through; its time is over |
+| shown | it was within quota, without room (`showing.py`) | the next round: it waits with all; its time is over |
+| bound | the watch says so | it has ended, or is gone |
+
+All of them are charged, none of them waits.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_scheduler.fit.bounds import Bounds
+from aliquot_scheduler.queues.waiting.line import Waiter
+
+
+class Way(StrEnum):
+    """How one came to be let in who is not bound."""
+
+    THROUGH = "through"
+    ADOPTED = "adopted"
+    SHOWN = "shown"
+
+
+class Inside:
+    """Who they are."""
+
+    def __init__(self, *, names: Names) -> None:
+        self._names = names
+        self.bound: dict[str, Waiter] = {}
+        # Not bound: who, how, and until when.
+        self.coming: dict[str, Waiter] = {}
+        self._ways: dict[str, Way] = {}
+        self._until: dict[str, float] = {}
+        # Where alone they may lie.
+        self.bounds: dict[str, Bounds] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self.coming or uid in self.bound
+
+    @property
+    def under_way(self) -> int:
+        """How many kube-scheduler has in hand."""
+        return len(self.coming) - sum(way is Way.SHOWN for way in self._ways.values())
+
+    def enter(self, waiter: Waiter, *, way: Way, until: float) -> None:
+        """Somebody is let in, or comes in another way from now on."""
+        self.coming[waiter.uid] = waiter
+        self._ways[waiter.uid] = way
+        self._until[waiter.uid] = until
+
+    def way(self, uid: str) -> Way | None:
+        """How somebody came in who is not bound."""
+        return self._ways.get(uid)
+
+    def until(self, uid: str) -> float:
+        """How long somebody may take to be bound."""
+        return self._until[uid]
+
+    def is_unasked(self, uid: str, *, now: float) -> bool:
+        """Whether somebody was adopted, and the time is over in which kube-scheduler would have come by itself."""
+        return self._ways.get(uid) is Way.ADOPTED and self._until[uid] <= now
+
+    def shown(self) -> list[Waiter]:
+        """Those who are shown, in the order in which they waited."""
+        found = [self.coming[uid] for uid, way in self._ways.items() if way is Way.SHOWN]
+        return sorted(found, key=lambda waiter: (waiter.queue, waiter.place))
+
+    def changed(self, pod: Pod) -> None:
+        """What is known of a pod that is on its way."""
+        uid = pod.metadata.uid
+        self.coming[uid] = self.coming[uid].of(pod)
+
+    def late(self, now: float) -> list[str]:
+        """Whose time is over."""
+        return [uid for uid, until in self._until.items() if until <= now]
+
+    def bind(self, waiter: Waiter) -> None:
+        """Somebody is bound."""
+        self.leave(waiter.uid)
+        self.bound[waiter.uid] = waiter
+
+    def is_bound_so(self, pod: Pod) -> bool:
+        """Whether it was known to be bound, with this very grant."""
+        known = self.bound.get(pod.metadata.uid)
+        return known is not None and self._grant(known.pod) == self._grant(pod)
+
+    def leave(self, uid: str) -> None:
+        """Somebody is in no more."""
+        for states in (self.coming, self.bound, self._ways, self._until, self.bounds):
+            states.pop(uid, None)
+
+    def _grant(self, pod: Pod) -> str | None:
+        return pod.metadata.annotations.get(self._names.grant)

@@ -1,0 +1,286 @@
+"""Who waits in one queue, user by user: pods of the same shape one behind the other, gangs as one.
+
+A shape is what a pod asks of cards, their node and quota. Of a thousand equal pods only the first is looked at, and a
+shape that was refused is refused for all. A gang is a candidate once so many of its pods wait that, with those let in
+before, it has its minimum; the first of its pods gives it its place.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from aliquot_core.membership import Group, Topology
+from aliquot_core.objects import Pod
+from aliquot_core.request import PodRequest
+from aliquot_scheduler.fit.demand import Demand
+from aliquot_scheduler.fit.ground import HostAsk
+from aliquot_scheduler.queues.charged.askers import Ask
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Vector
+
+# Priority (highest first), age, namespace, name, uid: no two are equal.
+Place = tuple[int, str, str, str, str]
+# Namespace and name of a group.
+GroupKey = tuple[str, str]
+# The same with the size and the minimum that a pod of it says: only who agrees is of one gang.
+GangKey = tuple[str, str, int, int]
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of GPUs and of their node, whoever asks it."""
+
+    request: PodRequest
+    host: HostAsk
+    # Never to be evicted for others.
+    firm: bool
+    # What a cluster's own rules may tell it by from others.
+    words: tuple[object, ...] = ()
+
+
+class Waiter(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod that waits."""
+
+    pod: Pod
+    demand: Demand
+    shape: Shape
+    # The same number for the same shape: to compare two shapes takes as long as all they say.
+    number: int
+    amounts: Vector
+    # What of that limits have to let in: without models that it can do without.
+    least: Vector
+    queue: str
+    user: str
+    # Among the pods of the same user.
+    priority: int
+    group: Group | None
+    # Patterns of models that it is kept off, since its queue may have none of them for it.
+    off: tuple[str, ...] = ()
+
+    def of(self, pod: Pod) -> Waiter:
+        """The same, with a later word on the pod."""
+        return msgspec.structs.replace(self, pod=pod)
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID."""
+        return self.pod.metadata.uid
+
+    @property
+    def place(self) -> Place:
+        """Its place among those of the same user."""
+        meta = self.pod.metadata
+        return -self.priority, meta.creation_timestamp or "", meta.namespace, meta.name, meta.uid
+
+    @property
+    def mark(self) -> tuple[str, Any]:
+        """What it shares with those who are let in or refused with it: its user's pods of this shape, or its gang."""
+        return self.user, self.gang or self.number
+
+    @property
+    def gang(self) -> GangKey | None:
+        """Which group it is in, as it has it."""
+        group = self.group
+        return (self.pod.metadata.namespace, group.name, group.size, group.minimum) if group else None
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """Pods that are let in together or not at all: one, or what a gang needs."""
+
+    members: tuple[Waiter, ...]
+    amounts: Vector
+
+    @cached_property
+    def first(self) -> Waiter:
+        """Who stands for all."""
+        return self.members[0]
+
+    @cached_property
+    def uid(self) -> str:
+        """Of the first."""
+        return self.first.uid
+
+    @cached_property
+    def number(self) -> int:
+        """Of the first one's shape."""
+        return self.first.number
+
+    @cached_property
+    def shape(self) -> Any:
+        """The same for all that are refused alike."""
+        if self.topology:
+            # Where its group lies already, nobody else need lie.
+            return self.first.gang, tuple(member.number for member in self.members)
+        if len(self.members) == 1:
+            return self.first.number
+        return tuple(member.number for member in self.members)
+
+    @property
+    def topology(self) -> Topology:
+        """How its group wants to lie."""
+        return self.first.group.topology if self.first.group else Topology.ANY
+
+    @cached_property
+    def firm(self) -> Vector:
+        """What those of them ask who are never to be evicted; empty if nobody is."""
+        return firm_part(self.members)
+
+
+class Heads(list[Candidate]):
+    """One user's candidates in their order, and what is asked of all of them at once: thousands are seldom able."""
+
+    @cached_property
+    def in_order(self) -> list[int]:
+        """The numbers of their shapes, one for each."""
+        return [one.number for one in self]
+
+    @cached_property
+    def numbers(self) -> frozenset[int]:
+        """Of their shapes."""
+        return frozenset(self.in_order)
+
+    @cached_property
+    def uids(self) -> frozenset[str]:
+        """By which they are known while others stand back for them."""
+        return frozenset(one.uid for one in self)
+
+    @cached_property
+    def lone(self) -> bool:
+        """Whether none of them is a gang."""
+        return all(len(one.members) == 1 for one in self)
+
+
+class Line:
+    """Those who wait in one queue."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, dict[Any, list[tuple[Place, str]]]] = {}
+        self._waiters: dict[str, Waiter] = {}
+        self._asked: dict[str, list[int]] = {}
+        self._heads: dict[str, Heads] = {}
+        # The first of each row, as long as the row is the same.
+        self._firsts: dict[tuple[str, Any], Candidate | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def __iter__(self) -> Iterator[Waiter]:
+        return iter(list(self._waiters.values()))
+
+    def add(self, waiter: Waiter) -> None:
+        """Somebody joins."""
+        self._waiters[waiter.uid] = waiter
+        row = self._rows.setdefault(waiter.user, {}).setdefault(_row(waiter), [])
+        insort(row, (waiter.place, waiter.uid))
+        self._ask(waiter, sign=+1)
+        self.changed(waiter)
+
+    def remove(self, uid: str) -> Waiter | None:
+        """Somebody leaves."""
+        waiter = self._waiters.pop(uid, None)
+        if waiter is None:
+            return None
+        rows = self._rows[waiter.user]
+        row = rows[_row(waiter)]
+        del row[bisect_left(row, (waiter.place, uid))]
+        if not row:
+            del rows[_row(waiter)]
+        if not rows:
+            del self._rows[waiter.user]
+        self._ask(waiter, sign=-1)
+        self.changed(waiter)
+        return waiter
+
+    def of(self, uid: str) -> Waiter:
+        """Who stands here."""
+        return self._waiters[uid]
+
+    def mates(self, waiter: Waiter) -> list[Waiter]:
+        """Those who wait here in a gang with it, in their order; it need not be among them."""
+        row = self._rows.get(waiter.user, {}).get(_row(waiter), [])
+        return [self._waiters[uid] for _, uid in row]
+
+    def gathered(self, waiter: Waiter) -> int:
+        """How many stand here in a gang with it."""
+        return len(self._rows.get(waiter.user, {}).get(_row(waiter), ()))
+
+    def firsts_of(self, gang: GangKey) -> list[Waiter]:
+        """Of each user who has pods of this gang here, the first of them."""
+        return [self._waiters[rows[gang][0][1]] for rows in self._rows.values() if gang in rows]
+
+    @property
+    def only_user(self) -> str | None:
+        """Whose all pods here are, if they are one user's."""
+        return next(iter(self._rows)) if len(self._rows) == 1 else None
+
+    def users(self) -> list[str]:
+        """Who has pods here."""
+        return list(self._rows)
+
+    def asked(self, user: str) -> Sequence[int]:
+        """What a user's pods here ask together, of compute and memory."""
+        return self._asked[user]
+
+    def changed(self, waiter: Waiter) -> None:
+        """Who is the first of its row may have changed, or how much its gang needs."""
+        self._heads.pop(waiter.user, None)
+        self._firsts.pop((waiter.user, _row(waiter)), None)
+
+    def heads(self, user: str, *, let_in: dict[GangKey, set[str]]) -> Heads:
+        """The first of each shape and each gang that has its minimum, in their order; `let_in` is by gang."""
+        if user not in self._heads:
+            found = [self._first(user, key, row, let_in) for key, row in self._rows.get(user, {}).items()]
+            self._heads[user] = Heads(sorted((one for one in found if one), key=lambda one: one.first.place))
+        return self._heads[user]
+
+    def _ask(self, waiter: Waiter, *, sign: int) -> None:
+        asked = self._asked.setdefault(waiter.user, [0, 0])
+        for dimension in (COMPUTE, MEMORY):
+            asked[dimension] += sign * waiter.amounts[dimension]
+        if waiter.user not in self._rows:
+            del self._asked[waiter.user]
+
+    def _first(
+        self, user: str, key: Any, row: list[tuple[Place, str]], let_in: dict[GangKey, set[str]]
+    ) -> Candidate | None:
+        if (user, key) not in self._firsts:
+            self._firsts[user, key] = self._head(row, let_in)
+        return self._firsts[user, key]
+
+    def _head(self, row: list[tuple[Place, str]], let_in: dict[GangKey, set[str]]) -> Candidate | None:
+        needed = still_needed(self._waiters[row[0][1]], let_in=let_in)
+        if len(row) < needed:
+            return None
+        members = tuple(self._waiters[uid] for _, uid in row[:needed])
+        return Candidate(members=members, amounts=summed(members))
+
+
+def summed(waiters: Iterable[Waiter]) -> Vector:
+    """What they ask together; there is at least one."""
+    return tuple(map(sum, zip(*(one.amounts for one in waiters), strict=True)))
+
+
+def asked_by(waiters: Sequence[Waiter]) -> Ask:
+    """What they ask at once."""
+    least = tuple(map(sum, zip(*(one.least for one in waiters), strict=True)))
+    return Ask(amounts=summed(waiters), least=least, firm=firm_part(waiters))
+
+
+def firm_part(waiters: Iterable[Waiter]) -> Vector:
+    """What those of them ask together who are never to be evicted; empty if nobody is."""
+    firm = [one for one in waiters if one.shape.firm]
+    return summed(firm) if firm else ()
+
+
+def still_needed(waiter: Waiter, *, let_in: Mapping[GangKey, Collection[str]]) -> int:
+    """How many must be let in at once for one to run: itself, or what its gang lacks of its minimum."""
+    if waiter.group is None or waiter.gang is None:
+        return 1
+    return max(1, waiter.group.minimum - len(let_in.get(waiter.gang, ())))
+
+
+def _row(waiter: Waiter) -> Any:
+    return waiter.gang or waiter.number
