@@ -7,7 +7,7 @@ import logging
 import os
 import random
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -27,16 +27,8 @@ from support.endpoints import (
     endpoint,
     kubelet_known,
     settings_in,
-    short_folder,
     table,
 )
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Everything of one node."""
-    with short_folder() as made:
-        yield made
 
 
 @pytest.fixture

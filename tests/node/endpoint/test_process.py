@@ -7,31 +7,15 @@ import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from aliquot_deviceplugin.endpoint.settings import EndpointSettings
 from aliquot_proto import deviceplugin_v1beta1_pb2 as pb
-from support.endpoints import COMPUTE, ScriptedAgent, agent, appears, settings_in, short_folder, start_process, table
+from support.endpoints import COMPUTE, ScriptedAgent, agent, appears, settings_in, start_process, table
 from support.scripted_kubelet import ScriptedKubelet
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Everything of one node."""
-    with short_folder() as made:
-        yield made
-
-
-@pytest.fixture
-async def kubelet(folder: Path) -> AsyncIterator[ScriptedKubelet]:
-    """A kubelet that runs."""
-    made = ScriptedKubelet(folder / "dp")
-    await made.start()
-    yield made
-    await made.stop()
 
 
 @contextlib.asynccontextmanager

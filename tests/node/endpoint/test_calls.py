@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
@@ -14,24 +14,8 @@ from aliquot_core import door
 from aliquot_deviceplugin.endpoint.settings import EndpointSettings
 from aliquot_proto import deviceplugin_v1beta1_pb2 as pb
 from aliquot_proto import deviceplugin_v1beta1_pb2_grpc as pb_grpc
-from support.endpoints import COMPUTE, ScriptedAgent, agent, endpoint, forever, settings_in, short_folder
+from support.endpoints import COMPUTE, ScriptedAgent, agent, endpoint, forever, settings_in
 from support.scripted_kubelet import ScriptedKubelet
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Everything of one node."""
-    with short_folder() as made:
-        yield made
-
-
-@pytest.fixture
-async def kubelet(folder: Path) -> AsyncIterator[ScriptedKubelet]:
-    """A kubelet that runs."""
-    made = ScriptedKubelet(folder / "dp")
-    await made.start()
-    yield made
-    await made.stop()
 
 
 class Node:
