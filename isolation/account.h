@@ -44,14 +44,25 @@ struct meter {
     _Atomic uint64_t priced;   /* the rate by which `free_at` was worked out, in millionths; 0: none yet */
 };
 
+/* For how long how many of the processes had work in flight at once: `busy`, by numbers of them (crowd.c). */
+#define CROWD_SIZES 13
+
+struct crowd {
+    _Atomic uint64_t busy, in_flight; /* up to where of the meter's it is counted */
+    uint64_t reserved;
+    _Atomic uint64_t ns[CROWD_SIZES];
+};
+
 struct account {
     char magic[8];
     _Atomic uint32_t ready, highest; /* slots from `highest` on were never used */
     pthread_mutex_t lock;
     struct meter meter[MOST_GPUS] __attribute__((aligned(1024)));
+    struct crowd crowd[MOST_GPUS];
 };
 
 _Static_assert(sizeof(struct process_slot) == 192, "the agent reads 192 bytes for each process");
+_Static_assert(sizeof(struct meter) == 64 && sizeof(struct crowd) == 128, "the agent reads so much for each GPU");
 _Static_assert(sizeof(struct account) <= SLOTS_AT, "slots begin after the head");
 _Static_assert(SLOTS_AT + MOST_PROCESSES * sizeof(struct process_slot) <= ACCOUNT_BYTES, "the file holds all slots");
 

@@ -1,6 +1,7 @@
 #include "meter.h"
 
 #include "account.h"
+#include "crowd.h"
 
 #define MS 1000000ULL
 #define CREDIT (200 * MS)        /* time unused that may be caught up with */
@@ -52,6 +53,7 @@ void meter_pay(int gpu, uint64_t ns, uint64_t now) {
     uint64_t used = weighed(gpu, ns);
     atomic_fetch_add(&meter->in_flight, ns);
     cover(meter, now - ns, now);
+    crowd_count(gpu);
     atomic_fetch_add(&meter->charged, used);
     uint64_t rate = rate_of(&limits->gpu[gpu], now), costs = used * PARTS_PER_MILLION / rate, old, fresh;
     reprice(meter, rate, now);

@@ -17,6 +17,7 @@ import pytest
 
 from aliquot_agent.isolation.limits_file import WHOLE, Meter
 from aliquot_agent.isolation.pacing import Share
+from aliquot_agent.isolation.turns import SIZES
 from support.isolation import MIB, Container, World
 from support.pacing import Pacer
 
@@ -91,6 +92,41 @@ def test_contending_slices_have_their_shares(world: World, how: str, told: bool)
     idle = max(0.0, 100 - sum(percents))
     for share, percent in zip(SHARES, percents, strict=True):
         assert share - 3 - idle <= percent <= share + 3, percents
+
+
+def test_a_slice_of_many_processes_has_its_share_and_no_less(world: World) -> None:
+    """30 % of one process beside 70 % of eight that come and go together: neither has what is the other's."""
+    one, eight = containers = [world.container(memory_mib=4000, guarantee=share, rate=share) for share in (30, 70)]
+    tenants = [container.run().started() for container in (one, *[eight] * 8)]
+    with Pacer({one: Share(guarantee=0.3, limit=0.3), eight: Share(guarantee=0.7, limit=0.7)}, told=False):
+        for tenant in tenants:
+            tenant.tell("use 8.5 kernel 200 100")
+        used(world, containers, seconds=2)
+        percents = used(world, containers, seconds=6)
+    idle = max(0.0, 100 - sum(percents))
+    for share, percent in zip((30, 70), percents, strict=True):
+        assert share - 3 - idle <= percent <= share + 3, percents
+
+
+def test_how_many_processes_are_at_work_at_once_is_told(world: World) -> None:
+    """Three that have work in flight are three, and one when two of them were killed."""
+    container = world.container(memory_mib=4000, guarantee=90, rate=90)
+    tenants = [container.run().started() for _ in range(3)]
+    for tenant in tenants:
+        tenant.tell(f"use {PATIENCE_S} kernel {PATIENCE_S * 1_000_000} 1")
+
+    def told(processes: int) -> int:
+        return meter(container).crowd[SIZES.index(processes)]
+
+    wait_for(lambda: told(3) > SECOND // 2, why="they are not three")
+    counted = meter(container)
+    assert sum(counted.crowd) <= counted.busy
+    # A busy machine lets them pay late, for more than the span that is looked at.
+    assert sum(counted.crowd[4:]) < sum(counted.crowd) / 2
+    for tenant in tenants[1:]:
+        tenant.close()
+    before = told(1)
+    wait_for(lambda: told(1) > before + SECOND // 2, why="the killed are still counted")
 
 
 def test_a_queue_is_as_deep_beside_others_as_alone(world: World) -> None:

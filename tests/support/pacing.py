@@ -59,6 +59,7 @@ def _seen(container: Container, *, told: bool) -> Seen | None:
     return Seen(
         in_flight=meter.in_flight,
         busy=meter.busy,
+        crowd=meter.crowd,
         charged=meter.charged,
         held=meter.held,
         wanted=meter.wanted,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from aliquot_agent.isolation.pacing import Pace, Seen, Share, next_beat
+from aliquot_agent.isolation.turns import SIZES
 
 STEP = 200_000
 SECOND = 1_000_000_000
@@ -35,6 +36,7 @@ class Slice:
     free_at: float = 0.0
     in_flight: int = 0
     busy: int = 0
+    crowd: list[int] = field(default_factory=lambda: [0] * len(SIZES))
     charged: int = 0
     held: int = 0
     wanted: int = 0
@@ -45,10 +47,16 @@ class Slice:
         at_work = sum(program.queued > 0 for program in self.programs)
         self.in_flight += at_work * STEP
         self.busy += STEP if at_work else 0
+        if at_work:
+            self.crowd[SIZES.index(at_work)] += STEP
         for _ in range(at_work):
             cost = int(STEP * self.weight)
             self.charged += cost
             self.free_at = max(self.free_at, now - _CREDIT) + cost / self.rate
+
+    def deepest(self) -> float:
+        """How much a process has queued at the most: what all have together is as deep as what one has."""
+        return _DEEPEST / max(1, sum(program.queued > 0 for program in self.programs))
 
     def launch(self, program: Program, *, now: int) -> None:
         """As much of its batch as it may."""
@@ -58,7 +66,7 @@ class Slice:
             return
         self.wanted = now
         may = self.free_at <= now or self.rate >= 1
-        while may and program.left and program.queued < _DEEPEST:
+        while may and program.left and program.queued < self.deepest():
             program.queued += STEP
             program.left -= 1
         self.held += 0 if may else STEP
@@ -129,6 +137,7 @@ def _seen(one: Slice) -> Seen:
     return Seen(
         in_flight=one.in_flight,
         busy=one.busy,
+        crowd=tuple(one.crowd),
         charged=one.charged,
         held=one.held,
         wanted=one.wanted,

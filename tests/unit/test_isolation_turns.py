@@ -10,43 +10,68 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot_agent.isolation.pacing import Pace, Seen, Share, next_beat
-from aliquot_agent.isolation.turns import Lately, weights
+from aliquot_agent.isolation.turns import SIZES, Lately, weights
 from support.virtual_gpu import contending
 
 SPAN = 100_000_000
+# For which part of the time how many processes had work in flight.
+Crowd = dict[int, float]
 
 
-def lately(chance: float, processes: float = 1.0) -> Lately:
-    """A slice that had work in flight for that part of the time, of so many processes."""
-    busy = round(chance * SPAN)
-    return Lately(span=SPAN, busy=busy, in_flight=busy * processes)
+def lately(crowd: Crowd) -> Lately:
+    """A slice that had work in flight so."""
+    times = [round(crowd.get(size, 0.0) * SPAN) for size in SIZES]
+    in_flight = sum(time * size for time, size in zip(times, SIZES, strict=True))
+    return Lately().then(span=SPAN, busy=sum(times), in_flight=in_flight, crowd=times)
 
 
-def expected(one: tuple[float, int], others: list[tuple[float, int]]) -> float:
-    """The mean, by going through all there is: who of the others is there at some moment."""
+def expected(one: Crowd, others: list[Crowd]) -> float:
+    """The mean over its processes' moments, by going through all there is: how many others are there at each."""
     total = 0.0
-    for there in itertools.product((False, True), repeat=len(others)):
-        chances = [chance if is_there else 1 - chance for is_there, (chance, _) in zip(there, others, strict=True)]
-        crowd = sum(count for is_there, (_, count) in zip(there, others, strict=True) if is_there)
-        total += math.prod(chances) / (one[1] + crowd)
-    return total
+    states = [[(0, 1 - sum(other.values())), *other.items()] for other in others]
+    for own, part in one.items():
+        for there in itertools.product(*states):
+            chance = math.prod(chance for _, chance in there)
+            total += part * own * chance / (own + sum(count for count, _ in there))
+    return total / sum(own * part for own, part in one.items())
 
 
-CONTAINERS = st.lists(st.tuples(st.floats(0.01, 1.0), st.integers(1, 40)), min_size=1, max_size=6)
+@st.composite
+def crowds(draw: st.DrawFn) -> Crowd:
+    """Some numbers of processes, and at times none."""
+    sizes = draw(st.lists(st.sampled_from(SIZES[:-2]), min_size=1, max_size=3, unique=True))
+    parts = draw(st.lists(st.floats(0.01, 1.0), min_size=len(sizes), max_size=len(sizes)))
+    scale = max(1.0, sum(parts))
+    return {size: part / scale for size, part in zip(sizes, parts, strict=True)}
 
 
-@given(containers=CONTAINERS)
-def test_weights_are_the_mean_over_all_that_may_be_there_at_once(containers: list[tuple[float, int]]) -> None:
+@given(containers=st.lists(crowds(), min_size=1, max_size=5))
+def test_weights_are_the_mean_over_all_that_may_be_there_at_once(containers: list[Crowd]) -> None:
     """Within 1.5 percent of what going through every case gives, for what a GPU may have at once."""
-    found = weights({str(at): lately(*one) for at, one in enumerate(containers)})
+    found = weights({str(at): lately(one) for at, one in enumerate(containers)})
     for at, one in enumerate(containers):
         # What the slice says it had is whole nanoseconds.
         assert found[str(at)] == pytest.approx(expected(one, containers[:at] + containers[at + 1 :]), rel=0.015)
 
 
+def test_where_only_the_mean_is_told_each_moment_has_it() -> None:
+    """An older library says how long any was in flight and all together; between two sizes it is some of both."""
+    told = Lately().then(span=SPAN, busy=SPAN // 2, in_flight=5 * SPAN)
+    assert told.crowd == pytest.approx(lately({8: 0.25, 12: 0.25}).crowd)
+    assert Lately().then(span=SPAN, busy=SPAN // 2, in_flight=4 * SPAN, crowd=[0] * len(SIZES)).crowd[7] == SPAN // 2
+
+
+def test_what_a_container_says_of_its_numbers_is_as_long_as_it_was_busy() -> None:
+    """It counts them every few milliseconds: what it has not counted yet is taken to be like the rest."""
+    counted = [SPAN // 10, *[0] * 6, SPAN // 10, *[0] * 5]
+    assert Lately().then(span=SPAN, busy=SPAN, in_flight=4 * SPAN, crowd=counted).crowd == pytest.approx(
+        lately({1: 0.5, 8: 0.5}).crowd
+    )
+
+
 def test_who_was_not_there_is_weighed_as_one_more() -> None:
     """A slice that did nothing lately takes its turn among those that did, and takes none of theirs before."""
-    found = weights({"new": Lately(), "one": lately(1.0), "two": lately(1.0)})
+    found = weights({"new": Lately(), "one": lately({1: 1.0}), "two": lately({1: 1.0})})
     assert found == pytest.approx({"new": 1 / 3, "one": 1 / 2, "two": 1 / 2}, rel=0.01)
     assert weights({}) == {}
 
@@ -54,7 +79,7 @@ def test_who_was_not_there_is_weighed_as_one_more() -> None:
 def test_a_container_that_does_not_tell_when_it_was_busy_is_one_process() -> None:
     """Those that run while the node is upgraded have the library that they started with."""
     old = Lately().then(span=SPAN, busy=0, in_flight=SPAN // 4)
-    assert (old.chance, old.processes) == (0.25, 1.0)
+    assert old.crowd == lately({1: 0.25}).crowd
 
 
 def test_two_that_begin_at_once_are_weighed_as_two() -> None:
@@ -68,17 +93,20 @@ def test_two_that_begin_at_once_are_weighed_as_two() -> None:
 
 
 FIGURES = st.integers(-(2**63), 2**64)
+CLAIMS = st.tuples(FIGURES, FIGURES, st.one_of(st.just([]), st.lists(FIGURES, min_size=13, max_size=13)))
 
 
-@given(steps=st.lists(st.tuples(FIGURES, FIGURES), min_size=1, max_size=5), other=st.tuples(FIGURES, FIGURES))
-def test_no_claim_leads_out_of_bounds(steps: list[tuple[int, int]], other: tuple[int, int]) -> None:
+@given(steps=st.lists(CLAIMS, min_size=1, max_size=5), other=CLAIMS)
+def test_no_claim_leads_out_of_bounds(
+    steps: list[tuple[int, int, list[int]]], other: tuple[int, int, list[int]]
+) -> None:
     """Whatever a tenant writes into its account, everybody's weight is a part of a moment."""
     one = two = Lately()
-    for busy, in_flight in steps:
-        one = one.then(span=SPAN, busy=busy, in_flight=in_flight)
-        two = two.then(span=SPAN, busy=other[0], in_flight=other[1])
-    assert 0 <= one.chance <= 1
-    assert 1 <= one.processes <= 1024
+    for busy, in_flight, crowd in steps:
+        one = one.then(span=SPAN, busy=busy, in_flight=in_flight, crowd=crowd)
+        two = two.then(span=SPAN, busy=other[0], in_flight=other[1], crowd=other[2])
+    assert 0 <= one.busy <= one.span * (1 + 1e-9)
+    assert min(one.crowd) >= 0
     for weight in weights({"one": one, "two": two, "quiet": Lately()}).values():
         assert 0 < weight <= 1
 

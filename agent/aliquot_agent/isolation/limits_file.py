@@ -29,6 +29,8 @@ _GPU = struct.Struct("<16s8Q48x")
 _LIVE = struct.Struct("<8Q")
 _METER = struct.Struct("<6Q16x")
 _METERS_AT = 1024
+_CROWD = struct.Struct("<24x13Q")
+_CROWDS_AT = _METERS_AT + 16 * _METER.size
 _SLOTS_AT = 8192
 _SLOT = struct.Struct(f"<QII{MOST_GPUS}Q48x")
 _SLOT_COUNT_AT = 12
@@ -66,8 +68,9 @@ class Meter(msgspec.Struct, frozen=True, kw_only=True):
     charged: int
     wanted: int
     held: int
-    # For how long any process had work in flight.
+    # For how long any process had work in flight; and the same by how many had, as `turns.SIZES` counts them.
     busy: int
+    crowd: tuple[int, ...] = ()
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,20 +139,25 @@ def read_account(read: Callable[[int, int], bytes], *, gpus: int) -> Account | N
 
     The tenant may write whatever he likes, and cut the file short while it is read.
     """
-    head = read(0, _METERS_AT + gpus * _METER.size)
-    if len(head) != _METERS_AT + gpus * _METER.size or not head.startswith(ACCOUNT_MAGIC):
+    head = read(0, _CROWDS_AT + gpus * _CROWD.size)
+    if len(head) != _CROWDS_AT + gpus * _CROWD.size or not head.startswith(ACCOUNT_MAGIC):
         return None
     (count,) = struct.unpack_from("<I", head, _SLOT_COUNT_AT)
     slots = read(_SLOTS_AT, min(count, _MOST_SLOTS) * _SLOT.size)
     (lent,) = struct.unpack("<Q", read(_LENDING_AT, 8).ljust(8, b"\0"))
     borrowed = read(_BORROWED_AT, min(lent, _MOST_BORROWED) * _BORROWED.size) if lent else b""
     return Account(
-        meters=tuple(
-            Meter(free_at=free_at, in_flight=in_flight, charged=charged, wanted=wanted, held=held, busy=busy)
-            for free_at, in_flight, charged, wanted, held, busy in _METER.iter_unpack(head[_METERS_AT:])
-        ),
+        meters=tuple(_meter(head, gpu=gpu) for gpu in range(gpus)),
         processes=_held(slots, gpus=gpus),
         borrowed=_borrowed(borrowed, gpus=gpus),
+    )
+
+
+def _meter(head: bytes, *, gpu: int) -> Meter:
+    free_at, in_flight, charged, wanted, held, busy = _METER.unpack_from(head, _METERS_AT + gpu * _METER.size)
+    crowd = _CROWD.unpack_from(head, _CROWDS_AT + gpu * _CROWD.size)
+    return Meter(
+        free_at=free_at, in_flight=in_flight, charged=charged, wanted=wanted, held=held, busy=busy, crowd=crowd
     )
 
 

@@ -178,6 +178,7 @@ def _seen(meter: Meter) -> Seen:
     return Seen(
         in_flight=meter.in_flight,
         busy=meter.busy,
+        crowd=meter.crowd,
         charged=meter.charged,
         held=meter.held,
         wanted=meter.wanted,

@@ -16,6 +16,7 @@ falsify, as it can go round all this) move what is left over, and how crowded th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import sub
 
 import msgspec
 
@@ -44,11 +45,13 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """One slice's counters at a beat, in nanoseconds of all its life; `used` is None where it is unknown.
 
-    `in_flight` is for how long its processes had work in flight, taken together; `busy`, for how long any had.
+    `in_flight` is for how long its processes had work in flight, taken together; `busy`, for how long any had; `crowd`,
+    the same by how many had.
     """
 
     in_flight: int
     busy: int = 0
+    crowd: tuple[int, ...] = ()
     charged: int
     held: int
     wanted: int
@@ -90,7 +93,12 @@ def next_beat(
 def _lately(pace: Pace, seen: Seen | None, *, span: int) -> Lately:
     if seen is None or pace.seen is None:
         return pace.lately
-    return pace.lately.then(span=span, busy=seen.busy - pace.seen.busy, in_flight=seen.in_flight - pace.seen.in_flight)
+    return pace.lately.then(
+        span=span,
+        busy=seen.busy - pace.seen.busy,
+        in_flight=seen.in_flight - pace.seen.in_flight,
+        crowd=tuple(map(sub, seen.crowd, pace.seen.crowd)),
+    )
 
 
 def divide(shares: Mapping[str, Share], wants: Mapping[str, float]) -> dict[str, float]:

@@ -1,0 +1,8 @@
+/* How many of the container's processes have work in flight at once, and for how long. */
+#ifndef ALIQUOT_CROWD_H
+#define ALIQUOT_CROWD_H
+
+/* Count what the meter has that is not counted yet, once there is enough of it. */
+void crowd_count(int gpu);
+
+#endif
