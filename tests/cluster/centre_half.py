@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import urllib.request
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from cluster.harness.component import Component, answers
 from cluster.harness.controlplane import LOOPBACK
 from cluster.harness.leftovers import MARK
 from cluster.harness.ports import free_port
+from cluster.harness.waiting import PATIENCE_SECONDS
 
 NAMES = Names()
 COMMAND = str(Path(sys.executable).with_name("aliquot"))
@@ -69,6 +71,13 @@ class Replica:
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         found = [json.loads(line) for line in lines if line.startswith("{")]
         return [line for line in found if line.get("message") == message]
+
+    def gauge(self, name: str) -> float:
+        """What its metrics say under a name without labels; 0 where they say nothing."""
+        where = f"http://{LOOPBACK}:{self.status_port}/metrics"
+        with urllib.request.urlopen(where, timeout=PATIENCE_SECONDS) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
 
 class CentreHalf:

@@ -11,7 +11,6 @@ import re
 import ssl
 import threading
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +25,6 @@ from cluster.harness.cluster import ClusterHarness
 from cluster.harness.controlplane import LOOPBACK
 from cluster.harness.credentials import ADMIN
 from cluster.harness.played import TOLERATED
-from cluster.harness.waiting import PATIENCE_SECONDS
 from support.large_cluster import capacity, inventory_note, lease_manifest, pod_manifest
 
 GATES = [{"name": NAMES.gate}]
@@ -86,9 +84,7 @@ def slices_per_gpu(cluster: ClusterHarness, namespace: str) -> dict[int, int]:
 
 def free_gpus(replica: Replica) -> float:
     """How many GPUs' compute nobody holds, as the leader tells."""
-    with urllib.request.urlopen(f"http://{LOOPBACK}:{replica.status_port}/metrics", timeout=PATIENCE_SECONDS) as answer:
-        lines = answer.read().decode().splitlines()
-    return sum(float(line.split()[1]) for line in lines if line.startswith("aliquot_centre_compute_free_gpus "))
+    return replica.gauge("aliquot_centre_compute_free_gpus")
 
 
 class BindingsSeen:

@@ -168,7 +168,7 @@ class World(Town):
     def begin(self, uid: str, node: str) -> Write | None:
         """Call bind."""
         under_way = any(write.told is None and write.uid == uid for write in self.writes)
-        promise = self.desk.begin_bind(uid=uid, node=node)
+        promise = self.desk.begin_bind(uid=uid, node=node, now=self.now)
         if isinstance(promise, str):
             assert promise
             return None

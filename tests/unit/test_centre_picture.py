@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import msgspec
@@ -130,6 +131,18 @@ def test_a_node_whose_agent_falls_silent_goes_out_by_itself_and_comes_back_with_
     picture.lease_seen(make_lease("n1", renewed="2026-11-21T10:00:11.000000Z"), wall=WALL + 11)
     assert picture.nodes["n1"].out == ""
     assert picture.tell_time(119.0) == []
+
+
+def test_how_long_a_node_was_silent_is_told_by_our_own_clock(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever its lease says; of a node that comes back nothing is to be told."""
+    caplog.set_level(logging.INFO)
+    picture = picture_with(make_node("n1", gpus("n1", 1)), now=100.0)
+    picture.tell_time(111.25)
+    picture.lease_seen(make_lease("n1", renewed="2026-11-21T10:00:11.000000Z"), wall=WALL)
+    picture.tell_time(112.0)
+    picture.lease_seen(make_lease("n1", state="draining", renewed="2026-11-21T10:00:12.000000Z"), wall=WALL)
+    told = [(line.message, getattr(line, "silent_s", None)) for line in caplog.records if hasattr(line, "node")]
+    assert told == [("node in", None), ("node out", 11.25), ("node in", None), ("node out", 0.0)]
 
 
 def test_a_wrong_clock_on_the_node_takes_it_out_for_one_beat_at_most() -> None:

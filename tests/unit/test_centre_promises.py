@@ -55,13 +55,13 @@ class Office:
 
     def begin(self, pod: Pod, node: str = "n1") -> Promise:
         """Call bind, which is begun."""
-        begun = self.desk.begin_bind(uid=pod.metadata.uid, node=node)
+        begun = self.desk.begin_bind(uid=pod.metadata.uid, node=node, now=self.now)
         assert isinstance(begun, Promise), begun
         return begun
 
     def refused(self, pod: Pod, node: str = "n1") -> str:
         """Call bind, which is refused."""
-        begun = self.desk.begin_bind(uid=pod.metadata.uid, node=node)
+        begun = self.desk.begin_bind(uid=pod.metadata.uid, node=node, now=self.now)
         assert isinstance(begun, str)
         return begun
 
@@ -502,3 +502,15 @@ def test_a_promise_under_way_has_no_end() -> None:
     promise = office.desk.promises.of("a")
     assert promise is not None
     assert promise.until == NEVER
+
+
+def test_no_decision_counts_on_a_node_that_is_silent_for_two_heart_beats() -> None:
+    """To the instant, although nobody has looked at the clock since: neither filter nor bind does."""
+    office = Office(cards=2)
+    office.sees(A, B)
+    office.now = 109.9
+    assert office.filter(A) == ["n1"]
+    office.now = 110.0
+    assert office.filter(B) == []
+    assert "not heard of any more" in office.refused(A)
+    assert office.stage(A) is None

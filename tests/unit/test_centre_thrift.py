@@ -115,7 +115,7 @@ class Stream:
 
     def _bind(self, pod: Pod) -> None:
         grades = dict(zip(self.nodes, self.desk.prioritize(pod, self.nodes), strict=True))
-        begun = self.desk.begin_bind(uid=pod.metadata.uid, node=max(grades, key=grades.__getitem__))
+        begun = self.desk.begin_bind(uid=pod.metadata.uid, node=max(grades, key=grades.__getitem__), now=0.0)
         assert not isinstance(begun, str), begun
         self.desk.bind_ended(pod.metadata.uid, Ended.TAKEN, now=0.0)
         self.desk.pod_seen(with_grant(pod, begun.plan.grant))

@@ -399,6 +399,6 @@ def test_the_room_of_a_turn_is_looked_at_again_before_it_is_answered() -> None:
     (first,) = turn.promise.plan.claims
     line.picture.node_seen(make_node("n1", [sick(card) if card.uuid == first else card for card in cards]))
     assert list(line.desk.filter(ungated(turn.pod), ["n1"], now=1.0).nodes) == ["n1"]
-    promise = line.desk.begin_bind(uid="a", node="n1")
+    promise = line.desk.begin_bind(uid="a", node="n1", now=1.0)
     assert not isinstance(promise, str)
     assert set(promise.plan.claims) == {card.uuid for card in cards} - {first}

@@ -102,7 +102,7 @@ class Binder:
             await self._until_told(uid)
             self._check()
         with self._watched("bind", lambda: f"pod {namespace}/{name}"):
-            begun = self._desk.begin_bind(uid=uid, node=node)
+            begun = self._desk.begin_bind(uid=uid, node=node, now=self._clock.monotonic())
         if isinstance(begun, str):
             log.info("not bound", extra={"pod": f"{namespace}/{name}", "node": node, "reason": begun})
             return begun

@@ -109,6 +109,8 @@ class Desk:
     # --- what kube-scheduler asks ------------------------------------------------------------------------------------
     def filter(self, pod: Pod, nodes: Sequence[str], *, now: float) -> Filtered:
         """Which of these nodes have room; room on the best of them is promised."""
+        # Between two looks at the clock a heart-beat may have grown too old.
+        self._picture.tell_time(now)
         try:
             request = parse_request(pod, names=self._names)
         except AliquotError as error:
@@ -129,8 +131,9 @@ class Desk:
         """How little the GPUs of each node lose by a pod that asks for none."""
         return plain_grades(pod, nodes, picture=self._picture, names=self._names, look=self._look)
 
-    def begin_bind(self, *, uid: str, node: str) -> Promise | str:
+    def begin_bind(self, *, uid: str, node: str, now: float) -> Promise | str:
         """Look at all once more; the promise to be written, or why it can't be."""
+        self._picture.tell_time(now)
         promise = self.promises.of(uid)
         if promise is None:
             return "no room is promised to this pod (its time was over, or it was never filtered); it is placed anew"

@@ -246,7 +246,10 @@ class Picture:
         out = why_out(known.node, beat=beat, problem=known.inventory.problem, now=self._now)
         turned = bool(out) != bool(known.out)
         if turned:
-            log.info("node out" if out else "node in", extra={"node": known.name, "reason": out})
+            about: dict[str, object] = {"node": known.name, "reason": out}
+            # By our own clock, as its age is judged.
+            about |= {"silent_s": round(self._now - beat.seen, 2)} if beat and out else {}
+            log.info("node out" if out else "node in", extra=about)
             self.grid.allow(known.row, bindable=not out)
         known.out = out
         return turned

@@ -23,10 +23,11 @@ _DURATION = 10
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
-    """The last heart-beat of a node as we saw it; `until` is when it is too old."""
+    """The last heart-beat of a node as we saw it, and when; `until` is when it is too old."""
 
     renewed: str
     state: str
+    seen: float
     until: float
 
 
@@ -39,7 +40,7 @@ def beat_seen(lease: Lease, *, before: Beat | None, names: Names, now: float, wa
         return msgspec.structs.replace(before, state=state)
     # What is no time is as old as can be.
     old = before is None and wall - (seconds_of(renewed) or 0.0) > duration + _SKEW
-    return Beat(renewed=renewed, state=state, until=now if old else now + duration)
+    return Beat(renewed=renewed, state=state, seen=now, until=now if old else now + duration)
 
 
 def why_out(node: Node, *, beat: Beat | None, problem: str, now: float) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 from cluster.centre.asked import ZONE, asking, beside, slice_of
-from cluster.centre_half import CentreHalf
+from cluster.centre_half import NAMES, CentreHalf
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import pod, stays
@@ -14,6 +15,8 @@ from cluster.node_half import NodeHalf
 
 # How long a leader's Lease lasts, and what a busy machine may take on top to hear and to write.
 LEASE, SLACK = timedelta(seconds=10), timedelta(seconds=20)
+# Two heart-beats of an agent; and how long a leader on a busy machine may take until it looks at the clock again.
+TWO_HEART_BEATS, LOOKS_AGAIN = 10.0, 3.0
 
 
 def test_a_turn_that_leads_to_no_binding_is_taken_back_and_comes_again(
@@ -109,18 +112,85 @@ def test_a_node_whose_agent_is_killed_is_out_within_two_heart_beats(
     cluster: ClusterHarness, centre: CentreHalf, halves: dict[str, NodeHalf], namespace: str
 ) -> None:
     """Pods go to the other node meanwhile, and the agent's return brings it back."""
-    seen = len(centre.logged("node in"))
     half = halves["node1"]
+    before = len(centre.logged("node out"))
     half.agent.kill()
-    cluster.wait_for(
-        "node1 to be out",
-        lambda: [line for line in centre.logged("node out") if "not heard of any more" in line["reason"]],
-    )
+    line = _out(cluster, centre, "not heard of any more", before=before)
+    # By the centre's own clock, from the last beat that it has seen: how busy the machine is matters little.
+    assert TWO_HEART_BEATS <= line["silent_s"] < TWO_HEART_BEATS + LOOKS_AGAIN
     made = cluster.create_pod(asking("one", namespace, 30, 4_000))
     assert cluster.wait_for_phase(made, "Succeeded")["spec"]["nodeName"] == "node2"
+    _back(cluster, centre, half)
+
+
+def test_a_node_whose_agent_leaves_is_out_at_once(
+    cluster: ClusterHarness, centre: CentreHalf, halves: dict[str, NodeHalf]
+) -> None:
+    """It says so before it goes."""
+    half, asked = halves["node1"], datetime.now(UTC)
+    before = len(centre.logged("node out"))
+    half.agent.stop()
+    line = _out(cluster, centre, "its agent is leaving", before=before)
+    assert _after(asked, line) < TWO_HEART_BEATS
+    _back(cluster, centre, half)
+
+
+def test_a_node_whose_plugin_is_away_is_out_at_once(
+    cluster: ClusterHarness, centre: CentreHalf, halves: dict[str, NodeHalf]
+) -> None:
+    """Its agent says so: the kubelet would fail whoever is bound there."""
+    half, asked = halves["node1"], datetime.now(UTC)
+    before, inside = len(centre.logged("node out")), len(centre.logged("node in"))
+    half.endpoint.kill()
+    line = _out(cluster, centre, "does not know Aliquot's device plugin", before=before)
+    assert _after(asked, line) < TWO_HEART_BEATS
+    half.start_endpoint()
+    cluster.wait_for("node1 to be in", lambda: len(centre.logged("node in")) > inside or None)
+    half.wait_ready()
+
+
+def test_a_gpu_that_is_not_to_be_used_is_out_within_two_heart_beats(
+    cluster: ClusterHarness, centre: CentreHalf, halves: dict[str, NodeHalf]
+) -> None:
+    """The others of its node are not touched; sick is sick, whoever says so."""
+    replica, path = centre.replicas[0], "/api/v1/nodes/node1"
+
+    def until(gpus: int) -> float:
+        asked = time.monotonic()
+        cluster.wait_for(f"{gpus} GPUs", lambda: replica.gauge("aliquot_centre_gpus") == gpus or None)
+        return time.monotonic() - asked
+
+    until(8)
+    annotations = {NAMES.cordoned_gpus: halves["node1"].gpu(2)}
+    try:
+        cluster.api.patch(path, {"metadata": {"annotations": annotations}})
+        took = until(7)
+    finally:
+        cluster.api.patch(path, {"metadata": {"annotations": dict.fromkeys(annotations)}})
+        until(8)
+    assert took < TWO_HEART_BEATS
+
+
+def _out(cluster: ClusterHarness, centre: CentreHalf, why: str, *, before: int) -> Json:
+    """What the centre says of node1 going out for this reason, after so many lines."""
+    found: list[Json] = cluster.wait_for(
+        f"node1 to be out: {why}",
+        lambda: [line for line in centre.logged("node out")[before:] if why in line["reason"]],
+    )
+    assert found[0]["node"] == "node1"
+    return found[0]
+
+
+def _after(asked: datetime, line: Json) -> float:
+    return (datetime.fromisoformat(line["time"]) - asked).total_seconds()
+
+
+def _back(cluster: ClusterHarness, centre: CentreHalf, half: NodeHalf) -> None:
+    """Start its agent anew, and wait until the centre counts on its node again."""
+    seen = len(centre.logged("node in"))
     half.start_agent()
     half.wait_ready()
-    cluster.wait_for("node1 to be in", lambda: len(centre.logged("node in")) > seen or None)
+    cluster.wait_for(f"{half.name} to be in", lambda: len(centre.logged("node in")) > seen or None)
 
 
 def test_a_leader_that_is_killed_costs_no_slice(cluster: ClusterHarness, centre: CentreHalf, namespace: str) -> None:
