@@ -13,8 +13,11 @@ from aliquot_core.request import Quality
 INTERPOSER, MPS, MIG = "interposer", "mps", "mig"
 # From the weakest to the strongest.
 MODES = (OBSERVE, INTERPOSER, MPS, MIG)
-# Reasons of a pod's condition `granted`: it uses more than it was granted and is to go; it keeps inside again.
-OVER_USE, INSIDE = "OverUse", "InsideSlice"
+# The last rung of the ladder for who uses more than granted, as settings, queues and pods write it.
+EVICT = "evict"
+# Reasons of a pod's condition `granted`: it uses more than it was granted and is to go; it keeps inside again; its
+# queue, or its node, does not go so far any more.
+OVER_USE, INSIDE, LET_BE = "OverUse", "InsideSlice", "OverUseLetBe"
 
 
 class Keeping(StrEnum):

@@ -208,6 +208,11 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         return self.of("turn")
 
     @property
+    def over_use(self) -> str:
+        """Pod annotation: how far up the ladder of over-use its queue lets it climb."""
+        return self.of("over-use")
+
+    @property
     def admitted(self) -> str:
         """Pod condition: whether its queue has let it in, and why not."""
         return self.of("admitted")

@@ -164,6 +164,29 @@ def test_queues_are_judged_as_a_tree(api: HttpApi, centre: CentreProcess) -> Non
     assert centre.component.running
 
 
+def test_a_pod_that_runs_says_how_far_its_queue_goes_with_over_use(api: HttpApi, centre: CentreProcess) -> None:
+    """As the queue above it says; when that says something else, so does the pod, which was bound long before."""
+    org = api.post(QUEUES, {"metadata": {"name": "org"}, "spec": {"overUse": "evict"}}).ok()
+    api.post(QUEUES, {"metadata": {"name": "below"}, "spec": {"parent": "org", "namespaces": ["default"]}}).ok()
+    api.post(PODS, asking("hungry", labels={NAMES.queue: "below"})).ok()
+    pod, asker = gate_lifted(api, "hungry"), centre.asker()
+    nodes = until_decided(lambda: asker.filter(pod, NODES), seconds=LONG_S)
+    assert asker.bind(pod, nodes[0]) == ""
+    asker.close()
+    with api.watch(PODS, fieldSelector="metadata.name=hungry") as seen:
+        seen.until(lambda event: says(event["object"], "evict"))
+    api.put(f"{QUEUES}/org", {**org, "spec": {"overUse": "note"}}).ok()
+    with api.watch(PODS, fieldSelector="metadata.name=hungry") as seen:
+        seen.until(lambda event: says(event["object"], "note"))
+    wrong = api.post(QUEUES, {"metadata": {"name": "wrong"}, "spec": {"overUse": "shoot"}})
+    assert wrong.code == 422
+
+
+def says(pod: Json, word: str) -> bool:
+    """Whether a pod says that its queue goes so far."""
+    return bool(pod["metadata"]["annotations"].get(NAMES.over_use) == word)
+
+
 def test_a_namespace_is_shown_its_queue(api: HttpApi, centre: CentreProcess) -> None:
     """As on a cluster: a view that says what the queue has, in the namespace that is at home there."""
     api.post(QUEUES, {"metadata": {"name": "seen"}, "spec": {"compute": {"guarantee": 300}}}).ok()

@@ -29,6 +29,7 @@ CONTRACT = {
     "group_topology": "aliquot.dev/group-topology",
     "gate": "aliquot.dev/queue",
     "grant": "aliquot.dev/grant",
+    "over_use": "aliquot.dev/over-use",
     "inventory": "aliquot.dev/inventory",
     "degraded_gpus": "aliquot.dev/degraded-gpus",
     "cordoned_gpus": "aliquot.dev/cordoned-gpus",

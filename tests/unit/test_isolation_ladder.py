@@ -104,12 +104,16 @@ def test_what_does_not_last_leads_nowhere() -> None:
 uses = st.builds(use, st.none() | st.integers(0, 3000), st.none() | st.integers(0, 100), shared=st.booleans())
 
 
-@given(st.lists(uses, max_size=40), st.sampled_from(list(Rung)[1:]))
-def test_only_what_is_known_moves_anybody(samples: list[Use], top: Rung) -> None:
-    """No sample of unknown use changes a rung; a rise needs an excess, an end needs three samples without."""
-    rungs, climber, within = msgspec.structs.replace(RUNGS, top=top), Climber(), 0
-    for at, sample in enumerate(samples):
-        before, climber = climber, climbed(climber, sample, now=10.0 * at, rungs=rungs)
+tops = st.sampled_from(list(Rung)[1:])
+
+
+@given(st.lists(st.tuples(uses, tops), max_size=40))
+def test_only_what_is_known_moves_anybody(samples: list[tuple[Use, Rung]]) -> None:
+    """No sample of unknown use changes a rung; a rise needs an excess, an end three samples without; a top holds."""
+    climber, within = Climber(), 0
+    for at, (sample, top) in enumerate(samples):
+        before, rungs = climber, msgspec.structs.replace(RUNGS, top=top)
+        climber = climbed(climber, sample, now=10.0 * at, rungs=rungs)
         over, known = (
             excess(sample),
             sample.used_mib is not None and (not sample.shared or sample.used_percent is not None),
@@ -117,7 +121,7 @@ def test_only_what_is_known_moves_anybody(samples: list[Use], top: Rung) -> None
         within = 0 if over else within + known
         assert climber.rung <= top
         if not over and not known:
-            assert climber == before
+            assert climber == msgspec.structs.replace(before, rung=min(before.rung, top))
         if climber.rung > before.rung:
             assert over
         if before.rung and not climber.rung:
@@ -147,8 +151,10 @@ class Node:
         self.see()
         self.runs = [asyncio.ensure_future(self.ladder.run()), asyncio.ensure_future(events.run())]
 
-    def see(self) -> None:
-        """Let the watch tell of the pod."""
+    def see(self, *, word: str | None = None) -> None:
+        """Let the watch tell of the pod, and of the word of its queue if there is one."""
+        if word is not None:
+            self.api.objects[PATH]["metadata"]["annotations"] = {NAMES.over_use: word}
         self.pods["u1"] = msgspec.convert(self.api.objects[PATH], Pod)
 
     async def use(self, mib: int | None, *, seconds: float = 10.0, times: int = 1) -> None:
@@ -218,6 +224,45 @@ async def test_throttled_are_those_from_that_rung_on() -> None:
         await node.close()
 
 
+@pytest.mark.parametrize(
+    ("node", "word", "highest"),
+    [
+        (Rung.EVICT, "note", Rung.NOTE),
+        (Rung.EVICT, "warn", Rung.WARN),
+        (Rung.NOTE, "throttle", Rung.THROTTLE),
+        (Rung.WARN, "evict", Rung.EVICT),
+        (Rung.THROTTLE, "", Rung.THROTTLE),
+        (Rung.THROTTLE, "a word of a later version", Rung.THROTTLE),
+    ],
+)
+async def test_a_queue_s_word_comes_before_its_node_s(node: Rung, word: str, highest: Rung) -> None:
+    """Up and down; who has none that is known goes as far as the node says."""
+    stage = Node(top=node)
+    stage.see(word=word)
+    await stage.use(2000, times=30)
+    assert stage.ladder.rungs == {("u1", "main", A): highest}
+    assert bool(stage.ladder.throttled()) is (highest >= Rung.THROTTLE)
+    assert bool(stage.condition) is (highest is Rung.EVICT)
+    await stage.close()
+
+
+@pytest.mark.parametrize("mib", [2000, None])
+async def test_a_queue_that_goes_less_far_lets_its_pods_down_at_once(mib: int | None) -> None:
+    """Also where nothing is known of what they use now; the word by which they were to go is taken back."""
+    node = Node(top=Rung.WARN)
+    node.see(word="evict")
+    await node.use(2000, times=20)
+    node.see(word="throttle")
+    assert is_over_use(node.pods["u1"], names=NAMES)
+    await node.use(mib)
+    assert node.ladder.rungs == {("u1", "main", A): Rung.THROTTLE}
+    assert (node.condition["status"], node.condition["reason"]) == ("True", "OverUseLetBe")
+    node.see(word="evict")
+    await node.use(2000)
+    assert (node.condition["status"], node.condition["reason"]) == ("False", "OverUse")
+    await node.close()
+
+
 GIVEN_UP = {"type": NAMES.of("granted"), "status": "False", "reason": "OverUse", "message": "main uses too much"}
 
 
@@ -270,16 +315,26 @@ def pod(uid: str = "u1", *, reason: str = "OverUse", at: float = 0.0, **more: An
 )
 def test_a_pod_goes_when_its_grace_is_over(one: Pod, due: bool) -> None:  # noqa: FBT001 - a column of the table
     """And only one that its agent has given up, and that is not on its way out."""
-    assert bool(list(overdue([one], names=NAMES, wall=100.0, grace=60.0))) is due
+    assert bool(list(overdue([one], names=NAMES, wall=100.0, grace=60.0, word=lambda _: ""))) is due
+
+
+@pytest.mark.parametrize(("word", "due"), [("", 1), ("evict", 1), ("throttle", 0), ("warn", 0), ("note", 0)])
+def test_a_pod_whose_queue_goes_less_far_stays(word: str, due: int) -> None:
+    """At once when the queue says so, whether or not the pod's agent lives to take its word back."""
+    words = {"u1": word, "u2": "evict"}
+    found = overdue([pod("u1"), pod("u2")], names=NAMES, wall=100.0, grace=60.0, word=words.__getitem__)
+    assert len(list(found)) == 1 + due
 
 
 class Centre:
     """A leader who evicts, and an API server that takes evictions."""
 
     def __init__(self) -> None:
-        self.clock, self.api, self.silent = VirtualClock(start=1000.0), FakeApi(), ""
+        self.clock, self.api, self.silent, self.word = VirtualClock(start=1000.0), FakeApi(), "", ""
         given = means(self.api, clock=self.clock, why_not=lambda: self.silent)
-        self.evictor = OverUseEvictor(means=given, grace=60.0, evictions=Evictions(means=given))
+        self.evictor = OverUseEvictor(
+            means=given, grace=60.0, evictions=Evictions(means=given), word=lambda _: self.word
+        )
 
     async def run(self, seconds: float) -> int:
         """How many evictions were asked for in so long."""
@@ -305,6 +360,16 @@ async def test_the_leader_evicts_whom_an_agent_gave_up() -> None:
     (asked,) = centre.api.writes
     assert asked.path == "/api/v1/namespaces/team/pods/pod-u1/eviction"
     assert json.loads(asked.body or b"")["deleteOptions"]["preconditions"] == {"uid": "u1"}
+
+
+async def test_the_leader_goes_by_the_queue_s_word_of_that_moment() -> None:
+    """A queue that says less keeps its pod; when it says so no more, the pod goes."""
+    centre = Centre()
+    centre.evictor.pod_changed(Added(new=pod("u1")))
+    centre.word = "warn"
+    assert await centre.run(100.0) == 0
+    centre.word = "evict"
+    assert await centre.run(6.0) == 1
 
 
 async def test_a_pod_made_anew_under_the_name_is_another() -> None:

@@ -54,6 +54,7 @@ def test_quotas_have_the_code_s_bounds(field: msgspec.structs.FieldInfo) -> None
     ("kind", "name", "schema"),
     [
         (QueueSpec, "stop", SPEC["properties"]["stop"]),
+        (QueueSpec, "over_use", SPEC["properties"]["overUse"]),
         (Preemption, "within_queue", SPEC["properties"]["preemption"]["properties"]["withinQueue"]),
         (Preemption, "reclaim", SPEC["properties"]["preemption"]["properties"]["reclaim"]),
     ],

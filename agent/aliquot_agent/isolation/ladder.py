@@ -5,7 +5,7 @@ another lacks. Compute is too much only beside others: what nobody else is grant
 taken back at any moment, so it leads to no eviction.
 
 What must hold: nobody climbs by one sample, or by one that is not known; who keeps inside for three samples is off the
-ladder; nobody is higher than the node's own top rung.
+ladder; nobody is higher than the top rung, which is the queue's word at that time, or else the node's.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rungs(msgspec.Struct, frozen=True, kw_only=True):
-    """The node's highest rung, and after how many seconds on the ladder each is reached."""
+    """The highest rung, and after how many seconds on the ladder each is reached."""
 
     top: Rung = Rung.WARN
     warn: float = 30.0
@@ -84,6 +84,8 @@ def excess(use: Use) -> Excess | None:
 
 def climbed(before: Climber, use: Use, *, now: float, rungs: Rungs) -> Climber:
     """One sample later."""
+    if before.rung > rungs.top:
+        before = msgspec.structs.replace(before, rung=rungs.top)
     found = excess(use)
     if found is None and (use.used_mib is None or (use.shared and use.used_percent is None)):
         return before

@@ -2,6 +2,8 @@
 
 An agent may evict nobody. On the top rung the pod's condition `granted` becomes false, with a reason that the centre
 looks for: it evicts the pod once that has stood for its grace. A pod that keeps inside before is let be.
+
+How far it goes is the queue's to say, which the centre writes on the pod; of others it is the node's.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+import msgspec
+
 from aliquot_agent.isolation.beyond import Whose
 from aliquot_agent.isolation.ladder import Climber, Rung, Rungs, Use, already_up, climbed
 from aliquot_agent.signal import Signal
@@ -17,7 +21,7 @@ from aliquot_agent.starting.ungranted import condition
 from aliquot_agent.web.accounts import SliceUse
 from aliquot_core.clock import Clock
 from aliquot_core.instants import second_time
-from aliquot_core.isolation import INSIDE, OVER_USE, is_over_use
+from aliquot_core.isolation import INSIDE, LET_BE, OVER_USE, is_over_use
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient
@@ -30,6 +34,8 @@ log = logging.getLogger(__name__)
 
 # The signal tells of each sample; this is for a write that failed.
 _TRY_AGAIN = 10.0
+# As queues and settings write them.
+_TOPS = {rung.name.lower(): rung for rung in Rung if rung}
 _MEANS = {
     Rung.WARN: "",
     Rung.THROTTLE: "; it gets no idle compute until it keeps inside",
@@ -50,7 +56,7 @@ class OverUse:
         pods: Callable[[], Mapping[str, Pod]],
         rungs: Rungs,
     ) -> None:
-        """`pods` are those of the node, by UID."""
+        """`pods` are those of the node, by UID; `rungs` are for those whose queue says nothing."""
         self._names = names
         self._clock = clock
         self._client = client
@@ -78,9 +84,10 @@ class OverUse:
         self._climbers = {}
         for one in slices:
             whose = one.uid, one.container, one.gpu
+            rungs = self._rungs_of(one.uid)
             then = before.get(whose) or self._begun(one.uid, now=now)
             use = _use(one, shared=holders[one.gpu] > 1)
-            self._climbers[whose] = climber = climbed(then, use, now=now, rungs=self._rungs)
+            self._climbers[whose] = climber = climbed(then, use, now=now, rungs=rungs)
             self._tell(whose, then.rung, climber)
         self._changed.notify()
 
@@ -92,6 +99,11 @@ class OverUse:
             for uid, pod in pods.items():
                 await self._settle(uid, pod)
             await self._changed.wait(clock=self._clock, at_most=_TRY_AGAIN, since=count)
+
+    def _rungs_of(self, uid: str) -> Rungs:
+        pod = self._pods().get(uid)
+        top = _TOPS.get(pod.metadata.annotations.get(self._names.over_use, "")) if pod else None
+        return msgspec.structs.replace(self._rungs, top=top) if top else self._rungs
 
     def _begun(self, uid: str, *, now: float) -> Climber:
         pod = self._pods().get(uid)
@@ -124,13 +136,14 @@ class OverUse:
             return
         if not given_up and not any(owner == uid for owner, _, _ in self._climbers):
             return  # nothing is known of it yet
+        reason, message = self._said(uid, given_up)
         change = condition(
             pod,
             names=self._names,
             now=second_time(self._clock.wall()),
             status="False" if given_up else "True",
-            reason=OVER_USE if given_up else INSIDE,
-            message="; ".join(given_up) or "it keeps inside its slices again",
+            reason=reason,
+            message=message,
         )
         meta = pod.metadata
         try:
@@ -143,6 +156,14 @@ class OverUse:
             log.warning("a pod's condition could not be written", extra={"pod": pod.key, "error": str(error)})
         else:
             self._written[uid] = bool(given_up)
+
+    def _said(self, uid: str, given_up: Sequence[str]) -> tuple[str, str]:
+        """Reason and words of the condition."""
+        if given_up:
+            return OVER_USE, "; ".join(given_up)
+        if any(owner == uid for owner, _, _ in self.rungs):
+            return LET_BE, "it uses more than its slices, and nobody goes for that any more where it is"
+        return INSIDE, "it keeps inside its slices again"
 
 
 def _use(one: SliceUse, *, shared: bool) -> Use:

@@ -12,6 +12,7 @@ from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.centre.mix_keeper import MixKeeper
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.centre.over_use import OverUseEvictor
+from aliquot_scheduler.centre.over_use_words import OverUseWords
 from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.centre.room_writer import RoomWriter
 from aliquot_scheduler.centre.settings import CentreSettings
@@ -60,7 +61,10 @@ class Clerks:
             evictions=evictions,
             rooms=RoomWriter(turns=turns, means=means),
         )
-        self.over_use = OverUseEvictor(means=means, grace=settings.over_use_grace, evictions=evictions)
+        self.over_use_words = OverUseWords(turns=turns, means=means)
+        self.over_use = OverUseEvictor(
+            means=means, grace=settings.over_use_grace, evictions=evictions, word=self.over_use_words.word
+        )
         self.gangs = GangReturner(turns=turns, means=means, evictions=evictions)
         self.mix = MixKeeper(appraiser=appraiser, means=means)
         self.tables = TableRenewer(appraiser=appraiser, clock=means.clock, aside=aside)
@@ -73,6 +77,7 @@ class Clerks:
             self.notices.run,
             self.evictor.run,
             self.over_use.run,
+            self.over_use_words.run,
             self.gangs.run,
             self._events.run,
             self.mix.run,

@@ -1,15 +1,15 @@
 """Evicts pods that use more than they were granted: their node's agent says so on them, and may evict nobody itself.
 
-Who keeps inside before the grace is over stays. Disruption budgets hold, and the pod's own grace: it is asked again
-until it goes, or its agent takes the word back.
+Who keeps inside before the grace is over stays, and so does whose queue goes less far. Disruption budgets hold, and
+the pod's own grace: it is asked again until it goes, or its agent takes the word back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from aliquot_core.instants import seconds_of
-from aliquot_core.isolation import is_over_use
+from aliquot_core.isolation import EVICT, is_over_use
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified
@@ -21,12 +21,16 @@ from aliquot_scheduler.queues.telling.notices import Notice
 _LOOK = 5.0
 
 
-def overdue(pods: Iterable[Pod], *, names: Names, wall: float, grace: float) -> Iterator[tuple[Pod, str]]:
+def overdue(
+    pods: Iterable[Pod], *, names: Names, wall: float, grace: float, word: Callable[[str], str]
+) -> Iterator[tuple[Pod, str]]:
     """The pods whose grace is over, with what was said of them. Pure."""
     for pod in pods:
         said = is_over_use(pod, names=names)
         if said is None or pod.ended or not pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
             continue
+        if word(pod.metadata.uid) not in {"", EVICT}:
+            continue  # its agent may not know of that yet
         since = seconds_of(said.last_transition_time)
         if since is not None and wall - since >= grace:
             yield pod, said.message
@@ -41,11 +45,14 @@ class OverUseEvictor:
         grace: float,
         evictions: Evictions,
         means: Means,
+        word: Callable[[str], str],
     ) -> None:
+        """`word` is how far a pod's queue goes (by the pod's UID); empty if that is its node's to say."""
         self._clock = means.clock
         self._names = means.names
         self._grace = grace
         self._evictions = evictions
+        self._word = word
         # By UID, whom agents have given up.
         self._given_up: dict[str, Pod] = {}
         self._why_not = means.why_not
@@ -85,4 +92,5 @@ class OverUseEvictor:
     def _next(self, *, but: Collection[str]) -> tuple[Pod, str] | None:
         """By the last word on each: while one is asked, another's agent may take its word back."""
         pods = (pod for uid, pod in self._given_up.items() if uid not in but)
-        return next(overdue(pods, names=self._names, wall=self._clock.wall(), grace=self._grace), None)
+        due = overdue(pods, names=self._names, wall=self._clock.wall(), grace=self._grace, word=self._word)
+        return next(due, None)

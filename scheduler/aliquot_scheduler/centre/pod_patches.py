@@ -65,6 +65,11 @@ def with_room(pod: Pod, words: str, *, names: Names) -> Patch:
     return _patched(pod, {names.room: words or None})
 
 
+def with_over_use(pod: Pod, word: str, *, names: Names) -> Patch:
+    """Say how far its queue lets it climb; or, without a word, that its node says so."""
+    return _patched(pod, {names.over_use: word or None})
+
+
 def _patched(pod: Pod, notes: Mapping[str, str | None], **more: Any) -> Patch:
     return strategic_patch({"metadata": {"uid": pod.metadata.uid, "annotations": notes}, **more})
 

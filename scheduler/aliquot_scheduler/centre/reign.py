@@ -116,6 +116,7 @@ class Reign:
         watches.nodes.subscribe(watched("node", self._node_changed))
         watches.pods.subscribe(watched("pod", self._pod_changed))
         watches.pods.subscribe(watched("pod", self.clerks.over_use.pod_changed))
+        watches.pods.subscribe(watched("pod", self.clerks.over_use_words.pod_changed))
         watches.pods.subscribe(watched("pod", self.clerks.notices.pod_changed))
         watches.leases.subscribe(watched("lease", self._lease_changed))
 

@@ -10,7 +10,15 @@ import pytest
 
 from aliquot_core.names import LEADER_LEASE
 from aliquot_kube.patches import JSON_PATCH, STRATEGIC_MERGE_PATCH, Patch
-from aliquot_scheduler.centre.pod_patches import LET_IN, let_through, nominated, not_nominated, saying, with_room
+from aliquot_scheduler.centre.pod_patches import (
+    LET_IN,
+    let_through,
+    nominated,
+    not_nominated,
+    saying,
+    with_over_use,
+    with_room,
+)
 from aliquot_scheduler.deciding.turns import Turn
 from cluster.guarded import Guarded, asking, grant_text
 from cluster.harness.api import Api, Json
@@ -132,6 +140,9 @@ def test_what_a_leader_writes_passes(cluster: ClusterHarness, guarded: Guarded, 
     notes = {NAMES.grant: grant_text(30), NAMES.charged: "default"}
     guarded.scheduler.post(f"{path}/binding", binding(made, "node1", notes))
     assert cluster.api.get(path)["spec"]["nodeName"] == "node1"
+    said = write(with_over_use(read, "throttle", names=NAMES))
+    assert said["metadata"]["annotations"][NAMES.over_use] == "throttle"
+    write(with_over_use(read, "", names=NAMES))
     guarded.scheduler.post(f"{path}/eviction", eviction(made, preconditions={"uid": made["metadata"]["uid"]}))
 
 

@@ -84,10 +84,10 @@ def test_nobody_forges_a_grant_whatever_it_says(
     """Nor turns or room; more than was granted, less than nothing, another node's or queue's: nor an administrator."""
     made = guarded.cluster.create_pod(asking("waiting", namespace, {"compute": "30"}))
     path = cluster.api.path_of(made)
-    others = [{NAMES.charged: "another"}, {NAMES.turn: "9"}, {NAMES.room: "{}"}]
+    others = [{NAMES.charged: "another"}, {NAMES.turn: "9"}, {NAMES.room: "{}"}, {NAMES.over_use: "note"}]
     for note in [*({NAMES.grant: text} for text in FORGED.values()), *others]:
         refused(lambda note=note: WAYS[way](cluster.api, made, path, note), by=guards_of(way))  # type: ignore[misc]
-    ours = {NAMES.grant, NAMES.charged, NAMES.turn, NAMES.room}
+    ours = {NAMES.grant, NAMES.charged, NAMES.turn, NAMES.room, NAMES.over_use}
     assert not ours & cluster.api.get(path)["metadata"].get("annotations", {}).keys()
 
 
@@ -104,6 +104,19 @@ def test_nobody_takes_a_grant_away_or_changes_it(
     for note in ({NAMES.grant: text} for text in (None, *FORGED.values())):
         given = {key: value for key, value in note.items() if value is not None} if way == "replace" else note
         refused(lambda given=given: WAYS[way](cluster.api, bound, path, given), by=guards_of(way))  # type: ignore[misc]
+
+
+def test_nobody_else_says_how_far_over_use_goes(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
+    """Nor takes it away: then the node's own word would count."""
+    path = cluster.api.path_of(cluster.create_pod(asking("a", namespace, {"compute": "30"})))
+    guarded.scheduler.patch(path, annotated({NAMES.over_use: "evict"}))
+    for word in ("note", "", None):
+        for by in (path, f"{path}/status"):
+            refused(
+                lambda by=by, word=word: cluster.api.patch(by, annotated({NAMES.over_use: word})),  # type: ignore[misc]
+                by=guards_of(by),
+            )
+    assert cluster.api.get(path)["metadata"]["annotations"][NAMES.over_use] == "evict"
 
 
 def test_only_the_scheduler_counts_turns(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:

@@ -103,6 +103,8 @@ class QueueSpec(_Written, frozen=True, kw_only=True):
     autoscale: bool = False
     autoscale_minutes: Minutes = 15
     preemption: Preemption = Preemption()
+    # How far its pods are taken that use more than granted; left out, as the queue above has it, else as their node.
+    over_use: Literal["", "note", "warn", "throttle", "evict"] = ""
 
 
 def read_queue(raw: Mapping[str, Any], *, name: str, problems: Problems) -> QueueSpec:
