@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes.util
 import json
 import os
+import signal
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from aliquot_core.inventory import Inventory, decode_inventory
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.node import Node
-from cluster.harness.pods import shell, stays
+from cluster.harness.pods import pod, shell, stays
 from cluster.node_half import NAMES, NodeHalf, asks, sharing_pod, shows
 from support.fake_nvml import FakeNvml, build_library
 
@@ -215,13 +216,11 @@ def test_a_container_is_held_by_a_library_in_front_of_the_driver_s(
     assert [gpu.isolation for gpu in published(cluster).gpus] == [["observe"], ["observe", "interposer"]]
     wanted = sharing_pod(namespace, stays(LOOKS, limits=asks(50, 3_000)))
     made = interposing.run(wanted, {"main": [(1, 50, 3_000)]}, isolation="interposer")
-    cluster.wait_for_phase(made, "Running")
+    pid = pid_of(cluster, node, made)
     told = "libcuda of ours\nlibcuda of the node\n2304\nkept\nopened\n"
     cluster.wait_for("the container to have looked", lambda: cluster.logs(made) == told or None)
     held = "isolation interposer: compute held, memory held"
     cluster.wait_for("the Event of its start", lambda: held in interposing.told_of(made))
-    status = cluster.current(made)["status"]["containerStatuses"][0]
-    pid = node.pids_of_containers()[status["containerID"].removeprefix("containerd://")]
     inside = Path(f"/proc/{pid}/root{INSIDE}/limits")
 
     def limits() -> GpuLimits:
@@ -236,9 +235,42 @@ def test_a_container_is_held_by_a_library_in_front_of_the_driver_s(
     cluster.wait_for("the pod to be given up", lambda: granted(cluster, made) == ("False", "OverUse") or None)
     told = "uses 4000 of 3000 MiB"
     cluster.wait_for("the Event of that", lambda: told in interposing.told_of(made) or None)
+    cluster.api.patch(cluster.api.path_of(made), {"metadata": {"annotations": {NAMES.over_use: "throttle"}}})
+    cluster.wait_for("its queue's word to count", lambda: granted(cluster, made) == ("True", "OverUseLetBe") or None)
+    cluster.api.patch(cluster.api.path_of(made), {"metadata": {"annotations": {NAMES.over_use: None}}})
+    cluster.wait_for("the node's word to count", lambda: granted(cluster, made) == ("False", "OverUse") or None)
     nvml.stop_process(pid=pid)
     cluster.wait_for("nothing to be beyond it", lambda: limits().unaccounted == 0 or None)
     cluster.wait_for("the word to be taken back", lambda: granted(cluster, made) == ("True", "InsideSlice") or None)
+
+
+def pid_of(cluster: ClusterHarness, node: Node, made: Json) -> int:
+    """The process of a pod's container, once that runs."""
+    status = cluster.wait_for_phase(made, "Running")["status"]["containerStatuses"][0]
+    return node.pids_of_containers()[status["containerID"].removeprefix("containerd://")]
+
+
+def test_a_process_that_uses_a_gpu_without_a_grant_is_ended_where_that_is_said(
+    cluster: ClusterHarness, make_half: MakeHalf, node: Node, nvml: FakeNvml, namespace: str
+) -> None:
+    """It is asked to end, and told of; the pod beside it, which was granted that GPU, is let be."""
+    half = make_half(
+        ALIQUOT_AGENT_DRIVER_FILES="simulated",
+        ALIQUOT_AGENT_UNGRANTED="stop",
+        ALIQUOT_AGENT_SAMPLE="0.2",
+        **nvml.environment(),
+    )
+    half.wait_ready()
+    rightful = half.run(sharing_pod(namespace, stays(limits=asks(50, 3_000))), {"main": [(1, 50, 3_000)]})
+    intruder = cluster.create_pod(pod("intruder", stays(), namespace=namespace, node=node.name))
+    for made in (rightful, intruder):
+        nvml.start_process(gpu=1, pid=pid_of(cluster, node, made), memory_mib=700)
+    told = f"uses GPU {nvml.gpus[1].uuid} without a grant; it is asked to end"
+    cluster.wait_for("the Event of that", lambda: told in half.told_of(intruder) or None)
+    ended = cluster.wait_for_phase(intruder, "Failed")["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert ended["exitCode"] == 128 + signal.SIGTERM
+    assert cluster.current(rightful)["status"]["phase"] == "Running"
+    assert "without a grant" not in half.told_of(rightful)
 
 
 @pytest.fixture
