@@ -57,9 +57,10 @@ def plan(gpus: str, *, full: int, host: str) -> Plan:
     seen: Counter[str] = Counter()
     shapes: list[NodeShape] = []
     for models in models_by_node(parse_gpu_spec(gpus)):
-        model = models[0].key
-        seen[model] += 1
-        shapes.append(NodeShape(name=_node_name(f"{model}-{seen[model]}"), gpus=f"{len(models)}x{model}"))
+        model = models[0]
+        base = f"{model.card}-mig" if model.instances else model.key
+        seen[base] += 1
+        shapes.append(NodeShape(name=_node_name(f"{base}-{seen[base]}"), gpus=f"{len(models)}x{model.key}"))
     return Plan(gpus=gpus, full=tuple(shapes[:full]), simulated=tuple(shapes[full:]))
 
 

@@ -52,7 +52,7 @@ def summarise(
     return Summary(
         nodes=len(nodes),
         gpus=len(gpus),
-        compute=Portion(granted=sum(one.compute.value for one in slices), of=100 * len(gpus)),
+        compute=Portion(granted=sum(one.compute.value for one in slices), of=sum(gpu.compute.value for gpu in gpus)),
         memory=Portion(granted=sum(one.memory.value for one in slices), of=sum(gpu.memory for gpu in gpus)),
         pods=dict(sorted(Counter(pod.status.phase or "Pending" for pod in pods).items())),
         waiting=sum(1 for pod in pods if not pod.spec.node_name and not pod.ended),

@@ -1,4 +1,4 @@
-"""MIG on one machine: `aliquot up` itself, on a fake NVML whose only card is cut into instances."""
+"""MIG on one machine: `aliquot up` itself, on a fake NVML whose only card is cut, and on simulated cards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aliquot_core.grant import decode_grant
 from support.endpoints import short_folder
 from support.fake_nvml import FakeNvml
 from support.http_api import Json
-from support.up_process import NAMES, PODS, Up, eventually, running_up
+from support.up_process import NAMES, PODS, Up, aliquot, eventually, running_up
 
 pytestmark = [pytest.mark.native, pytest.mark.timeout(300)]
 
@@ -84,3 +84,22 @@ def test_pods_get_instances_each_to_itself(up: Up, nvml: FakeNvml) -> None:
     eventually(lambda: free in why_waiting(up, "late"))
     up.api.delete(f"{PODS}/large").ok()
     assert held(up.until("late", "Running", "Failed"))[0] == large
+
+
+def test_simulated_cards_are_cut_as_they_are_written() -> None:
+    """On a node that runs commands and on one that plays them: pods get instances, and commands tell of them."""
+    with short_folder() as root, running_up(root / "home", gpus="A100-80GB:3g.40gb+2x1g.10gb,A30:2x2g.12gb") as up:
+        up.run("real", "sh", "-c", "echo $ALIQUOT_COMPUTE $ALIQUOT_ISOLATION; exec sleep 1000", compute="10")
+        uuid, *size = held(up.until("real", "Running", "Failed"))
+        assert size == [14, 10_160]
+        eventually(lambda: up.log("real").splitlines() == ["14 mig"])
+        limits = {NAMES.compute: "45", NAMES.memory: "8000"}
+        container = {"name": "main", "image": "none", "resources": {"limits": limits}}
+        notes = {"sim.aliquot.dev/use": "50"}
+        body = {"metadata": {"name": "played", "annotations": notes}, "spec": {"containers": [container]}}
+        up.api.post(PODS, body).ok()
+        assert held(up.until("played", "Running", "Failed"))[1:] == (50, 12_032)
+        told = aliquot("explain", "real", folder=root / "home").stdout
+        assert (uuid in told, "NVIDIA A100-SXM4-80GB MIG 1g.10gb" in told) == (True, True)
+        assert "a30-mig-1" in aliquot("ps", folder=root / "home").stdout
+        assert up.stop() == 0

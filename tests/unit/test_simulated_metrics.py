@@ -27,3 +27,12 @@ def test_what_a_gpu_does_not_say_is_not_told() -> None:
     usage = GpuUsage(uuid="GPU-1", memory_used_mib=0, utilization_percent=None)
     read = read_usage({"http://a": "\n".join(lines("sim-1", [usage], owners={}))}, at=1.0)
     assert read.of_gpu("sim-1", "GPU-1") == Use(compute=None, memory=0)
+
+
+def test_how_busy_a_slice_is_where_nobody_knows_is_not_told() -> None:
+    """As on instances of MIG: its memory is."""
+    processes = (GpuProcess(pid=7, memory_mib=3_000, sm_percent=None, kind=ProcessKind.COMPUTE),)
+    usage = GpuUsage(uuid="MIG-1", memory_used_mib=3_000, processes=processes)
+    owners = {7: Owner(namespace="default", pod="p", container="main")}
+    read = read_usage({"http://a": "\n".join(lines("sim-1", [usage], owners=owners))}, at=1.0)
+    assert read.slices == {("sim-1", "MIG-1", "default/p"): Use(compute=None, memory=3_000)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import Mock
@@ -11,7 +12,7 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from aliquot_agent.gpus.known_models import KNOWN_MODELS
+from aliquot_agent.gpus.known_models import KNOWN_MODELS, KnownModel
 from aliquot_agent.gpus.simulated import simulated_uuid
 from aliquot_agent.health.xids import HealthSettings, policy
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
@@ -76,13 +77,16 @@ class Stage:
             "metadata": {"name": name, "annotations": annotations or {}},
             "spec": {"containers": [container], "restartPolicy": "Never", **(spec or {})},
         }
-        made = await self.create("/api/v1/namespaces/default/pods", body)
+        await self.create("/api/v1/namespaces/default/pods", body)
         compute = Percent(percent if granted is None else granted)
         uuid = simulated_uuid(node="sim-0", index=gpu)
         part = Slice(gpu=uuid, compute=compute, limit=compute, memory=MiB(1000))
-        uid = made["metadata"]["uid"]
-        grant = Grant(node="sim-0", pod=uid, containers={"main": ContainerGrant(slices=(part,))})
-        note = {NAMES.grant: encode_grant(grant)}
+        await self.bind(name, ContainerGrant(slices=(part,)))
+
+    async def bind(self, name: str, held: ContainerGrant) -> None:
+        """Bind a pod with what its container holds."""
+        uid = (await self.client.get(PODS, name=name, namespace="default")).metadata.uid
+        note = {NAMES.grant: encode_grant(Grant(node="sim-0", pod=uid, containers={"main": held}))}
         await self.client.bind(namespace="default", name=name, node="sim-0", uid=uid, annotations=note)
 
     async def pod(self, name: str, *, after: float = 0.1) -> Pod:
@@ -96,10 +100,10 @@ class Stage:
         return pod.status.phase, pod.status.container_statuses[0].state.get("terminated", {}).get("exitCode", -1)
 
 
-def fleet_of(transport: DirectTransport, clock: VirtualClock) -> Fleet:
+def fleet_of(transport: DirectTransport, clock: VirtualClock, *, model: KnownModel = MODEL) -> Fleet:
     """Two nodes."""
     return Fleet(
-        nodes={f"sim-{number}": (MODEL, MODEL) for number in range(2)},
+        nodes={f"sim-{number}": (model, model) for number in range(2)},
         transport=transport,
         names=NAMES,
         policy=policy(HealthSettings(), names=NAMES),
@@ -118,10 +122,17 @@ async def stop(running: asyncio.Task[None]) -> None:
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
     """A fleet that has come up."""
+    async with staged() as made:
+        yield made
+
+
+@asynccontextmanager
+async def staged(*, model: KnownModel = MODEL) -> AsyncIterator[Stage]:
+    """A fleet of such GPUs that has come up."""
     clock = VirtualClock(start=1_700_000_000.0)
     frontend = make_frontend()
     transport = DirectTransport(frontend=frontend, clock=clock)
-    fleet = fleet_of(transport, clock)
+    fleet = fleet_of(transport, clock, model=model)
     stage = Stage(
         clock=clock,
         frontend=frontend,
@@ -294,6 +305,32 @@ async def test_a_gpu_that_falls_off_the_bus_is_sick_until_it_is_mended(stage: St
     node = await stage.node()
     assert node.status.allocatable[NAMES.compute] == "200"
     assert NAMES.clear_health not in node.metadata.annotations
+
+
+async def test_instances_of_a_card_are_held_apart_and_go_with_it() -> None:
+    """What their node offers is theirs; a pod uses its own, and fails with its card, whichever instance it has."""
+    async with staged(model=MODEL.cut("3g.40gb+1g.10gb")) as stage:
+        node = await stage.node()
+        gpus = decode_inventory(node.metadata.annotations[NAMES.inventory]).gpus
+        assert [(gpu.index, gpu.compute.value, gpu.isolation) for gpu in gpus] == [
+            (index, compute, ["mig"]) for index in (0, 1) for compute in (42, 14)
+        ]
+        assert node.status.allocatable[NAMES.compute] == str(2 * (42 + 14))
+        for name, gpu in (("unlucky", gpus[1]), ("lucky", gpus[2])):
+            container = {"name": "main", "image": "none:1", "resources": {"limits": {NAMES.compute: "10"}}}
+            body = {"metadata": {"name": name}, "spec": {"containers": [container], "restartPolicy": "Never"}}
+            await stage.create("/api/v1/namespaces/default/pods", body)
+            part = Slice(gpu=gpu.uuid, compute=gpu.compute, limit=gpu.compute, memory=gpu.usable)
+            await stage.bind(name, ContainerGrant(slices=(part,), isolation="mig"))
+            assert (await stage.pod(name)).status.phase == "Running"
+        used = {uuid: usage.memory_used_mib for uuid, usage in (await stage.fleet.usage()).items()}
+        assert [used[gpu.uuid] for gpu in gpus] == [0, gpus[1].memory * 80 // 100, gpus[2].memory * 80 // 100, 0]
+        stage.fleet.break_gpu("sim-0", 0)
+        assert (await stage.pod("unlucky")).status.phase == "Failed"
+        assert (await stage.pod("lucky")).status.phase == "Running"
+        await stage.fleet.mend_gpu("sim-0", 0)
+        await stage.clock.advance(70.0)
+        assert (await stage.node()).status.allocatable[NAMES.compute] == str(2 * (42 + 14))
 
 
 async def test_pods_go_on_where_they_were_when_the_fleet_starts_again(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aliquot_agent.gpus.known_models import KNOWN_MODELS
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
-from aliquot_core.inventory import Gpu, Inventory, encode_inventory
+from aliquot_core.inventory import Gpu, Instance, Inventory, encode_inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node, ObjectMeta, Pod, PodSpec, PodStatus
 from aliquot_core.quantities import MiB, Percent
@@ -29,9 +29,9 @@ from aliquot_standalone.summary import Portion, summarise
 from support.clocks import VirtualClock
 
 NAMES = Names()
-SPECS = st.lists(
-    st.tuples(st.integers(1, 3), st.integers(1, 16), st.sampled_from(sorted(KNOWN_MODELS))), min_size=1, max_size=4
-)
+CUT = ["A30:1g.6gb", "A100-80GB-PCIe:3g.40gb+4x1g.10gb", "A100-80GB-PCIe:7x1g.10gb"]
+MODELS = st.sampled_from([*sorted(KNOWN_MODELS), *CUT])
+SPECS = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 16), MODELS), min_size=1, max_size=4)
 
 
 @given(parts=SPECS, full=st.integers(0, 4))
@@ -42,6 +42,7 @@ def test_every_node_is_there_once_under_a_name_that_sockets_bear(parts: list[tup
     assert len(found.full) == min(full, len(shapes))
     assert len(found.names) == len(shapes) == sum(nodes for nodes, _, _ in parts)
     assert [len(shape.models) for shape in shapes] == [gpus for nodes, gpus, _ in parts for _ in range(nodes)]
+    assert [shape.models[0].key for shape in shapes] == [model for nodes, _, model in parts for _ in range(nodes)]
     assert all(len(name) <= LONGEST_NODE and name == name.lower() for name in found.names)
 
 
@@ -98,6 +99,18 @@ def test_only_what_holds_slices_now_is_summed_up() -> None:
     assert found.memory == Portion(granted=4_000, of=30_000)
     assert found.pods == {"Failed": 1, "Pending": 1, "Running": 2, "Succeeded": 1}
     assert (found.waiting, found.ready_seconds) == (1, 1.235)
+
+
+def _part(number: int) -> Instance:
+    return Instance(parent="GPU-0", gpu_instance=number, compute_instance=0, compute=14)
+
+
+def test_an_instance_counts_as_what_it_is_of_its_card() -> None:
+    """Two of 14 percent are 28, and no two GPUs."""
+    gpus = tuple(Gpu(uuid=f"MIG-{one}", index=0, model="A", memory=9_856, instance=_part(one)) for one in range(2))
+    node = Node(metadata=ObjectMeta(name="n", annotations={NAMES.inventory: encode_inventory(Inventory(gpus=gpus))}))
+    found = summarise(nodes=[node], pods=[], names=NAMES, ready_seconds=1, api="http://a", page="http://p")
+    assert found.compute == Portion(granted=0, of=28)
 
 
 @pytest.mark.parametrize(

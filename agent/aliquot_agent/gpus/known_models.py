@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from aliquot_agent.gpus.known_instances import KnownInstance, read_cut
+
 
 class KnownModel(msgspec.Struct, frozen=True, kw_only=True):
     """One model; `nvlinks` is how many lead to each other GPU of the node, 0 for PCIe alone."""
@@ -18,6 +20,17 @@ class KnownModel(msgspec.Struct, frozen=True, kw_only=True):
     compute_capability: str
     architecture: str
     nvlinks: int = 0
+    # What it is cut into, in MIG mode.
+    instances: tuple[KnownInstance, ...] = ()
+
+    @property
+    def card(self) -> str:
+        """Its key without what it is cut into."""
+        return self.key.partition(":")[0]
+
+    def cut(self, text: str) -> KnownModel:
+        """The same in MIG mode, cut into instances as they are written; its key says so."""
+        return msgspec.structs.replace(self, key=f"{self.key}:{text.lower()}", instances=read_cut(text, card=self.key))
 
 
 def _model(key: str, name: str, *, memory: tuple[int, int], chip: str, nvlinks: int = 0) -> KnownModel:

@@ -26,6 +26,7 @@ from aliquot_agent.gpus.model import (
     GpuUsage,
     ProcessKind,
 )
+from aliquot_agent.gpus.simulated_parts import parts_of
 from aliquot_core.clock import Clock
 from aliquot_core.errors import UserError
 
@@ -50,7 +51,9 @@ class SimulatedDriver:
         self._clock = clock
         self._deadline_s = deadline_s
         self._facts = _lay_out(node=node, models=models)
-        self._processes: dict[str, dict[int, GpuProcess]] = {gpu.uuid: {} for gpu in self._facts}
+        # By card, its instances.
+        self._parts = {gpu.uuid: parts_of(gpu, model=model) for gpu, model in zip(self._facts, models, strict=True)}
+        self._processes: dict[str, dict[int, GpuProcess]] = {gpu.uuid: {} for gpu in self._all()}
         self._slow: dict[str, float] = {}
         self._lost: set[str] = set()
         self._refusal: GpuDriverError | None = None
@@ -70,12 +73,15 @@ class SimulatedDriver:
                 gpus.append(gpu)
             else:
                 problems.append(trouble.problem(uuid=gpu.uuid, index=gpu.index))
-        return Discovery(driver=DRIVER, gpus=tuple(gpus), problems=tuple(problems))
+        parts = (part for gpu in gpus for part in self._parts[gpu.uuid])
+        return Discovery(driver=DRIVER, gpus=(*gpus, *parts), problems=tuple(problems))
 
     async def usage(self) -> tuple[GpuUsage, ...]:
         """Say what each GPU that answers does."""
         self._check()
-        return tuple([self._usage_of(gpu) for gpu in self._facts if await self._touch(gpu) is None])
+        there = [gpu for gpu in self._facts if await self._touch(gpu) is None]
+        parts = (part for gpu in there for part in self._parts[gpu.uuid])
+        return (*map(self._usage_of, there), *map(self._usage_of_part, parts))
 
     async def events(self, *, timeout_s: float) -> list[GpuEvent]:
         """Wait for something to happen, at most so long."""
@@ -99,9 +105,10 @@ class SimulatedDriver:
         memory_mib: int | None,
         sm_percent: int | None = 0,
         kind: ProcessKind = ProcessKind.COMPUTE,
+        instance: int | None = None,
     ) -> None:
         """Let a process use a GPU, or change what it uses; what does not fit is refused, as the driver refuses it."""
-        facts = self._facts[gpu]
+        facts = self._facts[gpu] if instance is None else self._parts[self._facts[gpu].uuid][instance]
         others = [process for process in self._processes[facts.uuid].values() if process.pid != pid]
         free = facts.memory_usable_mib - _sum_memory(others)
         if (memory_mib or 0) > free:
@@ -109,6 +116,21 @@ class SimulatedDriver:
                 f"a process can't have {memory_mib} MiB", where=facts.uuid, remedy=f"{free} MiB are free"
             )
         self._processes[facts.uuid][pid] = GpuProcess(pid=pid, memory_mib=memory_mib, sm_percent=sm_percent, kind=kind)
+
+    def place_of(self, uuid: str) -> tuple[int, int | None] | None:
+        """By which index a GPU is named here, or by its card's and a number of its own an instance."""
+        for gpu in self._facts:
+            if gpu.uuid == uuid:
+                return gpu.index, None
+            for number, part in enumerate(self._parts[gpu.uuid]):
+                if part.uuid == uuid:
+                    return gpu.index, number
+        return None
+
+    def uuids_on(self, *, gpu: int) -> tuple[str, ...]:
+        """A card's, and those of its instances."""
+        card = self._facts[gpu].uuid
+        return card, *(part.uuid for part in self._parts[card])
 
     def stop_process(self, *, pid: int) -> None:
         """End a process on every GPU that it uses."""
@@ -123,7 +145,8 @@ class SimulatedDriver:
         """Let a GPU fall off the bus, with every process on it."""
         facts = self._facts[gpu]
         self._lost.add(facts.uuid)
-        self._processes[facts.uuid].clear()
+        for uuid in self.uuids_on(gpu=gpu):
+            self._processes[uuid].clear()
         self._book.observe(uuid=facts.uuid, fault=Fault.LOST)
 
     def recover(self, *, gpu: int) -> None:
@@ -166,16 +189,28 @@ class SimulatedDriver:
 
     def _usage_of(self, gpu: GpuFacts) -> GpuUsage:
         processes = tuple(self._processes[gpu.uuid].values())
-        busy = min(100, sum(process.sm_percent or 0 for process in processes))
+        parts = self._parts[gpu.uuid]
+        held = [*processes, *(process for part in parts for process in self._processes[part.uuid].values())]
+        busy = min(100, sum(process.sm_percent or 0 for process in held))
         return GpuUsage(
             uuid=gpu.uuid,
-            memory_used_mib=_sum_memory(processes),
-            utilization_percent=busy,
+            memory_used_mib=_sum_memory(held),
+            # In MIG mode a driver says what is hot, and not how busy anything is.
+            utilization_percent=None if parts else busy,
             temperature_celsius=35 + busy // 3,
             power_watts=60.0 + 2.5 * busy,
             throttle_reasons=() if busy else ("idle",),
             processes=processes,
         )
+
+    def _usage_of_part(self, part: GpuFacts) -> GpuUsage:
+        processes = tuple(
+            msgspec.structs.replace(process, sm_percent=None) for process in self._processes[part.uuid].values()
+        )
+        return GpuUsage(uuid=part.uuid, memory_used_mib=_sum_memory(processes), processes=processes)
+
+    def _all(self) -> list[GpuFacts]:
+        return [*self._facts, *(part for gpu in self._facts for part in self._parts[gpu.uuid])]
 
 
 def _sum_memory(processes: Sequence[GpuProcess]) -> int:
@@ -197,6 +232,8 @@ def _lay_out(*, node: str, models: Sequence[KnownModel]) -> tuple[GpuFacts, ...]
             architecture=model.architecture,
             pci_bus_id=f"00000000:{0x10 + index:02X}:00.0",
             numa_node=index // half,
+            mig_enabled=bool(model.instances),
+            mig_wanted=bool(model.instances),
         )
         for index, model in enumerate(models)
     ]

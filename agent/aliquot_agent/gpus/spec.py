@@ -1,4 +1,7 @@
-"""Reads what to simulate: `8xA100-80GB` is a node of eight, `2x8xA100-80GB,4x4xL40S` is two nodes and four others."""
+"""Reads what to simulate: `8xA100-80GB` is a node of eight, `2x8xA100-80GB,4x4xL40S` is two nodes and four others.
+
+`2xA100-80GB:3g.40gb+2x1g.10gb` is a node of two, each cut into these instances of MIG.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import re
 
 import msgspec
 
+from aliquot_agent.gpus.known_instances import CutError
 from aliquot_agent.gpus.known_models import KNOWN_MODELS, KnownModel
 from aliquot_core.errors import UserError
 
@@ -14,9 +18,11 @@ MOST_GPUS_OF_A_NODE = 16
 # Ten times what Kubernetes supports.
 MOST_NODES = 50_000
 
-_GROUP = re.compile(r"(?:(?:(?P<nodes>[0-9]{1,6})x)?(?P<gpus>[0-9]{1,6})x)?(?P<model>[A-Za-z][A-Za-z0-9-]*)")
+_GROUP = re.compile(
+    r"(?:(?:(?P<nodes>[0-9]{1,6})x)?(?P<gpus>[0-9]{1,6})x)?(?P<model>[A-Za-z][A-Za-z0-9-]*)(?::(?P<cut>.*))?"
+)
 _BY_LOWER_NAME = {key.lower(): model for key, model in KNOWN_MODELS.items()}
-_EXAMPLE = "write [nodes x] gpus x model, such as 8xA100-80GB or 2x8xA100-80GB,4x4xL40S"
+_EXAMPLE = "write [nodes x] gpus x model [:instances], such as 8xA100-80GB or 2x8xA100-80GB,4xA100-80GB:3g.40gb+1g.10gb"
 
 
 class GpuSpecError(UserError):
@@ -56,7 +62,17 @@ def _group(part: str, *, whole: str) -> NodeGroup:
         )
     nodes = _count(match["nodes"], most=MOST_NODES, what="nodes", whole=whole)
     gpus = _count(match["gpus"], most=MOST_GPUS_OF_A_NODE, what="GPUs of a node", whole=whole)
-    return NodeGroup(nodes=nodes, gpus=gpus, model=model)
+    return NodeGroup(nodes=nodes, gpus=gpus, model=_cut(model, match["cut"], whole=whole))
+
+
+def _cut(model: KnownModel, text: str | None, *, whole: str) -> KnownModel:
+    if text is None:
+        return model
+    try:
+        return model.cut(text)
+    except CutError as error:
+        why = f"{model.key} can't be cut into {_quoted(text)}: {error.what}"
+        raise GpuSpecError(why, where=_quoted(whole), remedy=error.remedy) from error
 
 
 def _count(digits: str | None, *, most: int, what: str, whole: str) -> int:

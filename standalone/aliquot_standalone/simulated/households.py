@@ -51,11 +51,9 @@ class Household:
         gate: Gate,
         names: SimNames,
         driver: SimulatedDriver,
-        gpus: Callable[[], Mapping[str, int]],
         allocatable: Callable[[], Mapping[str, str]],
         reporter: Reporter,
     ) -> None:
-        """`gpus` gives the index of each GPU by its uuid."""
         self.clock = clock
         self.settings = Settings()
         self.memories: Memories = _NoMemories()
@@ -64,7 +62,6 @@ class Household:
         self._gate = gate
         self._names = names
         self._driver = driver
-        self._gpus = gpus
         self._allocatable = allocatable
         self._reporter = reporter
         self._workers: dict[str, PodWorker] = {}
@@ -218,15 +215,18 @@ class Household:
 
     def _use(self, process: Process, slices: tuple[Slice, ...], *, load: Load) -> None:
         for part in slices:
-            index = self._gpus().get(part.gpu)
-            if index is None:
+            if (place := self._driver.place_of(part.gpu)) is None:
                 continue
             # Memory is held to what was granted; compute may be used beyond it.
             memory = part.memory.value * min(load.use, _WHOLE) // _WHOLE
             share = part.compute.value or part.limit.value
             try:
                 self._driver.start_process(
-                    gpu=index, pid=process.pid, memory_mib=memory, sm_percent=min(share * load.use // _WHOLE, _WHOLE)
+                    gpu=place[0],
+                    instance=place[1],
+                    pid=process.pid,
+                    memory_mib=memory,
+                    sm_percent=min(share * load.use // _WHOLE, _WHOLE),
                 )
             except SimulationError as error:
                 log.warning("a simulated process got no memory", extra={"why": str(error)})

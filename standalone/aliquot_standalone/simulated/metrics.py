@@ -30,7 +30,8 @@ def lines(node: str, usages: Sequence[GpuUsage], *, owners: Mapping[int, Owner])
             if (owner := owners.get(process.pid)) is not None:
                 of_slice = _labels(node=node, UUID=gpu.uuid, **msgspec.structs.asdict(owner))
                 yield f"aliquot_slice_memory_used_bytes{of_slice} {(process.memory_mib or 0) * _MIB}"
-                yield f"aliquot_slice_compute_used_ratio{of_slice} {(process.sm_percent or 0) / _WHOLE}"
+                if process.sm_percent is not None:
+                    yield f"aliquot_slice_compute_used_ratio{of_slice} {process.sm_percent / _WHOLE}"
 
 
 @asynccontextmanager

@@ -133,7 +133,6 @@ class SimulatedNode:
             gate=Gate(node=self.name, names=self._names, inventory=lambda: self._gpus.inventory),
             names=SimNames(self._names),
             driver=self._driver,
-            gpus=lambda: {gpu.uuid: gpu.index for gpu in self._gpus.inventory.gpus},
             allocatable=lambda: self._written.get("allocatable", {}),
             reporter=reporter,
         )
@@ -161,16 +160,16 @@ class SimulatedNode:
 
     # --- what is done to it ------------------------------------------------------------------------------------------
     def break_gpu(self, index: int) -> None:
-        """Let a GPU fall off the bus, with whatever runs on it."""
-        uuid = self._gpus.inventory.gpus[index].uuid
+        """Let a GPU fall off the bus, with whatever runs on it and on its instances."""
         self._driver.raise_xid(gpu=index, number=FALLEN_OFF)
         self._driver.lose(gpu=index)
-        self._household.break_on(uuid)
+        for uuid in self._driver.uuids_on(gpu=index):
+            self._household.break_on(uuid)
 
     def mend_gpu(self, index: int) -> str:
         """Let a GPU be there again; gives its uuid, for which somebody must still say that it was looked after."""
         self._driver.recover(gpu=index)
-        return self._gpus.inventory.gpus[index].uuid
+        return self._driver.uuids_on(gpu=index)[0]
 
     async def usage(self) -> tuple[GpuUsage, ...]:
         """Say what each GPU does."""

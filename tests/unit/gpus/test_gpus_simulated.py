@@ -10,6 +10,7 @@ from aliquot_agent.gpus.driver import NoGpuError
 from aliquot_agent.gpus.known_models import KNOWN_MODELS
 from aliquot_agent.gpus.model import EventKind, Fault
 from aliquot_agent.gpus.simulated import SimulatedDriver, SimulationError, simulated_uuid
+from aliquot_agent.health.inventories import Cards, inventory, seen
 from support.clocks import VirtualClock
 
 
@@ -105,3 +106,42 @@ async def test_no_gpus_are_said() -> None:
     """A node simulated without GPUs answers as a real one without."""
     with pytest.raises(NoGpuError):
         await _driver(VirtualClock()).discover()
+
+
+async def test_a_card_that_is_cut_tells_of_its_instances_as_a_driver_does() -> None:
+    """Beside the card, each with its part of the memory; none is told to be how busy, and the card has no processes."""
+    clock = VirtualClock()
+    driver = SimulatedDriver(node="n", models=[KNOWN_MODELS["A100-80GB"].cut("3g.40gb+2x1g.10gb")], clock=clock)
+    card, *parts = (await driver.discover()).gpus
+    assert (card.mig_enabled, card.mig_wanted) == (True, True)
+    assert [(part.model[-7:], part.instance.compute) for part in parts if part.instance] == [
+        ("3g.40gb", 42),
+        ("1g.10gb", 14),
+        ("1g.10gb", 14),
+    ]
+    assert [part.memory_usable_mib * 8 // card.memory_usable_mib for part in parts] == [4, 0, 0]
+    assert sum(part.memory_usable_mib for part in parts) <= card.memory_usable_mib
+    again = SimulatedDriver(node="n", models=[KNOWN_MODELS["A100-80GB"].cut("3g.40gb+2x1g.10gb")], clock=clock)
+    assert (await again.discover()).gpus == (card, *parts)
+    found = {gpu.uuid: gpu for gpu in inventory(seen(Cards(), await driver.discover(), now=1.0)).gpus}
+    assert list(found) == [part.uuid for part in parts]
+
+
+async def test_a_process_on_an_instance_is_told_there_and_goes_with_its_card() -> None:
+    """It has no more memory than the instance, and its neighbours know nothing of it."""
+    driver = SimulatedDriver(node="n", models=[KNOWN_MODELS["A30"].cut("2x2g.12gb")], clock=VirtualClock())
+    card, first, second = (await driver.discover()).gpus
+    assert driver.place_of(second.uuid) == (0, 1)
+    assert driver.place_of(card.uuid) == (0, None)
+    assert driver.place_of("GPU-of-another") is None
+    with pytest.raises(SimulationError, match="MiB are free"):
+        driver.start_process(gpu=0, instance=1, pid=7, memory_mib=second.memory_usable_mib + 1)
+    driver.start_process(gpu=0, instance=1, pid=7, memory_mib=500, sm_percent=40)
+    used = {usage.uuid: usage for usage in await driver.usage()}
+    assert [(one.pid, one.memory_mib, one.sm_percent) for one in used[second.uuid].processes] == [(7, 500, None)]
+    assert (used[card.uuid].processes, used[first.uuid].processes) == ((), ())
+    assert (used[card.uuid].memory_used_mib, used[card.uuid].utilization_percent) == (500, None)
+    driver.lose(gpu=0)
+    assert (await driver.discover()).gpus == ()
+    driver.recover(gpu=0)
+    assert [usage.processes for usage in await driver.usage()] == [(), (), ()]

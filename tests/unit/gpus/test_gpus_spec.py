@@ -17,6 +17,7 @@ from aliquot_agent.gpus.spec import GpuSpecError, models_by_node, parse_gpu_spec
         ("8xA100-80GB", [(1, 8, "A100-80GB")]),
         ("2x8xA100-80GB,4x4xL40S", [(2, 8, "A100-80GB"), (4, 4, "L40S")]),
         (" 1xh200 , 16xrtx-4090 ", [(1, 1, "H200"), (1, 16, "RTX-4090")]),
+        ("2xa30:1G.6gb+2g.12gb,T4", [(1, 2, "A30:1g.6gb+2g.12gb"), (1, 1, "T4")]),
     ],
 )
 def test_specs_are_read(text: str, groups: list[tuple[int, int, str]]) -> None:
@@ -39,6 +40,13 @@ def test_specs_are_read(text: str, groups: list[tuple[int, int, str]]) -> None:
         ("17xT4", "write 1 to 16"),
         ("999999x1xT4", "write 1 to 50000"),
         ("50000x1xT4,1xT4", "too many"),
+        ("T4:1g.2gb", "T4 can't be cut.*it has no MIG.*known: A30"),
+        ("A100-80GB:", "'' is no instance of it; write some of 1g.10gb, 2g"),
+        ("A100-80GB:1g.5gb", "'1g.5gb' is no instance of it"),
+        ("A100-80GB:0x1g.10gb", "'0x1g.10gb' is no instance"),
+        ("A100-80GB:3g.40gb+5x1g.10gb", "8 of 7 slices of compute and 9 of 8 of memory"),
+        ("A100-80GB:2x3g.40gb+1g.10gb", "7 of 7 slices of compute and 9 of 8 of memory"),
+        ("A30:4g.24gb+1g.6gb", "5 of 4 slices"),
     ],
 )
 def test_what_can_t_be_meant_is_refused(text: str, says: str) -> None:
@@ -56,6 +64,17 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except GpuSpecError:
         return
     assert all(group.nodes >= 1 and group.gpus >= 1 for group in groups)
+
+
+def test_a_cut_card_is_the_same_when_it_is_written_once_more() -> None:
+    """What a node's shape says of its GPUs is read back by its agent."""
+    (group,) = parse_gpu_spec("A100-80GB:3g.40gb+2x1g.10gb")
+    assert [(one.kind, one.slices, one.memory_slices) for one in group.model.instances] == [
+        ("3g.40gb", 3, 4),
+        ("1g.10gb", 1, 1),
+        ("1g.10gb", 1, 1),
+    ]
+    assert parse_gpu_spec(group.model.key) == (group,)
 
 
 groups = st.tuples(st.integers(1, 9), st.integers(1, 16), st.sampled_from(sorted(KNOWN_MODELS)))
