@@ -31,8 +31,8 @@ def counted_on(cards: Sequence[Gpu], pod: Pod) -> int:
     picture = picture_with(make_node("n", cards))
     request = parse_request(pod, names=NAMES)
     rows = np.array([picture.nodes["n"].row])
-    (count,) = Emptied().counts(request, rows, grid=picture.grid, allowed=picture.grid.open)
-    return count
+    (fill,) = Emptied().fills(request, rows, grid=picture.grid, allowed=picture.grid.open)
+    return fill.staying
 
 
 def lies_somehow(containers: Sequence[Sequence[Piece]], memories: Sequence[int]) -> bool:

@@ -11,6 +11,7 @@ takes all that follow, and a node can take them if, for each, enough of its GPUs
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
 import msgspec
@@ -104,9 +105,22 @@ def pieces_of(container: ContainerRequest) -> tuple[Piece, ...]:
 
 def in_order(request: PodRequest) -> list[ContainerRequest]:
     """The containers that stay, in the order in which they are laid: the largest first."""
-    steady = [one for one in request.containers if one.kind is not Kind.INIT]
+    return _largest_first(one for one in request.containers if one.kind is not Kind.INIT)
+
+
+def before_all(request: PodRequest) -> Iterator[tuple[ContainerRequest, list[ContainerRequest]]]:
+    """Each init container, and what is held while it runs: itself and the sidecars before it, the largest first."""
+    sidecars: list[ContainerRequest] = []
+    for one in request.containers:
+        if one.kind is Kind.SIDECAR:
+            sidecars.append(one)
+        elif one.kind is Kind.INIT:
+            yield one, _largest_first([*sidecars, one])
+
+
+def _largest_first(containers: Iterable[ContainerRequest]) -> list[ContainerRequest]:
     return sorted(
-        steady, key=lambda one: (-one.shares[0].compute.value, -(one.memory.value if one.memory else 0), one.name)
+        containers, key=lambda one: (-one.shares[0].compute.value, -(one.memory.value if one.memory else 0), one.name)
     )
 
 

@@ -1,26 +1,31 @@
-"""How many of a pod's containers find room on a node that nobody else is on: who has none even there never will.
+"""Which of a pod's containers find room on a node that nobody else is on: who has none even there never will.
 
 Theory of operation. Of an empty node nothing counts but how large the GPUs are that the pod may have, so nodes that are
 alike are asked once (`_sizes`). Most pods that find no room are known by how many places there are for pieces of a size
 (`_too_much`). For the others, containers are laid the largest first, each piece on one GPU of every size and filling;
-what comes to the same filling is looked at once. Init containers are left out: they run where the others lie.
+what comes to the same filling is looked at once. So it is asked of the containers that stay, and of each init container
+with the sidecars that have started before it.
 
 What must always hold: who finds room in any way is never said to find none. So where there are too many ways to try
-them all, there may be one.
+them all, there may be one. That an init container runs on its app containers' GPUs is not asked: it may yet find none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
 from aliquot_core.request import ContainerRequest, PodRequest
-from aliquot_scheduler.fit.demand import Piece, in_order, pieces_of
+from aliquot_scheduler.fit.demand import Piece, before_all, demand_of, in_order, pieces_of
 from aliquot_scheduler.picture.grid import Bools, Cells, Rows
 
 # Looked at for one pod and kind of node: up to 10 ms of the leader's.
 _MOST_WAYS = 200
+# Of more init containers the others may find no room: that much for each.
+_MOST_INITS = 16
 # Pods whose answers are kept by what their containers ask, those that were used last.
 _KEPT = 64
 
@@ -34,30 +39,37 @@ _Left = tuple[bool, int, int, int, bool]
 _Filling = tuple[_Left, ...]
 
 
+class Fill(NamedTuple):
+    """For how many of the containers that stay there is room at one time, and the first init container without any."""
+
+    staying: int
+    stuck: str = ""
+
+
 class Emptied:
     """Answers, kept by what is asked and by kind of node."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[ContainerRequest, ...], dict[Sizes, int]] = {}
+        self._kept: dict[tuple[ContainerRequest, ...], dict[Sizes, Fill]] = {}
 
     def takes_all(self, request: PodRequest, possible: Bools, *, grid: Cells, allowed: Bools) -> Bools:
-        """Of these rows those that have room for all containers at one time, as far as is known."""
-        staying = len(in_order(request))
-        if staying > 1:
+        """Of these rows those that have room for all that is held at any one time, as far as is known."""
+        if demand_of(request).pieces is None:
             rows = np.flatnonzero(possible)
-            possible = possible.copy()
-            possible[rows] = np.array(self.counts(request, rows, grid=grid, allowed=allowed), dtype=np.intp) == staying
+            possible, all_in = possible.copy(), Fill(staying=len(in_order(request)))
+            fills = self.fills(request, rows, grid=grid, allowed=allowed)
+            possible[rows] = np.array([fill == all_in for fill in fills], dtype=np.bool_)
         return possible
 
-    def counts(self, request: PodRequest, rows: Rows, *, grid: Cells, allowed: Bools) -> list[int]:
-        """Of the containers that stay, for how many each of these rows has room at one time, were it empty."""
+    def fills(self, request: PodRequest, rows: Rows, *, grid: Cells, allowed: Bools) -> list[Fill]:
+        """For which containers each of these rows has room, were it empty."""
         known = self._kept[request.containers] = self._kept.pop(request.containers, {})
         if len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
         found = []
         for sizes in _sizes(rows, grid=grid, allowed=allowed):
             if sizes not in known:
-                known[sizes] = _how_many(request, sizes)
+                known[sizes] = _fill(request, sizes)
             found.append(known[sizes])
         return found
 
@@ -70,9 +82,19 @@ def _sizes(rows: Rows, *, grid: Cells, allowed: Bools) -> Iterator[Sizes]:
     return (whole[start : start + width] for start in range(0, len(rows) * width, width))
 
 
-def _how_many(request: PodRequest, sizes: Sizes) -> int:
-    containers = [pieces_of(one) for one in in_order(request)]
+def _fill(request: PodRequest, sizes: Sizes) -> Fill:
     gpus = tuple(_gpu(packed) for packed in np.frombuffer(sizes, dtype=np.int64).tolist() if packed)
+    return Fill(staying=_how_many([pieces_of(one) for one in in_order(request)], gpus), stuck=_stuck(request, gpus))
+
+
+def _stuck(request: PodRequest, gpus: _Filling) -> str:
+    asked: dict[tuple[Sequence[Piece], ...], str] = {}
+    for init, together in islice(before_all(request), _MOST_INITS):
+        asked.setdefault(tuple(pieces_of(one) for one in together), init.name)
+    return next((name for together, name in asked.items() if not _all_lie(together, gpus)), "")
+
+
+def _how_many(containers: Sequence[Sequence[Piece]], gpus: _Filling) -> int:
     if _all_lie(containers, gpus):
         return len(containers)
     count, filling = 0, gpus

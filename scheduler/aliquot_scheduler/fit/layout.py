@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations, takewhile
+from itertools import chain, combinations, takewhile
 
 import msgspec
 
@@ -97,7 +97,7 @@ def lay_out(pod: Pod, demand: Demand, *, node: str, cards: Sequence[Card]) -> Pl
     request = demand.request
     if demand.pieces is None:
         tries = (_one_by_one(request, cards=some) for some in _hands(request, cards=cards))
-        plans = (_plan(pod, request, node=node, laid=laid) for laid in tries if laid)
+        plans = (_plan(pod, request, node=node, laid=laid) for laid in chain(tries, _apart(request, cards)) if laid)
         return next((plan for plan in plans if plan), None)
     found = _choose(demand.pieces, cards=cards, placement=request.placement)
     return _plan(pod, request, node=node, laid=_each_on(found, request)) if found else None
@@ -121,12 +121,24 @@ def _hands(request: PodRequest, *, cards: Sequence[Card]) -> Iterator[Sequence[C
             yield [card.untouched()]
 
 
-def _one_by_one(request: PodRequest, *, cards: Sequence[Card]) -> Laid | None:
+def _apart(request: PodRequest, cards: Sequence[Card]) -> Iterator[Laid | None]:
+    """Sidecars first, and app containers only where each init container has room beside those that run on before it.
+
+    Beside a sidecar on one GPU an app container may have room, and its init container none.
+    """
+    kinds = {one.kind for one in request.containers}
+    if {Kind.INIT, Kind.SIDECAR} <= kinds:
+        yield _one_by_one(request, cards=[card.untouched() for card in cards], apart=True)
+
+
+def _one_by_one(request: PodRequest, *, cards: Sequence[Card], apart: bool = False) -> Laid | None:
     """Containers that stay, the largest first; then init containers in their own order."""
     laid: Laid = {}
-    for container in in_order(request):
+    staying = in_order(request)
+    for container in sorted(staying, key=lambda one: one.kind is Kind.APP) if apart else staying:
         pieces = pieces_of(container)
-        found = _choose(pieces, cards=cards, placement=request.placement)
+        some = _startable(request, laid, cards) if apart and container.kind is Kind.APP else cards
+        found = _choose(pieces, cards=some, placement=request.placement)
         if found is None:
             return None
         for card, piece in zip(found, pieces, strict=True):
@@ -144,11 +156,7 @@ def _for_init(
     container: ContainerRequest, *, laid: Laid, request: PodRequest, cards: Sequence[Card]
 ) -> Sequence[Card] | None:
     """Beside the sidecars that started before it: on its app containers' GPUs, or on all of those and more."""
-    fresh = {card.gpu.uuid: card.untouched() for card in cards}
-    for before in takewhile(lambda other: other.name != container.name, request.containers):
-        if before.kind is Kind.SIDECAR:
-            for card, piece in zip(laid[before.name], pieces_of(before), strict=True):
-                fresh[card.gpu.uuid].give(piece)
+    fresh = _when_it_runs(container, laid=laid, request=request, cards=cards)
     apps = [one.name for one in request.containers if one.kind is Kind.APP]
     theirs = list(dict.fromkeys(card.gpu.uuid for name in apps for card in laid[name]))
     inside = [fresh[uuid] for uuid in theirs] or list(fresh.values())
@@ -157,6 +165,25 @@ def _for_init(
     first = _choose(pieces[: len(inside)], cards=inside, placement=placement)
     rest = _choose(pieces[len(inside) :], cards=outside, placement=placement)
     return [*first, *rest] if first is not None and rest is not None else None
+
+
+def _when_it_runs(init: ContainerRequest, *, laid: Laid, request: PodRequest, cards: Sequence[Card]) -> dict[str, Card]:
+    """The GPUs by uuid, with the sidecars that have started before it."""
+    fresh = {card.gpu.uuid: card.untouched() for card in cards}
+    for before in takewhile(lambda other: other.name != init.name, request.containers):
+        if before.kind is Kind.SIDECAR:
+            for card, piece in zip(laid[before.name], pieces_of(before), strict=True):
+                fresh[card.gpu.uuid].give(piece)
+    return fresh
+
+
+def _startable(request: PodRequest, laid: Laid, cards: Sequence[Card]) -> Sequence[Card]:
+    """The GPUs on which each init container that needs one has room."""
+    able = list(cards)
+    for init in (one for one in request.containers if one.kind is Kind.INIT and len(one.shares) == 1):
+        fresh, (piece,) = _when_it_runs(init, laid=laid, request=request, cards=cards), pieces_of(init)
+        able = [card for card in able if fresh[card.gpu.uuid].takes(piece)]
+    return able
 
 
 def _choose(pieces: Sequence[Piece], *, cards: Sequence[Card], placement: Placement) -> Sequence[Card] | None:

@@ -7,6 +7,7 @@ Whether evicting somebody could help is told apart: a card that is too small sta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
 import msgspec
 import numpy as np
@@ -14,9 +15,9 @@ import numpy as np
 from aliquot_core.counting import agreed, counted, none_of, some_of
 from aliquot_core.names import Names
 from aliquot_core.quantities import WHOLE
-from aliquot_core.request import PodRequest
-from aliquot_scheduler.fit.demand import Piece, in_order, named, pieces_of, refused
-from aliquot_scheduler.fit.emptied import Emptied
+from aliquot_core.request import Kind, PodRequest
+from aliquot_scheduler.fit.demand import Piece, demand_of, in_order, named, pieces_of, refused
+from aliquot_scheduler.fit.emptied import Emptied, Fill
 from aliquot_scheduler.fit.places import allowed_places, needed_memory
 from aliquot_scheduler.picture.grid import Bools, Grid
 from aliquot_scheduler.picture.picture import KnownNode
@@ -32,7 +33,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 _Counts = tuple[int, ...]
 # Most GPUs can be given: what is said of those that can't is empty, and few sentences are written.
-_Case = tuple[_Counts, int, str]
+_Case = tuple[_Counts, Fill, str]
 
 
 class Refusals:
@@ -48,8 +49,10 @@ class Refusals:
         self._named = named
         self._names = names
         self._grid = grid
+        # What one container asks, and those that run before it on the same GPUs, is known as one.
+        self._together = demand_of(request).pieces is None
         self._pieces = sorted(
-            (piece for one in request.containers for piece in pieces_of(one)),
+            demand_of(request).pieces or (piece for one in request.containers for piece in pieces_of(one)),
             key=lambda piece: (-piece.compute, -piece.memory),
         )
         self._most = max((len(one.shares) for one in request.containers), default=1)
@@ -60,7 +63,7 @@ class Refusals:
         """Why each of these nodes does not take the pod."""
         rows = [known.row for known in nodes.values()]
         of_nodes = zip(nodes.items(), self._find_room(rows), strict=True)
-        return {name: self._say((self._counts[known.row], count, known.lost)) for (name, known), count in of_nodes}
+        return {name: self._say((self._counts[known.row], fill, known.lost)) for (name, known), fill in of_nodes}
 
     def of_all(self) -> str:
         """Of a pod that no node could take, were each of them empty: why."""
@@ -83,16 +86,27 @@ class Refusals:
         if most < self._most:
             return f"it needs {self._most} GPUs of one node, and no node has more than {most} that it may have"
         rows = [row for row, counts in enumerate(self._counts) if counts[3] >= self._most]
-        if rows and (room := max(self._find_room(rows))) < self._staying:
-            return f"on no node more than {self._so_many(room)} find room"
+        best = max(self._find_room(rows), key=lambda fill: (fill.staying, not fill.stuck), default=self._all_in())
+        if best.staying < self._staying:
+            return f"on no node more than {self._so_many(best.staying)} find room"
+        if best.stuck:
+            return f"on no node its init container {best.stuck} finds room{self._beside(best.stuck)}"
         return f"it needs {counted(self._most, 'GPU')} of one node for up to {memory} MiB each, and none has so many"
 
-    def _find_room(self, rows: Sequence[int]) -> list[int]:
-        """How many of its containers do on each of these nodes, were it empty."""
-        if self._staying < 2:  # noqa: PLR2004 - one has nobody to share with
-            return [self._staying] * len(rows)
+    def _find_room(self, rows: Sequence[int]) -> list[Fill]:
+        """Which of its containers do on each of these nodes, were it empty."""
+        if not self._together:
+            return [self._all_in()] * len(rows)
         where = np.array(rows, dtype=np.intp)
-        return self._emptied.counts(self._request, where, grid=self._grid, allowed=self._allowed)
+        return self._emptied.fills(self._request, where, grid=self._grid, allowed=self._allowed)
+
+    def _all_in(self) -> Fill:
+        return Fill(staying=self._staying)
+
+    def _beside(self, init: str) -> str:
+        """Sidecars run on while it runs, if any have started before it."""
+        kinds = [one.kind for one in takewhile(lambda one: one.name != init, self._request.containers)]
+        return " beside the sidecars before it" if Kind.SIDECAR in kinds else ""
 
     def _so_many(self, room: int) -> str:
         return f"{room} of its {counted(self._staying, 'container')}"
@@ -131,17 +145,20 @@ class Refusals:
 
     def _say(self, case: _Case) -> Refusal:
         if (said := self._said.get(case)) is None:
-            counts, room, lost = case
-            said = self._said[case] = self._made(counts, room=room, lost=f"; {lost}" if lost else "")
+            counts, fill, lost = case
+            said = self._said[case] = self._made(counts, fill=fill, lost=f"; {lost}" if lost else "")
         return said
 
-    def _made(self, counts: _Counts, *, room: int, lost: str) -> Refusal:
+    def _made(self, counts: _Counts, *, fill: Fill, lost: str) -> Refusal:
         total, meant, allowed, large, roomy, free, both = counts
         if large < self._most:
             return Refusal(why=self._never(total, meant, allowed, large, lost=lost), final=True)
-        if room < self._staying:
-            find = agreed(room, "finds", "find")
-            return Refusal(why=f"{self._so_many(room)} {find} room even on an empty node{lost}", final=True)
+        if fill.staying < self._staying:
+            find = agreed(fill.staying, "finds", "find")
+            return Refusal(why=f"{self._so_many(fill.staying)} {find} room even on an empty node{lost}", final=True)
+        if fill.stuck:
+            why = f"its init container {fill.stuck} finds no room{self._beside(fill.stuck)}, even on an empty node"
+            return Refusal(why=why + lost, final=True)
         if both >= self._most:
             why = f"its GPUs have room for one container, not for all {self._how_many()}"
         else:

@@ -8,7 +8,7 @@ and only who may fit is laid out on real cards (0.3 ms for 8,000 GPUs).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import groupby
 
 import msgspec
@@ -20,7 +20,7 @@ from aliquot_core.inventory import Gpu
 from aliquot_core.objects import Pod
 from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import WHOLE
-from aliquot_core.request import Kind, PodRequest, Quality
+from aliquot_core.request import PodRequest, Quality
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
 from aliquot_scheduler.fit.emptied import Emptied
 from aliquot_scheduler.fit.ground import Ground, HostAsk
@@ -28,6 +28,7 @@ from aliquot_scheduler.fit.places import allowed_places, needed_memory, takes
 from aliquot_scheduler.fit.ruled import Ruled
 from aliquot_scheduler.picture.grid import Bools, Cells
 from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.judging.at_most import most_of
 from aliquot_scheduler.queues.said.dues import ALL_CARDS, Hardware
 from aliquot_scheduler.queues.said.tree import Dimensions
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
@@ -139,11 +140,7 @@ class Cards:
         """
         request = demand.request
         kinds = self.kinds(request)
-        compute = memory = 0
-        for piece in _pieces(demand):
-            taken = self._smallest(piece, kinds) or self._most(piece, kinds)
-            compute += taken[0]
-            memory += taken[1]
+        compute, memory = most_of(demand, lambda piece: self._smallest(piece, kinds) or self._most(piece, kinds))
         amounts = [compute, memory]
         for model in self._models:
             there = any(model.admits(*self._grid.kinds[number].models) for number in kinds)
@@ -288,15 +285,6 @@ class Cards:
             np.maximum.at(most.reshape(-1), places[room], grid.memory[room])
             self._table = grid.version, np.maximum.accumulate(most[:, ::-1], axis=1)[:, ::-1].tolist()
         return self._table[1]
-
-
-def _pieces(demand: Demand) -> Sequence[Piece]:
-    """All that the pod may hold at one time, piece by piece; where containers may share cards, each by itself."""
-    if demand.pieces is not None:
-        return demand.pieces
-    steady = [one for one in demand.request.containers if one.kind is not Kind.INIT]
-    inits = [one for one in demand.request.containers if one.kind is Kind.INIT]
-    return [piece for one in (*steady, *inits) for piece in pieces_of(one)]
 
 
 def _memory(claim: Claim, *, card: int) -> int:
