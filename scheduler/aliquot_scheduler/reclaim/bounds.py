@@ -6,7 +6,8 @@ node's cards is more than what is really lost there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from aliquot_core.claims import Claim
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
 from aliquot_scheduler.fit.places import allowed_places, needed_memory
 from aliquot_scheduler.picture.grid import Bools
+from aliquot_scheduler.queues.said.tree import Vector
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Taking
 from aliquot_scheduler.reclaim.scene import Scene
@@ -22,6 +24,14 @@ from aliquot_scheduler.reclaim.scene import Scene
 Harms = npt.NDArray[np.int64]
 # More than any harm; eight of them can be added.
 _NEVER = np.int64(2**59)
+
+
+class _Held(NamedTuple):
+    """What many pods hold, a line for each GPU of each: by row and column, and by which of them it is."""
+
+    at: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+    claims: Sequence[Claim]
+    whose: Sequence[Resident]
 
 
 class _Cards:
@@ -37,20 +47,19 @@ class _Cards:
         self.sum = np.zeros(grid.open.shape, dtype=np.int64)
         self.least = np.full(grid.open.shape, _NEVER, dtype=np.int64)
 
-    def without(self, there: Sequence[Resident]) -> None:
+    def without(self, held: _Held) -> None:
         """These are gone."""
-        for at, claim, _ in self._claims(there):
-            self.compute[at] += claim.compute.value
-            self.memory[at] += claim.memory.value
-            self.holders[at] -= 1
-            self.closed[at] &= not claim.closes
+        at, claims = held.at, held.claims
+        np.add.at(self.compute, at, [claim.compute.value for claim in claims])
+        np.add.at(self.memory, at, [claim.memory.value for claim in claims])
+        np.subtract.at(self.holders, at, 1)
+        np.logical_and.at(self.closed, at, [not claim.closes for claim in claims])
 
-    def costing(self, there: Sequence[Resident], *, by_priority: bool) -> None:
+    def costing(self, held: _Held, *, by_priority: bool) -> None:
         """These may go."""
-        for at, _, one in self._claims(there):
-            harm = one.harm(by_priority=by_priority) // len(one.claims)
-            self.sum[at] += harm
-            self.least[at] = min(int(self.least[at]), harm)
+        harms = [one.harm(by_priority=by_priority) // len(one.claims) for one in held.whose]
+        np.add.at(self.sum, held.at, harms)
+        np.minimum.at(self.least, held.at, harms)
 
     def room(self, piece: Piece, *, allowed: Bools) -> Bools:
         """Where a piece has room."""
@@ -58,26 +67,31 @@ class _Cards:
         room: Bools = allowed & ~self.closed & (self.compute >= piece.compute) & (self.memory >= need)
         return room & (self.holders <= 0) if piece.whole else room
 
-    def _claims(self, there: Sequence[Resident]) -> list[tuple[tuple[int, int], Claim, Resident]]:
-        nodes = self._scene.picture.nodes
-        return [
-            ((known.row, known.columns[gpu]), claim, one)
-            for one in there
-            for (node, gpu), claim in one.claims.items()
-            if (known := nodes.get(node)) is not None and gpu in known.columns
-        ]
+
+def _held_by(there: Iterable[Resident], *, scene: Scene) -> _Held:
+    nodes = scene.picture.nodes
+    lines = [
+        (known.row, known.columns[gpu], claim, one)
+        for one in there
+        for (node, gpu), claim in one.claims.items()
+        if (known := nodes.get(node)) is not None and gpu in known.columns
+    ]
+    rows, columns = (np.array([line[axis] for line in lines], dtype=np.int64) for axis in (0, 1))
+    return _Held(at=(rows, columns), claims=[line[2] for line in lines], whose=[line[3] for line in lines])
 
 
 def bounds_of(demand: Demand, *, scene: Scene, residents: Residents, rights: Taking) -> Harms:
     """By row; -1 where it can't lie whoever goes."""
     grid = scene.picture.grid
     everybody = list(residents.by_uid.values())
-    gone = [*residents.leaving.values(), *(one for one in everybody if one.uid in scene.gone)]
-    able = [one for one in everybody if one.uid not in scene.gone and rights.may_take(one)]
+    leaving = [*residents.leaving.values(), *(one for one in everybody if one.uid in scene.gone)]
+    gone = _held_by(leaving, scene=scene)
+    able = _held_by(_who_may_go((one for one in everybody if one.uid not in scene.gone), rights), scene=scene)
     now = _Cards(scene)
     now.without(gone)
     if_all_go = _Cards(scene)
-    if_all_go.without([*gone, *able])
+    if_all_go.without(gone)
+    if_all_go.without(able)
     now.costing(able, by_priority=rights.by_priority)
     allowed = allowed_places(demand.request, grid=grid)
     containers = [demand.pieces] if demand.pieces else [pieces_of(one) for one in demand.request.containers]
@@ -90,6 +104,21 @@ def bounds_of(demand: Demand, *, scene: Scene, residents: Residents, rights: Tak
         bound = _bound(demand.pieces, now=now, if_all_go=if_all_go, allowed=allowed)
     bound[~possible] = -1
     return bound
+
+
+def _who_may_go(there: Iterable[Resident], rights: Taking) -> Iterator[Resident]:
+    """Of pods in no group that are alike in all that rights look at the first is asked about: there are thousands."""
+    told: dict[tuple[str, str, int, Vector], bool] = {}
+    for one in there:
+        if one.waiter.gang is not None:
+            if rights.may_take(one):
+                yield one
+            continue
+        alike = one.queue, one.waiter.user, one.waiter.priority, one.amounts
+        if alike not in told:
+            told[alike] = rights.may_take(one)
+        if told[alike]:
+            yield one
 
 
 def _bound(pieces: Sequence[Piece], *, now: _Cards, if_all_go: _Cards, allowed: Bools) -> Harms:

@@ -52,7 +52,11 @@ class Planner:
         self._clearings = clearings
         self._residents = residents
         self._now = now
-        self._scene = Scene(picture=picture, leaving=residents.leaving.values())
+        leaving = residents.leaving.values()
+        self._scene = Scene(picture=picture, leaving=leaving)
+        # Of those who leave already, hundreds at times: their GPUs, and whoever of them has the most time left for it.
+        self._vacated = {gpu for one in leaving for gpu in one.claims}
+        self._slowest = sorted((one.waiter for one in leaving), key=lambda one: longest_grace([one]))[-1:]
         self._bounds: Bounds = {}
         self._in_order: InOrder = {}
         # By rights, queue and dimension: the least that was asked for which all who may go were too few.
@@ -272,20 +276,19 @@ class Planner:
         return self._clearing(search, candidate)
 
     def _clearing(self, search: Search, candidate: Candidate) -> Clearing:
-        going = [*search.victims.values(), *self._residents.leaving.values()]
+        going = [*(one.waiter for one in search.victims.values()), *self._slowest]
         return Clearing(
             candidate=candidate,
             places=tuple(search.places),
             victims=tuple(one.waiter for one in sorted(search.victims.values(), key=lambda one: (one.lost, one.uid))),
-            until=self._now + longest_grace(one.waiter for one in going) + OVERDUE,
+            until=self._now + longest_grace(going) + OVERDUE,
         )
 
     def has_to_wait(self, clearing: Clearing) -> bool:
         """Whether somebody has to go for it, or goes already; else a turn is all that it needs."""
-        leaving = {gpu for one in self._residents.leaving.values() for gpu in one.claims}
-        if clearing.victims or any(gpu in leaving for place in clearing.places for gpu in place.room):
+        if clearing.victims or any(gpu in self._vacated for place in clearing.places for gpu in place.room):
             return True
-        return any(self._lacks_now(node, clearing) for node in {node for node, _ in leaving})
+        return any(self._lacks_now(node, clearing) for node in {node for node, _ in self._vacated})
 
     def _lacks_now(self, node: str, clearing: Clearing) -> bool:
         """Whether a node has less CPU or memory than those ask who come to it, as long as nobody has left."""

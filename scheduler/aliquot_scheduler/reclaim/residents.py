@@ -191,6 +191,5 @@ def ranked(there: Iterable[Resident]) -> list[Resident]:
     for one in everybody:
         seen.setdefault((one.queue, one.waiter.user), set()).add(one.waiter.priority)
     ranks = {whose: {each: rank for rank, each in enumerate(sorted(found))} for whose, found in seen.items()}
-    return [
-        msgspec.structs.replace(one, rank=ranks[one.queue, one.waiter.user][one.waiter.priority]) for one in everybody
-    ]
+    found = ((one, ranks[one.queue, one.waiter.user][one.waiter.priority]) for one in everybody)
+    return [msgspec.structs.replace(one, rank=rank) if rank != one.rank else one for one, rank in found]

@@ -11,6 +11,7 @@ away and nobody else; the same scene gives the same answer.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
@@ -28,10 +29,40 @@ from aliquot_scheduler.reclaim.trying import Option, Trying
 # Of pods whose containers have to be tried out (0.5 ms each), so many nodes are.
 _MOST_TRIES = 64
 
-# By shape and rights: what nodes cost at the least, the cheapest first; a node may be there more than once.
-Bounds = dict[tuple[int, Any], list[tuple[int, str]]]
+# By shape and rights.
+Bounds = dict[tuple[int, Any], "Cheapest"]
 # By queue, dimension, and whether the lower priority goes first.
 InOrder = dict[tuple[str, int, bool], list[Resident]]
+
+
+class Cheapest:
+    """Nodes by what they cost at the least, the cheapest first; a node may be there more than once."""
+
+    def __init__(self, entries: Iterable[tuple[int, str]]) -> None:
+        self._heap = list(entries)
+        heapq.heapify(self._heap)
+        # Kept beside the heap: there are thousands in it, and it is asked for after each pod.
+        self._for_nothing = Counter(name for bound, name in self._heap if not bound)
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def push(self, bound: int, name: str) -> None:
+        """It costs so much at the least."""
+        heapq.heappush(self._heap, (bound, name))
+        self._for_nothing[name] += not bound
+
+    def pop(self) -> tuple[int, str]:
+        """The cheapest."""
+        bound, name = heapq.heappop(self._heap)
+        self._for_nothing[name] -= not bound
+        return bound, name
+
+    def may_be_free(self, names: Iterable[str]) -> None:
+        """These may cost nothing by now."""
+        for name in names:
+            if not self._for_nothing[name]:
+                self.push(0, name)
 
 
 class Search:
@@ -82,43 +113,42 @@ class Search:
         best: Option | None = None
         for tries, (bound, name) in enumerate(self._pops(heap, but=but)):
             if best is not None and (best.harm <= bound or (waiter.demand.pieces is None and tries > _MOST_TRIES)):
-                heapq.heappush(heap, (bound, name))
+                heap.push(bound, name)
                 break
             option = self._trying.option(waiter, self.scene.picture.nodes[name])
             if option is None:
                 continue
             if best is None or option.harm < best.harm:
                 if best is not None:
-                    heapq.heappush(heap, (best.harm, best.place.node))
+                    heap.push(best.harm, best.place.node)
                 best = option
             else:
-                heapq.heappush(heap, (option.harm, name))
+                heap.push(option.harm, name)
         if best is None:
             return False
         self.take(best)
         return True
 
-    def _pops(self, heap: list[tuple[int, str]], *, but: Collection[str]) -> Iterable[tuple[int, str]]:
+    def _pops(self, heap: Cheapest, *, but: Collection[str]) -> Iterable[tuple[int, str]]:
         put_off = []
         try:
             while heap:
-                bound, name = heapq.heappop(heap)
+                bound, name = heap.pop()
                 if name in but:
                     put_off.append((bound, name))
                 else:
                     yield bound, name
         finally:
             for entry in put_off:
-                heapq.heappush(heap, entry)
+                heap.push(*entry)
 
-    def _heap(self, waiter: Waiter, able: Bools) -> list[tuple[int, str]]:
+    def _heap(self, waiter: Waiter, able: Bools) -> Cheapest:
         key = waiter.number, self._rights.key
         if key not in self._known:
             bounds = bounds_of(waiter.demand, scene=self.scene, residents=self._residents, rights=self._rights)
             nodes = self.scene.picture.nodes
             heap = [(bound, name) for name, known in nodes.items() if (bound := int(bounds[known.row])) >= 0]
-            self._known[key] = [entry for entry in heap if able[nodes[entry[1]].row]]
-            heapq.heapify(self._known[key])
+            self._known[key] = Cheapest(entry for entry in heap if able[nodes[entry[1]].row])
         return self._known[key]
 
     def take(self, option: Option) -> None:
@@ -135,9 +165,7 @@ class Search:
         changed = {place.node for place in places}
         changed |= {node for one in victims for node, _ in one.claims}
         for heap in self._known.values():
-            there = {name for bound, name in heap if not bound}
-            for name in sorted(changed - there):
-                heapq.heappush(heap, (0, name))
+            heap.may_be_free(sorted(changed))
 
     def undo(self) -> None:
         """Suppose nothing of it any more."""
