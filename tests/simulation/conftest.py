@@ -1,4 +1,4 @@
-"""What all simulations share: the agent's log is heard only where one seed is looked at."""
+"""What all simulations share: the agent's log is heard only where one seed is looked at, and evictions are counted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 
 import pytest
+
+from simulation.universe.evictions import Evictions
 
 
 @pytest.fixture(autouse=True)
@@ -18,3 +20,9 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
+
+
+@pytest.fixture
+def evictions(monkeypatch: pytest.MonkeyPatch) -> Evictions:
+    """Every eviction of every leader, for as long as the test runs."""
+    return Evictions(monkeypatch)

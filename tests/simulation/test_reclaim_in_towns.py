@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from aliquot_core.names import Names
-from aliquot_kube.client import KubeClient
 from aliquot_kube.resources import queues_of
 from simulation.seeds import SOAK, chosen
 from simulation.universe.chance import Chance
 from simulation.universe.doomed import DEFINITIONS, definition_of_queues
+from simulation.universe.evictions import Evictions
 from simulation.universe.town import HONEST, Seat, Town, TownScale
 from simulation.universe.workload import Workload
 
@@ -64,23 +64,15 @@ class ReclaimingTown(Town):
 
 
 @pytest.mark.timeout(6 * 3600 if SOAK else 240)
-def test_owners_get_back_what_they_lent_whatever_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_owners_get_back_what_they_lent_whatever_breaks(evictions: Evictions) -> None:
     """Nobody is evicted twice, by whatever leader; all else that must hold in a town holds."""
-    evicted: Counter[str] = Counter()
-    evict = KubeClient.evict
-
-    async def counted(self: KubeClient, *, namespace: str, name: str, uid: str = "", **more: Any) -> None:
-        await evict(self, namespace=namespace, name=name, uid=uid, **more)
-        evicted[uid] += 1
-
-    monkeypatch.setattr(KubeClient, "evict", counted)
     # In every other town somebody has to go; a change elsewhere makes other towns of the same seeds.
     seeds = [*chosen(0, each=3, soak=500), *MORE]
     for number, seed in enumerate(seeds):
-        if evicted and number >= len(seeds) - len(MORE):
+        if evictions.taken and number >= len(seeds) - len(MORE):
             break
         town = ReclaimingTown(seed)
         town.run()
         assert town.books.bound > 0, f"seed {seed} showed nothing: no pod was bound"
-    assert evicted
-    assert max(evicted.values()) == 1, evicted
+    assert evictions.taken
+    assert max(Counter(evictions.taken).values()) == 1, evictions.taken

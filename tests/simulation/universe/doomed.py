@@ -1,6 +1,6 @@
 """A quiet town whose leader dies at one chosen step of a story, and what the other replica makes of it.
 
-A step is a turn of any of the leader's tasks, or a request of it.
+Or something else happens at that step (`strike`). A step is a turn of any of the leader's tasks, or a request of it.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class Doomed:
         self.town = Town(1, scale)
         self.town.workload.plan_of = lambda *_: Plan()  # type: ignore[method-assign]
         self._death = death
+        # Whether it was struck before the story was over.
         self.died = False
 
     async def furnish(self) -> None:
@@ -84,6 +85,10 @@ class Doomed:
         """Whether the leader has done what it may be killed in."""
         raise NotImplementedError
 
+    def strike(self, leader: SimReplica) -> None:
+        """What happens at the step."""
+        leader.kill()
+
     async def end(self, leader: SimReplica) -> None:
         """See that all came to its good end; `leader` is who led in the beginning."""
         raise NotImplementedError
@@ -96,24 +101,29 @@ class Doomed:
     async def _play(self) -> None:
         town = self.town
         await self.furnish()
-        town.nodes[0].start_agent()
+        for node in town.nodes:
+            node.start_agent()
         for replica in town.replicas:
             replica.start()
         await self.until(lambda: not town.shortcomings())
         await self.before()
         leader = self.leader
         assert leader.life is not None
-        leader.life.doom(self._death)
+        leader.life.doom(self._death, struck=lambda: self._struck(leader))
         await self.begin()
-        await self.until(lambda: self.is_over() or not leader.alive)
-        self.died = not leader.alive
+        await self.until(lambda: self.is_over() or self.died)
         if self.died:
             await self.after_death()
-            await asyncio.sleep(RESTART)
-            leader.start()
         else:
             leader.life.spare()
+        if not leader.alive:
+            await asyncio.sleep(RESTART)
+            leader.start()
         await self.end(leader)
+
+    def _struck(self, leader: SimReplica) -> None:
+        self.died = True
+        self.strike(leader)
 
     async def after_death(self) -> None:
         """What happens before another leads."""

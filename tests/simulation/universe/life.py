@@ -23,6 +23,7 @@ class Life:
     def __init__(self, loop: VirtualLoop, *, die_at: int | None = None) -> None:
         self._loop = loop
         self._die_at = die_at
+        self._struck = self.kill
         self._pipes: list[Pipe] = []
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.alive = True
@@ -50,9 +51,10 @@ class Life:
         if not self.alive:
             raise Killed(what)
 
-    def doom(self, steps: int) -> None:
-        """Let it die so many steps from now."""
+    def doom(self, steps: int, *, struck: Callable[[], None] | None = None) -> None:
+        """Let it die so many steps from now, or something else happen then."""
         self._die_at = self.steps + steps
+        self._struck = struck or self.kill
 
     def spare(self) -> None:
         """Let it live, whatever was meant for it."""
@@ -76,7 +78,8 @@ class Life:
         self.steps += 1
         self.last = what
         if self._die_at is not None and self.steps >= self._die_at:
-            self.kill()
+            self._die_at = None
+            self._struck()
 
 
 class _Stepped(Coroutine[Any, Any, Any]):
