@@ -17,7 +17,9 @@ CARD = 80_000
 # What pods ask, and what they count as: compute, and memory that a whole GPU counts with.
 WHOLE, DOUBLE, THIN, BARE = (100, CARD), (200, 2 * CARD), (10, CARD), (0, CARD)
 KINDS = ("compute", "memory", "both")
-_ROUNDS = 30
+_ROUNDS = 100
+# So many rounds last longer than a head of a line may hold up those behind it.
+_HELD_UP = 30
 
 
 class Own(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,14 +70,20 @@ class LentWorld:
             del self.asked[uid]
 
     def rest(self) -> bool:
-        """Whether it comes to rest."""
+        """Whether it comes to rest: nothing happens, and who stands behind one that waits has had a chance to pass."""
+        quiet = 0
         for _ in range(_ROUNDS):
             let_in, gone = self.stage.run(after=31.0), self.stage.reclaimed()
             for uid in gone:
                 self._submit(*self.asked.pop(uid))
-            if not let_in and not gone:
+            quiet = 0 if let_in or gone else quiet + 1
+            if quiet > _HELD_UP or (quiet and not self._is_anybody_behind()):
                 return True
         return False
+
+    def _is_anybody_behind(self) -> bool:
+        queues = self.stage.queues
+        return any(queues.notice(waiter).reason == "Behind" for waiter in queues.waiting())
 
     def _submit(self, name: str, shape: tuple[int, int]) -> None:
         uid = f"{name}-{len(self.stage.turns) + len(self.stage.pods) + self.chance.randrange(10**9)}"

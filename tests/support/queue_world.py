@@ -17,6 +17,7 @@ from aliquot_core.membership import parse_group
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB
 from aliquot_scheduler.queues.charged.ledger import Charge
+from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import HostLimits, ModelQuota, QueueSpec, Quota
 from aliquot_scheduler.queues.said.tree import ROOT, Tree
@@ -373,6 +374,20 @@ class Count:
         self.asked = self._with_those_below(self._asks)
         self.firm = self._sum((charge.queue, charge.amounts) for charge in charges if charge.firm)
         self.holders = set(ledger.charges())
+        # Who rests while room is made for it, by UID: it asks for nothing meanwhile.
+        self._resting = {one.uid: self._kept_for(world, one) for one in world.queues.register.clearings}
+
+    def _kept_for(self, world: QueueWorld, clearing: Clearing) -> tuple[Portion, list[int]]:
+        """What one will ask that rests, and how much of what there is is kept for it until then."""
+        portion = Portion(clearing.candidate.first.queue, *asked_by(clearing.candidate.members))
+        kept, nodes = [0] * len(self.free), world.picture.nodes
+        for (node, uuid), claim in (room for place in clearing.places for room in place.room.items()):
+            gpu = nodes[node].inventory.gpu(uuid) if node in nodes and not nodes[node].out else None
+            memory = gpu.usable.value if gpu and claim.closes else claim.memory.value
+            for dimension in world.queues.register.cards.counted_in(gpu) if gpu else ():
+                kept[dimension] += claim.compute.value
+                kept[dimension + 1] += memory
+        return portion, kept
 
     def _asking(self, world: QueueWorld) -> list[Portion]:
         """What is asked at once: by a pod, or by all that a gang needs to start; one that can't asks for nothing."""
@@ -406,11 +421,13 @@ class Count:
                 found[name] = [sum(pair) for pair in zip(found[name], amounts, strict=True)]
         return found
 
-    def guarantees(self, dimension: int) -> Guarantees:
-        """What is guaranteed, demanded, and still there to serve it."""
+    def guarantees(self, dimension: int, *, up: Sequence[tuple[Portion, list[int]]] = ()) -> Guarantees:
+        """What is guaranteed, demanded, and still there to serve it; with those who rest no more (`up`)."""
         charged = {name: amounts[dimension] for name, amounts in self._charged.items()}
-        asked = wishes(demanding(self.asking, self.tree, used=self.used, firm=self.firm), dimension)
-        return Guarantees(self.tree, dimension=dimension, used=charged, asked=asked, free=self.free[dimension])
+        asking = [*self.asking, *(portion for portion, _ in up)]
+        asked = wishes(demanding(asking, self.tree, used=self.used, firm=self.firm), dimension)
+        free = self.free[dimension] + sum(kept[dimension] for _, kept in up)
+        return Guarantees(self.tree, dimension=dimension, used=charged, asked=asked, free=free)
 
     def check_limits(self, after: Count, charges: Mapping[str, Charge]) -> None:
         """Those who were charged since took nobody over a limit."""
@@ -426,9 +443,13 @@ class Count:
                     assert not amount or after.firm[charge.queue][dimension] <= due[dimension], (uid, dimension)
 
     def check_next(self, after: Count) -> None:
-        """Those who were let in since took nothing that is others'."""
+        """Those who were let in since took nothing that is others'.
+
+        Who rested asks at the instant at which its room is there: it is let in, or stands in line again.
+        """
+        up = [rested for uid, rested in self._resting.items() if uid not in after._resting]
         for dimension in range(after.tree.dimensions.cards):
-            was, now = self.guarantees(dimension), after.guarantees(dimension)
+            was, now = self.guarantees(dimension, up=up), after.guarantees(dimension)
             assert now.lacking() <= was.lacking(), dimension
             assert now.unasked().lacking() <= was.unasked().lacking(), dimension
 

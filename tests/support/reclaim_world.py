@@ -106,6 +106,8 @@ class ReclaimWorld(QueueWorld):
     def decided(self, budgets: Sequence[Budget] = ()) -> list[Clearing]:
         """Decide, and look at each decision as it is made."""
         self.beat()
+        # As it does itself: who was to go for what is over by now may be chosen anew.
+        self.queues.register.making_room.call_off_void(now=self.now)
         before = {uid: charge.amounts for uid, charge in self.queues.books.ledger.charges().items()}
         asking = Count(self).asking
         leaving = self._leaving()

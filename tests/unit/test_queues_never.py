@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from aliquot_core.inventory import Gpu
+from aliquot_scheduler.queues.said.spec import ModelQuota, Quota
 from support.centre import NAMES, Asked, container, gpus, make_node, make_pod
 from support.queue_stage import GATED, H100, Stage, queue
 
@@ -80,3 +81,63 @@ def test_the_largest_container_is_told_of_whichever_is_first() -> None:
     (waiter,) = stage.queues.waiting()
     said = "it asks 90000 MiB of one GPU, and the largest that it may have has 80000 MiB"
     assert stage.queues.notice(waiter).message == EMPTY + said
+
+
+KEPT = {"k": queue(guarantee=200, lend=0), "a": queue(guarantee=300), "b": queue()}
+
+
+def told(stage: Stage) -> dict[str, str]:
+    """Who waits, and the word for why."""
+    return {waiter.uid: stage.queues.notice(waiter).reason for waiter in stage.queues.waiting()}
+
+
+def test_what_others_keep_of_all_there_is_lets_it_never_in_and_it_keeps_nothing_from_those_who_fit() -> None:
+    """Of four cards two are kept: a guarantee of three is not to be had by one pod, and the other two don't idle."""
+    stage = Stage(KEPT, nodes=(4,))
+    stage.submit("a0", 300, queue="a")
+    stage.submit("b0", 100, queue="b")
+    assert stage.run() == ["b0"]
+    (waiter,) = stage.queues.waiting()
+    assert stage.queues.notice(waiter).message == (
+        "it asks 300 % of compute, and of the 400 % that there are others keep too much though they don't use it "
+        "(lendingLimit)"
+    )
+    assert stage.queues.register.books.ledger.held_for(0, "a") == 0
+
+
+def test_it_joins_in_when_there_are_enough_cards_beside_what_is_kept() -> None:
+    """And out again when they are gone; a group as a single pod."""
+    stage = Stage(KEPT, nodes=(3,))
+    for number in range(3):
+        stage.submit(f"g{number}", 100, queue="a", group="g", notes={"group-size": "3"})
+    assert stage.run() == []
+    assert set(told(stage).values()) == {"NeverFits"}
+    stage.submit("a0", 200, queue="a")
+    assert told(stage)["a0"] == "NeverFits"
+    stage.picture.node_seen(make_node("n1", gpus("n1", 1)))
+    stage.queues.register.tell_time(stage.now)
+    assert told(stage) == dict.fromkeys(("g0", "g1", "g2"), "NeverFits") | {"a0": "Waiting"}
+    stage.picture.node_gone("n1")
+    stage.queues.register.tell_time(stage.now)
+    assert told(stage)["a0"] == "NeverFits"
+    stage.picture.node_seen(make_node("n1", gpus("n1", 2)))
+    assert sorted(stage.run()) == ["g0", "g1", "g2"]
+
+
+def test_a_queue_that_grows_may_have_more_beside_what_is_kept() -> None:
+    """Its pods stand in line for it: an autoscaler is to see them."""
+    stage = Stage(KEPT | {"a": queue(guarantee=300, autoscale=True)}, nodes=(4,))
+    stage.submit("a0", 300, queue="a")
+    assert stage.round() == ["a0"]
+    assert [waiter.uid for waiter in stage.queues.shown()] == ["a0"]
+
+
+def test_what_is_kept_of_a_model_keeps_nobody_off_others() -> None:
+    """Under a limit or of all there is: one that names no model has cards of others."""
+    kept = ModelQuota(compute=Quota(guarantee=100, lending_limit=0))
+    all_of_it = {"*H100*": ModelQuota(compute=Quota(limit=100))}
+    specs = {"o": queue(models=all_of_it), "k": queue("o", models={"*H100*": kept}), "a": queue("o"), "b": queue()}
+    stage = Stage(specs, nodes=(1, 2), models={0: H100})
+    for uid in ("a0", "b0"):
+        stage.submit(uid, 50, queue=uid[0])
+    assert sorted(stage.run()) == ["a0", "b0"]

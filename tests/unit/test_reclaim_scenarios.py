@@ -472,6 +472,18 @@ def test_whoever_leaves_already_is_counted_as_gone() -> None:
     assert stage.run(after=1.0) == ["red0"]
 
 
+def test_what_is_over_by_time_counts_for_nothing_in_a_look() -> None:
+    """Whoever was to go for it is there still: somebody else goes, whether or not a round of turns was since."""
+    stage = ReclaimStage(OWNER)
+    filled(stage, "blue", 4)
+    stage.submit("red0", 100, queue="red")
+    (before,) = stage.decide()
+    stage.evict()
+    (after,) = stage.decide(after=91.0)
+    assert not {one.uid for one in before.victims} & {one.uid for one in after.victims}
+    assert [clearing.uid for clearing in stage.queues.register.clearings] == [after.uid] == ["red0"]
+
+
 def test_whoever_counted_on_one_that_stays_after_all_is_called_off_too() -> None:
     """A budget keeps it: room for the second would never come, and its other victims would go for nothing."""
     stage = ReclaimStage({"red": queue(guarantee=200), "blue": queue()}, nodes=(2,))

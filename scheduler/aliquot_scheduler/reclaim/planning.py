@@ -12,8 +12,10 @@ real cards; the same state gives the same clearings; nothing that was lent here 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+
+import numpy as np
 
 from aliquot_core.membership import Topology
 from aliquot_scheduler.fit.links import islands
@@ -25,7 +27,7 @@ from aliquot_scheduler.queues.room.clearings import OVERDUE, Clearing, Clearings
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.telling.wording import Wording
 from aliquot_scheduler.queues.waiting.books import Books
-from aliquot_scheduler.queues.waiting.line import Candidate
+from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
 from aliquot_scheduler.reclaim.lacking import lacking_for
 from aliquot_scheduler.reclaim.outlook import Outlook
 from aliquot_scheduler.reclaim.policy import NEVER, Policy
@@ -208,21 +210,25 @@ class Planner:
     # --- places ------------------------------------------------------------------------------------------------------
     def _settled(self, search: Search, candidate: Candidate) -> bool:
         """A place for each of them, or for none."""
-        first = candidate.first
-        ground = self._cards.ground
-        able = self._cards.able(first.demand) & ground.suits(first.shape.host) & self._picture.grid.bindable
-        able = self._cards.ruled.all_admitted(((one.pod, one.demand) for one in candidate.members), among=able)
+        able = {one.number: self._able(one) for one in candidate.members}
         match candidate.topology:
             case Topology.NODE | Topology.NVLINK:
-                return self._settled_together(search, candidate, able)
+                return self._settled_together(search, candidate, np.logical_and.reduce(list(able.values())))
             case Topology.SPREAD:
                 return self._settled_apart(search, candidate, able)
-        return all(search.settle(member, able=able) for member in candidate.members)
+        return all(search.settle(member, able=able[member.number]) for member in candidate.members)
 
-    def _settled_apart(self, search: Search, candidate: Candidate, able: Bools) -> bool:
+    def _able(self, member: Waiter) -> Bools:
+        """The nodes that take it, were their GPUs empty."""
+        ground = self._cards.ground
+        able = self._cards.able(member.demand) & ground.suits(member.shape.host) & self._picture.grid.bindable
+        return self._cards.ruled.admits(member.pod, member.demand, among=able)
+
+    def _settled_apart(self, search: Search, candidate: Candidate, able: Mapping[int, Bools]) -> bool:
+        """Those first who have the least choice of nodes, else others of the group may lie on the only one."""
         taken = {node for node, _ in self._of_mates(candidate)}
-        for member in candidate.members:
-            if not search.settle(member, able=able, but=taken):
+        for member in sorted(candidate.members, key=lambda one: int(able[one.number].sum())):
+            if not search.settle(member, able=able[member.number], but=taken):
                 return False
             taken.add(search.places[-1].node)
         return True

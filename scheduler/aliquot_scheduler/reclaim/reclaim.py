@@ -73,6 +73,8 @@ class Reclaim:
         """Decide; what is told stands."""
         self._look_around(now)
         register = self._queues.register
+        # No round may have been since its time was over: it counts on some who will not go.
+        register.making_room.call_off_void(now=now)
         # The leader before us may have been cut off before all had been asked on whom it counted.
         register.making_room.call_off_vain()
         planner = Planner(

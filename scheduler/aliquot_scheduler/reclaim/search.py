@@ -111,7 +111,7 @@ class Search:
         """Find the cheapest place for one more pod, on rows that are `able`, and suppose that it lies there."""
         heap = self._heap(waiter, able)
         best: Option | None = None
-        for tries, (bound, name) in enumerate(self._pops(heap, but=but)):
+        for tries, (bound, name) in enumerate(self._pops(heap, able=able, but=but)):
             if best is not None and (best.harm <= bound or (waiter.demand.pieces is None and tries > _MOST_TRIES)):
                 heap.push(bound, name)
                 break
@@ -129,14 +129,15 @@ class Search:
         self.take(best)
         return True
 
-    def _pops(self, heap: Cheapest, *, but: Collection[str]) -> Iterable[tuple[int, str]]:
-        put_off = []
+    def _pops(self, heap: Cheapest, *, able: Bools, but: Collection[str]) -> Iterable[tuple[int, str]]:
+        nodes, put_off = self.scene.picture.nodes, []
         try:
             while heap:
                 bound, name = heap.pop()
                 if name in but:
                     put_off.append((bound, name))
-                else:
+                # Nodes where somebody goes are looked at again, whether or not they take the pod.
+                elif able[nodes[name].row]:
                     yield bound, name
         finally:
             for entry in put_off:

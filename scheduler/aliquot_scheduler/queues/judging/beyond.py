@@ -1,7 +1,8 @@
 """Why a queue may never give so much at once, whoever ends or is evicted: a limit, what is due for good, what is kept.
 
-Told from the tree alone, as if nobody asked or used anything; only how much may be given for good changes with what
-there is. Who is told so waits in no line: it would be the head of it for ever.
+Told from the tree alone, as if nobody asked or used anything; only how much may be given for good, and what is left
+beside what others keep of all there is, change with what there is. Who is told so waits in no line: it would be the
+head of it for ever, and what is held back for it would idle.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from aliquot_scheduler.queues.charged.askers import Ask
 from aliquot_scheduler.queues.charged.ledger import Ledger
 from aliquot_scheduler.queues.judging.asking import asked_of
 from aliquot_scheduler.queues.judging.cards import Cards
-from aliquot_scheduler.queues.said.tree import Tree, Vector
+from aliquot_scheduler.queues.said.tree import ROOT, Tree, Vector
 from aliquot_scheduler.queues.said.units import bare
-from aliquot_scheduler.queues.waiting.line import Waiter, firm_part
+from aliquot_scheduler.queues.waiting.line import Waiter, asked_by, firm_part
 
 # By whom it is kept, in which dimension.
 _Kept = tuple[str, int]
@@ -27,7 +28,14 @@ class Beyond:
         self._tree = tree
         self._cards = cards
         self._idle = Ledger(tree)
-        self._kept: dict[tuple[str, Vector], _Kept | None] = {}
+        # By queue, and who asks (their shapes, by number).
+        self._kept: dict[tuple[str, tuple[int, ...]], _Kept | None] = {}
+        self._capacity: tuple[int, ...] = ()
+
+    def forget(self) -> None:
+        """There is other hardware."""
+        self._kept.clear()
+        self._capacity = ()
 
     def why(self, members: Sequence[Waiter], amounts: Vector, asks: str) -> str:
         """Why what these ask together (`amounts`) is beyond their queue; `asks` is how the sentence begins."""
@@ -56,24 +64,39 @@ class Beyond:
         return f"{asks} {asked} never to be taken back, and {why}"
 
     def _kept_from(self, members: Sequence[Waiter], amounts: Vector, asks: str) -> str:
-        """Why it would wait for ever even if it were alone: under a limit above it, others keep what they don't use."""
-        wanted = members[0].queue, amounts
+        """Why it would wait for ever even if it were alone: others keep what they don't use, there or of all."""
+        wanted = members[0].queue, tuple(member.number for member in members)
         if wanted not in self._kept:
-            self._kept[wanted] = self._who_keeps(*wanted)
+            self._kept[wanted] = self._who_keeps(members[0].queue, asked_by(members))
         if (kept := self._kept[wanted]) is None:
             return ""
         (name, dim), dimensions = kept, self._tree.dimensions
-        asked, most = asked_of(dim, amounts[dim], members, of=dimensions), self._tree.nodes[name].ceiling[dim]
+        asked = asked_of(dim, amounts[dim], members, of=dimensions)
+        most = self._tree.nodes[name].ceiling[dim] if name != ROOT else self._there()[dim]
+        of, whose = (f"that queue {name} may have", "those below it") if name != ROOT else ("that there are", "others")
         return (
-            f"{asks} {asked}, and of the {bare(most, dim, of=dimensions)} that queue {name} may have "
-            "those below it keep too much though they don't use it (lendingLimit)"
+            f"{asks} {asked}, and of the {bare(most, dim, of=dimensions)} {of} "
+            f"{whose} keep too much though they don't use it (lendingLimit)"
         )
 
-    def _who_keeps(self, queue: str, amounts: Vector) -> _Kept | None:
-        ask = Ask(amounts=amounts, least=amounts)
+    def _who_keeps(self, queue: str, ask: Ask) -> _Kept | None:
+        """Of models only where it has no cards of others; of all there is only where it would fit, were nothing kept.
+
+        A queue that grows is shown to an autoscaler instead: there may be more.
+        """
+        dimensions = [dim for dim in range(self._tree.dimensions.cards) if ask.least[dim]]
         self._idle.ask(queue, ask)
-        dimensions = [dim for dim in range(self._tree.dimensions.cards) if amounts[dim]]
-        injured = ((self._idle.effect(dim, queue, amounts).injured, dim) for dim in dimensions)
+        injured = ((self._idle.effect(dim, queue, ask.amounts).injured, dim) for dim in dimensions)
         found = next(((name, dim) for name, dim in injured if name), None)
         self._idle.ask_no_more(queue, ask)
-        return found
+        if found or self._tree.nodes[queue].spec.autoscale or not any(self._idle.accounts[ROOT].idle):
+            return found
+        there = self._there()
+        fitting = (dim for dim in dimensions if ask.amounts[dim] <= there[dim])
+        robbed = ((self._idle.taken_of_idle(dim, queue, ask.amounts, free=there[dim]), dim) for dim in fitting)
+        return next(((name, dim) for name, dim in robbed if name is not None), None)
+
+    def _there(self) -> tuple[int, ...]:
+        if not self._capacity:
+            self._capacity = self._cards.stock().capacity
+        return self._capacity

@@ -76,6 +76,7 @@ class Enrolment:
         if hardware == self._hardware and lasting == self._lasting:
             return False
         self._together.forget()
+        self._beyond.forget()
         self.looks += 1
         same = hardware == self._hardware
         self._hardware = hardware

@@ -19,6 +19,7 @@ from aliquot_core.request import Kind
 from aliquot_scheduler.fit.links import islands
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
+from aliquot_scheduler.queues.judging.apart import NOWHERE, apart
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.uncut import cards_needed
 from aliquot_scheduler.queues.waiting.line import Waiter
@@ -97,15 +98,12 @@ class Together:
         return _Room(compute, int(usable.sum()), int(usable.max(initial=0)), len(columns))
 
     def _too_few(self, members: Sequence[Waiter]) -> str:
-        """The most choosy first: the third needs three nodes, whoever takes which."""
-        able = self._able(members)
-        counts = sorted(int(able[member.number].sum()) for member in members)
-        short = next((count for place, count in enumerate(counts, 1) if count < place), None)
-        return (
-            ""
-            if short is None
-            else f"its group starts with {counted(len(members), 'pod')} on a node each, and {short} could take them"
-        )
+        """Not too few nodes for some of them either, whoever takes which."""
+        rows = apart([member.number for member in members], self._able(members))
+        if NOWHERE not in rows:
+            return ""
+        found = len(rows) - rows.count(NOWHERE)
+        return f"its group starts with {counted(len(members), 'pod')} on a node each, and {found} could take them"
 
 
 def _all_of(rooms: Sequence[_Room]) -> _Room:

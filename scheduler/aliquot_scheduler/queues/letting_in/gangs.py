@@ -19,6 +19,7 @@ from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.fit.links import islands
 from aliquot_scheduler.picture.grid import Bools, Cells
 from aliquot_scheduler.picture.picture import KnownNode, Picture
+from aliquot_scheduler.queues.judging.apart import NOWHERE, apart
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.stayers import Stayers
 from aliquot_scheduler.queues.room.clearings import Clearing
@@ -68,35 +69,58 @@ class Placing:
 
     def place_at(self, clearing: Clearing) -> list[Promise]:
         """Each of them where room was made for it, or none."""
+        promises = self._promised(
+            (place.waiter, Bounds(node=place.node, gpus=place.gpus, off=place.waiter.off)) for place in clearing.places
+        )
+        together = clearing.candidate.topology is not Topology.ANY
+        for place in clearing.places if promises else ():
+            self._bind(place.waiter, Bounds(node=place.node, gpus=place.gpus) if together else ANYWHERE)
+        return promises
+
+    def _all_in(self, candidate: Candidate, place: Bounds) -> list[Promise]:
+        if candidate.topology is Topology.SPREAD:
+            promises = self._spread(candidate, place.but | self._taken(candidate))
+        else:
+            promises = self._promised(_each(candidate, place))
+        self.in_vain += not promises
+        return promises
+
+    def _spread(self, candidate: Candidate, but: frozenset[str]) -> list[Promise]:
+        """Each on the best node that is left; or where all have one, if some of them have less choice than others."""
+        promises = self._promised(_each(candidate, Bounds(but=but)), apart=True)
+        if promises or len({member.number for member in candidate.members}) == 1:
+            return promises
+        return self._promised(self._one_each(candidate, but))
+
+    def _one_each(self, candidate: Candidate, but: frozenset[str]) -> list[tuple[Waiter, Bounds]]:
+        """A node for each, so that all have one; nothing if there is no such way."""
+        members, names = candidate.members, {known.row: name for name, known in self._picture.nodes.items()}
+        able = {one.number: self._admitting(one, on=self._picture.nodes.keys() - but) for one in members}
+        rows = apart([one.number for one in members], able)
+        if NOWHERE in rows:
+            return []
+        return [(one, Bounds(node=names[row], off=one.off)) for one, row in zip(members, rows, strict=True)]
+
+    def _admitting(self, member: Waiter, *, on: Iterable[str]) -> Bools:
+        """Which of these nodes have room for it, by their rows."""
+        rows = [self._picture.nodes[name].row for name in on if name in self._picture.nodes]
+        roomy = self._cards.roomy(member.demand) & self._cards.ground.admits(member.shape.host)
+        asked = np.zeros_like(roomy)
+        asked[rows] = roomy[rows]
+        return self._cards.ruled.admits(member.pod, member.demand, among=asked)
+
+    def _promised(self, asked: Iterable[tuple[Waiter, Bounds]], *, apart: bool = False) -> list[Promise]:
+        """Room for all of them, each within its bounds, or for none; `apart`, each on another node."""
         promises: list[Promise] = []
-        for place in clearing.places:
-            waiter = place.waiter
-            bounds = Bounds(node=place.node, gpus=place.gpus, off=waiter.off)
+        for waiter, place in asked:
+            taken = place.but.union(made.node for made in promises) if apart else place.but
+            bounds = msgspec.structs.replace(place, but=taken)
             promise = self._rooms.promise_best(waiter.pod, waiter.demand, bounds, now=self._now)
             if promise is None:
                 for made in promises:
                     self._rooms.take_back(made.pod.metadata.uid)
                 return []
             promises.append(promise)
-        together = clearing.candidate.topology is not Topology.ANY
-        for place in clearing.places:
-            self._bind(place.waiter, Bounds(node=place.node, gpus=place.gpus) if together else ANYWHERE)
-        return promises
-
-    def _all_in(self, candidate: Candidate, place: Bounds) -> list[Promise]:
-        apart = candidate.topology is Topology.SPREAD
-        taken = place.but | (self._taken(candidate) if apart else frozenset())
-        promises: list[Promise] = []
-        for member in candidate.members:
-            bounds = msgspec.structs.replace(Bounds(but=taken) if apart else place, off=member.off)
-            promise = self._rooms.promise_best(member.pod, member.demand, bounds, now=self._now)
-            if promise is None:
-                self.in_vain += 1
-                for made in promises:
-                    self._rooms.take_back(made.pod.metadata.uid)
-                return []
-            promises.append(promise)
-            taken |= {promise.node} if apart else frozenset()
         return promises
 
     def _bind_to(self, candidate: Candidate, promises: Sequence[Promise], place: Bounds) -> None:
@@ -125,12 +149,7 @@ class Placing:
 
     def has_room(self, candidate: Candidate, *, on: Iterable[str]) -> bool:
         """Whether its first pod would have room on one of these nodes."""
-        first = candidate.first
-        rows = [self._picture.nodes[name].row for name in on if name in self._picture.nodes]
-        roomy = self._cards.roomy(first.demand) & self._cards.ground.admits(first.shape.host)
-        asked = np.zeros_like(roomy)
-        asked[rows] = roomy[rows]
-        return bool(self._cards.ruled.admits(first.pod, first.demand, among=asked).any())
+        return bool(self._admitting(candidate.first, on=on).any())
 
     def why_no_node(self, candidate: Candidate) -> str:
         """Why no node takes its first pod that has room on its GPUs; empty if that is not what it lacks."""
@@ -205,6 +224,11 @@ class Placing:
         columns = [known.columns[uuid] for uuid in gpus] if gpus else list(known.columns.values())
         usable = [column for column in columns if grid.open[row, column] and not grid.closed[row, column]]
         return int(grid.compute[row, usable].sum()), int(grid.memory[row, usable].sum())
+
+
+def _each(candidate: Candidate, place: Bounds) -> Iterable[tuple[Waiter, Bounds]]:
+    """All of them there, each kept off what it is kept off."""
+    return ((member, msgspec.structs.replace(place, off=member.off)) for member in candidate.members)
 
 
 def _least_memory(candidate: Candidate) -> int:

@@ -256,9 +256,10 @@ class Register:
         return [gate.name for gate in pod.spec.scheduling_gates] == [self._names.gate]
 
     def _look_anew(self) -> None:
-        """Other hardware: gangs may start that could not, and more may be given for good, or less."""
-        for waiter in [one for one in self.hall if one.shape.firm and self.hall.resting(one.uid) is None]:
-            self.take_as_waiting(waiter.pod)
+        """Other hardware: gangs may start that could not, and more may be given for good, or beside what is kept."""
+        for waiter in [one for one in self.hall if self.hall.resting(one.uid) is None]:
+            if waiter.shape.firm or self.enrolment.why_never(waiter) != self.hall.why_nowhere(waiter.uid):
+                self.take_as_waiting(waiter.pod)
         self.hall.look_anew(books=self.books)
 
     def _replant(self) -> None:

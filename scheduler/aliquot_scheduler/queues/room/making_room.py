@@ -76,6 +76,12 @@ class MakingRoom:
         self._let_stand_in_line(clearing)
         self.call_off_vain()
 
+    def call_off_void(self, *, now: float) -> None:
+        """Those whose time is over, or whose node is out."""
+        for clearing in self.clearings:
+            if self.clearings.why_void(clearing, now=now):
+                self.call_off(clearing)
+
     def may_come_true(self, clearing: Clearing) -> bool:
         """Whether anybody still goes: what it lacks though its room is free, only they can leave."""
         return any(victim.uid in self._inside.bound for victim in clearing.victims) or bool(self._leaving())
