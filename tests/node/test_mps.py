@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -159,6 +160,30 @@ async def test_a_daemon_that_dies_or_hangs_is_replaced(stand_in: StandIn, fake_n
     # Another GPU's is none of this.
     assert stand_in.pid(other) == beside
     assert not _has_ended(Path("/proc") / str(beside))
+    os.close(held)
+
+
+@pytest.mark.parametrize("cleared", [True, False])
+async def test_after_a_reboot_all_begins_anew(stand_in: StandIn, fake_nvml: FakeNvml, cleared: bool) -> None:  # noqa: FBT001 - a column
+    """Daemon, servers and mode are gone, the folder with them or not: nobody starts before there is another daemon."""
+    gpu, held = fake_nvml.gpus[0].uuid, stand_in.folder.hold()
+    async with running(keeper_of(stand_in)):
+        await brought(stand_in, gpu, Use.SHARED)
+    await asyncio.to_thread(stand_in.say, gpu, "stand-in: come 11 0 50 0=100M")
+    before = stand_in.pid(gpu)
+    stand_in.control(gpu, clock=CLOCK).kill()
+    os.close(held)
+    # The driver comes up with every GPU open.
+    NvmlComputeModes().close(gpu, closed=False)
+    if cleared:
+        shutil.rmtree(stand_in.home / "mps")
+    held = stand_in.folder.hold()
+    assert hindrance(stand_in.folder.seat(gpu), use=Use.SHARED)
+    async with running(keeper_of(stand_in)):
+        await brought(stand_in, gpu, Use.SHARED)
+    assert NvmlComputeModes().closed(gpu)
+    assert stand_in.pid(gpu) not in (None, before)
+    assert (await asyncio.to_thread(stand_in.say, gpu, "stand-in: come 12 0 50 0=100M")).startswith("served by")
     os.close(held)
 
 

@@ -24,6 +24,9 @@ from support.up_process import NAMES, Up, aliquot, eventually, gone, naming, pro
 pytestmark = [pytest.mark.native, pytest.mark.timeout(300)]
 
 _OPEN, _CLOSED = "0", "3"
+# What NVML answers to who is not root.
+_NO_PERMISSION = 4
+_NOT_ROOT = "nvmlDeviceSetComputeMode answers 4 (Insufficient Permissions); it takes root"
 _PRINTS = "env | grep CUDA_MPS | sort; echo told; exec sleep 1000"
 
 
@@ -72,10 +75,10 @@ def machine(fake_nvml_library: Path) -> Iterator[Machine]:
 
 
 @contextmanager
-def sharing(machine: Machine) -> Iterator[tuple[Up, str, int]]:
+def sharing(machine: Machine, **spec: str) -> Iterator[tuple[Up, str, int]]:
     """`aliquot up` with a pod that has 30 % of a GPU: it, the GPU and its daemon."""
     with machine.up() as up:
-        pod = shared(up)
+        pod = shared(up, **spec)
         (part,) = decode_grant(pod["metadata"]["annotations"][NAMES.grant]).containers["main"].slices
         gpu = part.gpu
         daemon = machine.stand_in.pid(gpu)
@@ -83,9 +86,9 @@ def sharing(machine: Machine) -> Iterator[tuple[Up, str, int]]:
         yield up, gpu, daemon
 
 
-def shared(up: Up) -> Json:
+def shared(up: Up, **spec: str) -> Json:
     """A pod that runs beside others by MPS."""
-    up.run("shared", "sh", "-c", _PRINTS)
+    up.run("shared", "sh", "-c", _PRINTS, **spec)
     pod = up.until("shared", "Running", "Failed")
     assert pod["status"]["phase"] == "Running"
     eventually(lambda: "told" in up.log("shared"))
@@ -154,6 +157,46 @@ def test_what_was_killed_is_found_again(machine: Machine) -> None:
             assert machine.stand_in.folder.wanted(gpu) is Use.SHARED
             assert again.stop() == 0
         assert gone([daemon])
+
+
+def test_after_a_reboot_a_pod_that_restarts_has_a_daemon_again(machine: Machine) -> None:
+    """All processes are gone and the GPU is open, only files are left: another daemon runs before the pod does."""
+    with sharing(machine, restartPolicy="Always") as (up, gpu, daemon):
+        uid = up.pod("shared")["metadata"]["uid"]
+        assert machine.stand_in.say(gpu, "stand-in: come 11 0 30 0=8000M").startswith("served by")
+        up.stop(signal.SIGKILL)
+        up.kill(uid)
+        machine.end_daemons()
+        Path(f"{machine.nvml.state}.compute-{gpu}").write_text(_OPEN)
+        assert gone([daemon, *processes_of(uid)])
+        with machine.up() as again:
+            eventually(lambda: bool(processes_of(uid)))
+            # Whoever runs, runs on a GPU that takes its daemon alone.
+            assert machine.mode(gpu) == _CLOSED
+            assert machine.stand_in.pid(gpu) not in (None, daemon)
+            eventually(lambda: again.pod("shared")["status"]["containerStatuses"][0]["restartCount"] == 1)
+            assert again.stop() == 0
+
+
+def test_who_may_not_close_a_gpu_is_told_so(machine: Machine) -> None:
+    """As who is not root: the pod waits with that reason, all else goes on, and it starts once it may."""
+    for number in range(len(machine.nvml.gpus)):
+        machine.nvml.fault(function="nvmlDeviceSetComputeMode", gpu=number, code=_NO_PERMISSION)
+    with machine.up() as up:
+        (keeper,) = up.children("mps")
+        up.run("shared", "sh", "-c", _PRINTS)
+        eventually(lambda: _NOT_ROOT in why(up))
+        assert up.pod("shared")["status"]["phase"] == "Pending"
+        assert up.children("mps") == [keeper]
+        machine.nvml.mend()
+        up.until("shared", "Running")
+        assert up.stop() == 0
+
+
+def why(up: Up) -> str:
+    """What is said of the pod, on its container and by Events."""
+    events = up.api.get("/api/v1/namespaces/default/events").ok()["items"]
+    return " ".join([str(up.pod("shared")["status"]), *(one["message"] for one in events)])
 
 
 def test_what_was_killed_ends_where_the_next_run_shares_otherwise(machine: Machine) -> None:

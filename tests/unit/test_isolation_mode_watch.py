@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from aliquot_agent.isolation.gpu_modes import Seat, Use
+from aliquot_agent.isolation.gpu_modes import Seat, Told, Use, hindrance
 from aliquot_agent.isolation.mode_watch import seats, watch_modes
-from aliquot_agent.isolation.mps_folder import MpsFolder, MpsFolderError
+from aliquot_agent.isolation.mps_folder import AnotherKeeperError, MpsFolder, MpsFolderError
 from aliquot_agent.pods.standing import Standing
 from aliquot_agent.signal import Signal
 from aliquot_core.claims import Claim
@@ -166,3 +166,19 @@ def test_who_looks_for_the_keeper_is_not_taken_for_it(tmp_path: Path) -> None:
     assert (folder.kept(), folder.was_kept()) == (True, True)
     os.close(held)
     assert (folder.kept(), folder.was_kept()) == (False, True)
+
+
+def test_a_keeper_that_begins_takes_back_what_an_earlier_one_told(tmp_path: Path) -> None:
+    """Its daemons may be gone, as after a reboot that the folder outlived; one that lives is not spoken for."""
+    folder = MpsFolder(tmp_path)
+    folder.want(SHARED, Use.SHARED)
+    folder.tell(SHARED, Told(use=Use.SHARED, most_clients=48))
+    assert "does not run" in hindrance(folder.seat(SHARED), use=Use.SHARED)
+    held = folder.hold()
+    assert folder.seat(SHARED).told is None
+    assert hindrance(folder.seat(SHARED), use=Use.SHARED)
+    folder.tell(SHARED, Told(use=Use.SHARED, most_clients=48))
+    with pytest.raises(AnotherKeeperError):
+        folder.hold()
+    assert hindrance(folder.seat(SHARED), use=Use.SHARED) == ""
+    os.close(held)

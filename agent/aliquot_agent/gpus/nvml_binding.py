@@ -112,11 +112,10 @@ def _gpu_error(error: Any, *, name: str, where: str) -> OneGpuError | GpuDriverE
         return gpu_lost(where=where)
     if error.value in (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, pynvml.NVML_ERROR_UNINITIALIZED):
         return _driver_error(error, name=name)
-    return GpuFailedError(
-        f"{name} answers {error.value} ({error})",
-        where=where,
-        remedy="see the kernel log for this GPU's XIDs; if nothing is there, run nvidia-smi -q for it",
-    )
+    remedy = "see the kernel log for this GPU's XIDs; if nothing is there, run nvidia-smi -q for it"
+    if error.value == pynvml.NVML_ERROR_NO_PERMISSION:
+        remedy = "it takes root: start what asks for it as root, or share the GPU in another mode"
+    return GpuFailedError(f"{name} answers {error.value} ({error})", where=where, remedy=remedy)
 
 
 def _driver_error(error: Any, *, name: str) -> GpuDriverError:

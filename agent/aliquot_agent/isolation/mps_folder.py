@@ -75,14 +75,26 @@ class MpsFolder:
 
     # --- the keeper's side --------------------------------------------------------------------------------------------
     def hold(self) -> int:
-        """Become the keeper until this process ends; the descriptor holds it."""
+        """Become the keeper until this process ends; the descriptor holds it.
+
+        What an earlier one has told is taken back before this one is seen to live: its daemons may have died with it,
+        or with the machine where the folder outlives a reboot, and a container that starts without one has no limits.
+        """
         try:
             self._root.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
             descriptor = os.open(self._root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise MpsFolderError(f"can't be used: {error}", where=str(self._root)) from error
+        # As one that looks, so nobody takes it for a keeper yet.
+        self._lock(descriptor, fcntl.LOCK_SH)
+        for gpu in self.gpus():
+            self.forget(gpu)
+        self._lock(descriptor, fcntl.LOCK_EX)
+        return descriptor
+
+    def _lock(self, descriptor: int, kind: int) -> None:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except OSError:
             os.close(descriptor)
             raise AnotherKeeperError(
@@ -90,7 +102,6 @@ class MpsFolder:
                 where=str(self._root / _LOCK),
                 remedy="stop it, or start this one again",
             ) from None
-        return descriptor
 
     def gpus(self) -> list[str]:
         """The GPUs of which the agent wants something."""
