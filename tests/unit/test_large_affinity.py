@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from aliquot_core import node_rules
-from aliquot_core.node_rules import MOST_TESTS, MOST_VALUES, LargeAffinityError, Requirement, check_affinity
+from aliquot_core.node_rules import MOST_TESTS, MOST_VALUES, LargeAffinityError, Requirement, Wanted, check_affinity
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.validation import judge
 from aliquot_scheduler.explaining import explain
+from aliquot_scheduler.picture.labels import Labels
 from support.admitting import container, decoded, written
 from support.centre import NAMES, WALL, asks, gpus, make_lease, make_node
 from support.queue_stage import GATED, Stage
@@ -125,12 +126,27 @@ def test_who_came_past_the_webhook_waits_and_costs_nothing(row: str, made: list[
 
 
 @pytest.mark.parametrize("row", JUST)
-def test_a_long_one_is_asked_of_each_node_once(row: str, made: list[Requirement]) -> None:
-    """Other pods that say the same, further turns and filters make no test anew."""
+def test_a_long_one_is_asked_of_all_nodes_at_once(
+    row: str, made: list[Requirement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once: others that say the same, further turns and filters ask nothing; who has changed is asked alone."""
+    asked: list[Wanted] = []
+    suiting = Labels.suiting
+
+    def counted(labels: Labels, wanted: Wanted, *, rows: int) -> Any:
+        asked.append(wanted)
+        return suiting(labels, wanted, rows=rows)
+
+    monkeypatch.setattr(Labels, "suiting", counted)
     stage = Stage({}, nodes=(2,) * NODES)
     for uid in ("p", "q", "r"):
         stage.submit(uid, 50, spec={"affinity": JUST[row], **GATED})
     assert stage.round() == ["p", "q", "r"]
     for uid in ("p", "q", "r"):
         assert stage.desk.filter(stage.pods[uid], list(stage.picture.nodes), now=stage.now).nodes
-    assert 0 < len(made) <= MOST_TESTS * NODES
+    assert (len(asked), made) == (1, [])
+    stage.picture.node_seen(make_node("n0", gpus("n0", 2), labels={"k0": "v0"}))
+    stage.submit("s", 50, spec={"affinity": JUST[row], **GATED})
+    assert stage.round() == ["s"]
+    assert len(asked) == 1
+    assert 0 < len(made) <= MOST_TESTS

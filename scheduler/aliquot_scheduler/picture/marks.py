@@ -1,8 +1,8 @@
 """Labels and taints of nodes, and which nodes suit a pod by them: asked for every turn, so answers are kept.
 
 Theory of operation. Taints come in few kinds, however many nodes: what is tolerated is asked of each kind. Labels are
-asked of each node, since each bears its own name; once for all pods that want the same, then only of nodes that have
-changed since. A pod that wants nothing of labels costs no look at any node.
+asked of all nodes at once (`labels.py`), once for all pods that want the same; then of each node that has changed
+since, unless they are many. A pod that wants nothing of labels costs no look at any node.
 
 What must always hold: an answer is the one that asking every node would give (`node_rules.py`); what was handed out
 never changes.
@@ -20,12 +20,15 @@ from aliquot_core.node_rules import ANY_NODE, Wanted, barrier, why_unsuited
 from aliquot_core.objects import Node, Taint, Toleration
 from aliquot_scheduler.picture.changes import RowChanges
 from aliquot_scheduler.picture.grid import Bools
+from aliquot_scheduler.picture.labels import Labels
 
 Taints = tuple[Taint, ...]
 Tolerations = tuple[Toleration, ...]
 _Asked = TypeVar("_Asked", Tolerations, Wanted)
 # 1 kB each at 1,000 nodes; those that were used last.
 _KEPT = 256
+# Of so many nodes each by itself is quicker than all at once.
+_FEW = 8
 
 
 class Marks:
@@ -36,6 +39,7 @@ class Marks:
         self.labels_version = 0
         self.version = 0
         self._nodes: dict[int, Node] = {}
+        self._labels = Labels()
         self._kinds: list[Taints] = [()]
         self._numbers: dict[Taints, int] = {(): 0}
         self._kind: npt.NDArray[np.int32] = np.zeros(rows, dtype=np.int32)
@@ -54,13 +58,15 @@ class Marks:
             self._kind[row] = self._number(node.spec.taints)
             self.version += 1
         if before is None or _marks(before) != _marks(node):
+            self._labels.put(row, before=before, after=node)
             self._relabelled.note(row)
             self.labels_version += 1
             self.version += 1
 
     def node_gone(self, row: int) -> None:
         """Nobody is in this row any more."""
-        if self._nodes.pop(row, None):
+        if gone := self._nodes.pop(row, None):
+            self._labels.put(row, before=gone, after=None)
             self._kind[row] = 0
             self._relabelled.note(row)
             self.labels_version += 1
@@ -84,9 +90,14 @@ class Marks:
             return np.ones(self._kind.size, dtype=np.bool_)
         then, found = self._wanted.pop(wanted, (-1, np.zeros(0, dtype=np.bool_)))
         if then != self._relabelled.now:
-            found = np.concatenate([found, np.zeros(self._kind.size - found.size, dtype=np.bool_)])
-            for row in np.flatnonzero(self._relabelled.since(then)).tolist():
-                found[row] = self._suits(row, wanted)
+            changed = np.flatnonzero(self._relabelled.since(then)).tolist()
+            if len(changed) > _FEW or found.size < self._kind.size:
+                found = self._labels.suiting(wanted, rows=self._kind.size)
+            else:
+                # What was handed out stays as it was.
+                found = found.copy()
+                for row in changed:
+                    found[row] = self._suits(row, wanted)
         return _keep(self._wanted, wanted, (self._relabelled.now, found))
 
     def _suits(self, row: int, wanted: Wanted) -> bool:
