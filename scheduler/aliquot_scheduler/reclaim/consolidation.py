@@ -148,7 +148,7 @@ class Consolidation:
 
     def _next(self, queue: str, shares: Shares, now: float) -> Candidate | None:
         line = self._queues.register.hall.lines.get(queue)
-        users = sorted(line.users(), key=lambda user: (shares.of_user(queue, user), user)) if line else []
+        users = shares.in_order(queue, line.users()) if line else ()
         return next((one for user in users for one in self._of(queue, user) if self._may_ask(one, now=now)), None)
 
     def _of(self, queue: str, user: str) -> Sequence[Candidate]:

@@ -161,7 +161,7 @@ class Reclaim:
 
     def _next(self, queue: str, shares: Shares) -> Candidate | None:
         line = self._queues.register.hall.lines.get(queue)
-        users = sorted(line.users(), key=lambda user: (shares.of_user(queue, user), user)) if line else []
+        users = shares.in_order(queue, line.users()) if line else ()
         return next((head for user in users for head in self._heads(queue, user) if self._may_claim(head)), None)
 
     def _gives_claims(self, queue: str) -> bool:

@@ -65,6 +65,13 @@ class Usage(Generic[Who]):
         kept = self._forgetting.kept(now - record.at)
         return tuple([kept * old + (1.0 - kept) * held for old, held in zip(record.average, record.holds, strict=True)])
 
+    def record(self, who: Who, *, now: float) -> Record:
+        """Their usage at this instant, and what they hold: so it goes on while they hold that."""
+        record = self._records.get(who)
+        if record is None:
+            return Record(average=self._nothing.average, holds=self._nothing.holds, at=now)
+        return Record(average=self.of(who, now=now), holds=record.holds, at=max(now, record.at))
+
     def restore(self, who: Who, average: Sequence[float], *, now: float) -> None:
         """What was put down of them before a restart."""
         record = self._records.get(who, self._nothing)
@@ -74,10 +81,12 @@ class Usage(Generic[Who]):
         """Of whom anything is known."""
         return self._records.keys()
 
-    def prune(self, *, now: float, least: float) -> None:
-        """Forget who holds nothing and whose usage is as good as forgotten."""
+    def prune(self, *, now: float, least: float) -> list[Who]:
+        """Forget who holds nothing and whose usage is as good as forgotten; who that is."""
         idle = [who for who, record in self._records.items() if not any(record.holds)]
-        self.forget([who for who in idle if max(self.of(who, now=now)) < least])
+        forgotten = [who for who in idle if max(self.of(who, now=now)) < least]
+        self.forget(forgotten)
+        return forgotten
 
     def forget(self, who: Iterable[Who]) -> None:
         """They are gone."""

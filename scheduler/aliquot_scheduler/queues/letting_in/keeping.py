@@ -27,7 +27,7 @@ from aliquot_scheduler.queues.letting_in.sweep_memory import Dues, Side, SweepMe
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Tree
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.line import Candidate, Line, Waiter
-from aliquot_scheduler.queues.waiting.order import Whose
+from aliquot_scheduler.queues.waiting.users import Whose
 
 _BOTH = (COMPUTE, MEMORY)
 
@@ -138,7 +138,7 @@ class Keeping:
         )
 
     def _users(self, queue: str) -> Mapping[Side, Sibling]:
-        line, holds = self._lines.get(queue), self._books.held_in(queue)
+        line, holds = self._lines.get(queue), self._books.users.held_in(queue)
         asked = {user: line.asked(user) for user in line.users()} if line else {}
         nothing = (0, 0)
         used = {user: holds.get(user, nothing) for user in sorted(holds.keys() | asked.keys())}

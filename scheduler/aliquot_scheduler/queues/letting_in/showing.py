@@ -84,7 +84,7 @@ class Showing:
         line = self._hall.lines.get(queue)
         if line is None or self._shown[queue] >= MOST_SHOWN:
             return None
-        for user in sorted(line.users(), key=lambda user: (self._shares.of_user(queue, user), user)):
+        for user in self._shares.in_order(queue, line.users()):
             for head in line.heads(user, let_in=self._books.let_in):
                 if (queue, head.first.mark) not in self._passed and not self._hall.is_never(head.first):
                     return head

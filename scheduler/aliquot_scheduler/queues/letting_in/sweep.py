@@ -8,7 +8,8 @@ where it ended, whatever has changed: it asks for none of those again for whom i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import chain
 
@@ -66,6 +67,9 @@ class Sweep:
         self._impatient = memory.impatient(now=now)
         # Who is looked at though nothing is free for them: nodes may be kept.
         self._watched = self._impatient | memory.owed(now=now)
+        self._watched_users: defaultdict[str, set[str]] = defaultdict(set)
+        for waiter in filter(None, map(hall.standing, self._watched)):
+            self._watched_users[waiter.queue].add(waiter.user)
         # Whether any guarantee is demanded and not met.
         self._somebody_misses = any(map(books.ledger.held_back, range(books.ledger.tree.dimensions.cards)))
         self._reached: dict[tuple[str, str], tuple[Heads, int]] = {}
@@ -131,14 +135,18 @@ class Sweep:
         self._may, self._few = self._cards.fitting(), self._cards.few_fitting()
 
     def _is_hopeless(self, queue: str, line: Line) -> bool:
-        """Whether the only user of a line has nobody whom any card has room for: of 200 lines most are so."""
-        user = line.only_user
-        heads = None if user is None or self._few is None else line.heads(user, let_in=self._books.let_in)
-        if heads is None or not self._none_able(heads):
+        """Whether a line has nobody whom any card has room for: of 200 lines most are so."""
+        able = self._able(queue, line)
+        if able is None or able:
             return False
-        if heads:
-            self._head_of(queue, heads[0])
+        self._note_first(queue, line)
         return True
+
+    def _able(self, queue: str, line: Line) -> AbstractSet[str] | None:
+        """Users of whom a card may have room for anybody, or whose head is to be looked at; None if that may be all."""
+        if self._few is None:
+            return None
+        return line.users_asking(self._few) | self._watched_users.get(queue, frozenset())
 
     def _is_over(self, queues: Iterable[str]) -> bool:
         """Whether no card has room for anybody any more: most rounds end so at once."""
@@ -146,18 +154,23 @@ class Sweep:
             return False
         for queue in queues:
             if queue not in self._headed and (line := self._hall.lines.get(queue)):
-                heads = chain.from_iterable(
-                    line.heads(user, let_in=self._books.let_in) for user in self._users(queue, line)
-                )
-                self._note_head(queue, heads)
+                self._note_first(queue, line)
         return True
+
+    def _note_first(self, queue: str, line: Line) -> None:
+        """All of a line are passed over."""
+        users = self._users(queue, line)
+        self._note_head(queue, chain.from_iterable(line.heads(user, let_in=self._books.let_in) for user in users))
 
     def _next(self, queue: str) -> Candidate | None:
         """The first of a line that was not passed over; who finds no card is so at once, if it has patience."""
         line = self._hall.lines.get(queue)
         if line is None:
             return None
+        able = self._able(queue, line)
         for user in self._users(queue, line):
+            if able is not None and user not in able and queue in self._headed:
+                continue
             heads = line.heads(user, let_in=self._books.let_in)
             before, start = self._reached.get((queue, user), (heads, 0))
             number = self._first_able(queue, user, heads, start if before is heads else 0)
@@ -167,11 +180,8 @@ class Sweep:
                 return heads[number]
         return None
 
-    def _users(self, queue: str, line: Line) -> list[str]:
-        users = line.users()
-        if len(users) > 1:
-            users.sort(key=lambda user: (self._shares.of_user(queue, user), user))
-        return users
+    def _users(self, queue: str, line: Line) -> Sequence[str]:
+        return self._shares.in_order(queue, line.users())
 
     def _first_able(self, queue: str, user: str, heads: Heads, number: int) -> int:
         """The place of the next candidate that may come in; thousands may not, so little is done for each."""

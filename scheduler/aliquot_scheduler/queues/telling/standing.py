@@ -270,8 +270,7 @@ class Standing:
 
     def _first(self, queue: str, by_shares: Shares) -> Candidate | None:
         line = self._hall.lines.get(queue)
-        users = line.users() if line else []
-        for user in sorted(users, key=lambda user: (by_shares.of_user(queue, user), user)):
+        for user in by_shares.in_order(queue, line.users()) if line else ():
             for head in line.heads(user, let_in=self.books.let_in) if line else ():
                 if not self._hall.is_never(head.first):
                     return head

@@ -9,7 +9,8 @@ from aliquot_scheduler.queues.charged.ledger import Charge, Ledger
 from aliquot_scheduler.queues.charged.usage import Forgetting, Usage
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Tree
 from aliquot_scheduler.queues.waiting.line import GangKey, GroupKey, Waiter
-from aliquot_scheduler.queues.waiting.order import Shares, Whose, borrowed
+from aliquot_scheduler.queues.waiting.order import Shares, borrowed
+from aliquot_scheduler.queues.waiting.users import Users, Whose
 
 _WIDTH = 2
 _NOTHING = (0, 0)
@@ -25,27 +26,23 @@ class Books:
         self._gangs: dict[GroupKey, set[GangKey]] = {}
         # A queue's is what it used beyond its guarantee.
         self.usage: Usage[str] = Usage(width=_WIDTH, forgetting=forgetting)
-        self.users: Usage[Whose] = Usage(width=_WIDTH, forgetting=forgetting)
+        self.users = Users(forgetting=forgetting)
         self._holders: dict[str, Waiter] = {}
-        self._held: dict[Whose, list[int]] = {}
         # What stands idle for heads of lines, by their first pods: whose it is, and how much.
         self._idle: dict[str, tuple[Whose, tuple[int, int]]] = {}
         self._idle_queues: dict[str, tuple[int, int]] = {}
-        self._idle_users: dict[Whose, tuple[int, int]] = {}
         # By namespace and queue: compute, memory, and how many pods hold them.
         self.of_namespaces: dict[tuple[str, str], list[int]] = {}
         # What there is of compute and memory.
         self.capacity: Sequence[int] = (0, 0)
         self._queues_touched: set[str] = set()
-        self._users_touched: set[Whose] = set()
 
     def replant(self, tree: Tree) -> None:
         """Another tree: everybody who holds something is to be put down again."""
         self._queues_touched |= self.ledger.accounts.keys() | tree.nodes.keys()
         self.usage.forget(self.ledger.accounts.keys() - tree.nodes.keys())
         self.ledger = Ledger(tree)
-        self._users_touched |= self._held.keys()
-        self._held.clear()
+        self.users.nobody_holds()
         self.of_namespaces.clear()
 
     def put(self, waiter: Waiter, charge: Charge) -> None:
@@ -90,13 +87,9 @@ class Books:
         self._idle = dict(idle)
         queues, users = self._idle_sums()
         self._queues_touched |= {name for name, _ in queues.items() ^ self._idle_queues.items()}
-        self._users_touched |= {who for who, _ in users.items() ^ self._idle_users.items()}
-        self._idle_queues, self._idle_users = queues, users
+        self._idle_queues = queues
+        self.users.keep_idle(users)
         self.settle(now)
-
-    def held_in(self, queue: str) -> dict[str, Sequence[int]]:
-        """What each user holds of compute and memory in a queue."""
-        return {user: held for (name, user), held in self._held.items() if name == queue}
 
     def settle(self, now: float) -> None:
         """What has changed counts from now on."""
@@ -104,17 +97,12 @@ class Books:
             self.usage.holds(
                 name, borrowed(self.ledger.accounts[name], idle=self._idle_queues.get(name, _NOTHING)), now=now
             )
-        for who in self._users_touched:
-            compute, memory = self._held.get(who, _NOTHING)
-            self.users.holds(who, _more(self._idle_users.get(who, _NOTHING), compute, memory), now=now)
         self._queues_touched.clear()
-        self._users_touched.clear()
+        self.users.settle(now)
 
     def shares(self, *, now: float) -> Shares:
         """Everybody's shares, to order a round of turns by."""
-        return Shares(
-            ledger=self.ledger, usage=self.usage, users=self.users, holds=self._held, capacity=self.capacity, now=now
-        )
+        return Shares(ledger=self.ledger, usage=self.usage, users=self.users, capacity=self.capacity, now=now)
 
     def _idle_sums(self) -> tuple[dict[str, tuple[int, int]], dict[Whose, tuple[int, int]]]:
         """What stands idle for those who wait in each queue and below it, and for each user."""
@@ -139,9 +127,8 @@ class Books:
     def _holds(self, waiter: Waiter, charge: Charge, *, sign: int) -> None:
         who, amounts = (charge.queue, waiter.user), charge.amounts
         where = waiter.pod.metadata.namespace, charge.queue
-        _add(self._held, who, [sign * amounts[COMPUTE], sign * amounts[MEMORY]])
+        self.users.hold(who, [sign * amounts[COMPUTE], sign * amounts[MEMORY]])
         _add(self.of_namespaces, where, [sign * amounts[COMPUTE], sign * amounts[MEMORY], sign])
-        self._users_touched.add(who)
         self._queues_touched.update(self.ledger.tree.path(who[0]))
 
 

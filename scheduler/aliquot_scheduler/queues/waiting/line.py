@@ -8,7 +8,9 @@ before, it has its minimum; the first of its pods gives it its place.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Any
 
@@ -159,6 +161,8 @@ class Line:
     def __init__(self) -> None:
         self._rows: dict[str, dict[Any, list[tuple[Place, str]]]] = {}
         self._waiters: dict[str, Waiter] = {}
+        # By the number of a shape, how many pods of it each user has.
+        self._askers: dict[int, Counter[str]] = {}
         self._asked: dict[str, list[int]] = {}
         self._heads: dict[str, Heads] = {}
         # The first of each row, as long as the row is the same.
@@ -175,6 +179,7 @@ class Line:
         self._waiters[waiter.uid] = waiter
         row = self._rows.setdefault(waiter.user, {}).setdefault(_row(waiter), [])
         insort(row, (waiter.place, waiter.uid))
+        self._askers.setdefault(waiter.number, Counter())[waiter.user] += 1
         self._ask(waiter, sign=+1)
         self.changed(waiter)
 
@@ -190,6 +195,7 @@ class Line:
             del rows[_row(waiter)]
         if not rows:
             del self._rows[waiter.user]
+        self._asks_no_more(waiter)
         self._ask(waiter, sign=-1)
         self.changed(waiter)
         return waiter
@@ -211,14 +217,13 @@ class Line:
         """Of each user who has pods of this gang here, the first of them."""
         return [self._waiters[rows[gang][0][1]] for rows in self._rows.values() if gang in rows]
 
-    @property
-    def only_user(self) -> str | None:
-        """Whose all pods here are, if they are one user's."""
-        return next(iter(self._rows)) if len(self._rows) == 1 else None
-
-    def users(self) -> list[str]:
+    def users(self) -> KeysView[str]:
         """Who has pods here."""
-        return list(self._rows)
+        return self._rows.keys()
+
+    def users_asking(self, numbers: AbstractSet[int]) -> AbstractSet[str]:
+        """Who has pods of any of these shapes here."""
+        return set[str]().union(*(self._askers[number] for number in self._askers.keys() & numbers))
 
     def asked(self, user: str) -> Sequence[int]:
         """What a user's pods here ask together, of compute and memory."""
@@ -242,6 +247,14 @@ class Line:
             asked[dimension] += sign * waiter.amounts[dimension]
         if waiter.user not in self._rows:
             del self._asked[waiter.user]
+
+    def _asks_no_more(self, waiter: Waiter) -> None:
+        askers = self._askers[waiter.number]
+        askers[waiter.user] -= 1
+        if not askers[waiter.user]:
+            del askers[waiter.user]
+        if not askers:
+            del self._askers[waiter.number]
 
     def _first(
         self, user: str, key: Any, row: list[tuple[Place, str]], let_in: dict[GangKey, set[str]]

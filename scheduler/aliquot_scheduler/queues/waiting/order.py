@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
 from aliquot_scheduler.queues.charged.account import Account
@@ -24,12 +25,10 @@ from aliquot_scheduler.queues.charged.ledger import Effect, Ledger
 from aliquot_scheduler.queues.charged.usage import Usage
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, Tree
 from aliquot_scheduler.queues.waiting.line import Candidate
-
-# Equal shares must be equal whatever was added up in which order.
-_DIGITS = 9
+from aliquot_scheduler.queues.waiting.user_order import DIGITS
+from aliquot_scheduler.queues.waiting.users import Users
 
 Standing = tuple[int, float, float, str]
-Whose = tuple[str, str]
 
 
 class Shares:
@@ -40,26 +39,21 @@ class Shares:
         *,
         ledger: Ledger,
         usage: Usage[str],
-        users: Usage[Whose],
-        holds: Mapping[Whose, Sequence[int]],
+        users: Users,
         capacity: Sequence[int],
         now: float,
     ) -> None:
         self._ledger = ledger
         self._usage = usage
         self._users = users
-        self._holds = holds
         self._capacity = [max(1, capacity[dimension]) for dimension in (COMPUTE, MEMORY)]
         self._now = now
         self._standings: dict[str, Standing] = {}
-        self._of_users: dict[Whose, float] = {}
 
     def changed(self, queue: str) -> None:
         """Something was let in there."""
         for name in self._ledger.tree.path(queue):
             self._standings.pop(name, None)
-        for who in [who for who in self._of_users if who[0] == queue]:
-            del self._of_users[who]
 
     def standing(self, name: str) -> Standing:
         """Of a queue among its siblings: who has the smaller one comes first."""
@@ -77,20 +71,17 @@ class Shares:
 
     def of_user(self, queue: str, user: str) -> float:
         """A user's share of all there is: held in this queue now, and lately."""
-        who = (queue, user)
-        if who not in self._of_users:
-            self._of_users[who] = self._of_user(who)
-        return self._of_users[who]
+        return self._users.share((queue, user), capacity=self._capacity, now=self._now)
 
-    def _of_user(self, who: Whose) -> float:
-        holds, lately = self._holds.get(who, (0, 0)), self._users.of(who, now=self._now)
-        return round(max((holds[dim] + lately[dim]) / self._capacity[dim] for dim in (COMPUTE, MEMORY)), _DIGITS)
+    def in_order(self, queue: str, users: AbstractSet[str]) -> Sequence[str]:
+        """These users of a queue, the smallest share first, until this is asked of it again."""
+        return self._users.in_order(queue, users, capacity=self._capacity, now=self._now)
 
     def _largest(self, account: Account, amounts: Sequence[float]) -> float:
         # Who has no weight borrows nothing, so by which number that is divided does not matter.
         weight = account.node.weight
         parts = (amounts[dim] / (self._capacity[dim] * (weight[dim] or 1)) for dim in (COMPUTE, MEMORY))
-        return round(max(parts), _DIGITS)
+        return round(max(parts), DIGITS)
 
 
 def borrowed(account: Account, *, idle: Sequence[int] = (0, 0)) -> tuple[int, int]:
