@@ -1,11 +1,12 @@
 """How long one event takes: 5,000 pods wait in 200 queues before 1,000 nodes of 8 GPUs; CPU time of the answer to each.
 
     .venv/bin/python benchmarks/queues/events.py [--pods 5000] [--queues 200] [--nodes 1000] [--events 1000]
-        [--reserving 0]
+        [--reserving 0] [--users 1] [--impatient]
 
 An event is a pod that ends, comes, or is deleted while it waits; the answer is a whole round of turns, and the binding
 of whoever was let in. Two loads: few shapes, as people submit them, and every pod of a shape of its own. With
-`--reserving` so many of the queues keep their guarantee even while they use nothing.
+`--reserving` so many of the queues keep their guarantee even while they use nothing, with `--users` each queue has so
+many, with `--impatient` all heads of lines have lost patience, so that nodes are kept for them.
 """
 
 from __future__ import annotations
@@ -15,30 +16,33 @@ import gc
 import statistics
 import sys
 import time
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from support.queue_replay import Job, Replay
+
+PATIENCE = QueueSettings().patience
 
 
 def main() -> None:
     """Run both loads and print."""
     parser = argparse.ArgumentParser()
-    for name, value in (("pods", 5_000), ("queues", 200), ("nodes", 1_000), ("events", 1_000), ("reserving", 0)):
-        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--pods", type=int, default=5_000)
+    parser.add_argument("--queues", type=int, default=200)
+    parser.add_argument("--nodes", type=int, default=1_000)
+    parser.add_argument("--events", type=int, default=1_000)
+    parser.add_argument("--reserving", type=int, default=0)
+    parser.add_argument("--users", type=int, default=1)
+    parser.add_argument("--impatient", action="store_true")
     asked = parser.parse_args()
     for title, own in (("few shapes", False), ("a shape for each pod", True)):
-        took = measure(
-            pods=asked.pods,
-            queues=asked.queues,
-            nodes=asked.nodes,
-            events=asked.events,
-            reserving=asked.reserving,
-            own_shapes=own,
-        )
+        took = measure(asked, own_shapes=own)
         cuts = statistics.quantiles(took, n=100)
         print(
             f"{title}: p50 {1e3 * cuts[49]:.1f} ms, p99 {1e3 * cuts[98]:.1f} ms, at most {1e3 * max(took):.1f} ms "
@@ -46,52 +50,33 @@ def main() -> None:
         )
 
 
-def measure(*, pods: int, queues: int, nodes: int, events: int, reserving: int, own_shapes: bool) -> list[float]:
+def measure(asked: argparse.Namespace, *, own_shapes: bool) -> list[float]:
     """Seconds for each event."""
     chance = Random(1)  # noqa: S311 - repeats itself, guards nothing
-    tops = {f"org-{number}": QueueSpec() for number in range(10)}
-    specs = tops | {
-        f"q{number:03}": QueueSpec(
-            parent=f"org-{number % 10}",
-            compute=Quota(guarantee=100 * 8 * nodes // (2 * queues), lending_limit=0 if number < reserving else None),
-            namespaces=("*",),
-        )
-        for number in range(queues)
-    }
-    replay = Replay(specs, nodes=nodes, cards=8)
-    made = 0
-
-    def job() -> Job:
-        nonlocal made
-        made += 1
-        queue = f"q{chance.randrange(queues):03}"
-        compute = chance.choice((25, 50, 75, 100))
-        memory = chance.randrange(1_000, 60_000) if own_shapes else 10_000
-        return Job(
-            name=f"j{made:06}",
-            queue=queue,
-            user=queue,
-            kind="",
-            at=float(made),
-            runs=1e9,
-            compute=compute,
-            memory=memory,
-        )
-
-    while len(replay.queues) < pods:
-        replay.submit(job())
+    replay, jobs = Replay(specs_of(asked), nodes=asked.nodes, cards=8), jobs_of(asked, own_shapes=own_shapes)
+    for made, job in enumerate(jobs, start=1):
+        replay.submit(job)
         if made % 500 == 0:
             replay.decide()
+        if len(replay.queues) >= asked.pods:
+            break
     replay.decide()
+    if asked.impatient:
+        replay.now += PATIENCE + 60.0
+        replay.decide()
     waits = [one for one in replay.jobs.values() if one.admitted is None]
-    print(f"{len(replay.running)} run, {len(waits)} wait")
+    memory = replay.queues.register.memory
+    print(
+        f"{len(replay.running)} run, {len(waits)} wait; {len(memory.impatient(now=replay.now))} heads are impatient, "
+        f"nodes are kept for {sum(map(bool, memory.kept(now=replay.now).values()))}"
+    )
     # As the centre does once all is read.
     gc.collect()
     gc.freeze()
     took = []
-    for number in range(events):
+    for number in range(asked.events):
         replay.now += 0.1
-        ending, coming = chance.choice(list(replay.running)), job()
+        ending, coming = chance.choice(list(replay.running)), next(jobs)
         leaving = chance.choice([one.name for one in waits if one.admitted is None][:50])
         began = time.process_time()
         if number % 3 == 0:
@@ -103,6 +88,36 @@ def measure(*, pods: int, queues: int, nodes: int, events: int, reserving: int, 
         replay.decide()
         took.append(time.process_time() - began)
     return took
+
+
+def specs_of(asked: argparse.Namespace) -> dict[str, QueueSpec]:
+    """Ten queues, and all others below them."""
+    guarantee = 100 * 8 * asked.nodes // (2 * asked.queues)
+    return {f"org-{number}": QueueSpec() for number in range(10)} | {
+        f"q{number:03}": QueueSpec(
+            parent=f"org-{number % 10}",
+            compute=Quota(guarantee=guarantee, lending_limit=0 if number < asked.reserving else None),
+            namespaces=("*",),
+        )
+        for number in range(asked.queues)
+    }
+
+
+def jobs_of(asked: argparse.Namespace, *, own_shapes: bool) -> Iterator[Job]:
+    """One job after the other, without end."""
+    chance = Random(2)  # noqa: S311 - repeats itself, guards nothing
+    for made in count(1):
+        queue = f"q{chance.randrange(asked.queues):03}"
+        yield Job(
+            name=f"j{made:06}",
+            queue=queue,
+            user=f"{queue}-{chance.randrange(asked.users)}",
+            kind="",
+            at=float(made),
+            runs=1e9,
+            compute=chance.choice((25, 50, 75, 100)),
+            memory=chance.randrange(1_000, 60_000) if own_shapes else 10_000,
+        )
 
 
 if __name__ == "__main__":
