@@ -13,6 +13,7 @@ from aliquot_agent.health.marks import read_marks
 from aliquot_agent.health.sick_notes import SickNotes
 from aliquot_agent.health.xids import Policy
 from aliquot_agent.isolation.ladder import Rung, Rungs
+from aliquot_agent.isolation.live_limits import LiveLimits
 from aliquot_agent.isolation.mode_watch import seats, watch_modes
 from aliquot_agent.isolation.over_use import OverUse
 from aliquot_agent.isolation.trespassers import NodeProcesses, Trespassers
@@ -96,6 +97,9 @@ class NodeAgent:
         )
         self.over_use = self._over_used()
         self.trespassers = self._trespassing()
+        self.live_limits = LiveLimits(
+            names=names, events=self.events, pods=lambda: self.pods.by_uid, floor=settings.context_mib
+        )
         self._sick_notes = SickNotes(
             clock=clock,
             events=self.events,

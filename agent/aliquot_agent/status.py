@@ -87,6 +87,9 @@ class Status:
             self._heard(sampled.accounts.slices)
             self._node.over_use.hear(sampled.accounts.slices)
             self._node.trespassers.hear(sampled.accounts.trespassers)
+            self._node.live_limits.hear(
+                sampled.accounts.slices, usages=sampled.usages, facts=self._node.gpus.cards.gpus
+            )
 
     async def metrics(self) -> Answer:
         """Everything, for Prometheus."""
@@ -129,6 +132,8 @@ class Status:
             xids=dict(node.gpus.xids),
             sampled=self._told.sampled,
             over_use=self._node.over_use.rungs,
+            allowed=self._node.live_limits.allowed,
+            lacks=self._node.live_limits.lacks,
             calls=node.calls.so_far(),
             at_door=node.door.connected,
             kubelet=node.door.kubelet,

@@ -128,7 +128,7 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         beat_transport=beat_transport,
         policy=policy(health, names=names),
     )
-    pacemaker = Pacemaker(files=isolation, clock=clock, throttled=node.over_use.throttled) if isolation else None
+    pacemaker = make_pacemaker(isolation, clock=clock, node=node) if isolation else None
     status = Status(
         node=node,
         register=ProcResidents(),
@@ -146,6 +146,13 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         await beat_transport.close()
         await transport.close()
         await driver.close()
+
+
+def make_pacemaker(files: SliceFiles, *, clock: Clock, node: NodeAgent) -> Pacemaker:
+    """What holds slices back goes by what the node found of them."""
+    return Pacemaker(
+        files=files, clock=clock, throttled=node.over_use.throttled, allowed=lambda: node.live_limits.allowed
+    )
 
 
 def make_machine(

@@ -115,6 +115,16 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         return self.of("compute-limit")
 
     @property
+    def compute_now(self) -> str:
+        """Annotation of a pod that runs: may burst no further than to so many percent now."""
+        return self.of("compute-now")
+
+    @property
+    def memory_now(self) -> str:
+        """Annotation of a pod that runs: may take no more than so many MiB now."""
+        return self.of("memory-now")
+
+    @property
     def preemptible(self) -> str:
         """Annotation: `"false"` means never evicted for others."""
         return self.of("preemptible")

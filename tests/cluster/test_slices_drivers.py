@@ -8,6 +8,7 @@ import os
 import signal
 import stat
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -221,12 +222,7 @@ def test_a_container_is_held_by_a_library_in_front_of_the_driver_s(
     cluster.wait_for("the container to have looked", lambda: cluster.logs(made) == told or None)
     held = "isolation interposer: compute held, memory held"
     cluster.wait_for("the Event of its start", lambda: held in interposing.told_of(made))
-    inside = Path(f"/proc/{pid}/root{INSIDE}/limits")
-
-    def limits() -> GpuLimits:
-        (found,) = decode_limits(inside.read_bytes())
-        return found
-
+    limits = partial(limits_of, pid)
     now = limits()
     assert (now.uuid, now.memory, now.guarantee, now.unaccounted) == (nvml.gpus[1].uuid, 3_000 << 20, 500_000, 0)
     nvml.start_process(gpu=1, pid=pid, memory_mib=700)
@@ -248,6 +244,44 @@ def pid_of(cluster: ClusterHarness, node: Node, made: Json) -> int:
     """The process of a pod's container, once that runs."""
     status = cluster.wait_for_phase(made, "Running")["status"]["containerStatuses"][0]
     return node.pids_of_containers()[status["containerID"].removeprefix("containerd://")]
+
+
+def limits_of(pid: int) -> GpuLimits:
+    """What a process's container finds of its slice."""
+    (found,) = decode_limits(Path(f"/proc/{pid}/root{INSIDE}/limits").read_bytes())
+    return found
+
+
+def test_memory_that_lacks_is_taken_from_best_effort_first(
+    cluster: ClusterHarness, interposing: NodeHalf, node: Node, nvml: FakeNvml, namespace: str
+) -> None:
+    """A card is sold out, and a stranger holds 1,000 MiB beyond what is let pass; then somebody holds itself back."""
+    model = nvml.gpus[1].model
+    rest = model.memory_total_mib - model.memory_reserved_mib - 3_000
+    opens = f"printf ALIQACC1 | dd of={INSIDE}/account conv=notrunc 2>/dev/null"
+    firm = interposing.run(
+        sharing_pod(namespace, stays(opens, limits=asks(50, 3_000))), {"main": [(1, 50, 3_000)]}, isolation="interposer"
+    )
+    loose = interposing.run(
+        sharing_pod(namespace, stays(opens, limits=asks(memory=rest))), {"main": [(1, 0, rest)]}, isolation="interposer"
+    )
+    pids = [pid_of(cluster, node, made) for made in (firm, loose)]
+
+    def wait(*mib: int) -> None:
+        wanted = [each << 20 for each in mib]
+        cluster.wait_for(f"{mib} MiB", lambda: [limits_of(pid).memory for pid in pids] == wanted or None)
+
+    nvml.start_process(gpu=1, pid=os.getpid(), memory_mib=1_064)
+    wait(3_000, rest - 1_000)
+    cluster.wait_for("the Event of that", lambda: "while others hold" in interposing.told_of(loose) or None)
+    cluster.api.patch(cluster.api.path_of(firm), {"metadata": {"annotations": {NAMES.memory_now: "2000"}}})
+    cluster.api.patch(cluster.api.path_of(loose), {"metadata": {"annotations": {NAMES.compute_now: "60"}}})
+    wait(2_000, rest)
+    cluster.wait_for("less bursting", lambda: [limits_of(pid).limit for pid in pids] == [500_000, 600_000] or None)
+    cluster.api.patch(cluster.api.path_of(firm), {"metadata": {"annotations": {NAMES.memory_now: None}}})
+    wait(3_000, rest - 1_000)
+    nvml.stop_process(pid=os.getpid())
+    wait(3_000, rest)
 
 
 def test_a_process_that_uses_a_gpu_without_a_grant_is_ended_where_that_is_said(

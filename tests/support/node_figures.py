@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aliquot_agent.gpus.model import GpuFacts, GpuUsage
 from aliquot_agent.health.ailments import Verdict
+from aliquot_agent.isolation.allowance import Allowed
 from aliquot_agent.isolation.ladder import Rung
 from aliquot_agent.web.accounts import Accounts, Owner, SliceUse
 from aliquot_agent.web.call_times import PRESTART, Histogram
@@ -65,6 +66,8 @@ FULL = Figures(
         claims={A: (Claim(compute=Percent(29), memory=MiB(256)), 1)},
     ),
     over_use={("u1", "main", A): Rung.WARN},
+    allowed={("u1", "main", A): Allowed(memory=220, limit=100)},
+    lacks={A: 36},
     calls={(PRESTART, "ready"): Histogram(counts=[1, 2, *[0] * 12, 1], seconds=40.0)},
     at_door=True,
     kubelet=KubeletSeen(listening=["aliquot.dev/compute"], registrations=4),

@@ -311,6 +311,25 @@ FROZEN = [
 ]
 
 
+@pytest.mark.parametrize("key", ["compute-now", "memory-now"])
+def test_how_far_a_pod_holds_itself_back_may_change_at_any_time(key: str) -> None:
+    """Before it is bound and after; what is no amount is refused, and nothing of it is strange."""
+    for node in ("", "n1"):
+        assert changed("annotations", key, node=node) == []
+    wrong = written(container(compute="30"), notes={key: "a lot"}, nodeName="n1")
+    bare = written(container(compute="30"), nodeName="n1")
+    said = [str(problem) for problem in judge_change(decoded(wrong), old=decoded(bare), names=NAMES)]
+    assert said == [f"annotation aliquot.dev/{key}: {NO_AMOUNT[key]}"]
+    assert problems(written(container(compute="30"), notes={key: "a lot"})) == said
+    assert warnings(written(container(compute="30"), notes={key: "40"})) == []
+
+
+NO_AMOUNT = {
+    "compute-now": "'a lot' is not a number; write whole percent in digits",
+    "memory-now": "'a lot' is not a number; write whole MiB in digits",
+}
+
+
 def changed(section: str, key: str, *, node: str) -> list[str]:
     """The problems of a change, of an addition, and of a removal."""
     bare, one, two = (written(container(compute="30"), nodeName=node) for _ in range(3))

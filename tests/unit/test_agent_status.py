@@ -192,19 +192,26 @@ class TestSickNotes:
 
 
 def test_each_sample_is_handed_on_once_and_only_where_it_is_known_whose_it_is() -> None:
-    """To the pacemaker, to the ladder and to who looks for strangers; one counted twice would be two that agree."""
+    """To all who judge by samples; one counted twice would be two that agree."""
     paced: list[Sequence[SliceUse]] = []
     laddered: list[Sequence[SliceUse]] = []
     strange: list[Sequence[tuple[int, str, str]]] = []
+    limited: list[tuple[object, ...]] = []
     node: Any = SimpleNamespace(
-        over_use=SimpleNamespace(hear=laddered.append), trespassers=SimpleNamespace(hear=strange.append)
+        over_use=SimpleNamespace(hear=laddered.append),
+        trespassers=SimpleNamespace(hear=strange.append),
+        live_limits=SimpleNamespace(hear=lambda slices, *, usages, facts: limited.append((slices, usages, facts))),
+        gpus=SimpleNamespace(cards=SimpleNamespace(gpus={A: "facts"})),
     )
     status = Status(
         node=node, register=ProcResidents(), names=NAMES, clock=VirtualClock(), version="1", heard=paced.append
     )
     one = SliceUse(namespace="t", pod="p", uid="u", container="c", gpu=A, compute=1, limit=1, memory_mib=1)
-    known = Sampled(at=1.0, accounts=Accounts(slices=(one,), trespassers=((1, "u", A),)), claims={})
+    usages = {A: GpuUsage(uuid=A, memory_used_mib=7)}
+    found = Accounts(slices=(one,), trespassers=((1, "u", A),))
+    known = Sampled(at=1.0, accounts=found, claims={}, usages=usages)
     for sampled in (Sampled(at=0.5), known, known, msgspec.structs.replace(known, at=2.0, accounts=Accounts())):
         status._hear(sampled)
     assert paced == laddered == [(one,), ()]
     assert strange == [((1, "u", A),), ()]
+    assert limited == [((one,), usages, {A: "facts"}), ((), usages, {A: "facts"})]

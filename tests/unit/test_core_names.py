@@ -19,6 +19,8 @@ CONTRACT = {
     "gpu_uuid": "aliquot.dev/gpu-uuid",
     "placement": "aliquot.dev/placement",
     "compute_limit": "aliquot.dev/compute-limit",
+    "compute_now": "aliquot.dev/compute-now",
+    "memory_now": "aliquot.dev/memory-now",
     "preemptible": "aliquot.dev/preemptible",
     "isolation": "aliquot.dev/isolation",
     "use": "aliquot.dev/use",

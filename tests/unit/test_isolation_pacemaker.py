@@ -13,7 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from aliquot_agent.isolation.beyond import Owner
+from aliquot_agent.isolation.allowance import Allowed
+from aliquot_agent.isolation.beyond import Owner, Whose
 from aliquot_agent.isolation.limits_file import (
     ACCOUNT_BYTES,
     ACCOUNT_MAGIC,
@@ -76,6 +77,25 @@ async def test_who_is_alone_bursts_and_gives_way_with_the_next_beat(tmp_path: Pa
     pacemaker.beat()
     assert (limits(burst).rate, limits(quiet).rate) == (100_000, 900_000)
     assert limits(burst).weight == 500_000
+
+
+async def test_what_a_slice_may_have_now_is_in_force_with_the_next_beat(tmp_path: Path) -> None:
+    """Less memory and no burst, until it may have all again; of whom nothing is said it stays as it is."""
+    files, clock = node(tmp_path), VirtualClock()
+    own = started(files, "a", compute=20, limit=100)
+    allowed: dict[Whose, Allowed] = {}
+    pacemaker = Pacemaker(files=files, clock=clock, allowed=lambda: allowed)
+    await clock.advance(10)
+    launches(own, at=clock.monotonic())
+    allowed["uid-1", "main", UUIDS[0]] = Allowed(memory=300, limit=40)
+    pacemaker.beat()
+    assert (limits(own).memory, limits(own).limit, limits(own).rate) == (300 << 20, 400_000, 400_000)
+    allowed.clear()
+    pacemaker.beat()
+    assert limits(own).memory == 300 << 20
+    allowed["uid-1", "main", UUIDS[0]] = Allowed(memory=1000, limit=100)
+    Pacemaker(files=files, clock=clock, allowed=lambda: allowed).beat()
+    assert (limits(own).memory, limits(own).limit) == (1000 << 20, 1_000_000)
 
 
 async def test_slices_of_different_gpus_are_paced_apart(tmp_path: Path) -> None:

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from aliquot_agent.isolation.allowance import Allowed
 from aliquot_agent.isolation.gpu_modes import Seat, Told, Use
 from aliquot_agent.web.call_times import PRESTART
 from aliquot_agent.web.exposition import write
 from aliquot_agent.web.figures import Figures, Sampled
 from aliquot_agent.web.metrics import FiguresCollector, SlicesCollector
 from aliquot_core.inventory import Health
-from support.node_figures import FULL, MIB, ON_A, ON_B, SLICE, B
+from support.node_figures import FULL, MIB, ON_A, ON_B, SLICE, A, B
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -111,6 +112,20 @@ def test_who_uses_too_much_is_told_with_its_rung() -> None:
     found = told(FULL)
     over = {labels: value for (name, labels), value in found.items() if name == "aliquot_slice_over_use"}
     assert over == {frozenset({**SLICE, "rung": "warn"}.items()): 1}
+
+
+def test_what_slices_may_have_now_is_told_where_it_is_less_than_granted() -> None:
+    """With how much of what is granted on a GPU is not there; of others there is no sample."""
+    found = told(FULL)
+    lowered = {name for name, _ in found if name.endswith(("_allowed_bytes", "_allowed_ratio"))}
+    assert lowered == {"aliquot_slice_memory_allowed_bytes"}
+    assert at(found, "slice_memory_allowed_bytes", SLICE) == 220 * MIB
+    assert at(found, "gpu_memory_lacking_bytes", ON_A) == 36 * MIB
+    assert at(found, "gpu_memory_lacking_bytes", ON_B) is None
+    held_back = {("u1", "main", A): Allowed(memory=256, limit=40)}
+    found = told(msgspec.structs.replace(FULL, allowed=held_back))
+    assert at(found, "slice_compute_allowed_ratio", SLICE) == 0.4
+    assert at(found, "slice_memory_allowed_bytes", SLICE) is None
 
 
 def test_health_is_one_of_three() -> None:

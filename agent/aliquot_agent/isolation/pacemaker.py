@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 
+from aliquot_agent.isolation.allowance import Allowed
 from aliquot_agent.isolation.beyond import Excess, Measured, Owner, Whose, accounted, since_restart
 from aliquot_agent.isolation.limits_file import WHOLE, GpuLimits, Meter
 from aliquot_agent.isolation.open_slices import OpenSlices
 from aliquot_agent.isolation.pacing import Pace, Seen, Share, next_beat
-from aliquot_agent.isolation.slice_files import SliceFiles, owner_of
+from aliquot_agent.isolation.slice_files import MIB, PERCENT, SliceFiles, owner_of
 from aliquot_core.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -58,9 +59,15 @@ class Pacemaker:
     """The paces of one node's slices."""
 
     def __init__(
-        self, *, files: SliceFiles, clock: Clock, throttled: Callable[[], Collection[Whose]] = frozenset
+        self,
+        *,
+        files: SliceFiles,
+        clock: Clock,
+        throttled: Callable[[], Collection[Whose]] = frozenset,
+        allowed: Callable[[], Mapping[Whose, Allowed]] = dict,
     ) -> None:
-        """`throttled` are slices that get no idle compute."""
+        """`throttled` are slices that get no idle compute, `allowed` is what each may have now, as far as known."""
+        self._allowed = allowed
         self._throttled = throttled
         self._files = files
         self._clock = clock
@@ -82,10 +89,11 @@ class Pacemaker:
         now = round(self._clock.monotonic() * _SECOND)
         by_gpu: defaultdict[str, dict[str, _Slice]] = defaultdict(dict)
         books: dict[tuple[str, str], _Book] = {}
+        allowed = self._allowed()
         for name, own in self._opened():
             for one in _slices(own):
                 book = books[name, one.limits.uuid] = self._book(name, one)
-                by_gpu[one.limits.uuid][name] = _with_excess(one, book)
+                by_gpu[one.limits.uuid][name] = _as_it_is(one, book, allowed=allowed)
         self._books = books
         throttled = self._throttled()
         self._paces = {
@@ -161,8 +169,11 @@ def _slices(own: OpenSlices) -> list[_Slice]:
     ]
 
 
-def _with_excess(one: _Slice, book: _Book) -> _Slice:
+def _as_it_is(one: _Slice, book: _Book, *, allowed: Mapping[Whose, Allowed]) -> _Slice:
+    """The slice with what is beyond its account, and what it may have now; of whom nothing is known it stays."""
     limits = msgspec.structs.replace(one.limits, unaccounted=book.excess.lasting)
+    if now := allowed.get(book.whose(one.limits.uuid)):
+        limits = msgspec.structs.replace(limits, memory=now.memory * MIB, limit=now.limit * PERCENT)
     return msgspec.structs.replace(one, limits=limits)
 
 

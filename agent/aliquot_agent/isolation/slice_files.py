@@ -20,7 +20,7 @@ _LIBRARIES = {LIBRARY, NVML_LIBRARY}
 # The agent's own note, which no container sees.
 OWNER = "owner"
 MIB = 1024 * 1024
-_PERCENT = WHOLE // 100
+PERCENT = WHOLE // 100
 # Everybody in a container may use its GPU; only the agent may say how much.
 _LIMITS_MODE, _ACCOUNT_MODE, _LIBRARY_MODE = 0o644, 0o666, 0o755
 
@@ -72,9 +72,9 @@ class SliceFiles:
                 uuid=part.gpu,
                 memory=part.memory.value * MIB,
                 context=self._context,
-                guarantee=part.compute.value * _PERCENT,
-                rate=part.compute.value * _PERCENT,
-                limit=part.limit.value * _PERCENT,
+                guarantee=part.compute.value * PERCENT,
+                rate=part.compute.value * PERCENT,
+                limit=part.limit.value * PERCENT,
             )
             for part in grant.slices
         ]

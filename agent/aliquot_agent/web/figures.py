@@ -8,6 +8,7 @@ import msgspec
 
 from aliquot_agent.gpus.model import GpuFacts, GpuUsage
 from aliquot_agent.health.ailments import Verdict
+from aliquot_agent.isolation.allowance import Allowed
 from aliquot_agent.isolation.beyond import Whose
 from aliquot_agent.isolation.gpu_modes import Seat
 from aliquot_agent.isolation.ladder import Rung
@@ -48,6 +49,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     sampled: Sampled = Sampled()
     # How high slices stand on the ladder, by pod (its UID), container and GPU.
     over_use: Mapping[Whose, Rung] = {}
+    # What slices may have now; and by GPU, how many MiB that are granted are not there.
+    allowed: Mapping[Whose, Allowed] = {}
+    lacks: Mapping[str, int] = {}
     calls: Mapping[tuple[str, str], Histogram] = {}
     at_door: bool = False
     kubelet: KubeletSeen | None = None

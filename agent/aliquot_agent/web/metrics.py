@@ -37,6 +37,7 @@ class FiguresCollector(Collector):
         yield from _of_mps(self._figures)
         yield from _of_health(self._figures)
         yield from _of_over_use(self._figures)
+        yield from _of_live_limits(self._figures)
         yield from _of_agent(self._figures)
         yield from _of_calls(self._figures)
 
@@ -206,6 +207,28 @@ def _of_over_use(figures: Figures) -> Iterator[Metric]:
         if rung:
             over.add_metric((one.namespace, one.pod, one.container, one.gpu, rung.name.lower()), 1)
     yield over
+
+
+def _of_live_limits(figures: Figures) -> Iterator[Metric]:
+    """Of slices, only of those that may have less just now."""
+    memory = _gauge(
+        "slice_memory_allowed_bytes", "GPU memory that the container may have now, if less than granted.", _SLICE
+    )
+    limit = _gauge(
+        "slice_compute_allowed_ratio", "Compute up to which the container may burst now, if less than granted.", _SLICE
+    )
+    lacks = _gauge("gpu_memory_lacking_bytes", "Memory that is granted and not there: others hold it.", _GPU)
+    for one in figures.sampled.accounts.slices:
+        now = figures.allowed.get((one.uid, one.container, one.gpu))
+        labels = (one.namespace, one.pod, one.container, one.gpu)
+        if now is not None and now.memory < one.memory_mib:
+            memory.add_metric(labels, now.memory * _MIB)
+        if now is not None and now.limit < one.limit:
+            limit.add_metric(labels, now.limit / _WHOLE)
+    for gpu in figures.inventory.gpus:
+        if gpu.uuid in figures.lacks:
+            lacks.add_metric(_labels(gpu), figures.lacks[gpu.uuid] * _MIB)
+    yield from (memory, limit, lacks)
 
 
 # --- the agent itself ------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from aliquot_core.node_rules import why_absent
 from aliquot_core.objects import Pod
 from aliquot_core.problems import Problems
 from aliquot_core.request import ContainerRequest, PodRequest, asks, read_request
+from aliquot_core.restraint import Restraint, restraint_of
 from aliquot_scheduler.admission.mutation import DEFAULT_SCHEDULER
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.strangers import unknown_notes, unknown_resources
@@ -32,8 +33,10 @@ def judge(pod: Pod, *, names: Names, settings: AdmissionSettings, there: There =
     """Judge what a pod asks for, whoever fills in the rest."""
     problems = Problems()
     request = read_request(pod, names=names, problems=problems)
+    problems.reading(lambda: restraint_of(pod, names=names), otherwise=Restraint())
     strange = tuple(unknown_resources(pod, names=names))
-    unread = unknown_notes(pod, names=names, labels=_labels(names), annotations=_annotations(names))
+    annotations = (*_annotations(names), *_live(names))
+    unread = unknown_notes(pod, names=names, labels=_labels(names), annotations=annotations)
     if not asks(pod, names=names):
         return Verdict(problems=(*problems.found, *strange), warnings=(*_said_in_vain(pod, names=names), *unread))
     return Verdict(
@@ -65,6 +68,9 @@ def judge_change(pod: Pod, *, old: Pod, names: Names) -> Iterator[AliquotError]:
     if not old.spec.node_name:
         yield from _declined_late(pod, old=old, names=names)
         return
+    problems = Problems()
+    problems.reading(lambda: restraint_of(pod, names=names), otherwise=Restraint())
+    yield from problems.found
     for kind, keys, before, after in (
         ("label", _labels(names), old.metadata.labels, pod.metadata.labels),
         ("annotation", _annotations(names), old.metadata.annotations, pod.metadata.annotations),
@@ -96,6 +102,11 @@ def _annotations(names: Names) -> tuple[str, ...]:
     of_groups = (names.group_size, names.group_min, names.group_topology)
     of_gpus = (names.gpus, names.gpu_model, names.gpu_uuid, names.placement, names.isolation)
     return (*of_gpus, names.compute_limit, names.preemptible, *of_groups)
+
+
+def _live(names: Names) -> tuple[str, ...]:
+    """What a pod may say otherwise at any time: it only takes from what it has."""
+    return (names.compute_now, names.memory_now)
 
 
 # --- problems --------------------------------------------------------------------------------------------------------
