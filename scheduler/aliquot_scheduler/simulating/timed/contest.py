@@ -56,7 +56,6 @@ class TimedRun:
         needs = tuple(map(in_whole_gpus, timetable.needs)) if whole else timetable.needs
         ground = Ground(machines=timetable.machines, needs=needs)
         chosen: Policy = Fifo(ground=ground)
-        limits: dict[str, int] = {}
         if policy is TimedPolicy.ALIQUOT:
             chosen = Queued(
                 timetable,
@@ -67,9 +66,8 @@ class TimedRun:
                 grace=grace,
                 mix=mix,
             )
-            limits = {
-                name: _PERCENT * one.compute.limit for name, one in specs.items() if one.compute.limit is not None
-            }
+        # Counted for who keeps none, too: so it is seen what they would be broken by.
+        limits = {name: _PERCENT * one.compute.limit for name, one in specs.items() if one.compute.limit is not None}
         self.meter = Meter(timetable, limits=limits)
         self._clockwork = Clockwork(timetable, ground=ground, policy=chosen, watcher=self.meter, slowdown=slowdown)
         self._began = time.perf_counter()
