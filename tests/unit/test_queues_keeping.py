@@ -112,7 +112,7 @@ def test_a_head_within_its_share_comes_in_however_long_others_run(seed: int, run
     assert large.admitted is not None, "it waits too long"
 
 
-@pytest.mark.parametrize(("spec", "due"), [(NINE, 0.85), (URGENT, 0.95)])
+@pytest.mark.parametrize(("spec", "due"), [(OPEN, 0.5), (NINE, 0.85), (URGENT, 0.95)])
 def test_who_lets_the_cluster_idle_has_used_it(spec: QueueSpec, due: float) -> None:
     """A gang of all there is that runs for a second, again and again: it waits its turn as if it ran all that time."""
     chance, until = Random(5), 12 * HOUR  # noqa: S311 - repeats itself, guards nothing

@@ -99,8 +99,8 @@ def test_what_others_keep_of_all_there_is_lets_it_never_in_and_it_keeps_nothing_
     assert stage.run() == ["b0"]
     (waiter,) = stage.queues.waiting()
     assert stage.queues.notice(waiter).message == (
-        "it asks 300 % of compute, and of the 400 % that there are others keep too much though they don't use it "
-        "(lendingLimit)"
+        "it asks 300 % of compute, and of the 400 % that there are others keep 200 % though they don't use it "
+        "(lendingLimit) (k 200 %)"
     )
     assert stage.queues.register.books.ledger.held_for(0, "a") == 0
 

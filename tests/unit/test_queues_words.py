@@ -257,11 +257,13 @@ def test_a_gang_over_a_limit_is_told_what_all_of_it_ask() -> None:
 def test_what_is_held_back_is_told_with_for_whom() -> None:
     """Of many the three of whom most is."""
     specs = {name: queue(guarantee=due, lend=0) for name, due in zip("acdef", (50, 60, 70, 80, 40), strict=True)}
-    stage = Stage({**specs, "b": queue()}, nodes=(3,))
+    stage = Stage({**specs, "b": queue()}, nodes=(3, 1))
+    stage.submit("first", 100, queue="b")
+    assert stage.run() == ["first"]
     stage.submit("p", 100, queue="b")
     stage.run()
     assert told(stage, "p") == (
-        "HeldBack: it asks 100 % of compute; 300 of 300 % are free, and 300 % is reserved "
+        "HeldBack: it asks 100 % of compute; 300 of 400 % are free, and 300 % is reserved "
         "(e 80 %, d 70 %, c 60 %, 2 more)"
     )
 

@@ -14,7 +14,7 @@ from aliquot_scheduler.queues.charged.ledger import Ledger
 from aliquot_scheduler.queues.judging.asking import asked_of
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.said.tree import ROOT, Tree, Vector
-from aliquot_scheduler.queues.said.units import bare
+from aliquot_scheduler.queues.said.units import bare, of_whom
 from aliquot_scheduler.queues.waiting.line import Waiter, asked_by, firm_part
 
 # By whom it is kept, in which dimension.
@@ -71,12 +71,23 @@ class Beyond:
         if (kept := self._kept[wanted]) is None:
             return ""
         (name, dim), dimensions = kept, self._tree.dimensions
-        asked = asked_of(dim, amounts[dim], members, of=dimensions)
-        most = self._tree.nodes[name].ceiling[dim] if name != ROOT else self._there()[dim]
-        of, whose = (f"that queue {name} may have", "those below it") if name != ROOT else ("that there are", "others")
+        asks = f"{asks} {asked_of(dim, amounts[dim], members, of=dimensions)}"
+        if name == ROOT:
+            return f"{asks}, and {self._said_of_all(members[0].queue, amounts, dim)}"
+        most = self._tree.nodes[name].ceiling[dim]
         return (
-            f"{asks} {asked}, and of the {bare(most, dim, of=dimensions)} {of} "
-            f"{whose} keep too much though they don't use it (lendingLimit)"
+            f"{asks}, and of the {bare(most, dim, of=dimensions)} that queue {name} may have "
+            "those below it keep too much though they don't use it (lendingLimit)"
+        )
+
+    def _said_of_all(self, queue: str, amounts: Vector, dim: int) -> str:
+        way, keepers = self._tree.path(queue), self._idle.reservations.keepers(ROOT, dim)
+        kept = self._idle.kept_idle(dim, queue, amounts, at=ROOT)
+        there, idle = (bare(amount, dim, of=self._tree.dimensions) for amount in (self._there()[dim], kept))
+        others = {name: part for name, part in keepers.items() if name not in way}
+        return (
+            f"of the {there} that there are others keep {idle} though they don't use it (lendingLimit)"
+            f"{of_whom(others, dim, of=self._tree.dimensions)}"
         )
 
     def _who_keeps(self, queue: str, ask: Ask) -> _Kept | None:

@@ -5,12 +5,14 @@ Queues count percent, MiB, thousandths of a CPU core and bytes; nobody reads the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Dimensions
 
 _MEBI = 2**20
 _MILLI = 1000
+# Of many so many are named.
+_NAMED = 3
 
 
 def bare(amount: int, dimension: int, *, of: Dimensions) -> str:
@@ -30,3 +32,12 @@ def spoken(amount: int, dimension: int, *, of: Dimensions) -> str:
 def slices(amounts: Sequence[int], *, of: Dimensions) -> str:
     """What is asked of GPUs, in compute and memory; what is nothing is left out."""
     return " and ".join(spoken(amounts[dim], dim, of=of) for dim in (COMPUTE, MEMORY) if amounts[dim])
+
+
+def of_whom(parts: Mapping[str, int], dimension: int, *, of: Dimensions) -> str:
+    """` (a 60 %, b 30 %, 2 more)`: which queues have how much, those first that have most; nothing if none has."""
+    largest = sorted(parts.items(), key=lambda part: (-part[1], part[0]))
+    said = [f"{name} {bare(amount, dimension, of=of)}" for name, amount in largest]
+    more = len(said) - _NAMED
+    listed = ", ".join([*said[:_NAMED], *([f"{more} more"] if more > 0 else [])])
+    return f" ({listed})" if said else ""

@@ -14,11 +14,9 @@ from aliquot_scheduler.queues.judging.asking import asked_of
 from aliquot_scheduler.queues.judging.cards import Stock
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT
-from aliquot_scheduler.queues.said.units import bare, slices, spoken
+from aliquot_scheduler.queues.said.units import bare, of_whom, slices, spoken
 from aliquot_scheduler.queues.waiting.line import Waiter, summed
 
-# More of a kind are not named.
-NAMED = 3
 _TOGETHER = {
     Topology.ANY: "room for all of them at once",
     Topology.NODE: "room for all of them on one node",
@@ -67,7 +65,7 @@ class Wording:
         together = sum(beyond.values())
         if not together:
             return "no other queue uses more than it is guaranteed"
-        whose = self._for_whom({name: amount for name, amount in beyond.items() if amount}, dimension)
+        whose = of_whom({name: amount for name, amount in beyond.items() if amount}, dimension, of=self._dimensions)
         return f"others have borrowed {spoken(together, dimension, of=self._dimensions)}{whose}"
 
     def _asks(self, refusal: Refusal, waiter: Waiter) -> str:
@@ -112,12 +110,12 @@ class Wording:
         # Of a reservation for which nobody asks, nothing is due to anybody now.
         if refusal.reserved or 0 < of_others <= refusal.kept:
             keepers = self._ledger.reservations.keepers(refusal.queue, dim)
-            whose = self._for_whom(self._others(keepers, refusal, waiter), dim)
+            whose = of_whom(self._others(keepers, refusal, waiter), dim, of=self._dimensions)
             return f"and {bare(refusal.kept, dim, of=self._dimensions)} is reserved{whose}"
         if of_others <= 0:
             return "held back for its own queue"
         kept = bare(min(free, of_others), dim, of=self._dimensions)
-        return f"and {kept} of that is held back for guarantees{self._for_whom(others, dim)}"
+        return f"and {kept} of that is held back for guarantees{of_whom(others, dim, of=self._dimensions)}"
 
     def _holders(self, refusal: Refusal) -> Mapping[str, int]:
         """For whom that is held back: each with its own part, above those below it."""
@@ -135,11 +133,6 @@ class Wording:
             found[name] = found.get(name, 0) - own
         return {name: amount for name, amount in found.items() if amount}
 
-    def _for_whom(self, held: Mapping[str, int], dimension: int) -> str:
-        largest = sorted(held.items(), key=lambda part: (-part[1], part[0]))
-        said = [f"{name} {bare(amount, dimension, of=self._dimensions)}" for name, amount in largest]
-        return f" ({_listed(said)})" if said else ""
-
     # --- what cards have ---------------------------------------------------------------------------------------------
     def of_gang_without_room(self, members: Sequence[Waiter]) -> str:
         """Of those of a gang who start together, and find no room as a whole."""
@@ -155,8 +148,3 @@ class Wording:
     def _free_of(self, dimension: int) -> str:
         free, capacity = self._stock.free[dimension], self._stock.capacity[dimension]
         return f"{free} of {bare(capacity, dimension, of=self._dimensions)}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join([*names[:NAMED], *([f"{more} more"] if more > 0 else [])])
