@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from aliquot_scheduler.queues.said.settings import QueueSettings
-from aliquot_scheduler.queues.said.spec import Quota
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from support.centre import NAMES, gpus, make_node
 from support.queue_stage import Stage, queue
 
@@ -14,8 +14,8 @@ replace = msgspec.structs.replace
 TWO = {"a": queue(), "b": queue()}
 
 
-def test_without_queues_the_first_comes_first() -> None:
-    """Where no queue was made, pods are let in by age as long as there is room, and the small pass the large."""
+def test_without_queues_who_came_first_is_first_of_one_s_own() -> None:
+    """Where no queue was made, one's pods are let in by age while there is room, and the small pass the large."""
     stage = Stage(nodes=(1,))
     for uid, compute in (("p", 60), ("q", 60), ("r", 40), ("s", 1)):
         stage.submit(uid, compute)
@@ -23,6 +23,44 @@ def test_without_queues_the_first_comes_first() -> None:
     assert len(stage.queues) == 2
     stage.end("p")
     assert stage.run() == ["q"]
+
+
+@pytest.mark.parametrize("specs", [None, {}, {"unrelated": queue()}], ids=["none yet", "none", "another's alone"])
+def test_without_queues_bulk_and_urgency_buy_no_place(specs: dict[str, QueueSpec] | None) -> None:
+    """Who submits eight urgent pods leaves the next card to whoever asks; a queue of nobody's changes nothing."""
+    stage = Stage(specs, nodes=(2,))
+    if specs is not None:
+        stage.queues.queues_seen(specs)
+    for number in range(8):
+        stage.submit(f"ann{number}", 100, user="ann", priority=9)
+    assert stage.run() == ["ann0", "ann1"]
+    stage.submit("bob", 100, user="bob")
+    stage.end("ann0")
+    assert stage.run() == ["bob"]
+
+
+def test_without_queues_priority_orders_what_is_one_s_own() -> None:
+    """A user's urgent pod goes before the same user's older ones."""
+    stage = Stage(nodes=(1,))
+    for uid, priority in (("old", 0), ("urgent", 9)):
+        stage.submit(uid, 100, priority=priority)
+    assert stage.run() == ["urgent"]
+
+
+def test_without_queues_a_large_pod_is_not_passed_for_ever() -> None:
+    """Nor after queues were there, and are gone."""
+    stage = Stage(TWO, nodes=(1,), settings=QueueSettings(patience=10.0, hold=100.0))
+    stage.queues.queues_seen({})
+    stage.submit("runs", 50)
+    stage.run()
+    stage.submit("large", 100)
+    assert stage.run() == []
+    stage.submit("small", 40)
+    assert stage.run(after=9.0) == ["small"]
+    stage.submit("late", 10)
+    assert stage.run(after=2.0) == []
+    stage.end("runs", "small")
+    assert stage.run() == ["large"]
 
 
 def test_a_pod_is_let_in_once() -> None:

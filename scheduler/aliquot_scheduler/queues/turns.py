@@ -1,4 +1,4 @@
-"""Whose turn it is, by queues; where there are none, whoever came first.
+"""Whose turn it is, by queues; where there are none, all wait in one, and its users share what there is.
 
 Theory of operation. Each pod is in one state (`register.py`), and rounds of turns (`rounds.py`) let in who waits. Here
 is what others ask and tell: what was seen, what came of turns, and why a pod waits.

@@ -49,7 +49,8 @@ class Enrolment:
     ) -> None:
         """`homes` is each namespace's own queue; `user_label` says whose a pod is, else its namespace is the user.
 
-        `plain`: there are no queues, so nothing that is said of them means anything, and all are served by age.
+        `plain`: there are no queues, so names of them mean nothing, and nobody goes for others: whoever may never be
+        evicted needs no guarantee to come in.
         """
         self._names = names
         self._plain = plain
@@ -159,7 +160,7 @@ class Enrolment:
             least=self._least_of(shape),
             queue=DEFAULT_QUEUE if self._plain else queue or request.queue or self._home(pod),
             user=self._user(pod),
-            priority=0 if self._plain else pod.spec.priority,
+            priority=pod.spec.priority,
             group=request.group,
         )
 
@@ -213,8 +214,6 @@ class Enrolment:
         return home or DEFAULT_QUEUE
 
     def _user(self, pod: Pod) -> str:
-        if self._plain:
-            return ""
         by_label = pod.metadata.labels.get(self._user_label) if self._user_label else None
         return by_label or pod.metadata.namespace
 

@@ -48,7 +48,7 @@ class Planting:
 
     @property
     def plain(self) -> bool:
-        """Whether there are no queues, so that nothing that is said of them means anything."""
+        """Whether there are no queues, so that their names mean nothing and nobody goes for others."""
         return not self._specs
 
     def queues_seen(self, specs: Mapping[str, QueueSpec]) -> bool:

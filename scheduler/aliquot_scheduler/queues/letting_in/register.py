@@ -79,7 +79,7 @@ class Register:
 
     @property
     def plain(self) -> bool:
-        """Whether there are no queues, so that nothing that is said of them means anything."""
+        """Whether there are no queues, so that their names mean nothing and nobody goes for others."""
         return self._planting.plain
 
     @property
@@ -274,6 +274,5 @@ class Register:
         for waiter in waiting:
             self.take_as_waiting(waiter.pod)
         self.making_room.call_off_unwanted()
-        self.memory.somebody_is_impatient = not self.plain
         self.memory.everything_changed()
         self.standoffs.forget()
