@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from aliquot_cli.plots import svg
+from aliquot_cli.plots import Curve, Panel, sheet
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from aliquot_scheduler.simulating.timed.altering import bootstrapped, compressed, given_to_teams
@@ -298,15 +298,26 @@ def _weighed(some: Sequence[InBacklog], what: str) -> float:
 
 
 def _picture(reports: Mapping[str, TimedReport], *, bootstraps: int) -> str:
-    """Mean wait in hours by k, for each policy and number of nodes."""
-    curves: dict[str, dict[float, float]] = {}
+    """Mean wait in hours by k, for each policy; a panel for each number of nodes, since their waits are far apart."""
+    curves: dict[int, dict[str, dict[float, float]]] = {}
     for policy in TimedPolicy:
         for nodes, k in CELLS:
             keys = [_key("main", (nodes, k), seed, policy) for seed in range(bootstraps)]
             waits = [reports[key].wait.mean / 3600 for key in keys if key in reports]
             if waits:
-                curves.setdefault(f"{policy}, {nodes}", {})[k] = float(np.mean(waits))
-    return svg(curves, title="Mean wait on 4 and 8 nodes", across="k: arrival times are multiplied by it", up="hours")
+                curves.setdefault(nodes, {}).setdefault(policy, {})[k] = float(np.mean(waits))
+    return panels_of(curves)
+
+
+def panels_of(curves: Mapping[int, Mapping[str, Curve]]) -> str:
+    """The picture, by number of nodes."""
+    across = "k: arrival times are multiplied by it, so less is more load"
+    return sheet(
+        [
+            Panel(curves=of_nodes, title=f"Mean wait on {nodes} nodes", across=across, up="hours")
+            for nodes, of_nodes in curves.items()
+        ]
+    )
 
 
 if __name__ == "__main__":

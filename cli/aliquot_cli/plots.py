@@ -7,34 +7,64 @@ from html import escape
 from itertools import pairwise
 from math import ceil, floor, log10
 
+import msgspec
+
 _WIDTH, _HEIGHT = 720, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 150, 40, 50
 _COLOURS = ("#0b6e4f", "#c1440e", "#3a5fcd", "#8a6d00", "#7a3e9d", "#555555")
+_STROKE = 1.6
 # Lines across, at most one more.
 _TICKS = 6
 
 Curve = Mapping[float, float]
 
 
+class Panel(msgspec.Struct, frozen=True, kw_only=True):
+    """Curves on the same axes; `stepped` where a value holds until the next one."""
+
+    curves: Mapping[str, Curve]
+    title: str
+    across: str
+    up: str
+    stepped: bool = False
+
+
 def svg(curves: Mapping[str, Curve], *, title: str, across: str, up: str, stepped: bool = False) -> str:
-    """One picture of these curves; `stepped` where a value holds until the next one."""
-    points = [point for curve in curves.values() for point in curve.items()] or [(0.0, 0.0)]
-    frame = _Frame([x for x, _ in points], [y for _, y in points])
-    box = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12"'
+    """One picture of these curves."""
+    return sheet([Panel(curves=curves, title=title, across=across, up=up, stepped=stepped)])
+
+
+def sheet(panels: Sequence[Panel]) -> str:
+    """One picture of several panels, one below the other."""
+    height = _HEIGHT * len(panels)
+    box = f'viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" font-size="12"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {box}>',
-        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
-        f'<text x="{_LEFT}" y="22" font-size="14">{escape(title)}</text>',
-        *frame.axes(across=across, up=up),
+        f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
     ]
-    for number, (name, curve) in enumerate(curves.items()):
+    for number, panel in enumerate(panels):
+        parts += [f'<g transform="translate(0 {_HEIGHT * number})">', *_drawn(panel), "</g>"]
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _drawn(panel: Panel) -> list[str]:
+    points = [point for curve in panel.curves.values() for point in curve.items()] or [(0.0, 0.0)]
+    frame = _Frame([x for x, _ in points], [y for _, y in points])
+    parts = [
+        f'<text x="{_LEFT}" y="18" font-size="14">{escape(panel.title)}</text>',
+        *frame.axes(across=panel.across, up=panel.up),
+    ]
+    for number, (name, curve) in enumerate(panel.curves.items()):
         colour = _COLOURS[number % len(_COLOURS)]
-        line = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in _corners(curve, stepped=stepped))
+        line = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in _corners(curve, stepped=panel.stepped))
         dashes = "" if number < len(_COLOURS) else ' stroke-dasharray="5 3"'
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.8"{dashes}/>')
+        # Steps of several often lie on each other: what is below is seen at both sides.
+        wider = 1.5 * (len(panel.curves) - 1 - number) if panel.stepped else 0.0
+        width = f"{_STROKE + wider:.1f}"
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="{width}"{dashes}/>')
         place = _TOP + 14 + 18 * number
         parts.append(f'<text x="{_WIDTH - _RIGHT + 14}" y="{place}" fill="{colour}">{escape(name)}</text>')
-    return "\n".join([*parts, "</svg>", ""])
+    return parts
 
 
 def _corners(curve: Curve, *, stepped: bool) -> list[tuple[float, float]]:
@@ -78,7 +108,7 @@ class _Frame:
             parts.append(_line(_LEFT, self.y(y), _WIDTH - _RIGHT, self.y(y)))
             parts.append(f'<text x="{_LEFT - 8}" y="{self.y(y) + 4:.1f}" text-anchor="end">{y:.4g}</text>')
         parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 12}">{escape(across)}</text>')
-        parts.append(f'<text x="{_LEFT}" y="{_TOP - 4}" fill="#555">{escape(up)}</text>')
+        parts.append(f'<text x="{_LEFT}" y="{_TOP - 7}" fill="#555">{escape(up)}</text>')
         return parts
 
 

@@ -12,8 +12,8 @@ import yaml
 
 from aliquot_cli.finite import FiniteRange
 from aliquot_cli.handing_out import hand_out
-from aliquot_cli.plots import svg
 from aliquot_cli.printing import as_data, is_data
+from aliquot_cli.simulate_pictures import picture_of
 from aliquot_cli.simulate_rules import Heard, failures_text, warn_of_labels
 from aliquot_cli.tables import table
 from aliquot_cli.trace_files import read_trace, told_to_stop, write_picture
@@ -179,7 +179,7 @@ def simulate_in_time(
                 break
     hand_out(as_data(reports, form=form) if is_data(form) else _text(reports, heard=heard))
     if plot:
-        write_picture(plot, _picture(reports))
+        write_picture(plot, picture_of(reports))
     if stopped():
         last = reports[-1]
         click.echo(f"aliquot: interrupted: {last.policy} ended {last.ended} of {last.jobs} pods: partial", err=True)
@@ -253,11 +253,6 @@ def _manifests(text: str, *, path: str) -> dict[str, dict[str, Any]]:
 
 
 # --- what is told ----------------------------------------------------------------------------------------------------
-
-
-def _picture(reports: Sequence[TimedReport]) -> str:
-    curves = {one.policy: {at: allocated for at, allocated, _ in one.curve} for one in reports}
-    return svg(curves, title="GPUs given away", across="hours", up="GPUs, % of all", stepped=True)
 
 
 def _text(reports: Sequence[TimedReport], *, heard: Heard) -> str:

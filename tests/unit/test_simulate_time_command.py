@@ -83,7 +83,7 @@ def test_policies_stand_side_by_side(files: list[str], tmp_path: Path) -> None:
     assert rows["fifo"].split()[1:3] == rows["aliquot"].split()[1:3] == ["0.0", "min"]
     assert "violations: whole-gpu-fifo 0, fifo 0, aliquot 0" in done.stdout
     assert "GPU time given by then, of what anybody could have given: whole-gpu-fifo 50.0 %\n" in done.stdout
-    assert plot.read_text().count("<polyline") == 3
+    assert plot.read_text().count("<polyline") == 2 * 3
 
 
 def test_json_has_a_report_for_each_policy(files: list[str]) -> None:
