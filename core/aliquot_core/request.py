@@ -23,6 +23,7 @@ from aliquot_core.patterns import Patterns, parse_patterns
 from aliquot_core.problems import Problems
 from aliquot_core.quantities import MEBIBYTES, NO_COMPUTE, QUOTED, WHOLE, MiB, Percent
 from aliquot_core.request_rules import (
+    MOST_CONTAINERS,
     MOST_GPUS,
     RequestError,
     check_best_effort,
@@ -30,6 +31,7 @@ from aliquot_core.request_rules import (
     check_request,
     count_of,
     limit_of,
+    too_many_containers,
 )
 from aliquot_core.shares import Share, divide
 
@@ -204,6 +206,9 @@ def _containers(pod: Pod, *, names: Names, problems: Problems) -> tuple[Containe
         for kind, container in kinds(pod)
         if (asked := _container(container, kind=kind, names=names, gpus=gpus, limit=limit, problems=problems))
     )
+    if len(containers) > MOST_CONTAINERS:
+        problems.found.append(too_many_containers(len(containers)))
+        return ()
     # Beside another problem it might only be the container that could not be read.
     if gpus is not None and containers and not problems.found and not any(asked.compute for asked in containers):
         stray = RequestError(

@@ -11,6 +11,9 @@ from aliquot_core.quantities import QUOTED, WHOLE, Percent, parse_count
 
 # More GPUs than one machine has: what lies above is a mistake.
 MOST_GPUS = 64
+# A pod is laid out container by container on each node that is in a state of its own, and the leader does nothing else
+# meanwhile. So many take 1.5 s where 1,000 nodes are; 400 would take longer than it may be silent.
+MOST_CONTAINERS = 32
 
 
 class RequestError(UserError):
@@ -93,3 +96,12 @@ def limit_of(compute: Percent, *, limit: int | None, gpus: int | None, where: st
     if limit > most:
         raise RequestError(f"{limit} is more than its GPUs have", where=where, remedy=f"write at most {most}")
     return Percent(limit)
+
+
+def too_many_containers(count: int) -> RequestError:
+    """What is wrong with a pod of so many that ask."""
+    return RequestError(
+        f"{count} containers that ask for a slice are more than {MOST_CONTAINERS}",
+        where="spec",
+        remedy="put them into several pods, or let those that work one after another share a container",
+    )
