@@ -1,11 +1,12 @@
 """kube-scheduler's calls to a real centre process: 1,000 nodes x 8 GPUs, 5,000 pods granted.
 
-    .venv/bin/python benchmarks/centre/calls.py [--nodes 1000] [--pods 5000] [--calls 400]
+    .venv/bin/python benchmarks/centre/calls.py [--nodes 1000] [--pods 5000] [--calls 400] [--queues 200]
 
 The API server is the embedded one, in a process of its own; this process plays kube-scheduler, over TLS. Five parts,
 one run of a minute or so: the start with all pods there (the very first waits for a lease that was never held);
 filter, prioritize and bind, one pod after another, with the centre's CPU time, and of that what the watch tells of
 each binding; what the centre writes to a pod behind its gate; filter calls while 40 nodes join; three restarts.
+With queues, a tree of five levels, each pod is in one of those at its end.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from support.large_cluster import (
     NAMESPACE,
     PER_PERCENT,
     binding_manifest,
+    in_queue,
     lease_manifest,
     node_manifest,
     node_names,
@@ -55,9 +57,11 @@ Json = dict[str, Any]
 class Bench:
     """A cluster, a centre, and a kube-scheduler that is played."""
 
-    def __init__(self, *, server: ServerApart, folder: Path, nodes: list[str]) -> None:
+    def __init__(self, *, server: ServerApart, folder: Path, size: Size) -> None:
         self.server = server
-        self.nodes = nodes
+        self.nodes = node_names(size.nodes)
+        self._queues = size.queues
+        self._created = 0
         self.api = HttpApi(url=server.url, token=TESTER)
         self.centre = CentreProcess(folder=folder, url=server.url, token=CENTRE)
         self.asker = self.centre.asker()
@@ -65,8 +69,14 @@ class Bench:
         self._chance = random.Random(7)  # noqa: S311 - the point is that it repeats
 
     def create(self, name: str, **spec: Any) -> Json:
-        """Create a pod."""
-        return self.api.post(PODS, manifest(name, **spec)).ok()
+        """Create a pod, in the next queue."""
+        self._created += 1
+        return self.api.post(PODS, self.manifest(name, self._created, **spec)).ok()
+
+    def manifest(self, name: str, number: int, **spec: Any) -> Json:
+        """All pods of this bench ask alike."""
+        pod = pod_manifest(name, compute=30, memory=30 * PER_PERCENT, **spec)
+        return in_queue(pod, number, queues=self._queues)
 
     def start(self, what: str) -> None:
         """Start the centre; how soon it decides, and what memory it has by then."""
@@ -120,9 +130,9 @@ class Bench:
         pods = [self.create(f"told-{number}-{one:02}") for one in range(BATCH)]
         self.settle()
         before = self._cpu()
-        for pod, (node, gpu) in zip(pods, cards, strict=False):
+        for place, (pod, (node, gpu)) in enumerate(zip(pods, cards, strict=False)):
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-            binding = binding_manifest(manifest(name), uid=uid, node=node, gpu=gpu)
+            binding = binding_manifest(self.manifest(name, place), uid=uid, node=node, gpu=gpu)
             self.api.post(f"{PODS}/{name}/binding", binding).ok()
         self.settle()
         return (self._cpu() - before) / len(pods) * 1000
@@ -189,11 +199,6 @@ class Bench:
             self.api.post(LEASES, lease_manifest(name)).ok()
 
 
-def manifest(name: str, **spec: Any) -> Json:
-    """All pods of this bench ask alike."""
-    return pod_manifest(name, compute=30, memory=30 * PER_PERCENT, **spec)
-
-
 def tell_cpu(what: str, spent: Sequence[float]) -> None:
     """Print the median and the least of several times."""
     least = f"least {min(spent):.2f} ms, of {len(spent)} times {BATCH} pods"
@@ -231,10 +236,11 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=5000)
     parser.add_argument("--calls", type=int, default=400)
+    parser.add_argument("--queues", type=int, default=0)
     chosen = parser.parse_args()
-    size = Size(nodes=chosen.nodes, cards=CARDS, pods=chosen.pods)
+    size = Size(nodes=chosen.nodes, cards=CARDS, pods=chosen.pods, queues=chosen.queues)
     with tempfile.TemporaryDirectory(prefix="aliquot-bench-") as folder, server_apart(size) as server:
-        bench = Bench(server=server, folder=Path(folder), nodes=node_names(chosen.nodes))
+        bench = Bench(server=server, folder=Path(folder), size=size)
         try:
             bench.start("first start")
             bench.place(chosen.calls)

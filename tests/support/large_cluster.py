@@ -19,6 +19,8 @@ SCHEDULER = "aliquot"
 # MiB that go with a percent of compute, a little less than its share, so that memory is not what runs out.
 PER_PERCENT = 700
 _SIZES = (10, 20, 25, 30, 50, 75)
+# Of a hundred queues so many are on each level of their tree.
+_ON_LEVELS = (2, 6, 12, 30, 50)
 Json = dict[str, Any]
 
 
@@ -68,6 +70,37 @@ def lease_manifest(node: str, *, seconds: int = 3600) -> Json:
     }
 
 
+def queue_levels(count: int) -> list[list[str]]:
+    """Names of so many queues by their level; pods may wait in those of the last one."""
+    return [
+        [f"level-{level}-{number:03}" for number in range(count * part // 100)] for level, part in enumerate(_ON_LEVELS)
+    ]
+
+
+def queue_manifests(count: int) -> Iterator[Json]:
+    """A tree of so many queues with different weights, those above before those below."""
+    above: list[str] = []
+    for names in queue_levels(count):
+        for number, name in enumerate(names):
+            parent = {"parent": above[number * len(above) // len(names)]} if above else {}
+            spec = {**parent, "compute": {"weight": 1 + number % 3}, "namespaces": [NAMESPACE]}
+            yield {
+                "apiVersion": f"{NAMES.domain}/v1alpha1",
+                "kind": "Queue",
+                "metadata": {"name": name},
+                "spec": spec,
+            }
+        above = names
+
+
+def in_queue(pod: Json, number: int, *, queues: int) -> Json:
+    """The pod in one of so many queues; without any as it is."""
+    if not queues:
+        return pod
+    leaves = queue_levels(queues)[-1]
+    return {**pod, "metadata": {**pod["metadata"], "labels": {NAMES.queue: leaves[number % len(leaves)]}}}
+
+
 def pod_manifest(name: str, *, compute: int, memory: int, namespace: str = NAMESPACE, **spec: Any) -> Json:
     """A pod with one container that asks, for our scheduler."""
     limits = {NAMES.compute: str(compute), NAMES.memory: str(memory)}
@@ -86,10 +119,12 @@ def binding_manifest(asked: Json, *, uid: str, node: str, gpu: str) -> Json:
     compute = Percent(int(limits[NAMES.compute]))
     part = Slice(gpu=gpu, compute=compute, limit=compute, memory=MiB(int(limits[NAMES.memory])))
     grant = Grant(node=node, pod=uid, containers={"main": ContainerGrant(slices=(part,))})
+    queue = asked["metadata"].get("labels", {}).get(NAMES.queue)
+    charged = {NAMES.charged: queue} if queue else {}
     return {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": asked["metadata"]["name"], "annotations": {NAMES.grant: encode_grant(grant)}},
+        "metadata": {"name": asked["metadata"]["name"], "annotations": {NAMES.grant: encode_grant(grant), **charged}},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
 

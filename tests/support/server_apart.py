@@ -17,21 +17,26 @@ from aliquot_standalone.apiserver.embedded import system_fresh
 from aliquot_standalone.apiserver.exchange import Answer, Request
 from aliquot_standalone.apiserver.frontend import Call, Frontend
 from aliquot_standalone.apiserver.http import HttpServer
+from aliquot_standalone.installed import as_installed
 from support.large_cluster import (
     NAMES,
     NAMESPACE,
     Json,
     binding_manifest,
+    in_queue,
     lease_manifest,
     lying_pods,
     node_manifest,
     node_names,
+    queue_manifests,
 )
 
 # Who is who to the server: the token is the name.
 CENTRE, TESTER = "centre", "tester"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMES.namespace}/leases"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+QUEUES = f"/apis/{NAMES.domain}/v1alpha1/queues"
 # Loading 5,000 pods takes 5 s of a quiet core.
 _LOADED_WITHIN = 120.0
 
@@ -42,6 +47,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     cards: int = 8
     pods: int = 0
+    queues: int = 0
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +138,12 @@ def _load(frontend: Frontend, size: Size, *, now: float) -> None:
     for name in nodes:
         create("/api/v1/nodes", node_manifest(name, cards=size.cards))
         create(LEASES, lease_manifest(name))
-    for manifest, node, gpu in lying_pods(size.pods, nodes=nodes, cards=size.cards):
+    if size.queues:
+        create(DEFINITIONS, next(one for one in as_installed() if one["metadata"]["name"].startswith("queues.")))
+    for queue in queue_manifests(size.queues):
+        create(QUEUES, queue)
+    for number, (plain, node, gpu) in enumerate(lying_pods(size.pods, nodes=nodes, cards=size.cards)):
+        manifest = in_queue(plain, number, queues=size.queues)
         pod = create(PODS, manifest)
         binding = binding_manifest(manifest, uid=pod["metadata"]["uid"], node=node, gpu=gpu)
         create(f"{PODS}/{pod['metadata']['name']}/binding", binding)
