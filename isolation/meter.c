@@ -60,6 +60,8 @@ void meter_pay(int gpu, uint64_t ns, uint64_t now) {
     old = meter->free_at;
     do {
         fresh = (old + CREDIT > now ? old : now - CREDIT) + costs;
+        /* Whoever has the whole GPU is not held back, so what it owed it would owe for ever, and pay when others come. */
+        if (rate >= PARTS_PER_MILLION && fresh > now) fresh = now;
     } while (!atomic_compare_exchange_weak(&meter->free_at, &old, fresh));
 }
 

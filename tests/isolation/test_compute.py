@@ -173,6 +173,32 @@ def test_a_burst_uses_an_idle_gpu_and_gives_it_back(world: World) -> None:
     assert given >= 40
 
 
+@pytest.mark.parametrize("processes", [1, 4])
+def test_what_was_lent_is_back_within_a_twentieth_of_a_second(world: World, processes: int) -> None:
+    """By the GPU's own time: once the agent has written a lower rate, no more is used than that but what waits."""
+    container = world.container(memory_mib=2000, guarantee=10, rate=10)
+    pace(container, rate=100)
+    for _ in range(processes):
+        container.run().started().tell(f"use {PATIENCE_S} kernel 200 100")
+    wait_for(lambda: world.busy_ns(container.number) > SECOND // 2, why="it does not use what is idle")
+    used, began = world.busy_ns(container.number), time.monotonic_ns()
+    pace(container, rate=10)
+    wait_for(lambda: time.monotonic_ns() - began > SECOND, why="time stands still")
+    used = world.busy_ns(container.number) - used
+    assert used <= (time.monotonic_ns() - began) / 10 + SECOND // 20
+
+
+def test_who_had_the_whole_gpu_owes_nothing_when_others_come(world: World) -> None:
+    """Four processes that are charged for four GPUs, while nobody else wants one: none of it is to be paid later."""
+    container = world.container(memory_mib=2000, guarantee=10, rate=10)
+    pace(container, rate=100)
+    for _ in range(4):
+        container.run().started().tell(f"use {PATIENCE_S} kernel 200 100")
+    began = time.monotonic_ns()
+    wait_for(lambda: meter(container).charged > time.monotonic_ns() - began + SECOND, why="it is not charged fourfold")
+    assert meter(container).free_at <= time.monotonic_ns()
+
+
 def test_threads_that_launch_at_once_are_charged_no_more_than_the_time_that_passes(world: World) -> None:
     """Sixteen threads of a process are paced as one is, whichever of them looks at the time before another."""
     container = world.container(memory_mib=1000, guarantee=50, rate=50)

@@ -53,6 +53,8 @@ class Slice:
             cost = int(STEP * self.weight)
             self.charged += cost
             self.free_at = max(self.free_at, now - _CREDIT) + cost / self.rate
+            if self.rate >= 1:
+                self.free_at = min(self.free_at, now)
 
     def deepest(self) -> float:
         """How much a process has queued at the most: what all have together is as deep as what one has."""

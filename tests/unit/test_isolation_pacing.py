@@ -131,6 +131,20 @@ def test_who_is_not_held_back_keeps_a_quarter_more_than_it_uses(used: int | None
     assert rates_beside(most, least, before=before, now=now)[1] == pytest.approx(min(rate, 1.0))
 
 
+@pytest.mark.parametrize(("busy", "rate"), [(0.0, 0.825), (0.2, 0.8), (0.6, 0.4), (1.0, 0.1), (3.0, 0.1)])
+def test_who_has_work_in_flight_all_the_time_would_have_more(busy: float, rate: float) -> None:
+    """A tenth of the GPU beside eight processes of another is no tenth that is wanted: less is left for those."""
+    shares = {"burst": Share(guarantee=0.1, limit=1.0), "quiet": Share(guarantee=0.9, limit=0.9)}
+    now, early = 10 * SECOND, Seen(in_flight=0, charged=0, held=0, wanted=10 * SECOND, used=None)
+    before = {name: Pace(rate=share.guarantee, seen=early) for name, share in shares.items()}
+    part = round(busy * BEAT)
+    told = {
+        "burst": Seen(in_flight=8 * BEAT, busy=BEAT, charged=BEAT, held=0, wanted=now + BEAT, used=None),
+        "quiet": Seen(in_flight=part, busy=part, charged=BEAT // 10, held=0, wanted=now + BEAT, used=None),
+    }
+    assert next_beat(shares, before, told, now=now + BEAT, since=now)["burst"].rate == pytest.approx(rate)
+
+
 def test_what_is_left_goes_round_until_nobody_can_take_more() -> None:
     """What one can't take for its limit is divided among the others, by guarantees; best effort counts a hundredth."""
     shares = {

@@ -132,8 +132,9 @@ def _wants(pace: Pace, seen: Seen | None, *, now: int, span: int) -> float:
         return 0.0
     if pace.seen is None or seen.held > pace.seen.held:
         return 1.0
-    used = _step(pace.seen, seen) / span
-    return min(1.0, used * HEADROOM + LEAST_HEADROOM)
+    # Who has work in flight all the time may have had little of the GPU because others were there, and would have more.
+    used, busy = _step(pace.seen, seen) / span, (seen.busy - pace.seen.busy) / span
+    return min(1.0, max(used * HEADROOM + LEAST_HEADROOM, busy))
 
 
 def _step(before: Seen, seen: Seen) -> int:
