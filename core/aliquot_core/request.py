@@ -124,6 +124,13 @@ class PodRequest(msgspec.Struct, frozen=True, kw_only=True):
             return (False,)
         return (all(one.shares[-1].compute == WHOLE for one in several),) * 2
 
+    @property
+    def least(self) -> tuple[int, int]:
+        """Percent and MiB that it holds at one time, at the least: memory left out is known only with the card."""
+        compute = ((one.kind, one.compute.value) for one in self.containers)
+        memory = ((one.kind, one.memory.value if one.memory else 0) for one in self.containers)
+        return most_at_once(compute, nothing=0), most_at_once(memory, nothing=0)
+
     def of(self, container: str) -> ContainerRequest | None:
         """What the container of that name asks for."""
         return next((asked for asked in self.containers if asked.name == container), None)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from aliquot_core.inventory import Gpu
 from aliquot_core.objects import Pod
@@ -223,6 +224,21 @@ def test_who_can_start_is_let_in(row: str) -> None:
     stage = Stage({"a": queue(limit=limit)}, nodes=(1,))
     stage.see(pod_of(starts, apps, spec=GATED, labels={NAMES.queue: "a"}))
     assert stage.round() == ["p"]
+
+
+def test_a_gang_counts_what_its_pods_start_with() -> None:
+    """Each holds on its GPUs the most that it ever needs there: two that start with 90 % need two GPUs."""
+    stage = Stage({"a": queue()}, nodes=(1, 1))
+    notes = {NAMES.group_size: "2", NAMES.group_topology: "node"}
+    labels = {NAMES.queue: "a", NAMES.group: "g"}
+    for uid in ("p0", "p1"):
+        pod = pod_of([((90, 500), INIT)], [(10, 500), (10, 500)], spec=GATED, labels=labels, annotations=notes)
+        stage.see(replace(pod, metadata=replace(pod.metadata, uid=uid, name=uid)))
+    assert stage.round() == []
+    told = {stage.queues.notice(waiter).message for waiter in stage.queues.waiting()}
+    assert told == {
+        "its group starts with 2 pods, which ask on one node 180 % of compute, of which at most 100 % are there"
+    }
 
 
 def test_at_creation_it_is_counted_alike() -> None:

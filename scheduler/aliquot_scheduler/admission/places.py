@@ -14,7 +14,7 @@ from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.problems import Problems
-from aliquot_core.request import ContainerRequest, PodRequest, most_at_once, read_request
+from aliquot_core.request import PodRequest, read_request
 from aliquot_scheduler.admission.verdict import AdmissionError, Verdict
 from aliquot_scheduler.queues.said.entry import Plan, open_to, why_barred
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Node
@@ -75,7 +75,7 @@ def _warnings(leaf: Node, request: PodRequest, *, plan: Plan) -> Iterator[str]:
     if leaf.stop:
         yield f"queue {leaf.name} lets nobody in for now: {_stopper(leaf, plan=plan)} is held"
     dimensions = plan.tree.dimensions
-    amounts = dict(_asked(request))
+    amounts = dict(zip((COMPUTE, MEMORY), request.least, strict=True))
     for dimension, amount in amounts.items():
         asked = spoken(amount, dimension, of=dimensions)
         path = [plan.tree.nodes[name] for name in leaf.path if name]
@@ -97,16 +97,3 @@ def _unsure(leaf: Node, dimension: int, amounts: Mapping[int, int]) -> bool:
         return dimension == (COMPUTE if amounts[COMPUTE] else MEMORY)
     said = (leaf.spec.compute, leaf.spec.memory)[dimension].guarantee is not None
     return said and amounts[dimension] > leaf.guarantee[dimension]
-
-
-def _asked(request: PodRequest) -> Iterator[tuple[int, int]]:
-    """The least that the pod comes to: memory left out is known only with the card."""
-    for dimension in (COMPUTE, MEMORY):
-        amounts = ((one.kind, _amount(one, dimension)) for one in request.containers)
-        yield dimension, most_at_once(amounts, nothing=0)
-
-
-def _amount(asked: ContainerRequest, dimension: int) -> int:
-    if dimension == COMPUTE:
-        return asked.compute.value
-    return asked.memory.value if asked.memory else 0

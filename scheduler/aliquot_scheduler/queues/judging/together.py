@@ -15,7 +15,6 @@ import numpy as np
 from aliquot_core.counting import agreed, counted
 from aliquot_core.membership import Topology
 from aliquot_core.quantities import WHOLE
-from aliquot_core.request import Kind
 from aliquot_scheduler.fit.links import islands
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
@@ -152,6 +151,4 @@ def _least(member: Waiter) -> tuple[int, int]:
     pieces = member.demand.pieces
     if pieces is not None:
         return sum(piece.compute for piece in pieces), sum(piece.memory for piece in pieces)
-    shares = [share for one in member.demand.request.containers if one.kind is not Kind.INIT for share in one.shares]
-    memory = sum(share.memory.value for share in shares if share.memory)
-    return sum(share.compute.value for share in shares), memory
+    return member.demand.request.least
