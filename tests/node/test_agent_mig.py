@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+import signal
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pynvml
@@ -11,7 +13,9 @@ import pytest
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
 from aliquot_core.inventory import Gpu, Health
 from aliquot_core.objects import Pod
+from aliquot_kube.resources import PODS
 from support.agent_stage import NAMES, NODE, Stage, staged
+from support.up_process import processes_of
 
 pytestmark = pytest.mark.native
 
@@ -25,36 +29,52 @@ async def stage(fake_nvml_library: Path) -> AsyncIterator[Stage]:
         yield made
 
 
-async def cut(stage: Stage) -> list[Gpu]:
-    """Make two instances of a card, and wait until the node says so."""
-    uuids = stage.nvml.cut(gpu=CARD, into=[(1, 9_856), (1, 9_856)])
-    # Any event that is not a program's own fault lets the agent look afresh, as each minute does.
-    stage.nvml.raise_event(gpu=0, event_type=pynvml.nvmlEventTypeGpuRecoveryAction, data=0)
+async def cut(stage: Stage, *, into: Sequence[tuple[int, int]] = ((1, 9_856), (1, 9_856))) -> list[Gpu]:
+    """Make instances of a card, in the place of those that it has, and wait until the node says so."""
+    uuids = stage.nvml.cut(gpu=CARD, into=into)
+    look_afresh(stage)
     found: list[Gpu] = []
 
     async def there() -> bool:
         found[:] = [gpu for gpu in (await stage.inventory()).gpus if gpu.instance]
-        return [gpu.uuid for gpu in found] == uuids
+        return [(gpu.uuid, gpu.compute.value) for gpu in found] == [
+            (uuid, 100 * slices // 7) for uuid, (slices, _) in zip(uuids, into, strict=True)
+        ]
 
     await stage.until(there)
     return found
 
 
-async def bound(stage: Stage, gpu: Gpu) -> Pod:
-    """A pod that asked for 10 % and was granted an instance."""
+def look_afresh(stage: Stage) -> None:
+    """Any event that is not a program's own fault lets the agent do so, as each minute does."""
+    stage.nvml.raise_event(gpu=0, event_type=pynvml.nvmlEventTypeGpuRecoveryAction, data=0)
+
+
+async def bound(stage: Stage, gpu: Gpu, *, name: str = "worker", phase: str = "Running") -> Pod:
+    """A pod that asked for 10 % and was granted an instance, once it is in that phase."""
     limits = {NAMES.compute: "10", NAMES.memory: "1000"}
-    container = {"name": "main", "image": "none", "command": ["sleep", "60"], "resources": {"limits": limits}}
+    container = {"name": "main", "image": "none", "command": ["sleep", "600"], "resources": {"limits": limits}}
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "worker", "namespace": "default"},
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"containers": [container], "schedulerName": "by-hand", "terminationGracePeriodSeconds": 0},
     }
     pod = await stage.node.create(body)
     part = Slice(gpu=gpu.uuid, compute=gpu.compute, limit=gpu.compute, memory=gpu.usable)
     grant = Grant(node=NODE, pod=pod.metadata.uid, containers={"main": ContainerGrant(slices=(part,), isolation="mig")})
     await stage.node.bind(pod, {NAMES.grant: encode_grant(grant)})
-    return await stage.node.until_phase(pod, "Running")
+    return await stage.node.until_phase(pod, phase)
+
+
+async def until_held(stage: Stage, pod: Pod, why: str) -> None:
+    """Wait until the pod's container is kept from starting, with this reason."""
+
+    async def said() -> bool:
+        statuses = (await stage.node.pod(pod)).status.container_statuses
+        return any(why in status.state.get("waiting", {}).get("message", "") for status in statuses)
+
+    await stage.until(said)
 
 
 async def test_a_card_that_is_cut_is_offered_by_instance(stage: Stage) -> None:
@@ -93,3 +113,58 @@ async def test_an_xid_of_the_card_is_told_to_the_pods_of_its_instances(stage: St
     await stage.annotate(clear_health=stage.nvml.gpus[CARD].uuid)
     await stage.until_health(*[Health.HEALTHY] * 5)
     assert second.uuid in {gpu.uuid for gpu in (await stage.inventory()).gpus}
+
+
+async def test_instances_that_are_made_anew_are_others(stage: Stage) -> None:
+    """Who held one that is gone is not let start again, nor who has one of its name and another size: both are told.
+
+    A driver lets nobody take away what is in use, but a reboot does. Nothing is given twice meanwhile.
+    """
+    first, second = await cut(stage)
+    stays, goes = await bound(stage, first, name="stays"), await bound(stage, second, name="goes")
+    (large,) = await cut(stage, into=[(3, 40_320)])
+    assert large.uuid == first.uuid
+    late = await bound(stage, large, name="late", phase="Pending")
+    await until_held(stage, late, "over-granted")
+    for pod, why in (
+        (goes, f"GPU {second.uuid} is not on node {NODE}"),
+        (stays, f"GPU {first.uuid} is an instance of MIG and given whole: 42 % and 40304 MiB"),
+    ):
+        for pid in processes_of(pod.metadata.uid):
+            os.kill(pid, signal.SIGKILL)
+        await until_held(stage, pod, why)
+        await stage.client.delete(PODS, namespace="default", name=pod.metadata.name)
+    await stage.node.until_phase(late, "Running")
+
+
+@pytest.mark.parametrize(
+    ("state", "why", "held"),
+    [
+        ("pending", "MIG mode is on, and off after the next reset", "is sick: MIG mode is on, and off after"),
+        ("empty", "MIG mode is on and there are no instances", f"is not on node {NODE}"),
+        ("partly", "its compute instance has 1 of the 3 slices of its GPU instance", "is sick: its compute instance"),
+    ],
+)
+async def test_a_card_that_is_cut_so_starts_nothing_and_says_why(stage: Stage, state: str, why: str, held: str) -> None:
+    """It is sick in the inventory, with what to do; who was granted it is held and told, and all others go on."""
+    (instance,) = await cut(stage, into=[(3, 40_320)])
+    beside, here = await stage.pod_on(gpu=0, name="beside"), await bound(stage, instance, name="here")
+    if state == "pending":
+        stage.nvml.gpus[CARD].mig_wanted = 0
+    elif state == "partly":
+        stage.nvml.instances[0].used_slices = 1
+    else:
+        stage.nvml.instances = []
+    stage.nvml.write()
+    look_afresh(stage)
+
+    async def sick() -> bool:
+        found = [gpu for gpu in (await stage.inventory()).gpus if gpu.index == CARD]
+        return [gpu.health for gpu in found] == [Health.SICK] and why in found[0].reason
+
+    await stage.until(sick)
+    late = await bound(stage, instance, name="late", phase="Pending")
+    await until_held(stage, late, held)
+    assert (await stage.health())[:CARD] == [Health.HEALTHY] * CARD
+    for pod in (beside, here):
+        assert (await stage.node.pod(pod)).status.phase == "Running"
