@@ -43,7 +43,7 @@ _WORLD_MAGIC = 0x444C524F57454B46
 _TENANTS_AT = 8 * 3 + 8 * 8
 # Behind 32 tenants, and three words by GPU and four more: birth, pid, tenant; by GPU memory, work asked for, work done.
 _PROCESSES_AT = _TENANTS_AT + 32 * 192 + 3 * 64 + 4 * 8
-_PROCESS = struct.Struct("<QII24Q")
+_PROCESS = struct.Struct("<QII25Q")
 _PROCESSES = 1024
 _OLD_LIBRARIES = ["-Wl,--no-as-needed", "-l:libdl.so.2", "-l:libpthread.so.0"]
 _WARNINGS = ["-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g"]

@@ -14,6 +14,8 @@
 #define TURN_NS 2000000ULL
 #define SWEEP_NS 5000000ULL
 #define NOBODY UINT64_MAX
+#define CLIENTS ((uint64_t)WORLD_PROCESSES) /* whose turn it is: that of all clients of MPS */
+#define WHOLE 100
 
 struct world *world;
 
@@ -116,6 +118,12 @@ static void sweep(void) {
     world->swept = now_ns();
 }
 
+static uint64_t own_width(void) {
+    const char *percent = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+    if (!getenv("CUDA_MPS_PIPE_DIRECTORY")) return 0;
+    return percent ? (uint64_t)atoi(percent) : WHOLE;
+}
+
 /* A process that became another one by exec had everything freed by the driver. */
 static struct world_process *own(void) {
     uint32_t pid = (uint32_t)getpid();
@@ -130,7 +138,7 @@ static struct world_process *own(void) {
         if (i >= world->highest) break;
     }
     if (found == WORLD_PROCESSES) abort();
-    world->process[found] = (struct world_process){.born = started, .pid = pid};
+    world->process[found] = (struct world_process){.born = started, .pid = pid, .width = own_width()};
     world->process[found].tenant = tenant ? (uint32_t)atoi(tenant) % WORLD_TENANTS : 0;
     if (found + 1 > world->highest) world->highest = found + 1;
     own_index = found;
@@ -214,20 +222,56 @@ void world_leave(uint64_t id) {
     unlock();
 }
 
-static bool has_work(uint64_t index, int gpu) {
-    const struct world_process *process = &world->process[index];
-    return process->born && process->executed[gpu] < process->submitted[gpu];
+static uint64_t left(const struct world_process *process, int gpu) {
+    return process->born ? process->submitted[gpu] - process->executed[gpu] : 0;
+}
+
+/* How wide all clients that have work would run together, in percent. */
+static uint64_t clients_width(int gpu) {
+    uint64_t width = 0;
+    for (uint64_t i = 0; i < world->highest; i++)
+        if (left(&world->process[i], gpu)) width += world->process[i].width;
+    return width;
+}
+
+static bool has_work(uint64_t turn, int gpu) {
+    if (turn == CLIENTS) return clients_width(gpu) > 0;
+    return left(&world->process[turn], gpu) && !world->process[turn].width;
 }
 
 static void next_turn(int gpu) {
-    uint64_t from = world->turn[gpu] == NOBODY ? 0 : world->turn[gpu] + 1, count = world->highest;
+    uint64_t count = world->highest, last = world->turn[gpu] == CLIENTS ? count : world->turn[gpu];
+    uint64_t from = world->turn[gpu] == NOBODY ? 0 : last + 1;
     world->turn[gpu] = NOBODY;
-    for (uint64_t i = 0; i < count; i++)
-        if (has_work((from + i) % count, gpu)) {
-            world->turn[gpu] = (from + i) % count;
-            world->turn_left[gpu] = TURN_NS;
-            return;
-        }
+    for (uint64_t i = 0; i <= count; i++) {
+        uint64_t at = (from + i) % (count + 1), turn = at == count ? CLIENTS : at;
+        if (!has_work(turn, gpu)) continue;
+        world->turn[gpu] = turn;
+        world->turn_left[gpu] = TURN_NS;
+        return;
+    }
+}
+
+static void run_one(struct world_process *process, int gpu, uint64_t ns) {
+    process->executed[gpu] += ns;
+    world->tenant[process->tenant].busy_ns[gpu] += ns;
+}
+
+/* Until one of them has no more to do, at the most; how long that was. */
+static uint64_t run_clients(int gpu, uint64_t most) {
+    uint64_t width = clients_width(gpu), of = width > WHOLE ? width : WHOLE;
+    for (uint64_t i = 0; i < world->highest; i++) {
+        const struct world_process *process = &world->process[i];
+        if (!left(process, gpu) || !process->width) continue;
+        uint64_t needs = (left(process, gpu) * of + process->width - 1) / process->width;
+        if (needs < most) most = needs;
+    }
+    for (uint64_t i = 0; i < world->highest; i++) {
+        struct world_process *process = &world->process[i];
+        uint64_t done = most * process->width / of, todo = left(process, gpu);
+        if (process->width) run_one(process, gpu, done < todo ? done : todo);
+    }
+    return most;
 }
 
 static void advance(int gpu, uint64_t now) {
@@ -240,12 +284,15 @@ static void advance(int gpu, uint64_t now) {
             world->clock[gpu] = now;
             return;
         }
-        struct world_process *process = &world->process[turn];
-        uint64_t run = process->submitted[gpu] - process->executed[gpu];
-        if (run > now - world->clock[gpu]) run = now - world->clock[gpu];
+        uint64_t run = now - world->clock[gpu];
         if (run > world->turn_left[gpu]) run = world->turn_left[gpu];
-        process->executed[gpu] += run;
-        world->tenant[process->tenant].busy_ns[gpu] += run;
+        if (turn == CLIENTS) {
+            run = run_clients(gpu, run);
+        } else {
+            struct world_process *process = &world->process[turn];
+            if (run > left(process, gpu)) run = left(process, gpu);
+            run_one(process, gpu, run);
+        }
         world->turn_left[gpu] -= run;
         world->clock[gpu] += run;
     }

@@ -2,7 +2,12 @@
  *
  * Memory is counted by process and by tenant, with the most that each tenant ever held. Time: each process has a queue
  * of work on each GPU, and the GPU serves all queues that are not empty in turns of 2 ms, whatever anybody's limits
- * are. Nothing runs in the background: whoever asks works out what has happened up to now. */
+ * are. Nothing runs in the background: whoever asks works out what has happened up to now.
+ *
+ * Clients of MPS (who has CUDA_MPS_PIPE_DIRECTORY) are one context to the GPU: they have one turn among them all, and in
+ * it they run at once. Every kernel would fill the GPU, so each runs as wide as its CUDA_MPS_ACTIVE_THREAD_PERCENTAGE
+ * lets it, and all narrower by the same factor where that is more than the GPU has. So nobody waits for another's blocks
+ * to end, nor for memory's bandwidth: a real GPU is less kind. */
 #ifndef FAKE_CUDA_WORLD_H
 #define FAKE_CUDA_WORLD_H
 
@@ -25,6 +30,7 @@ struct world_process {
     uint64_t born;
     uint32_t pid, tenant;
     uint64_t used[WORLD_GPUS], submitted[WORLD_GPUS], executed[WORLD_GPUS];
+    uint64_t width; /* a client of MPS: percent of the multiprocessors that it may fill; 0: it is none */
 };
 
 /* Memory that several processes may hold. */
