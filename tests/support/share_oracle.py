@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from random import Random
 
+import msgspec
+
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 
 NO_LIMIT = 10**15
@@ -15,9 +17,19 @@ Specs = Mapping[str, QueueSpec]
 class Oracle:
     """Exact shares of compute."""
 
-    def __init__(self, specs: Specs, demand: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        specs: Specs,
+        demand: Mapping[str, Fraction | int],
+        *,
+        tops: Mapping[str, Fraction | int] | None = None,
+        of_all: Oracle | None = None,
+    ) -> None:
+        """`tops` is what queues may have at the most, whatever they say; of a model, `of_all` has what counts too."""
         self.specs = specs
         self.demand = demand
+        self._tops = tops or {}
+        self._of_all = of_all
 
     def shares(self, capacity: int) -> dict[str, Fraction]:
         """Every leaf's share."""
@@ -34,7 +46,7 @@ class Oracle:
                 levels,
                 total,
                 {
-                    name: (Fraction(self.specs[name].compute.weight), self._most(name))
+                    name: (self._weight(name), self._most(name))
                     for name in siblings
                     if self.specs[name].priority == priority
                 },
@@ -77,15 +89,17 @@ class Oracle:
         own = max(quota.guarantee or 0, sum(map(self._uncut, self._children(name))))
         return own if quota.limit is None else min(own, quota.limit)
 
-    def _ceiling(self, name: str) -> Fraction:
+    def ceiling(self, name: str) -> Fraction:
+        """The most that it may have."""
         quota = self.specs[name].compute
         borrow = 0 if quota.weight == 0 else NO_LIMIT if quota.borrowing_limit is None else quota.borrowing_limit
-        return Fraction(min(self._guarantee(name) + borrow, NO_LIMIT if quota.limit is None else quota.limit))
+        most = min(self._guarantee(name) + borrow, NO_LIMIT if quota.limit is None else quota.limit)
+        return Fraction(min(most, self._tops.get(name, most)))
 
     def _need(self, name: str) -> Fraction:
         children = self._children(name)
         asked = sum(map(self._need, children)) if children else Fraction(self.demand.get(name, 0))
-        return min(self._ceiling(name), Fraction(asked))
+        return min(self.ceiling(name), Fraction(asked))
 
     def _kept(self, name: str) -> int:
         lend = self.specs[name].compute.lending_limit
@@ -94,12 +108,48 @@ class Oracle:
     def _most(self, name: str) -> Fraction:
         """Need and what nobody else may use, below and here."""
         idle = sum((self._most(child) - self._need(child) for child in self._children(name)), Fraction(0))
-        return min(self._ceiling(name), max(self._need(name) + idle, Fraction(self._kept(name))))
+        return min(self.ceiling(name), max(self._need(name) + idle, Fraction(self._kept(name))))
 
     def _first(self, name: str) -> Fraction:
         """What is promised to it and to those below."""
         below = sum(map(self._first, self._children(name)), Fraction(0))
-        return max(min(Fraction(self._guarantee(name)), self._most(name)), below)
+        guarantee = self._guarantee(name)
+        if self._of_all:
+            guarantee = max(guarantee, self._of_all._guarantee(name))
+        return max(min(Fraction(guarantee), self._most(name)), below)
+
+    def _weight(self, name: str) -> Fraction:
+        specs = self._of_all.specs if self._of_all else self.specs
+        return Fraction(specs[name].compute.weight)
+
+
+class OfModels:
+    """What is there of each model, none of which overlap, and who asks for GPUs of that one alone."""
+
+    def __init__(self, specs: Specs, *, there: Mapping[str, int], tied: Mapping[str, Mapping[str, int]]) -> None:
+        self._specs = specs
+        self._there = there
+        self._tied = tied
+
+    def shares(self, demand: Mapping[str, int], *, capacity: int) -> dict[str, Fraction]:
+        """Every leaf's share of compute: nobody asks for more of a model than is due of it, or has what limits keep."""
+        left = {name: Fraction(amount) for name, amount in demand.items()}
+        tops = dict.fromkeys(self._specs, Fraction(capacity))
+        for model, amount in self._there.items():
+            specs = {name: _of_model(spec, model) for name, spec in self._specs.items()}
+            oracle = Oracle(specs, self._tied[model], of_all=Oracle(self._specs, demand))
+            due = oracle.shares(amount)
+            for name in left:
+                left[name] -= self._tied[model][name] - due[name]
+            for name in tops:
+                tops[name] -= max(Fraction(0), amount - oracle.ceiling(name))
+        return Oracle(self._specs, left, tops=tops).shares(capacity)
+
+
+def _of_model(spec: QueueSpec, model: str) -> QueueSpec:
+    """What a queue says of a model, as if it were all there is."""
+    said = spec.models[model].compute if model in spec.models else Quota()
+    return msgspec.structs.replace(spec, compute=said)
 
 
 def random_tree(random: Random) -> tuple[dict[str, QueueSpec], dict[str, int], int]:

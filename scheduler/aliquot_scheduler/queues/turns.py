@@ -192,7 +192,10 @@ class Queues:
 
     def statuses(self, *, now: float, at: str) -> dict[str, QueueStatus]:
         """Of every queue."""
-        return statuses(self.books, waiting=self._register.hall, at=at, now=now, shown=self.shown())
+        register = self._register
+        return statuses(
+            self.books, reach=register.cards.reach(), waiting=register.hall, at=at, now=now, shown=self.shown()
+        )
 
     def recall(self, told: Mapping[str, QueueStatus], *, wall: float, now: float) -> None:
         """What the leader before us has put down of usage."""

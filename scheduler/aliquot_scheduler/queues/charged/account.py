@@ -24,6 +24,7 @@ class Account:
         "portions",
         "sure",
         "sure_below",
+        "tied",
         "used",
         "wanted",
     )
@@ -39,6 +40,8 @@ class Account:
         self.sure = list(node.guarantee)
         self.sure_below = [0] * width
         self.asked = [0] * width
+        # What of that is asked, here itself, by those who may lie on GPUs of a model alone; by dimensions of models.
+        self.tied = [0] * width
         # What is asked here and demanded of the children; and what is demanded here.
         self.wanted = [0] * width
         self.demanded = [0] * width

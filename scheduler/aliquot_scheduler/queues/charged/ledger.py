@@ -64,6 +64,7 @@ class Ledger:
         self.tree = tree
         self.width = len(tree.dimensions)
         self._cards = tree.dimensions.cards
+        self._of_models = range(2, self._cards)
         self.accounts = {name: Account(node, width=self.width) for name, node in tree.nodes.items()}
         self.reservations = Reservations(self.accounts)
         self._askers = Askers(self.accounts, cards=self._cards)
@@ -206,6 +207,8 @@ class Ledger:
             if amount:
                 for account in path:
                     account.asked[dimension] += sign * amount
+        for dimension in self._of_models:
+            path[0].tied[dimension] += sign * ask.least[dimension]
         counts = self._askers.add(path[0].node.name, ask, times=sign)
         self._demand(path[:counts], ask.amounts, times=sign)
         if counts:

@@ -24,12 +24,15 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import groupby
 from math import floor
+from typing import NamedTuple
 
 import msgspec
 
 from aliquot_scheduler.queues.said.tree import ROOT, Node, Tree
 
 _NOTHING = Fraction(0)
+
+Amount = Fraction | int
 
 
 class _Due(msgspec.Struct, kw_only=True):
@@ -38,29 +41,49 @@ class _Due(msgspec.Struct, kw_only=True):
     node: Node
     weight: int
     # What its pods use or ask, up to its ceiling.
-    need: int
+    need: Amount
     # That and what is kept idle, up to its ceiling: more would be of no use to it.
-    useful: int
+    useful: Amount
     # What it gets before anybody borrows.
-    first: int
+    first: Amount
+
+
+class Terms(NamedTuple):
+    """By which a queue has its part of one dimension."""
+
+    guarantee: int
+    ceiling: Amount
+    kept: int
+    weight: int
+
+
+def terms_of(tree: Tree, dimension: int) -> dict[str, Terms]:
+    """As each queue says them."""
+    return {
+        name: Terms(node.guarantee[dimension], node.ceiling[dimension], node.kept[dimension], node.weight[dimension])
+        for name, node in tree.nodes.items()
+    }
 
 
 def shares(tree: Tree, *, dimension: int, capacity: int, demand: Mapping[str, int]) -> dict[str, int]:
     """Everybody's share of one dimension in whole numbers; `demand` is what leaves use and ask."""
-    exact = exact_shares(tree, dimension=dimension, capacity=capacity, demand=demand)
-    rounded = {ROOT: floor(exact[ROOT])}
-    for name in _downwards(tree):
-        rounded |= _round(rounded[name], {child: exact[child] for child in tree.nodes[name].children})
-    return rounded
+    return rounded(tree, exact_shares(tree, dimension=dimension, capacity=capacity, demand=demand))
 
 
 def exact_shares(tree: Tree, *, dimension: int, capacity: int, demand: Mapping[str, int]) -> dict[str, Fraction]:
     """Everybody's share of one dimension."""
+    return divided(tree, terms_of(tree, dimension), capacity=capacity, demand=demand)
+
+
+def divided(
+    tree: Tree, terms: Mapping[str, Terms], *, capacity: int, demand: Mapping[str, Amount]
+) -> dict[str, Fraction]:
+    """Everybody's share by such terms."""
     order = _downwards(tree)
     due: dict[str, _Due] = {}
     for name in reversed(order):
         node = tree.nodes[name]
-        due[name] = _due(node, dimension=dimension, asked=demand.get(name, 0), below=[due[c] for c in node.children])
+        due[name] = _due(node, terms[name], asked=demand.get(name, 0), below=[due[c] for c in node.children])
     given = {ROOT: Fraction(min(capacity, due[ROOT].useful))}
     for name in order:
         given |= _divide(given[name], [due[child] for child in tree.nodes[name].children])
@@ -72,6 +95,14 @@ def exact_shares(tree: Tree, *, dimension: int, capacity: int, demand: Mapping[s
         else:
             share[name] = min(given[name], Fraction(due[name].need))
     return share
+
+
+def rounded(tree: Tree, exact: Mapping[str, Fraction]) -> dict[str, int]:
+    """The same in whole numbers that sum up."""
+    found = {ROOT: floor(exact[ROOT])}
+    for name in _downwards(tree):
+        found |= _round(found[name], {child: exact[child] for child in tree.nodes[name].children})
+    return found
 
 
 def equal_shares(total: Fraction, *, needs: Mapping[str, int]) -> dict[str, Fraction]:
@@ -86,17 +117,16 @@ def _downwards(tree: Tree) -> list[str]:
     return order
 
 
-def _due(node: Node, *, dimension: int, asked: int, below: Sequence[_Due]) -> _Due:
-    kept = node.kept[dimension]
-    need = min(node.ceiling[dimension], sum(child.need for child in below) if node.children else asked)
+def _due(node: Node, terms: Terms, *, asked: Amount, below: Sequence[_Due]) -> _Due:
+    need = min(terms.ceiling, sum(child.need for child in below) if node.children else asked)
     idle = sum(child.useful - child.need for child in below)
-    useful = min(node.ceiling[dimension], max(need + idle, kept))
+    useful = min(terms.ceiling, max(need + idle, terms.kept))
     return _Due(
         node=node,
-        weight=node.weight[dimension],
+        weight=terms.weight,
         need=need,
         useful=useful,
-        first=max(min(node.guarantee[dimension], useful), sum(child.first for child in below)),
+        first=max(min(terms.guarantee, useful), sum(child.first for child in below)),
     )
 
 
@@ -104,7 +134,7 @@ def _divide(total: Fraction, due: Sequence[_Due]) -> dict[str, Fraction]:
     """What each of these siblings may use or keep of so much."""
     promised = sum(one.first for one in due)
     if promised > total:
-        return _fill(total, {one.node.name: (one.first, Fraction(one.first)) for one in due})
+        return _fill(total, {one.node.name: (Fraction(one.first), Fraction(one.first)) for one in due})
     given = {one.node.name: Fraction(one.first) for one in due}
     left = total - promised
     for _, band in groupby(sorted(due, key=_band), key=_band):
@@ -119,7 +149,7 @@ def _band(one: _Due) -> int:
     return -one.node.priority
 
 
-def _fill(total: Fraction, wants: Mapping[str, tuple[int, Fraction]]) -> dict[str, Fraction]:
+def _fill(total: Fraction, wants: Mapping[str, tuple[Amount, Fraction]]) -> dict[str, Fraction]:
     """Let all levels rise by weight until all is given; `wants` is each one's weight and the most it takes."""
     filled = dict.fromkeys(wants, _NOTHING)
     rising = sorted((most / weight, name) for name, (weight, most) in wants.items() if weight and most)

@@ -28,6 +28,7 @@ from aliquot_scheduler.fit.places import allowed_places, needed_memory, takes
 from aliquot_scheduler.fit.ruled import Ruled
 from aliquot_scheduler.picture.grid import Bools, Cells
 from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.charged.fair import Reach
 from aliquot_scheduler.queues.judging.at_most import most_of
 from aliquot_scheduler.queues.said.dues import ALL_CARDS, Hardware
 from aliquot_scheduler.queues.said.tree import Dimensions
@@ -100,6 +101,7 @@ class Cards:
         self.ground = Ground(picture=picture)
         # What several containers of a pod have room for where nobody is.
         self.emptied = Emptied()
+        self._named = dimensions.models
         self._models = [Patterns(allowed=(model.casefold(),)) for model in dimensions.models]
         self._suitable: dict[_Asked, tuple[int, frozenset[int]]] = {}
         self._firsts: dict[_Asked, _Firsts] = {}
@@ -131,6 +133,18 @@ class Cards:
             capacity += [int(part.sum(where=there, dtype=np.int64)) for part in (grid.total, grid.usable)]
             free += [int(grid.compute.sum(where=left)), int(grid.memory.sum(where=left, dtype=np.int64))]
         return Stock(capacity=tuple(capacity), free=tuple(free))
+
+    def reach(self) -> Reach:
+        """What pods can have: of nodes that take none for now, only what is in use there."""
+        grid = self._grid
+        takes = grid.bindable[:, np.newaxis]
+        found = []
+        for places in self._places():
+            for total, free in ((grid.total, grid.compute), (grid.usable, grid.memory)):
+                in_use = np.where(grid.closed, total, total - free)
+                there = np.where(takes, total, in_use)
+                found.append(int(there.sum(where=grid.open & places, dtype=np.int64)))
+        return Reach(amounts=tuple(found), kinds=tuple(frozenset(_kinds_of(one, self.picture)) for one in self._named))
 
     def amounts(self, demand: Demand) -> tuple[int, ...]:
         """The most that the pod may come to: memory left out or closed to others is the largest allowed card's.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from operator import add
 
 from aliquot_core.instants import seconds_of
-from aliquot_scheduler.queues.charged.shares import shares
+from aliquot_scheduler.queues.charged.fair import Reach, fair_shares
 from aliquot_scheduler.queues.charged.usage import Forgetting
 from aliquot_scheduler.queues.said.overkept import kept_beyond_all
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT
@@ -22,13 +23,13 @@ _FORGOTTEN = 0.5
 
 
 def statuses(
-    books: Books, *, waiting: Iterable[Waiter], at: str, now: float, shown: Sequence[Waiter] = ()
+    books: Books, *, reach: Reach, waiting: Iterable[Waiter], at: str, now: float, shown: Sequence[Waiter] = ()
 ) -> dict[str, QueueStatus]:
     """Every queue's status at this instant; who is `shown` is charged, and told as who waits: it uses nothing."""
     tree, accounts = books.ledger.tree, books.ledger.accounts
     charged = _charged(books, shown)
     books.users.prune(now=now, least=_FORGOTTEN)
-    due = [_due(books, dimension) for dimension in (COMPUTE, MEMORY)]
+    due = [_due(books, dimension, reach) for dimension in (COMPUTE, MEMORY)]
     counts = Counter(name for waiter in (*waiting, *shown) for name in tree.path(waiter.queue))
     users = _users(books, now=now)
     overkept = kept_beyond_all(tree, capacity=books.capacity)
@@ -71,11 +72,12 @@ def recall(books: Books, told: Mapping[str, QueueStatus], *, forgetting: Forgett
             books.users.restore((name, user), _decayed(lately, kept), now=now)
 
 
-def _due(books: Books, dimension: int) -> dict[str, int]:
-    tree, accounts = books.ledger.tree, books.ledger.accounts
-    demand = {name: accounts[name].used[dimension] + accounts[name].asked[dimension] for name in accounts}
-    leaves = {name: asked for name, asked in demand.items() if tree.leaf(name)}
-    return shares(tree, dimension=dimension, capacity=books.capacity[dimension], demand=leaves)
+def _due(books: Books, dimension: int, reach: Reach) -> dict[str, int]:
+    tree = books.ledger.tree
+    leaves = [account for account in books.ledger.accounts.values() if tree.leaf(account.node.name)]
+    # Of all GPUs whatever is asked, of models only by those who have no others.
+    demand = {one.node.name: tuple(map(add, one.used, (*one.asked[:2], *one.tied[2:]))) for one in leaves}
+    return fair_shares(tree, dimension=dimension, reach=reach, demand=demand)
 
 
 def _users(books: Books, *, now: float) -> dict[str, dict[str, Amounts]]:

@@ -157,7 +157,7 @@ class Standing:
     def statuses(self) -> dict[str, QueueStatus]:
         """Of every queue what its leader would write now."""
         ours = [waiter for waiter in self.waiting(ROOT) if not self.foreign_gates(waiter)]
-        return statuses(self.books, waiting=ours, at="", now=_NOW)
+        return statuses(self.books, reach=self.cards.reach(), waiting=ours, at="", now=_NOW)
 
     def siblings(self, queue: str) -> list[SiblingStanding]:
         """The queues that hang where this one does, who goes first first."""
