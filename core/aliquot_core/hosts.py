@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
@@ -32,6 +33,19 @@ def quantity(text: str | float, *, where: str) -> Fraction:
 def host_request(pod: Pod) -> tuple[int, int]:
     """CPU in thousandths and memory in bytes that the pod requests of its node, at most `MOST`."""
     return min(MOST, requested(pod, "cpu", scale=1000)), min(MOST, requested(pod, "memory", scale=1))
+
+
+def is_extended(resource: str) -> bool:
+    """Whether a resource is one that only some nodes have: what of it a node does not tell of is not there."""
+    return "/" in resource or resource.startswith("hugepages-")
+
+
+def extended_request(pod: Pod, *, but: Collection[str]) -> tuple[tuple[str, int], ...]:
+    """What it requests of such resources `but` these, by name."""
+    texts = (container.resources for _, container in kinds(pod))
+    asked = {name for resources in texts for name in (*resources.requests, *resources.limits) if is_extended(name)}
+    amounts = ((name, min(MOST, requested(pod, name, scale=1))) for name in sorted(asked.difference(but)))
+    return tuple((name, amount) for name, amount in amounts if amount)
 
 
 def requested(pod: Pod, name: str, *, scale: int) -> int:

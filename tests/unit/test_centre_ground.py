@@ -24,6 +24,7 @@ from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node
 from support.queue_stage import GATED, Stage, queue, requesting
 
 replace = msgspec.structs.replace
+FPGA = "example.com/fpga"
 LARGE = {"cpu": "8", "memory": "32Gi", "pods": "10"}
 
 
@@ -144,6 +145,43 @@ def test_a_pod_waits_for_a_node_that_takes_it_and_is_told_why(what: str) -> None
     stage.picture.node_seen(node("n2", labels={"disk": "ssd", "size": "4"}))
     assert stage.run() == ["p"]
     assert stage.turns["p"].number == 1
+
+
+@pytest.mark.parametrize(
+    ("there", "told_so"),
+    [({}, "1 has 0 example.com/fpga in all of 2 asked"), ({FPGA: "1"}, "1 has 1 example.com/fpga in all of 2 asked")],
+)
+def test_who_asks_for_an_extended_resource_waits_for_a_node_that_has_it(there: dict[str, str], told_so: str) -> None:
+    """It stands in no line, takes no turn, and joins in when a node tells of enough; what is ours does not count."""
+    stage = staged(node("n1", **there))
+    stage.submit("p", 50, requests={FPGA: "2"})
+    assert stage.round() == []
+    assert told(stage, "p") == ("NeverFits", f"1 node has such GPUs: {told_so}")
+    assert stage.queues.is_in_line("p") is False
+    known = stage.picture.nodes["n1"]
+    ground = Ground(picture=stage.picture)
+    assert told_so.removeprefix("1 has ") in ground.obstacle(host_ask(stage.pods["p"], names=NAMES), known)
+    stage.picture.node_seen(node("n2", **{FPGA: "2"}))
+    assert stage.run() == ["p"]
+    promise = stage.turns["p"].promise
+    assert promise is not None
+    assert (promise.node, stage.turns["p"].number) == ("n2", 1)
+
+
+def test_a_node_that_loses_an_extended_resource_and_rows_that_are_used_again_have_none() -> None:
+    """Whatever was there before; and a cluster that grows loses nothing of what it knew."""
+    stage = staged(node("n1", **{FPGA: "4"}))
+    hosts = stage.picture.hosts
+    row = stage.picture.nodes["n1"].row
+    for number in range(200):
+        stage.picture.node_seen(node(f"m{number}"))
+    assert (int(hosts.there_is(FPGA)[row]), int(hosts.there_is(FPGA).sum())) == (4, 4)
+    stage.picture.node_seen(node("n1"))
+    assert int(hosts.there_is(FPGA).sum()) == 0
+    stage.picture.node_seen(node("n1", **{FPGA: "4"}))
+    stage.picture.node_gone("n1")
+    stage.picture.node_seen(node("n3"))
+    assert int(hosts.there_is(FPGA).sum()) == 0
 
 
 @pytest.mark.parametrize("mend", [{"labels": {"disk": "ssd"}}, {"labels": {"disk": "ssd"}, "cpu": "16"}])

@@ -1,6 +1,7 @@
-"""Whether a node would take a pod by all that is not its GPUs: taints, labels, CPU, memory and places for pods.
+"""Whether a node would take a pod by all that is not its GPUs: taints, labels, CPU, memory, places for pods and more.
 
 kube-scheduler has the last word: here it is only foreseen, so that no turn is given for a node that it would refuse.
+Of extended resources (`example.com/fpga`) it is foreseen whether a node has enough in all, not what of it is in use.
 Affinity between pods, topology spread, volumes and ports are not foreseen: a turn that they spoil is taken back.
 """
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from aliquot_core.counting import agreed, counted
 from aliquot_core.errors import AliquotError
-from aliquot_core.hosts import host_request
+from aliquot_core.hosts import extended_request, host_request
 from aliquot_core.names import Names
 from aliquot_core.node_rules import ANY_NODE, Wanted, barrier, tolerations_of, wanted_by, why_absent, why_unsuited
 from aliquot_core.objects import Pod, Toleration
@@ -25,9 +26,11 @@ _GIB = 2**30
 
 
 class HostAsk(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pod asks of its node beside GPUs: CPU in thousandths, memory in bytes, labels, no taint that it minds."""
+    """What a pod asks of its node beside GPUs: CPU in thousandths, memory in bytes and more; labels, taints."""
 
     amounts: tuple[int, int] = (0, 0)
+    # Extended resources that are not ours.
+    extended: tuple[tuple[str, int], ...] = ()
     wanted: Wanted = ANY_NODE
     tolerations: tuple[Toleration, ...] = ()
 
@@ -38,7 +41,12 @@ def host_ask(pod: Pod, *, names: Names) -> HostAsk:
         wanted = wanted_by(pod)
     except AliquotError:
         wanted = ANY_NODE
-    return HostAsk(amounts=host_request(pod), wanted=wanted, tolerations=tolerations_of(pod, names=names))
+    return HostAsk(
+        amounts=host_request(pod),
+        extended=extended_request(pod, but=names.resources()),
+        wanted=wanted,
+        tolerations=tolerations_of(pod, names=names),
+    )
 
 
 class Ground:
@@ -59,15 +67,16 @@ class Ground:
 
     def admits(self, ask: HostAsk) -> Bools:
         """The rows whose nodes take such a pod now."""
-        return self._suits(ask) & _enough(self._picture.hosts.free, ask)
+        return self._suits(ask) & self._has_extended(ask) & _enough(self._picture.hosts.free, ask)
 
     def suits(self, ask: HostAsk) -> Bools:
         """The rows whose nodes would take such a pod if no other were there."""
-        return self._suits(ask) & _enough(self._picture.hosts.allocatable, ask)
+        return self._suits(ask) & self._has_extended(ask) & _enough(self._picture.hosts.allocatable, ask)
 
     def could(self, ask: HostAsk) -> Bools:
         """The same if no node were tainted: taints come and go, labels and sizes last."""
-        return self._picture.marks.wanted(ask.wanted) & _enough(self._picture.hosts.allocatable, ask)
+        hosts = self._picture.hosts
+        return self._picture.marks.wanted(ask.wanted) & self._has_extended(ask) & _enough(hosts.allocatable, ask)
 
     def digest(self, ask: HostAsk) -> int:
         """Another number once `could` says anything else."""
@@ -94,11 +103,20 @@ class Ground:
         if taint := barrier(known.node.spec.taints, ask.tolerations):
             return f"tainted {taint}, which the pod does not tolerate"
         unsuited = why_unsuited(ask.wanted, name=known.name, labels=known.node.metadata.labels)
+        for resource, asked in ask.extended:
+            if (there := int(self._picture.hosts.there_is(resource)[known.row])) < asked:
+                return unsuited or f"{there} {resource} in all of {asked} asked"
         return unsuited or _short(ask, *self._picture.hosts.free[known.row].tolist())
 
     def _suits(self, ask: HostAsk) -> Bools:
         marks = self._picture.marks
         return marks.tolerating(ask.tolerations) & marks.wanted(ask.wanted)
+
+    def _has_extended(self, ask: HostAsk) -> Bools:
+        enough: Bools = np.ones(len(self._picture.hosts.free), dtype=np.bool_)
+        for resource, asked in ask.extended:
+            enough &= self._picture.hosts.there_is(resource) >= asked
+        return enough
 
     def _told(self, ask: HostAsk, rows: Bools, *, tolerating: bool, of: HostInts, word: str) -> str:
         """Each of these nodes counts for the first thing that speaks against it."""
@@ -110,6 +128,11 @@ class Ground:
             nobody = why_absent(ask.wanted, nodes=self._picture.nodes)
             parts.append(nobody or f"{_are(out)} not what its nodeSelector or its affinity to nodes names")
             left = left & ~out
+        for resource, asked in ask.extended:
+            there = self._picture.hosts.there_is(resource)
+            if (out := left & (there < asked)).any():
+                parts.append(f"{_have_at_most(out)}{int(there[out].max())} {resource} in all of {asked} asked")
+                left = left & ~out
         for column, asked in enumerate((*ask.amounts, 1)):
             if asked and (out := left & (of[:, column] < asked)).any():
                 parts.append(_lacks(out, column, asked=asked, most=int(of[out, column].max()), word=word))
@@ -145,9 +168,12 @@ def _short(ask: HostAsk, *free: int) -> str:
 
 
 def _lacks(rows: Bools, column: int, *, asked: int, most: int, word: str) -> str:
+    return _have_at_most(rows) + _amount(column, asked=asked, there=most, word=word)
+
+
+def _have_at_most(rows: Bools) -> str:
     count = np.count_nonzero(rows)
-    have = "1 has " if count == 1 else f"{count} have at most "
-    return have + _amount(column, asked=asked, there=most, word=word)
+    return "1 has " if count == 1 else f"{count} have at most "
 
 
 def _amount(column: int, *, asked: int, there: int, word: str) -> str:

@@ -1,5 +1,7 @@
 """CPU, memory and places for pods that nodes have left: of all pods that lie there, whether or not they use GPUs.
 
+Of extended resources (`example.com/fpga`) only what nodes have is known here, and not what of it is in use.
+
 A pod takes from its node from the moment at which room is promised to it until it has ended or is gone. What a node
 does not say of itself is not counted: kube-scheduler then knows better. For whom room is made, it is kept here too;
 those who are to go hold it still, so less than nothing may be free.
@@ -15,7 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from aliquot_core.hosts import MOST, quantity
+from aliquot_core.hosts import MOST, is_extended, quantity
 from aliquot_core.objects import Node
 from aliquot_core.quantities import QuantityError
 from aliquot_scheduler.picture.changes import RowChanges
@@ -45,6 +47,8 @@ class HostRoom:
         self.cores: Reals = np.zeros(rows)
         # When what is free of which node changed last.
         self.changes = RowChanges(rows)
+        # What there is of each extended resource that any node ever told of.
+        self._extended: dict[str, HostInts] = {}
         self._rows: dict[str, int] = {}
         self._told: dict[str, Mapping[str, str]] = {}
         self._held: dict[str, tuple[str, HostAmounts]] = {}
@@ -58,11 +62,13 @@ class HostRoom:
             self.allocatable, self.free = _grown(self.allocatable, rows), _grown(self.free, rows)
             self.cores = np.concatenate([self.cores, np.zeros(rows - self.cores.size)])
             self.changes.all_anew(rows)
+            self._extended = {resource: _longer(there, rows) for resource, there in self._extended.items()}
         # It tells of itself every few seconds, mostly the same.
         if self._rows.get(name) == row and self._told[name] == told:
             return
         self._rows[name], self._told[name] = row, told
         self.allocatable[row] = [_read(told.get(resource), scale) for resource, scale in _READ]
+        self._tell_extended(row, told)
         self._count(name)
         self.version += 1
         self.sizes_version += 1
@@ -72,8 +78,13 @@ class HostRoom:
         if (row := self._rows.pop(name, None)) is not None:
             del self._told[name]
             self.allocatable[row] = self.free[row] = self.cores[row] = 0
+            self._tell_extended(row, {})
             self.changes.note(row)
             self.sizes_version += 1
+
+    def there_is(self, resource: str) -> HostInts:
+        """How much of an extended resource there is, by row; a node that does not tell of it has none."""
+        return self._extended.get(resource, np.zeros(len(self.free), dtype=np.int64))
 
     def hold(self, holder: str, *, node: str, amounts: tuple[int, int]) -> None:
         """Let a pod hold so much CPU and memory of this node, and nothing of any other."""
@@ -115,6 +126,14 @@ class HostRoom:
         """Whether anything is kept for it."""
         return whom in self._kept
 
+    def _tell_extended(self, row: int, told: Mapping[str, str]) -> None:
+        for there in self._extended.values():
+            there[row] = 0
+        for resource in filter(is_extended, told):
+            if resource not in self._extended:
+                self._extended[resource] = np.zeros(len(self.free), dtype=np.int64)
+            self._extended[resource][row] = _read(told[resource], 1)
+
     def _add(self, node: str, amounts: HostAmounts, *, sign: int) -> None:
         cpu, memory, pods = self._by_node.get(node, _NOTHING)
         total = cpu + sign * amounts[CPU], memory + sign * amounts[MEMORY], pods + sign * amounts[PODS]
@@ -135,6 +154,10 @@ class HostRoom:
 def _array(rows: int) -> HostInts:
     # Column after column, as the grid's.
     return np.zeros((rows, 3), dtype=np.int64, order="F")
+
+
+def _longer(there: HostInts, rows: int) -> HostInts:
+    return np.concatenate([there, np.zeros(rows - there.size, dtype=np.int64)])
 
 
 def _grown(array: HostInts, rows: int) -> HostInts:
