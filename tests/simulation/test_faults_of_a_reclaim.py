@@ -20,6 +20,7 @@ from aliquot_core.objects import Pod
 from aliquot_kube.resources import PODS
 from simulation.universe.doomed import Doomed, quiet
 from simulation.universe.evictions import Evictions
+from simulation.universe.node import SimNode
 from simulation.universe.replica import SimReplica
 from simulation.universe.runtime import Plan
 
@@ -39,12 +40,15 @@ class Reclaimed(Doomed):
     guarantee = 100
     # Every so manieth step is tried.
     stride = 19
+    grace = GRACE
 
     def __init__(self, *, death: int, evictions: Evictions) -> None:
         super().__init__(scale=self.scale, death=death)
         self.evictions = evictions
         # Whether somebody was asked to go when it was struck.
         self.was_asked = False
+        # A node that is cut off.
+        self.lost = ""
         self._plans: dict[str, Plan] = {}
         self.town.workload.plan_of = self._plan_of  # type: ignore[method-assign]
 
@@ -79,7 +83,7 @@ class Reclaimed(Doomed):
 
     async def _submit(self, name: str, namespace: str, **meta: Any) -> None:
         asked = self.asking(name, 100, 9000, **meta)
-        asked["spec"]["terminationGracePeriodSeconds"] = GRACE
+        asked["spec"]["terminationGracePeriodSeconds"] = self.grace
         made = await self.town.api.create(PODS, asked, namespace=namespace)
         self._plans[made.metadata.uid] = self.plan(name)
 
@@ -193,13 +197,25 @@ class Deleted(Reclaimed):
 
 
 class NodeLost(Deleted):
-    """Two nodes of one GPU, both wanted back by a pair that starts together; at the step one of them is cut off."""
+    """Two nodes of one GPU, both wanted back by a pair that starts together; at the step one of them is cut off.
+
+    Who lies there takes its time to go, so that most steps are in the middle.
+    """
 
     scale = msgspec.structs.replace(QUIET, nodes=2, gpus=1)
     guarantee = 200
+    grace = 60
+    stride = 401
+
+    def plan(self, name: str) -> Plan:
+        """It goes long after its node is taken for lost."""
+        return Plan(on_term=40.0) if name == "b1" else Plan()
 
     async def begin(self) -> None:
         """The pair, and one who would be next."""
+        there = self.pod("b1")
+        assert there
+        self.lost = there.spec.node_name
         names = self.town.names
         for name in ("o", "o2"):
             meta = {"labels": {names.group: "pair"}, "annotations": {names.of("group-size"): "2"}}
@@ -213,7 +229,10 @@ class NodeLost(Deleted):
     def strike(self, leader: SimReplica) -> None:
         """Its heart-beats end."""
         del leader
-        self.town.nodes[1].kill_agent()
+        self._where(self.lost).kill_agent()
+
+    def _where(self, name: str) -> SimNode:
+        return next(node for node in self.town.nodes if node.name == name)
 
     async def end(self, leader: SimReplica) -> None:
         """Nobody more is asked while it is out; when it is back, the pair gets both nodes."""
@@ -221,12 +240,11 @@ class NodeLost(Deleted):
             return
         reign = leader.reign
         assert reign
-        lost = self.town.nodes[1]
-        await self.until(lambda: bool(reign.picture.nodes[lost.name].out) or self.is_over())
+        await self.until(lambda: bool(reign.picture.nodes[self.lost].out) or self.is_over())
         left = self.gone()
         await self.until(self._later(15.0))
         assert self.gone() == left
-        lost.start_agent()
+        self._where(self.lost).start_agent()
         await self.holds("o", "o2")
 
 
