@@ -103,6 +103,47 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
         "queue c, spec.models[A100*].memory: limit 4 is below",
     ),
     "an unknown field": ("c", {"compute": {"limt": 5}}, "unknown field 'limt'; did you mean limit?"),
+    "a field of what it may have of GPUs": (
+        "c",
+        {"limit": 5},
+        "unknown field 'limit'; write limit below compute or memory",
+    ),
+    "a text for a number": (
+        "c",
+        {"memory": {"limit": "10Gi"}},
+        (
+            'queue c, spec.memory.limit: "10Gi" will not do; write a whole number from 0 to 1000000000000, '
+            "without a unit or quotes; or leave it out"
+        ),
+    ),
+    "a word that is not known": (
+        "c",
+        {"stop": "pause"},
+        '"pause" will not do; write one of hold, drain; or leave it out',
+    ),
+    "a word in another case": (
+        "c",
+        {"preemption": {"withinQueue": "sameuser"}},
+        "write one of SameUser, AnyUser, Never",
+    ),
+    "yes": ("c", {"autoscale": "yes"}, 'spec.autoscale: "yes" will not do; write true or false; or leave it out'),
+    "true for a number": (
+        "c",
+        {"compute": {"weight": True}},
+        "spec.compute.weight: true will not do; write a whole number",
+    ),
+    "nothing for a parent": ("c", {"parent": None}, "spec.parent: null will not do; write a name of a-z"),
+    "one namespace and no list": ("c", {"namespaces": "team"}, "write a list, each of it a text"),
+    "a core that is true": ("c", {"hosts": {"cpu": True}}, "true will not do; write a text or a whole number"),
+    "no list for models": ("c", {"models": ["H100"]}, '["H100"] will not do; write an object'),
+    "a model without a name": (
+        "c",
+        {"models": {"": {"compute": {"limit": 5}}}},
+        (
+            "queue c, spec.models: \"\" is no pattern of a model; name one such as '*H100*'; "
+            "what is said of all GPUs stands below compute and memory"
+        ),
+    ),
     "no quantity": ("c", {"hosts": {"cpu": "many"}}, "queue c, spec.hosts.cpu: 'many' is no quantity"),
     "queues below it": ("org", None, "queues hang below it: a, b; delete them first, or give them another parent"),
 }
@@ -120,6 +161,10 @@ async def test_what_the_tree_can_t_bear_is_refused(row: str) -> None:
 CLOSED = (
     "queue c, spec.compute: none of it may be used, but pods that ask for memory alone come in all the same: "
     "write memory: {limit: 0} too, if they are not to"
+)
+WEIGHTLESS = (
+    "queue c, spec.{}: none of it may be used: of weight 0 it borrows nothing, and it is guaranteed nothing; "
+    "give it a weight or a guarantee, or write limit: 0 to close it"
 )
 UNTOLD = "its status is not written yet, so it is not known whether pods wait or run in it"
 TAKEN: dict[str, tuple[str, Any, list[str]]] = {
@@ -142,11 +187,34 @@ TAKEN: dict[str, tuple[str, Any, list[str]]] = {
     "borrowing without weight": (
         "c",
         {"memory": {"weight": 0, "borrowingLimit": 5}},
-        ["queue c, spec.memory: borrowingLimit 5 does nothing: a queue of weight 0 borrows nothing"],
+        [
+            "queue c, spec.memory: borrowingLimit 5 does nothing: a queue of weight 0 borrows nothing",
+            WEIGHTLESS.format("memory"),
+        ],
     ),
     "closed for compute by its limit": ("c", {"compute": {"limit": 0}}, [CLOSED]),
     "closed for compute by what it may borrow": ("c", {"compute": {"borrowingLimit": 0}}, [CLOSED]),
-    "closed for compute by its weight": ("c", {"compute": {"weight": 0}}, [CLOSED]),
+    "closed for compute by its weight": ("c", {"compute": {"weight": 0}}, [WEIGHTLESS.format("compute"), CLOSED]),
+    "closed for both by weights": (
+        "c",
+        {"compute": {"weight": 0}, "memory": {"weight": 0}},
+        [WEIGHTLESS.format("compute"), WEIGHTLESS.format("memory")],
+    ),
+    "GiB for MiB": (
+        "c",
+        {"memory": {"limit": 10}, "models": {"A100*": {"memory": {"guarantee": 80}}}},
+        [
+            "queue c, spec.memory: limit 10 is 10 MiB; write 10240 if so many GiB were meant",
+            "queue c, spec.models[A100*].memory: guarantee 80 is 80 MiB; write 81920 if so many GiB were meant",
+        ],
+    ),
+    "a GiB": ("c", {"memory": {"limit": 1024}}, []),
+    "GPUs for percent": (
+        "c",
+        {"compute": {"guarantee": 8}},
+        ["queue c, spec.compute: guarantee 8 is 8 % of one GPU; write 800 if so many whole ones were meant"],
+    ),
+    "a tenth of a GPU": ("c", {"compute": {"guarantee": 10}}, []),
     "closed for both": ("c", {"compute": {"limit": 0}, "memory": {"limit": 0}}, []),
     "closed for both by two words": ("c", {"compute": {"limit": 0}, "memory": {"weight": 0}}, []),
     "its guarantee is all it has": ("c", {"compute": {"guarantee": 50, "weight": 0}}, []),
@@ -238,10 +306,10 @@ async def test_what_is_kept_for_nobody_is_warned_of(below: Specs) -> None:
 
 async def test_what_is_kept_for_nobody_of_a_model_is_warned_of_too() -> None:
     """Of its memory here."""
-    keeper = {"models": {"A100*": {"memory": {"guarantee": 500, "lendingLimit": 200}}}}
-    child = {"parent": "keeper", "models": {"A100*": {"memory": {"limit": 50}}}}
+    keeper = {"models": {"A100*": {"memory": {"guarantee": 5000, "lendingLimit": 2000}}}}
+    child = {"parent": "keeper", "models": {"A100*": {"memory": {"limit": 1050}}}}
     answer = await of_queue({"keeper": keeper}, "within", child)
-    assert answer["warnings"] == [FOR_NOBODY.format(thing="models[A100*].memory", kept=300, usable=50, rest=250)]
+    assert answer["warnings"] == [FOR_NOBODY.format(thing="models[A100*].memory", kept=3000, usable=1050, rest=1950)]
 
 
 MUCH = {"compute": {"guarantee": 5000, "lendingLimit": 0}}
@@ -260,9 +328,10 @@ OF_MODEL = {"models": {"H100*": {"compute": {"guarantee": 500, "lendingLimit": 0
         ("c", MUCH, [{"kept": "5000 %", "thing": "compute", "others": " (all queues together 5200 %)"}]),
         ("c", {"compute": {"guarantee": 5000}}, []),
         ("c", {"compute": {"guarantee": 1400, "lendingLimit": 0}}, []),
+        ("c", {"models": {"H100*": {"compute": {"limit": 100}}}}, []),
         ("c", OF_MODEL, [{"kept": "500 %", "thing": "compute of H100*", "others": "", "there": "400 %"}]),
     ],
-    ids=["more than there is", "lent", "all that there is", "of a model"],
+    ids=["more than there is", "lent", "all that there is", "a model that is there", "of a model"],
 )
 async def test_what_is_kept_beyond_all_there_is_is_warned_of_as_it_is_written(
     name: str, spec: Json, said: list[Json]
@@ -281,6 +350,24 @@ async def test_what_is_kept_beyond_all_there_is_is_warned_of_as_it_is_written(
     warnings = [TOO_MUCH.format(**({"name": name, "there": "1600 %"} | words)) for words in said]
     assert (answer["allowed"], answer.get("warnings", [])) == (True, warnings)
     assert asked == [list(spec.get("models", ()))]
+
+
+async def test_a_model_of_which_there_is_no_gpu_is_warned_of() -> None:
+    """A name without stars is compared with the whole name."""
+    known = Hardware(there={"": (1600, 1_280_000), "H100": (0, 0)})
+    webhook = Admission(
+        names=NAMES,
+        settings=AdmissionSettings(),
+        plans=Told(heard=None, now=plan({})),
+        hardware=lambda _: known,
+    )
+    spec = {"models": {"H100": {"compute": {"limit": 100}}}}
+    answer = answered(await webhook.validating_queue(queue_review("c", spec)))
+    (said,) = answer["warnings"]
+    assert said == (
+        "queue c, spec.models[H100]: no GPU that is there now is of it; it is compared with whole names: "
+        "'*H100*' takes all that have H100 in theirs"
+    )
 
 
 async def test_nobody_is_warned_of_what_is_kept_where_cards_are_not_known() -> None:

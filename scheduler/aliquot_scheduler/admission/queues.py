@@ -6,7 +6,7 @@ same place in the same way before, and no less, is only warned of. So what a cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from aliquot_core.counting import agreed, counted, listed
 from aliquot_core.problems import Problems
@@ -47,18 +47,25 @@ def judge_queue(review: QueueReview, *, plan: Plan, hardware: HardwareOf = nothi
         warnings=(
             *(f"still: {problem}" for problem in still),
             *oddities_of(review.name, after),
-            *_kept_beyond_all(review.name, after, hardware=hardware),
+            *_of_the_cards(review.name, after, hardware=hardware),
             *_pods_left_behind(spec, plan=plan),
         ),
     )
 
 
-def _kept_beyond_all(name: str, specs: Mapping[str, QueueSpec], *, hardware: HardwareOf) -> Sequence[str]:
-    """What its status would say a moment later, when nobody else is let in any more."""
+def _of_the_cards(name: str, specs: Mapping[str, QueueSpec], *, hardware: HardwareOf) -> Iterator[str]:
+    """What its status would say a moment later, when nobody else is let in any more; and models that are not there."""
     known = hardware(models_of(specs))
     tree = plant(specs, hardware=known)
     there = [known.there.get(pattern, (0, 0)) for pattern in (ALL_CARDS, *tree.dimensions.models)]
-    return kept_beyond_all(tree, capacity=[amount for pair in there for amount in pair]).get(name, ())
+    kept = kept_beyond_all(tree, capacity=[amount for pair in there for amount in pair]).get(name, ())
+    yield from kept
+    for pattern in specs[name].models if any(there[0]) and not kept else ():
+        if not any(known.there.get(pattern, (0, 0))):
+            yield (
+                f"queue {name}, spec.models[{pattern}]: no GPU that is there now is of it; it is compared with whole "
+                "names: '*H100*' takes all that have H100 in theirs"
+            )
 
 
 def _judge_deletion(review: QueueReview, *, plan: Plan) -> Verdict:

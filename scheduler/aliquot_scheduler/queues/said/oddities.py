@@ -11,6 +11,8 @@ from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, Tree, plan
 
 # What of a pattern stands for any characters; and what is in no namespace's name.
 _WILD = re.compile(r"[*?]|\[[^\]]*\]")
+# Fewer MiB, or less percent of a GPU, are hardly of use to anybody.
+_GIB, _LEAST_PERCENT, _GPU = 1024, 10, 100
 _NO_NAME = re.compile(r"[^a-z0-9-]")
 
 
@@ -20,8 +22,10 @@ def oddities_of(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
     parent = specs.get(spec.parent)
     above = dict(_quotas(parent)) if parent else {}
     for thing, quota in _quotas(spec):
-        for said in (*_lending(quota), *_borrowing(quota), *_above(quota, above.get(thing), parent=spec.parent)):
+        above_it = _above(quota, above.get(thing), parent=spec.parent)
+        for said in (*_units(thing, quota), *_lending(quota), *_borrowing(quota), *above_it):
             yield f"queue {name}, spec.{thing}: {said}"
+    yield from _weightless(name, tree)
     yield from _half_closed(name, tree)
     yield from _starved(name, specs)
     yield from _kept_for_nobody(name, tree)
@@ -40,6 +44,33 @@ def _quotas(spec: QueueSpec) -> Iterator[tuple[str, Quota]]:
     for model, of_model in spec.models.items():
         yield f"models[{model}].compute", of_model.compute
         yield f"models[{model}].memory", of_model.memory
+
+
+def _units(thing: str, quota: Quota) -> Iterator[str]:
+    """What is so little that GPUs, or GiB, may have been meant."""
+    for field, amount in (("guarantee", quota.guarantee), ("limit", quota.limit)):
+        if not amount:
+            continue
+        if thing.endswith("memory") and amount < _GIB:
+            yield f"{field} {amount} is {amount} MiB; write {amount * _GIB} if so many GiB were meant"
+        elif thing.endswith("compute") and amount < _LEAST_PERCENT:
+            yield f"{field} {amount} is {amount} % of one GPU; write {amount * _GPU} if so many whole ones were meant"
+
+
+def _weightless(name: str, tree: Tree) -> Iterator[str]:
+    """Closed by a weight, which may have been meant as the least part; not where a limit says that it is closed."""
+    if name not in tree.nodes:
+        return
+    node = tree.nodes[name]
+    quotas = dict(_quotas(node.spec))
+    if any(quotas[thing].limit == 0 for thing in ("compute", "memory")):
+        return
+    for dimension, thing in ((COMPUTE, "compute"), (MEMORY, "memory")):
+        if quotas[thing].weight == 0 and not node.ceiling[dimension]:
+            yield (
+                f"queue {name}, spec.{thing}: none of it may be used: of weight 0 it borrows nothing, and it is "
+                "guaranteed nothing; give it a weight or a guarantee, or write limit: 0 to close it"
+            )
 
 
 def _lending(quota: Quota) -> Iterator[str]:

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -24,6 +24,7 @@ from aliquot_core.errors import UserError
 from aliquot_core.hosts import quantity
 from aliquot_core.problems import Problems
 from aliquot_core.quantities import QUOTED
+from aliquot_scheduler.queues.said.expected import expected, written
 
 # More than 10**10 GPUs: what lies above was meant in another unit.
 LARGEST_QUOTA = 10**12
@@ -132,8 +133,7 @@ def _read(kind: type[Any], raw: Any, *, where: str, problems: Problems) -> Any:
         return kind()
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     for stranger in sorted(str(key) for key in raw if key not in fields):
-        close = difflib.get_close_matches(stranger, fields, n=1)
-        remedy = f"did you mean {close[0]}?" if close else f"known are {', '.join(fields)}"
+        remedy = _meant(stranger, fields)
         problems.found.append(QueueError(f"unknown field {stranger[:QUOTED]!r}", where=where, remedy=remedy))
     values = {
         field.name: _value(field.type, raw[key], where=f"{where}.{key}", problems=problems, otherwise=field.default)
@@ -141,6 +141,15 @@ def _read(kind: type[Any], raw: Any, *, where: str, problems: Problems) -> Any:
         if key in raw
     }
     return kind(**values)
+
+
+def _meant(stranger: str, fields: Collection[str]) -> str:
+    if close := difflib.get_close_matches(stranger, fields, n=1):
+        return f"did you mean {close[0]}?"
+    quotas = [field.encode_name for field in msgspec.structs.fields(Quota)]
+    if "compute" in fields and (close := difflib.get_close_matches(stranger, quotas, n=1)):
+        return f"write {close[0]} below compute or memory"
+    return f"known are {', '.join(fields)}"
 
 
 def _value(kind: Any, raw: Any, *, where: str, problems: Problems, otherwise: Any) -> Any:
@@ -151,16 +160,25 @@ def _value(kind: Any, raw: Any, *, where: str, problems: Problems, otherwise: An
         return {
             str(key): _value(inner, value, where=f"{where}[{str(key)[:QUOTED]}]", problems=problems, otherwise=inner())
             for key, value in raw.items()
+            if _is_pattern(key, where=where, problems=problems)
         }
     return problems.reading(
         lambda: _converted(kind, raw, where=where), otherwise={} if otherwise is msgspec.NODEFAULT else otherwise
     )
 
 
+def _is_pattern(key: object, *, where: str, problems: Problems) -> bool:
+    if isinstance(key, str) and key.strip():
+        return True
+    remedy = "name one such as '*H100*'; what is said of all GPUs stands below compute and memory"
+    problems.found.append(QueueError(f"{written(key)} is no pattern of a model", where=where, remedy=remedy))
+    return False
+
+
 def _converted(kind: Any, raw: Any, *, where: str) -> Any:
     try:
         return msgspec.convert(raw, kind, strict=True)
-    except msgspec.ValidationError as error:
+    except msgspec.ValidationError:
         raise QueueError(
-            f"{repr(raw)[:QUOTED]} will not do: {error}", where=where, remedy="mend it, or leave it out"
+            f"{written(raw)} will not do", where=where, remedy=f"write {expected(kind)}; or leave it out"
         ) from None
