@@ -87,6 +87,13 @@ class Cells:
             setattr(part, name, getattr(self, name)[rows])
         return part
 
+    def emptied(self) -> Cells:
+        """The same GPUs with nobody on them."""
+        cells = self.part(slice(None))
+        cells.compute, cells.memory = self.total.copy(), self.usable.copy()
+        cells.holders, cells.closed = np.zeros_like(self.holders), np.zeros_like(self.closed)
+        return cells
+
     def plain(self, row: int) -> PlainRow:
         """A row by itself."""
         return PlainRow(

@@ -22,6 +22,7 @@ from aliquot_scheduler.fit.links import islands
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.judging.cards import Cards
+from aliquot_scheduler.queues.judging.laying import largest_first
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal
 from aliquot_scheduler.queues.room.clearings import OVERDUE, Clearing, Clearings, GpuKey, longest_grace
 from aliquot_scheduler.queues.said.tree import ROOT
@@ -213,10 +214,10 @@ class Planner:
         able = {one.number: self._able(one) for one in candidate.members}
         match candidate.topology:
             case Topology.NODE | Topology.NVLINK:
-                return self._settled_together(search, candidate, np.logical_and.reduce(list(able.values())))
+                return self._settled_together(search, candidate, able)
             case Topology.SPREAD:
                 return self._settled_apart(search, candidate, able)
-        return all(search.settle(member, able=able[member.number]) for member in candidate.members)
+        return all(search.settle(member, able=able[member.number]) for member in _hardest_first(candidate, able))
 
     def _able(self, member: Waiter) -> Bools:
         """The nodes that take it, were their GPUs empty."""
@@ -225,22 +226,23 @@ class Planner:
         return self._cards.ruled.admits(member.pod, member.demand, among=able)
 
     def _settled_apart(self, search: Search, candidate: Candidate, able: Mapping[int, Bools]) -> bool:
-        """Those first who have the least choice of nodes, else others of the group may lie on the only one."""
+        """Each on a node of its own."""
         taken = {node for node, _ in self._of_mates(candidate)}
-        for member in sorted(candidate.members, key=lambda one: int(able[one.number].sum())):
+        for member in _hardest_first(candidate, able):
             if not search.settle(member, able=able[member.number], but=taken):
                 return False
             taken.add(search.places[-1].node)
         return True
 
-    def _settled_together(self, search: Search, candidate: Candidate, able: Bools) -> bool:
+    def _settled_together(self, search: Search, candidate: Candidate, able: Mapping[int, Bools]) -> bool:
         """On one node, or one island of it: the least harm of those that were tried."""
+        members = _hardest_first(candidate, able)
         best: tuple[int, list[Option]] | None = None
         tried = 0
-        for known, gpus in self._spots(candidate, able):
+        for known, gpus in self._spots(candidate, np.logical_and.reduce(list(able.values()))):
             if tried >= _MOST_NODES or (best is not None and best[0] == 0):
                 break
-            found = search.together(candidate.members, known, only=gpus)
+            found = search.together(members, known, only=gpus)
             if found is not None:
                 tried += 1
                 harm = sum(option.harm for option in found)
@@ -311,3 +313,8 @@ class Planner:
         """Charged again, and counted as taken."""
         self._outlook.stays(one)
         rights.take(one)
+
+
+def _hardest_first(candidate: Candidate, able: Mapping[int, Bools]) -> list[Waiter]:
+    """Who has the least choice of nodes, then who asks most: else others of the group lie where alone it could."""
+    return sorted(candidate.members, key=lambda one: (int(able[one.number].sum()), largest_first(one.demand)))

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 
 from aliquot_core.claims import NOTHING, Claim
 from aliquot_core.inventory import Gpu, Health
-from aliquot_scheduler.fit.demand import Demand, Piece, suits
+from aliquot_scheduler.fit.demand import Demand, suits
 from aliquot_scheduler.fit.layout import Card
+from aliquot_scheduler.fit.left import Left
 from aliquot_scheduler.picture.host_room import PODS
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.room.clearings import GpuKey, Place
@@ -142,30 +143,3 @@ class Scene:
         for column, amount in enumerate(amounts):
             back[column] += sign * amount
         back[PODS] += sign
-
-
-class Left:
-    """What one GPU has left."""
-
-    __slots__ = ("closed", "compute", "holders", "memory", "usable")
-
-    def __init__(self, *, compute: int, usable: int) -> None:
-        self.usable = usable
-        self.compute = compute
-        self.memory = usable
-        self.holders = 0
-        self.closed = False
-
-    def take(self, claim: Claim, *, sign: int = 1) -> None:
-        """Somebody holds so much of it."""
-        self.compute -= sign * claim.compute.value
-        self.memory -= sign * claim.memory.value
-        self.holders += sign
-        # Who closes it was alone on it, so nobody else does when it goes.
-        self.closed = self.closed or claim.closes if sign > 0 else self.closed and not claim.closes
-
-    def takes(self, piece: Piece) -> bool:
-        """Whether a piece has room."""
-        if self.closed or (piece.whole and self.holders):
-            return False
-        return self.compute >= piece.compute and self.memory >= piece.memory_on(self.usable)

@@ -15,12 +15,13 @@ from aliquot_core.claims import Claim
 from aliquot_core.inventory import Gpu
 from aliquot_scheduler.fit.demand import Piece
 from aliquot_scheduler.fit.layout import Plan, lay_out
+from aliquot_scheduler.fit.left import Left
 from aliquot_scheduler.picture.picture import KnownNode
 from aliquot_scheduler.queues.room.clearings import GpuKey, Place
 from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Taking
-from aliquot_scheduler.reclaim.scene import Left, Scene
+from aliquot_scheduler.reclaim.scene import Scene
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):

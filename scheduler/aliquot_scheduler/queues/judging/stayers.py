@@ -23,8 +23,6 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from operator import add
 
-import numpy as np
-
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.grid import Cells
 from aliquot_scheduler.picture.picture import Picture
@@ -129,10 +127,7 @@ class Stayers:
         return self._held[2]
 
     def _worked_out(self, doublings: int) -> Cells:
-        grid, holdings = self._picture.grid, self._picture.holdings
-        cells = grid.part(slice(None))
-        cells.compute, cells.memory = grid.total.copy(), grid.usable.copy()
-        cells.holders, cells.closed = np.zeros_like(grid.holders), np.zeros_like(grid.closed)
+        cells, holdings = self._picture.grid.emptied(), self._picture.holdings
         for uid in (uid for uid, times in self._staying.items() if times > doublings):
             for (node, gpu), claim in holdings.of(uid).items():
                 known = self._picture.nodes.get(node)

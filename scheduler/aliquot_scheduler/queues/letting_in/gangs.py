@@ -1,5 +1,6 @@
 """Room for pods that are let in together: for all of them or for none, and lying as their group wants to lie.
 
+Each takes its best place; where one takes what another can't do without, all are laid together (`judging/laying.py`).
 On one node, or on GPUs of one NVLink island, places are tried from the fullest that may have room on, so that large
 ones stay whole; what is found binds them to that place, also when kube-scheduler asks later. Apart, each is kept from
 the nodes of the others. Members that come later lie where, or keep from where, those before them are.
@@ -7,7 +8,7 @@ the nodes of the others. Members that come later lie where, or keep from where, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -18,16 +19,19 @@ from aliquot_scheduler.deciding.turns import Rooms
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.fit.links import islands
 from aliquot_scheduler.picture.grid import Bools, Cells
+from aliquot_scheduler.picture.host_room import PODS
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.judging.apart import NOWHERE, apart
 from aliquot_scheduler.queues.judging.cards import Cards
+from aliquot_scheduler.queues.judging.laying import Lying, Tries
 from aliquot_scheduler.queues.judging.stayers import Stayers
+from aliquot_scheduler.queues.judging.trial import Place, Scenery, is_plain, laid, tries_for
 from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
 from aliquot_scheduler.queues.waiting.line import Candidate, GangKey, Waiter
 
-# Each costs a search; a place that has enough in sum and not in pieces is rare.
-_MOST_PLACES = 8
+# A round that has searched in vain so often is broken off; a search of a node takes as long as so many placements.
+_TRIES_OF_ONE = 50
 
 
 class Placing:
@@ -57,15 +61,14 @@ class Placing:
 
     def place(self, candidate: Candidate, *, but: frozenset[str]) -> list[Promise]:
         """Room for all of them, or for none; not on nodes that are kept for others."""
-        together = candidate.topology in {Topology.NODE, Topology.NVLINK}
-        places = self._places(candidate, but) if together else [Bounds(but=but) if but else ANYWHERE]
-        for place in places:
-            if promises := self._all_in(candidate, place):
-                self._bind_to(candidate, promises, place)
-                return promises
-        if not places:
-            self.in_vain += 1
-        return []
+        if candidate.topology in {Topology.NODE, Topology.NVLINK}:
+            promises = self._on_one(candidate, but)
+        elif candidate.topology is Topology.SPREAD:
+            promises = self._spread(candidate, but | self._taken(candidate))
+        else:
+            promises = self._anywhere(candidate, Bounds(but=but) if but else ANYWHERE)
+        self.in_vain += not promises
+        return promises
 
     def place_at(self, clearing: Clearing) -> list[Promise]:
         """Each of them where room was made for it, or none."""
@@ -77,20 +80,56 @@ class Placing:
             self._bind(place.waiter, Bounds(node=place.node, gpus=place.gpus) if together else ANYWHERE)
         return promises
 
-    def _all_in(self, candidate: Candidate, place: Bounds) -> list[Promise]:
-        if candidate.topology is Topology.SPREAD:
-            promises = self._spread(candidate, place.but | self._taken(candidate))
-        else:
-            promises = self._promised(_each(candidate, place))
-        self.in_vain += not promises
+    def _anywhere(self, candidate: Candidate, bounds: Bounds) -> list[Promise]:
+        """Each at its best place; or where all have one, if one took what another can't do without."""
+        promises = self._promised(_each(candidate, bounds))
+        if not promises and not is_plain(candidate.members):
+            nodes = [self._picture.nodes[name] for name in self._fullest(self.nodes() - bounds.but)]
+            promises = self._pinned(candidate, self._laid(candidate, map(Place, nodes), tries_for(candidate.members)))
+        if promises:
+            self._bind_to(candidate, promises, bounds)
         return promises
+
+    def _on_one(self, candidate: Candidate, but: frozenset[str]) -> list[Promise]:
+        """On the first place of which they take what all of them need."""
+        tries = tries_for(candidate.members)
+        for bounds in self._places(candidate, but):
+            known = self._picture.nodes[bounds.node]
+            if not (found := self._laid(candidate, [Place(known, bounds.gpus)], tries)):
+                continue
+            if promises := self._promised(_each(candidate, bounds)) or self._pinned(candidate, found):
+                self._bind_to(candidate, promises, bounds)
+                return promises
+        return []
+
+    def _laid(
+        self, candidate: Candidate, places: Iterable[Place], tries: Tries, scenery: Scenery | None = None
+    ) -> dict[int, Lying] | None:
+        """A place for each, as things are or are supposed; what the search costs counts as searches in vain."""
+        before, picture = tries.left, self._picture
+        if scenery is None:
+            scenery = Scenery(picture.grid, picture.hosts.free, lambda one: self._admitting(one, on=picture.nodes))
+        found = laid(candidate.members, places, scenery, picture=picture, tries=tries)
+        self.in_vain += (before - tries.left) // _TRIES_OF_ONE
+        return found
+
+    def _pinned(self, candidate: Candidate, found: Mapping[int, Lying] | None) -> list[Promise]:
+        """Each where it was found to lie, in that order: who comes after it counted on what it leaves."""
+        members, places = candidate.members, found or {}
+        promises = self._promised(
+            (members[place], Bounds(node=lying.node, gpus=lying.gpus, off=members[place].off))
+            for place, lying in places.items()
+        )
+        return [promise for _, promise in sorted(zip(places, promises, strict=False), key=lambda pair: pair[0])]
 
     def _spread(self, candidate: Candidate, but: frozenset[str]) -> list[Promise]:
         """Each on the best node that is left; or where all have one, if some of them have less choice than others."""
         promises = self._promised(_each(candidate, Bounds(but=but)), apart=True)
-        if promises or len({member.number for member in candidate.members}) == 1:
-            return promises
-        return self._promised(self._one_each(candidate, but))
+        if not promises and len({member.number for member in candidate.members}) > 1:
+            promises = self._promised(self._one_each(candidate, but))
+        if promises:
+            self._bind_to(candidate, promises, ANYWHERE)
+        return promises
 
     def _one_each(self, candidate: Candidate, but: frozenset[str]) -> list[tuple[Waiter, Bounds]]:
         """A node for each, so that all have one; nothing if there is no such way."""
@@ -122,6 +161,12 @@ class Placing:
                 return []
             promises.append(promise)
         return promises
+
+    def _fullest(self, nodes: Iterable[str]) -> list[str]:
+        """Those first of which least is free: so large ones stay whole."""
+        grid = self._picture.grid
+        free = (grid.compute * (grid.open & ~grid.closed)).sum(axis=1).tolist()
+        return sorted(nodes, key=lambda name: (free[self._picture.nodes[name].row], name))
 
     def _bind_to(self, candidate: Candidate, promises: Sequence[Promise], place: Bounds) -> None:
         """kube-scheduler may choose another node for each only within the same bounds."""
@@ -162,32 +207,56 @@ class Placing:
         return sum(compute for compute, _ in free), sum(memory for _, memory in free)
 
     def best_kept(self, candidate: Candidate, *, among: Iterable[str], doublings: int = 0) -> tuple[str, ...]:
-        """Where it would have room soonest: nodes that could take it once all but those who stay have ended.
+        """Where it would have room soonest: nodes on which all of it could lie once all but those who stay have ended.
 
         The emptiest first; none if all of them together would not do.
         """
-        grid, asked = self._picture.grid, candidate.amounts
+        grid = self._picture.grid
         cells = self._stayers.beside(hardware=self._cards.hardware(), doublings=doublings)
-        able = self._able_later(candidate, cells)
         held = (grid.total * grid.open - grid.compute * (grid.open & ~grid.closed)).sum(axis=1)
-        usable = cells.open & ~cells.closed
-        free = (cells.compute * usable).sum(axis=1), (cells.memory * usable).sum(axis=1, dtype=np.int64)
         rows = {name: self._picture.nodes[name].row for name in among if name in self._picture.nodes}
-        nodes: list[str] = []
-        compute = memory = 0
-        for name in sorted((name for name in rows if able[rows[name]]), key=lambda name: (held[rows[name]], name)):
-            nodes.append(name)
-            compute += int(free[0][rows[name]])
-            memory += int(free[1][rows[name]])
-            apart = candidate.topology is Topology.SPREAD and len(nodes) < len(candidate.members)
-            if compute >= asked[COMPUTE] and memory >= _least_memory(candidate) and not apart:
-                return tuple(nodes)
+        emptiest = sorted(rows, key=lambda name: (held[rows[name]], name))
+        if candidate.topology is Topology.ANY and is_plain(candidate.members):
+            return self._enough(candidate, emptiest, cells)
+        host = self._picture.hosts.allocatable.copy()
+        if candidate.topology is Topology.SPREAD:
+            host[:, PODS] = np.minimum(host[:, PODS], 1)
+        scenery = Scenery(cells, host, lambda one: self._able_later(one, cells))
+        tries = tries_for(candidate.members)
+        for places in self._to_come(candidate, emptiest):
+            if found := self._laid(candidate, places, tries, scenery):
+                return tuple(sorted({lying.node for lying in found.values()}))
         return ()
 
-    def _able_later(self, candidate: Candidate, cells: Cells) -> Bools:
-        first = candidate.first
-        able = self._cards.roomy(first.demand, cells) & self._cards.ground.suits(first.shape.host)
-        return self._admitted(candidate, able)
+    def _to_come(self, candidate: Candidate, nodes: Sequence[str]) -> Iterator[list[Place]]:
+        """What is looked at together: all of them, or one node or island after the other."""
+        known = [self._picture.nodes[name] for name in nodes]
+        match candidate.topology:
+            case Topology.NODE:
+                yield from ([Place(one)] for one in known)
+            case Topology.NVLINK:
+                yield from ([Place(one, tuple(gpus))] for one in known for gpus in islands(one.inventory.gpus))
+            case _:
+                yield [Place(one) for one in known]
+
+    def _enough(self, candidate: Candidate, nodes: Sequence[str], cells: Cells) -> tuple[str, ...]:
+        """As many of them as have what is asked, where each takes its part of it."""
+        able, usable = self._able_later(candidate.first, cells), cells.open & ~cells.closed
+        free = (cells.compute * usable).sum(axis=1), (cells.memory * usable).sum(axis=1, dtype=np.int64)
+        asked, chosen = candidate.amounts, list[str]()
+        compute = memory = 0
+        for name in nodes:
+            if able[row := self._picture.nodes[name].row]:
+                chosen.append(name)
+                compute += int(free[0][row])
+                memory += int(free[1][row])
+                if compute >= asked[COMPUTE] and memory >= _least_memory(candidate):
+                    return tuple(chosen)
+        return ()
+
+    def _able_later(self, one: Waiter, cells: Cells) -> Bools:
+        able = self._cards.roomy(one.demand, cells) & self._cards.ground.suits(one.shape.host)
+        return self._cards.ruled.admits(one.pod, one.demand, among=able)
 
     # --- one place for all -------------------------------------------------------------------------------------------
     def _places(self, candidate: Candidate, but: frozenset[str]) -> list[Bounds]:
@@ -202,7 +271,7 @@ class Placing:
                 compute, memory = self._free(known, gpus)
                 if compute >= candidate.amounts[COMPUTE] and memory >= _least_memory(candidate):
                     found.append((compute, known.name, Bounds(node=known.name, gpus=tuple(gpus))))
-        return [place for _, _, place in sorted(found, key=lambda one: (*one[:2], one[2].gpus))[:_MOST_PLACES]]
+        return [place for _, _, place in sorted(found, key=lambda one: (*one[:2], one[2].gpus))]
 
     def _roomy(self, candidate: Candidate, *, only: set[str], but: frozenset[str]) -> list[KnownNode]:
         """Nodes with as much compute free as is asked; few of 1,000 are looked at closely."""

@@ -1,0 +1,100 @@
+"""Trials of whole groups on the cards as they are, or as they would be: each of its pods has a place, or none has.
+
+Of the nodes that could take one of its pods no more are looked at than it has pods: if more could, there is always one
+that none of the others has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from aliquot_scheduler.fit.demand import suits
+from aliquot_scheduler.fit.left import Left
+from aliquot_scheduler.picture.grid import Bools, Cells
+from aliquot_scheduler.picture.host_room import HostInts
+from aliquot_scheduler.picture.picture import KnownNode, Picture
+from aliquot_scheduler.queues.judging.laying import Laying, Lying, Sort, Spot, Tries
+from aliquot_scheduler.queues.waiting.line import Waiter
+
+# A placement takes 20 us, and nobody is answered meanwhile; groups of a few sorts are laid with a hundred.
+MOST_TRIES = 1_000
+
+
+class Scenery(NamedTuple):
+    """What is supposed to be free of GPUs and of their nodes, and which of those could take one, by its number."""
+
+    cells: Cells
+    host: HostInts
+    able: Callable[[Waiter], Bools]
+
+
+class Place(NamedTuple):
+    """A node; or, of it, only these GPUs."""
+
+    known: KnownNode
+    gpus: Sequence[str] = ()
+
+
+def tries_for(members: Sequence[Waiter]) -> Tries:
+    """One for each of them beside those by which others are tried."""
+    return Tries(MOST_TRIES + len(members))
+
+
+def is_plain(members: Sequence[Waiter]) -> bool:
+    """Whether who takes the best place each time takes nobody's: all ask the same, of one card or of whole ones."""
+    pieces = members[0].demand.pieces
+    same = all(one.number == members[0].number for one in members)
+    return same and pieces is not None and (len(pieces) == 1 or all(piece.whole for piece in pieces))
+
+
+def laid(
+    members: Sequence[Waiter], places: Iterable[Place], scenery: Scenery, *, picture: Picture, tries: Tries
+) -> dict[int, Lying] | None:
+    """Where each lies, by its place among them and in the order in which they were placed; the first places first."""
+    able = {one.number: scenery.able(one) for one in members}
+    chosen, count = list[Place](), dict.fromkeys(able, 0)
+    for place in places:
+        who = [number for number, rows in able.items() if rows[place.known.row] and count[number] < len(members)]
+        for number in who:
+            count[number] += 1
+        if who:
+            chosen.append(place)
+    spots = [_spot(place, scenery) for place in chosen]
+    sorts = {one.number: _sort(one, able[one.number], chosen, spots, picture=picture) for one in members}
+    return Laying([one.number for one in members], sorts, spots).found(tries)
+
+
+def _spot(place: Place, scenery: Scenery) -> Spot:
+    known = place.known
+    row, host = scenery.cells.plain(known.row), scenery.host[known.row].tolist()
+    gpus = [gpu for gpu in known.inventory.gpus if not place.gpus or gpu.uuid in place.gpus]
+    columns = [known.columns[gpu.uuid] for gpu in gpus]
+    left = [
+        Left(
+            compute=row.compute[at],
+            usable=row.usable[at],
+            memory=row.memory[at],
+            holders=row.holders[at],
+            closed=row.closed[at],
+        )
+        for at in columns
+    ]
+    return Spot(node=known.name, gpus=gpus, left=left, kinds=[row.kind[at] for at in columns], host=host)
+
+
+def _sort(one: Waiter, able: Bools, places: Sequence[Place], spots: Sequence[Spot], *, picture: Picture) -> Sort:
+    request, grid = one.demand.request, picture.grid
+    suitable = [suits(kind, request) for kind in grid.kinds]
+    may: dict[str, Sequence[int]] = {}
+    for place, spot in zip(places, spots, strict=True):
+        if able[place.known.row]:
+            is_open = grid.open[place.known.row].tolist()
+            columns = (place.known.columns[gpu.uuid] for gpu in spot.gpus)
+            gpus = enumerate(zip(spot.gpus, spot.kinds, columns, strict=True))
+            may[spot.node] = [
+                at
+                for at, (gpu, kind, column) in gpus
+                if suitable[kind] and is_open[column] and request.uuids.admits(gpu.uuid)
+            ]
+    return Sort(pod=one.pod, demand=one.demand, host=(*one.shape.host.amounts, 1), may=may)
