@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,10 +14,14 @@ from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.reclaim.consolidation import Consolidation
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget
-from support.centre import WALL
+from support.centre import NAMES, WALL
+from support.queue_scenarios import Pods
 from support.queue_stage import Stage
 
 replace = msgspec.structs.replace
+
+# Whoever fits without anybody going has had its turn by then.
+A_WHILE = 11.0
 
 
 class ReclaimStage(Stage):
@@ -90,3 +95,31 @@ class ReclaimStage(Stage):
     def victims(self, **more: Any) -> list[str]:
         """Who would have to go now."""
         return sorted(victim.uid for clearing in self.decide(**more) for victim in clearing.victims)
+
+
+def submit(stage: ReclaimStage, pods: Pods, made: Counter[str]) -> None:
+    """They join, one after the other."""
+    for _ in range(pods.count):
+        uid = f"{pods.queue}{made[pods.queue]}"
+        made[pods.queue] += 1
+        stage.submit(
+            uid,
+            pods.compute,
+            pods.memory,
+            queue=pods.queue,
+            group=pods.gang,
+            notes=pods.notes,
+            priority=pods.priority,
+        )
+
+
+def gone(stage: ReclaimStage) -> Counter[str]:
+    """Who has to go until all is quiet, by queue; whoever can come in does."""
+    found, asked = Counter[str](), ["somebody"]
+    while stage.run(after=A_WHILE) or asked:
+        stage.decide()
+        asked = stage.evict()
+        found.update(stage.pods[uid].metadata.labels[NAMES.queue] for uid in asked)
+        for uid in asked:
+            stage.gone(uid)
+    return found

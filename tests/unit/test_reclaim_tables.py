@@ -8,29 +8,9 @@ import pytest
 
 from aliquot_core.problems import Problems
 from aliquot_scheduler.queues.said.spec import read_queue
-from support.centre import NAMES
-from support.queue_scenarios import Pods, Scenario
+from support.queue_scenarios import Scenario
 from support.reclaim_scenarios import RECLAIMS
-from support.reclaim_stage import ReclaimStage
-
-# Whoever fits without anybody going has had its turn by then.
-A_WHILE = 11.0
-
-
-def submit(stage: ReclaimStage, pods: Pods, made: Counter[str]) -> None:
-    """They join, one after the other."""
-    for _ in range(pods.count):
-        uid = f"{pods.queue}{made[pods.queue]}"
-        made[pods.queue] += 1
-        stage.submit(
-            uid,
-            pods.compute,
-            pods.memory,
-            queue=pods.queue,
-            group=pods.gang,
-            notes=pods.notes,
-            priority=pods.priority,
-        )
+from support.reclaim_stage import ReclaimStage, gone, submit
 
 
 @pytest.mark.parametrize("scenario", RECLAIMS, ids=lambda one: one.name)
@@ -52,15 +32,3 @@ def test_it_is_as_the_table_says(scenario: Scenario) -> None:
         assert {queue: stage.used(queue)[0] for queue in step.held} == dict(step.held)
         waiting = [waiter.queue for waiter in stage.queues.waiting()]
         assert {queue: waiting.count(queue) for queue in step.waiting} == dict(step.waiting)
-
-
-def gone(stage: ReclaimStage) -> Counter[str]:
-    """Who has to go until all is quiet, by queue; whoever can come in does."""
-    found, asked = Counter[str](), ["somebody"]
-    while stage.run(after=A_WHILE) or asked:
-        stage.decide()
-        asked = stage.evict()
-        found.update(stage.pods[uid].metadata.labels[NAMES.queue] for uid in asked)
-        for uid in asked:
-            stage.gone(uid)
-    return found

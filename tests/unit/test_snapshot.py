@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,13 +18,16 @@ from aliquot_cli.main import main
 from aliquot_cli.options import Call
 from aliquot_cli.snapshot import read_snapshot
 from aliquot_cli.sources import gather
-from aliquot_core.objects import Container, EnvVar, PodCondition, Queue
+from aliquot_core.instants import second_time
+from aliquot_core.objects import Container, EnvVar, Pod, PodCondition, Queue
+from aliquot_core.problems import Problems
 from aliquot_kube.clock import SystemClock
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.in_force import InForce
 from aliquot_scheduler.queues.room.recalling import words_for
 from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import read_queue
 from aliquot_scheduler.simulating.deciding import LetIn, Replayed, makes_room
 from aliquot_scheduler.simulating.snapshot import Snapshot, SnapshotError, packed, unpacked
 from aliquot_scheduler.worth.mix import Shape as MixShape
@@ -31,8 +35,10 @@ from aliquot_scheduler.worth.page import Page, encode_page
 from aliquot_standalone.apiserver.direct import DirectTransport
 from support.centre import WALL, asks, gpus, make_lease, make_node
 from support.large_cluster import NAMES, NAMESPACE, pod_manifest
+from support.queue_scenarios import Scenario
 from support.queue_stage import Stage, queue
-from support.reclaim_stage import ReclaimStage
+from support.reclaim_scenarios import RECLAIMS
+from support.reclaim_stage import A_WHILE, ReclaimStage, gone, submit
 from support.reigning import Reigning, until
 from support.server_apart import PODS
 
@@ -174,6 +180,49 @@ def test_a_replay_tells_of_room_that_the_leader_was_making() -> None:
     assert [(one.pods, one.gpus, one.victims) for one in found.room] == [([pod.key], cards, [])]
 
 
+@pytest.mark.parametrize("scenario", RECLAIMS, ids=lambda one: one.name)
+def test_what_is_left_out_changes_no_decision(scenario: Scenario) -> None:
+    """Before each step's pods are decided on: those go whom the table says, by the file and by all that there was."""
+    manifests = {name: {**spec, "namespaces": ["*"]} for name, spec in scenario.queues.items()}
+    specs = {name: read_queue(spec, name=name, problems=Problems()) for name, spec in manifests.items()}
+    stage, made = ReclaimStage(specs, nodes=(4,)), Counter[str]()
+    for step in scenario.steps:
+        for pods in step.submit:
+            submit(stage, pods, made)
+        for name, count in step.end.items():
+            stage.end(*[uid for uid, pod in stage.pods.items() if uid.startswith(name) and pod.spec.node_name][:count])
+        stage.run(after=A_WHILE)
+        whole = Snapshot(
+            wall=stage.wall,
+            names=NAMES,
+            settings=InForce(),
+            nodes=[make_node("n0", gpus("n0", 4))],
+            leases=[make_lease("n0", renewed=second_time(stage.wall))],
+            pods=[_with_secrets(pod) for pod in stage.pods.values()],
+            queues=[_read_queue({"metadata": {"name": name}, "spec": spec}) for name, spec in manifests.items()],
+        )
+        data = packed(whole)
+        told = Replayed(unpacked(data, where="memory")).decide()
+        assert told == Replayed(whole).decide()
+        going = [uid for one in told.room for uid in one.victims]
+        labels = {pod.key: pod.metadata.labels[NAMES.queue] for pod in stage.pods.values()}
+        assert Counter(labels[key] for key in going) == Counter(step.goes)
+        assert b"hush" not in gzip.decompress(data)
+        assert gone(stage) == Counter(step.goes)
+
+
+def _with_secrets(pod: Pod) -> Pod:
+    """What people put where they should not, and what may lie with any pod."""
+    one = msgspec.structs.replace(
+        pod.spec.containers[0], image="hush", args=["--token=hush"], env=[EnvVar(name="API_TOKEN", value="hush")]
+    )
+    meta = msgspec.structs.replace(
+        pod.metadata, annotations={**pod.metadata.annotations, "vault.example.com/secret": "hush", "hush": "x"}
+    )
+    spec = msgspec.structs.replace(pod.spec, containers=[one, *pod.spec.containers[1:]], active_deadline_seconds=900)
+    return msgspec.structs.replace(pod, metadata=meta, spec=spec)
+
+
 def test_nothing_secret_is_in_a_file() -> None:
     """Of containers their names and what they ask; of annotations our own."""
     pod = asks("u1", 50, 1_000, annotations={NAMES.of("placement"): "pack", "vault/token": "hush-annotation"})
@@ -186,7 +235,7 @@ def test_nothing_secret_is_in_a_file() -> None:
         env=[EnvVar(name="TOKEN", value="hush-env")],
         resources=pod.spec.containers[0].resources,
     )
-    spec = msgspec.structs.replace(pod.spec, containers=[told], init_containers=[told])
+    spec = msgspec.structs.replace(pod.spec, containers=[told], init_containers=[told], active_deadline_seconds=900)
     condition = PodCondition(type="Ready", status="False", message="hush-message")
     status = msgspec.structs.replace(pod.status, message="hush-status", conditions=[condition])
     whole = Snapshot(
@@ -201,6 +250,7 @@ def test_nothing_secret_is_in_a_file() -> None:
     (kept,) = unpacked(packed(whole), where="memory").pods
     assert kept.metadata.annotations == {NAMES.of("placement"): "pack"}
     assert kept.spec.containers[0].resources == pod.spec.containers[0].resources
+    assert kept.spec.active_deadline_seconds == 900
     assert packed(whole) == packed(unpacked(packed(whole), where="memory"))
 
 

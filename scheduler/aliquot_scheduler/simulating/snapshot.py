@@ -131,6 +131,7 @@ def _pod(pod: Pod, *, names: Names) -> Pod:
             priority=spec.priority,
             restart_policy=spec.restart_policy,
             termination_grace_period_seconds=spec.termination_grace_period_seconds,
+            active_deadline_seconds=spec.active_deadline_seconds,
         ),
         status=PodStatus(
             phase=status.phase,
