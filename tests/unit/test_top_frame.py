@@ -49,6 +49,13 @@ def test_gpus_are_bars_with_their_numbers() -> None:
     assert lines[5].endswith("XID 79")
 
 
+def test_an_instance_of_a_card_is_named_by_its_kind() -> None:
+    """Those of one card have its number; what tells them apart is what they are of it."""
+    part = msgspec.structs.replace(gpu("n1", 0), model="NVIDIA A100-SXM4-80GB MIG 3g.40gb", whole=42)
+    lines = texts(frame(state=state_of([msgspec.structs.replace(NODE, gpus=(part,))])))
+    assert lines[4].split()[:3] == ["n1", "0", "MIG-3g.40gb"]
+
+
 def test_pods_have_what_they_use_of_what_they_have() -> None:
     """Over all their GPUs."""
     lines = texts(frame(PODS))

@@ -72,7 +72,9 @@ def _pod_name(key: str) -> str:
 
 
 def _short(model: str) -> str:
-    return model.removeprefix("NVIDIA ").replace(" ", "-")
+    """What tells GPUs of a node apart: of an instance not its card, for which there is no room beside it."""
+    card, of, kind = model.partition(" MIG ")
+    return f"MIG-{kind}" if of else card.removeprefix("NVIDIA ").replace(" ", "-")
 
 
 def _gib(granted: int, size: int) -> str:
