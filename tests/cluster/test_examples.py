@@ -56,6 +56,23 @@ def manifests_of(folder: str, *files: str) -> list[Json]:
     ]
 
 
+def comes_in_as_others_end(centre: PlayedCentre, namespace: str, percent: int, *, others: str) -> None:
+    """Until patience is over who ends is followed by another; a gap that lasts is held for the one that waits."""
+    gap = time.monotonic()
+
+    def has_its_cards() -> bool:
+        nonlocal gap
+        if centre.held(others) == 100 * CARDS:
+            end(centre, others, 1)
+            gap = time.monotonic()
+        elif time.monotonic() > gap + FOLLOWED:
+            end(centre, others, 8)
+            gap = time.monotonic()
+        return centre.held(namespace) == percent
+
+    centre.cluster.wait_for("the large one to have its cards", has_its_cards, timeout=90)
+
+
 def example(folder: str) -> Callable[[Told], Told]:
     """Say which folder a function shows."""
 
@@ -176,21 +193,23 @@ def _small(centre: PlayedCentre) -> None:
         with centre.applied(manifests_of("small-before-large", "whale")):
             centre.lined_up({"pool-whale": 1})
 
-            gap = time.monotonic()
-
-            def has_its_cards() -> bool:
-                """Until patience is over who ends is followed by another; a gap that lasts is held for the whale."""
-                nonlocal gap
-                if centre.held("pool-swarm") == 400:
-                    end(centre, "pool-swarm", 1)
-                    gap = time.monotonic()
-                elif time.monotonic() > gap + FOLLOWED:
-                    end(centre, "pool-swarm", 8)
-                    gap = time.monotonic()
-                return centre.held("pool-whale") == 400
-
-            centre.cluster.wait_for("the large one to have its cards", has_its_cards, timeout=90)
+            comes_in_as_others_end(centre, "pool-whale", 400, others="pool-swarm")
             assert centre.waiting("pool-swarm") > 0
+
+
+@example("large-before-small")
+def _large(centre: PlayedCentre) -> None:
+    with centre.applied(manifests_of("large-before-small", "small")):
+        centre.settled({"many-small": 400})
+        with centre.applied(manifests_of("large-before-small", "large")):
+            centre.lined_up({"few-large": 4})
+            comes_in_as_others_end(centre, "few-large", 200, others="many-small")
+            until = time.monotonic() + 3 * PATIENCE
+            while time.monotonic() < until:
+                centre.settled({"few-large": 200, "many-small": 200})
+                end(centre, "many-small", 1)
+            centre.settled({"few-large": 200, "many-small": 200})
+            centre.lined_up({"few-large": 3})
 
 
 @example("endless-line")

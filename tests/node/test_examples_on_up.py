@@ -55,6 +55,10 @@ HOGS: Mapping[str, Sequence[Stage]] = {
         Stage(["queues", "swarm"], {"pool-swarm": 400}),
         Stage(["whale"], {"pool-swarm": 400}, waiting={"pool-whale": 1}),
     ],
+    "large-before-small": [
+        Stage(["queues", "small"], {"many-small": 400}),
+        Stage(["large"], {"many-small": 400}, waiting={"few-large": 4}),
+    ],
     "endless-line": [Stage(["queues", "loop"], {"endless": 400}, waiting={"endless": 6})],
     "half-started-groups": [Stage(["queues", "one", "two"], {"runs": 300}, waiting={"runs": 3})],
 }
