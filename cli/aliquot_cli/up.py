@@ -83,6 +83,7 @@ def up(file: str | None, *, demo: bool, exit_after: float | None, summary: str |
     Examples:
       aliquot up --demo
       aliquot up --simulate 2x8xA100-80GB,4x4xL40S
+      aliquot up --simulate A100-80GB:3g.40gb+2x1g.10gb
       aliquot up --exit-after 10 --summary json
     """
     if file:

@@ -240,6 +240,31 @@ async def test_a_daemon_is_not_started_on_an_open_gpu(stand_in: StandIn, fake_nv
         await stand_in.control(gpu, clock=CLOCK).start()
 
 
+async def test_the_stand_in_lets_no_mistake_of_ours_pass(stand_in: StandIn, fake_nvml: FakeNvml) -> None:
+    """What its manual does not have is refused: another command or option, limits that are none, two for one GPU."""
+    gpu = fake_nvml.gpus[0].uuid
+    NvmlComputeModes().close(gpu, closed=True)
+    stand_in.folder.clear(gpu)
+    control = stand_in.control(gpu, clock=CLOCK)
+    await control.start()
+    with pytest.raises(MpsError, match="already running"):
+        await control.start()
+    for line, answer in (
+        ("get_servers", "Invalid command: get_servers"),
+        ("get_server_status 7", "Server 7 was not found"),
+        ("stand-in: come 11 0 101 0=1M", "refused: limits that are none"),
+        ("stand-in: come 11 0 30 1000", "refused: limits that are none"),
+    ):
+        assert await asyncio.to_thread(stand_in.say, gpu, line) == answer
+    await control.quit()
+    assert control.is_gone()
+    with pytest.raises(MpsError, match="does not quit: Cannot find MPS control daemon"):
+        await control.quit()
+    (stand_in.folder.pipe(gpu) / "control").touch()
+    with pytest.raises(MpsError, match="another daemon is in the way"):
+        await control.start()
+
+
 async def test_a_program_that_is_not_there_is_said(stand_in: StandIn, fake_nvml: FakeNvml) -> None:
     """The GPU's seat has the reason, for the container that waits."""
     gpu, held = fake_nvml.gpus[0].uuid, stand_in.folder.hold()
