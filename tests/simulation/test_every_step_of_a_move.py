@@ -15,7 +15,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from aliquot_kube.resources import CONFIG_MAPS, PODS
+from aliquot_core.grant import decode_grant
+from aliquot_kube.patches import merge_patch
+from aliquot_kube.resources import CONFIG_MAPS, NODES, PODS
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.reclaim import consolidation, residents
 from simulation.universe.doomed import Doomed, quiet
@@ -41,6 +43,8 @@ class Moved(Doomed):
         self._made = Counter[str]()
         # What is there of each job; what names an owner that is not there would be taken away.
         self._owners: dict[str, str] = {}
+        # A GPU that is degraded.
+        self.bad = ""
         self._controller: asyncio.Task[None] | None = None
         # How far it had come when the leader died: who was asked to go, and who lies where it is to lie in the end.
         self.came = (False, False)
@@ -103,8 +107,47 @@ class Moved(Doomed):
         return [pod for pod in self.town.api.pods() if not pod.metadata.deletion_timestamp]
 
 
+class Drained(Moved):
+    """An operator says of the GPU on which one of them lies that it is degraded; nobody wants a card whole."""
+
+    async def begin(self) -> None:
+        """The mark, and which GPU that is."""
+        (pod,) = (one for one in self._pods() if one.metadata.name == "right-0")
+        ((_, part),) = decode_grant(pod.metadata.annotations[self.town.names.grant]).slices()
+        self.bad = part.gpu
+        await self._mark(self.bad)
+
+    async def _mark(self, gpus: str | None) -> None:
+        patch = merge_patch({"metadata": {"annotations": {self.town.names.degraded_gpus: gpus}}})
+        await self.town.api.client.patch(NODES, name=self.town.nodes[0].name, patch=patch)
+
+    def is_over(self) -> bool:
+        """Both lie on the other GPU."""
+        grants = [pod.metadata.annotations.get(self.town.names.grant, "") for pod in self._pods()]
+        return len(grants) == len(JOBS) and all(grant and self.bad not in grant for grant in grants)
+
+    async def after_death(self) -> None:
+        """Look how far it came."""
+        gone = self._made.total() > len(JOBS) or any(pod.metadata.deletion_timestamp for pod in self.town.api.pods())
+        self.came = (gone, self.is_over())
+
+    async def end(self, leader: Any) -> None:
+        """Once that is so the GPU is repaired, and nobody moves back."""
+        del leader
+        await self.until(lambda: self.is_over() and self.town.starts == len(JOBS) + 1)
+        await self._mark(None)
+        await self.well()
+        assert self._made.total() == len(JOBS) + 1
+        assert self.is_over()
+        if self._controller is not None:
+            self._controller.cancel()
+
+
 @pytest.mark.timeout(300)
-def test_a_leader_s_death_loses_nobody_who_is_moved(evictions: Evictions, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("story", [Moved, Drained])
+def test_a_leader_s_death_loses_nobody_who_is_moved(
+    story: type[Moved], evictions: Evictions, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One pod is asked to go, once, whenever the leader dies; and a new leader moves no more than its budget has."""
     # Else a story would take ten minutes until somebody may be moved, and until it pays.
     monkeypatch.setattr(consolidation, "_LEAST_RUN", 2.0)
@@ -114,7 +157,7 @@ def test_a_leader_s_death_loses_nobody_who_is_moved(evictions: Evictions, monkey
     came = set()
     for death in itertools.count(first, STRIDE):
         evictions.clear()
-        told = Moved(death=death)
+        told = story(death=death)
         died = told.dies()
         assert len(evictions.tried) == 1, (death, evictions.tried)
         if not died or "ALIQUOT_STEP" in os.environ:
