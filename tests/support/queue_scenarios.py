@@ -160,6 +160,39 @@ SCENARIOS = (
         ],
     ),
     Scenario(
+        name="a group apart for which there are too few nodes keeps nothing from others",
+        queues={"red": {"compute": {"guarantee": 200}}, "blue": {}},
+        steps=[
+            Step(
+                submit=[
+                    Pods(
+                        queue="red",
+                        count=2,
+                        compute=100,
+                        gang="job",
+                        notes={"group-size": "2", "group-topology": "spread"},
+                    )
+                ],
+                held={"red": 0},
+                waiting={"red": 2},
+            ),
+            Step(submit=_each(blue=5), held={"red": 0, "blue": 400}, waiting={"red": 2, "blue": 1}),
+        ],
+    ),
+    Scenario(
+        name="who can't come in beside what others keep keeps nothing from others",
+        queues={
+            "keeper": {"compute": {"guarantee": 200, "lendingLimit": 0}},
+            "red": {"compute": {"guarantee": 300}},
+            "blue": {},
+        },
+        steps=[
+            Step(submit=[Pods(queue="red", count=1, compute=300)], held={"red": 0}, waiting={"red": 1}),
+            Step(submit=_each(blue=3), held={"red": 0, "blue": 200}, waiting={"red": 1, "blue": 1}),
+            Step(submit=_each(keeper=2), held={"keeper": 200, "blue": 200}, waiting={"red": 1, "blue": 1}),
+        ],
+    ),
+    Scenario(
         # The gang needs all of the guarantee, and a part of that is in use: what is free would let it in not at all.
         name="a guarantee is lent until who waits would fit in it",
         queues={"red": {"compute": {"guarantee": 200}, "preemption": {"reclaim": "Never"}}, "blue": {}},
