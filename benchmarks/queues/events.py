@@ -63,7 +63,9 @@ def measure(asked: argparse.Namespace, *, own_shapes: bool) -> list[float]:
     replay.decide()
     if asked.impatient:
         replay.now += PATIENCE + 60.0
-        replay.decide()
+        # A few of them are looked at in each round.
+        for _ in range(asked.queues):
+            replay.decide()
     waits = [one for one in replay.jobs.values() if one.admitted is None]
     memory = replay.queues.register.memory
     print(

@@ -9,6 +9,7 @@ the nodes of the others. Members that come later lie where, or keep from where, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -58,6 +59,10 @@ class Placing:
         self._stayers = stayers
         # Searches that found nothing.
         self.in_vain = 0
+        self._nodes: frozenset[str] | None = None
+        # By the number of a shape, as long as the cards are the same.
+        self._roomy_at = -1
+        self._roomy_on: dict[int, frozenset[str]] = {}
 
     def place(self, candidate: Candidate, *, but: frozenset[str]) -> list[Promise]:
         """Room for all of them, or for none; not on nodes that are kept for others."""
@@ -188,23 +193,43 @@ class Placing:
         return frozenset(node for uid in self._mates(candidate) for node, _ in self._picture.holdings.of(uid))
 
     # --- room to come ------------------------------------------------------------------------------------------------
-    def nodes(self) -> set[str]:
+    def nodes(self) -> frozenset[str]:
         """Those that pods may be bound to."""
-        return {name for name, known in self._picture.nodes.items() if not known.out}
+        if self._nodes is None:
+            self._nodes = frozenset(name for name, known in self._picture.nodes.items() if not known.out)
+        return self._nodes
 
-    def has_room(self, candidate: Candidate, *, on: Iterable[str]) -> bool:
-        """Whether its first pod would have room on one of these nodes."""
-        return bool(self._admitting(candidate.first, on=on).any())
+    def roomy(self, candidate: Candidate) -> frozenset[str]:
+        """The nodes on which its first pod would have room."""
+        first, version = candidate.first, self._cards.version
+        if self._roomy_at != version:
+            self._roomy_at, self._roomy_on = version, {}
+        if first.number not in self._roomy_on:
+            able = self._cards.roomy(first.demand) & self._cards.ground.admits(first.shape.host)
+            rows = np.flatnonzero(self._cards.ruled.admits(first.pod, first.demand, among=able))
+            self._roomy_on[first.number] = frozenset(self._names[row] for row in rows.tolist() if row in self._names)
+        return self._roomy_on[first.number]
+
+    @cached_property
+    def _names(self) -> dict[int, str]:
+        return {known.row: name for name, known in self._picture.nodes.items()}
 
     def why_no_node(self, candidate: Candidate) -> str:
         """Why no node takes its first pod that has room on its GPUs; empty if that is not what it lacks."""
         first = candidate.first
         return self._cards.why_no_node(first.pod, first.demand, host=first.shape.host)
 
-    def idle_on(self, nodes: Iterable[str]) -> tuple[int, int]:
-        """What of compute and memory is free there."""
-        free = [self._free(self._picture.nodes[name], ()) for name in nodes if name in self._picture.nodes]
-        return sum(compute for compute, _ in free), sum(memory for _, memory in free)
+    def idle_on(self, groups: Mapping[str, Iterable[str]]) -> dict[str, tuple[int, int]]:
+        """What of compute and memory is free on each of these groups of nodes."""
+        grid = self._picture.grid
+        usable = grid.open & ~grid.closed
+        compute = (grid.compute * usable).sum(axis=1)
+        memory = (grid.memory * usable).sum(axis=1, dtype=np.int64)
+        found: dict[str, tuple[int, int]] = {}
+        for name, nodes in groups.items():
+            rows = [self._picture.nodes[node].row for node in nodes if node in self._picture.nodes]
+            found[name] = sum(int(compute[row]) for row in rows), sum(int(memory[row]) for row in rows)
+        return found
 
     def best_kept(self, candidate: Candidate, *, among: Iterable[str], doublings: int = 0) -> tuple[str, ...]:
         """Where it would have room soonest: nodes on which all of it could lie once all but those who stay have ended.

@@ -16,65 +16,82 @@ over: else a node that is nearly empty would be filled again, and be of use to n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
-
-import msgspec
+from math import floor
+from typing import NamedTuple
 
 from aliquot_scheduler.queues.charged.shares import equal_shares, exact_shares
-from aliquot_scheduler.queues.letting_in.sweep_memory import Dues, Side, SweepMemory
-from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Tree
+from aliquot_scheduler.queues.letting_in.gangs import Placing
+from aliquot_scheduler.queues.letting_in.sweep_memory import Dues, Sibling, Side, SweepMemory
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
 from aliquot_scheduler.queues.waiting.books import Books
-from aliquot_scheduler.queues.waiting.line import Candidate, Line, Waiter
+from aliquot_scheduler.queues.waiting.line import Candidate, Line
 from aliquot_scheduler.queues.waiting.users import Whose
 
 _BOTH = (COMPUTE, MEMORY)
 
 
-class Sibling(msgspec.Struct, frozen=True, kw_only=True):
-    """One queue among those of its parent, or one user among those of a queue."""
+class Left(NamedTuple):
+    """What a sibling has left of its share: in whole numbers, whether that is anything, and whether it is its turn."""
 
-    # Of compute and memory.
-    used: Sequence[int]
-    due: Sequence[Fraction]
-    # The larger part of both, beyond its guarantee: of what it is due, and of what it used lately.
-    due_part: float
-    lately: float
-    priority: int = 0
+    whole: Sequence[int]
+    some: Sequence[bool]
+    # It has used no larger part lately of what all did than it is due of what they are.
+    in_turn: bool
 
 
 class Keeping:
     """What is kept from whom in one sweep."""
 
-    def __init__(self, *, books: Books, lines: Mapping[str, Line], memory: SweepMemory, now: float) -> None:
+    def __init__(
+        self, *, books: Books, lines: Mapping[str, Line], memory: SweepMemory, placing: Placing, now: float
+    ) -> None:
         self._books = books
+        self._placing = placing
         self._lines = lines
         self._memory = memory
         self._now = now
         # By the queue that they are siblings in.
-        self._siblings: dict[str, Mapping[Side, Sibling]] = {}
+        self._users_known: dict[str, Mapping[Side, Sibling]] = {}
+        # What is left on each side where somebody asked; of a queue's users the queue is told with them.
+        self._left: dict[Side, Left | None] = {}
+        # For whom what is kept; of them those for whom it is from all, and the others by their queue.
+        self._kept: Mapping[str, tuple[str, ...]] = {}
+        self._from_all: list[str] = []
+        self._near: dict[str, list[tuple[str, Candidate]]] = {}
+        # By the queue below which ways part, and the child of it on whose side the head is; and what of that is kept
+        # from each queue.
+        self._by_side: dict[str, dict[str, set[str]]] = {}
+        self._far: dict[str, frozenset[str]] = {}
 
-    def for_others(self, candidate: Candidate) -> frozenset[str]:
-        """The nodes that are kept for other heads, from whomever."""
-        kept = self._memory.kept(now=self._now)
-        return frozenset(node for uid, nodes in kept.items() if uid != candidate.uid for node in nodes)
+    def choose(self, candidate: Candidate) -> tuple[str, ...]:
+        """Which nodes to keep for a head: the same as before, unless one is out by now, or somebody stays there."""
+        kept, placing = self._memory.kept(now=self._now), self._placing
+        free = placing.nodes().difference(*(nodes for uid, nodes in kept.items() if uid != candidate.uid))
+        nodes = kept.get(candidate.uid, ())
+        doublings = self._memory.doublings(candidate.uid, now=self._now)
+        if free.issuperset(nodes) and placing.best_kept(candidate, among=nodes, doublings=doublings):
+            return nodes
+        return placing.best_kept(candidate, among=free, doublings=doublings)
 
     def kept_from(self, candidate: Candidate) -> frozenset[str]:
-        """The nodes that are kept from it."""
-        kept = self._memory.kept(now=self._now)
-        heads = (uid for uid in kept if uid != candidate.uid and self.stands_back(candidate, behind=uid))
-        return frozenset(node for uid in heads for node in kept[uid])
+        """The nodes that are kept from it: for a guarantee from all, for others as far as their shares reach."""
+        self._look_again()
+        queue = candidate.first.queue
+        if queue not in self._far:
+            self._far[queue] = self._kept_far_from(queue)
+        near = [uid for uid, head in self._near.get(queue, ()) if self._stands_back(candidate, uid, head)]
+        heads = [uid for uid in (*self._from_all, *near) if uid != candidate.uid]
+        return self._far[queue].union(*(self._kept[uid] for uid in heads)) if heads else self._far[queue]
 
-    def stands_back(self, candidate: Candidate, *, behind: str) -> bool:
-        """Whether what is kept for a head is kept from this one: for a guarantee from all."""
-        memory, keeping = self._memory, self._memory.keeping(behind)
-        if keeping is None or behind in memory.owed(now=self._now):
-            return True
-        head, reach = keeping
-        if (head.first.queue, head.first.user) == (candidate.first.queue, candidate.first.user):
-            return memory.is_impatient(behind, now=self._now, beyond=True)
-        return self._is_kept(head, reach, against=candidate)
+    def behind(self, candidate: Candidate) -> str | None:
+        """For whom a node is kept on which it would have room, if there is one (the first by UID)."""
+        kept = self._memory.kept(now=self._now)
+        roomy = self._placing.roomy(candidate) & self.kept_from(candidate)
+        heads = (uid for uid in sorted(kept) if uid != candidate.uid and not roomy.isdisjoint(kept[uid]))
+        return next(heads, None) if roomy else None
 
     def begin(self, head: Candidate) -> None:
         """Keep nodes for a head from now on; what then stands idle for it, and is charged to it, ends nothing."""
@@ -86,46 +103,87 @@ class Keeping:
         sides += [(parent, name) for name, parent in pairwise(path)]
         keeping[1].update(mine for parent, mine in sides if self._is_within(mine, parent, head.amounts))
 
-    def idle(self, free_on: Callable[[Iterable[str]], tuple[int, int]]) -> dict[str, tuple[Whose, tuple[int, int]]]:
+    def idle(self) -> dict[str, tuple[Whose, tuple[int, int]]]:
         """What stands idle for heads, no more than each asks; by their first pods."""
+        kept = {uid: nodes for uid, nodes in self._memory.kept(now=self._now).items() if nodes}
         found: dict[str, tuple[Whose, tuple[int, int]]] = {}
-        for uid, nodes in self._memory.kept(now=self._now).items():
-            if nodes and (keeping := self._memory.keeping(uid)):
-                head, free = keeping[0], free_on(nodes)
+        for uid, free in self._placing.idle_on(kept).items() if kept else ():
+            if keeping := self._memory.keeping(uid):
+                head = keeping[0]
                 least = min(free[0], head.amounts[COMPUTE]), min(free[1], head.amounts[MEMORY])
                 found[uid] = (head.first.queue, head.first.user), least
         return found
 
-    def _is_kept(self, head: Candidate, reach: set[Side], *, against: Candidate) -> bool:
-        """From another user's; `reach` are the sides on which its share does, and grows."""
-        tree = self._books.ledger.tree
-        parent, mine, other = parting(tree, head.first, against.first)
-        if isinstance(mine, str) and isinstance(other, str) and tree.nodes[other].priority > tree.nodes[mine].priority:
+    def _look_again(self) -> None:
+        """Others are kept than when this was looked at last: from whom, by the sides on which heads' shares reach."""
+        kept = self._memory.kept(now=self._now)
+        if kept is self._kept:
+            return
+        self._kept, self._far, self._near, self._by_side, self._from_all = kept, {}, {}, {}, []
+        owed, path = self._memory.owed(now=self._now), self._books.ledger.tree.path
+        for uid, nodes in kept.items():
+            keeping = self._memory.keeping(uid)
+            if keeping is None or uid in owed:
+                self._from_all.append(uid)
+                continue
+            head = keeping[0]
+            self._near.setdefault(head.first.queue, []).append((uid, head))
+            for name, parent in pairwise(path(head.first.queue)):
+                if self._reaches(head, name, parent):
+                    self._by_side.setdefault(parent, {}).setdefault(name, set()).update(nodes)
+
+    def _kept_far_from(self, queue: str) -> frozenset[str]:
+        """For heads of other queues: at each level for a sibling's, but from none with a higher priority."""
+        nodes, found = self._books.ledger.tree.nodes, set[str]()
+        for name, parent in pairwise(self._books.ledger.tree.path(queue)):
+            for side, kept in self._by_side.get(parent, {}).items():
+                if side != name and nodes[name].priority <= nodes[side].priority:
+                    found |= kept
+        return frozenset(found)
+
+    def _stands_back(self, candidate: Candidate, uid: str, head: Candidate) -> bool:
+        """Whether one of the same queue does: from its own user's pods it is kept in any case."""
+        if head.first.user == candidate.first.user:
+            return self._memory.is_impatient(uid, now=self._now, beyond=True)
+        return self._reaches(head, (head.first.queue, head.first.user), head.first.queue)
+
+    def _reaches(self, head: Candidate, mine: Side, parent: str) -> bool:
+        """Whether a head's share reaches on its side below a queue, or did since it keeps nodes."""
+        keeping = self._memory.keeping(head.uid)
+        if keeping is None:
             return False
-        if mine not in reach and self._is_within(mine, parent, head.amounts):
-            reach.add(mine)
-        return mine in reach
+        if mine not in keeping[1] and self._is_within(mine, parent, head.amounts):
+            keeping[1].add(mine)
+        return mine in keeping[1]
 
     def _is_within(self, mine: Side, parent: str, amounts: Sequence[int]) -> bool:
-        siblings = self._of(parent)
-        me = siblings.get(mine)
-        if me is None:
-            # Its namespace is at home elsewhere since its turn was looked at.
+        if mine not in self._left:
+            self._left[mine] = self._left_of(mine, parent)
+        if (left := self._left[mine]) is None:
             return False
-        if all(me.used[dim] + amounts[dim] <= me.due[dim] for dim in _BOTH):
+        if all(amounts[dim] <= left.whole[dim] for dim in _BOTH):
             return True
-        if any(me.used[dim] >= me.due[dim] for dim in _BOTH if amounts[dim]):
-            return False
+        return left.in_turn and all(left.some[dim] for dim in _BOTH if amounts[dim])
+
+    def _left_of(self, mine: Side, parent: str) -> Left | None:
+        """As of the beginning of the sweep; None if its namespace is at home elsewhere since its turn was looked at."""
+        siblings = self._of(parent)
+        if (me := siblings.get(mine)) is None:
+            return None
         rivals = [one for one in siblings.values() if one.priority <= me.priority and one.due_part]
-        return me.lately * sum(one.due_part for one in rivals) <= me.due_part * sum(one.lately for one in rivals)
+        lately, due = sum(one.lately for one in rivals), sum(one.due_part for one in rivals)
+        left = [me.due[dim] - me.used[dim] for dim in _BOTH]
+        in_turn = me.lately * due <= me.due_part * lately
+        return Left(whole=[floor(part) for part in left], some=[part > 0 for part in left], in_turn=in_turn)
 
     def _of(self, parent: str) -> Mapping[Side, Sibling]:
-        if parent not in self._siblings:
-            children = self._books.ledger.tree.nodes[parent].children
-            self._siblings[parent] = (
-                {child: self._queue(child) for child in children} if children else self._users(parent)
-            )
-        return self._siblings[parent]
+        children = self._books.ledger.tree.nodes[parent].children
+        # Anew with what is due, if that is worked out anew; of users what they hold counts now.
+        self._shares()
+        known = self._memory.siblings if children else self._users_known
+        if parent not in known:
+            known[parent] = {child: self._queue(child) for child in children} if children else self._users(parent)
+        return known[parent]
 
     def _queue(self, name: str) -> Sibling:
         account, due = self._books.ledger.accounts[name], [share[name] for share in self._shares()]
@@ -167,16 +225,3 @@ class Keeping:
     def _part(self, amounts: Sequence[float | Fraction]) -> float:
         """The larger part of all there is."""
         return max(float(amounts[dim]) / max(1, self._books.capacity[dim]) for dim in _BOTH)
-
-
-def parting(tree: Tree, one: Waiter, other: Waiter) -> tuple[str, Side, Side]:
-    """Below which queue the ways of two part, and on which side each is."""
-    if one.queue == other.queue:
-        return one.queue, (one.queue, one.user), (other.queue, other.user)
-    ways = zip(reversed(tree.path(one.queue)), reversed(tree.path(other.queue)), strict=False)
-    parent = ""
-    for mine, others in ways:
-        if mine != others:
-            return parent, mine, others
-        parent = mine
-    raise AssertionError(f"{one.queue} and {other.queue} do not part: pods wait in leaves")

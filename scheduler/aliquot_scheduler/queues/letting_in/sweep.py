@@ -63,10 +63,12 @@ class Sweep:
         self._headed: set[str] = set()
         self._may, self._few = cards.fitting(), cards.few_fitting()
         memory.pause(now=now)
-        self._keeping = Keeping(books=books, lines=hall.lines, memory=memory, now=now)
+        self._keeping = Keeping(books=books, lines=hall.lines, memory=memory, placing=placing, now=now)
         self._impatient = memory.impatient(now=now)
-        # Who is looked at though nothing is free for them: nodes may be kept.
-        self._watched = self._impatient | memory.owed(now=now)
+        # Who is looked at though nothing is free for them: nodes may be kept, now or for some time already; or quota,
+        # which matters only if anybody comes in.
+        self._pressing = memory.to_look_at(self._impatient, now=now) | memory.owed(now=now)
+        self._watched = self._pressing | (self._impatient & memory.closing())
         self._watched_users: defaultdict[str, set[str]] = defaultdict(set)
         for waiter in filter(None, map(hall.standing, self._watched)):
             self._watched_users[waiter.queue].add(waiter.user)
@@ -108,7 +110,7 @@ class Sweep:
         finally:
             broken_off = self._placing.in_vain >= MOST_IN_VAIN
             self._memory.end(version=self._cards.version, broken_off=broken_off, complete=complete)
-            self._books.keep_idle(self._keeping.idle(self._placing.idle_on), now=self._now)
+            self._books.keep_idle(self._keeping.idle(), now=self._now)
 
     def _admissible(self, candidate: Candidate) -> tuple[Candidate, Refusal | None]:
         """The candidate as it may be let in: kept off models of which its queue has none for it."""
@@ -150,7 +152,7 @@ class Sweep:
 
     def _is_over(self, queues: Iterable[str]) -> bool:
         """Whether no card has room for anybody any more: most rounds end so at once."""
-        if self._few is None or self._few or self._watched:
+        if self._few is None or self._few or self._pressing:
             return False
         for queue in queues:
             if queue not in self._headed and (line := self._hall.lines.get(queue)):
@@ -227,7 +229,7 @@ class Sweep:
         tried, refusal = self._admissible(candidate)
         if within_guarantee(self._books.ledger, tried) and (refusal is None or refusal.cause is Cause.BEHIND):
             memory.owe(uid)
-            memory.keep(uid, self._kept_for(tried))
+            memory.keep(uid, self._keeping.choose(tried))
         else:
             # By a limit, or by others' guarantees, it could not have the node that is kept for it either.
             memory.owe_no_more(uid)
@@ -249,7 +251,9 @@ class Sweep:
         )
         if but and (candidate.shape, but) in self._memory.refused_beside:
             return []
-        promises = self._placing.place(candidate, but=but)
+        # Most are seen to have room on such nodes alone; to search costs more.
+        in_vain = bool(but) and self._placing.roomy(candidate) <= but
+        promises = [] if in_vain else self._placing.place(candidate, but=but)
         self._memory.taken({promise.node for promise in promises}, by=candidate.uid)
         if not promises and but:
             self._memory.refused_beside[candidate.shape, but] = self._refusal_beside(candidate)
@@ -259,10 +263,9 @@ class Sweep:
 
     def _refusal_beside(self, candidate: Candidate) -> Refusal:
         """Of one that found no room but on nodes that are kept for others, if there."""
-        for uid, nodes in sorted(self._memory.kept(now=self._now).items()):
-            if uid != candidate.uid and self._placing.has_room(candidate, on=nodes):
-                head = self._hall.standing(uid)
-                return Refusal(cause=Cause.BEHIND, first=head.pod.key if head else uid)
+        if (uid := self._keeping.behind(candidate)) is not None:
+            head = self._hall.standing(uid)
+            return Refusal(cause=Cause.BEHIND, first=head.pod.key if head else uid)
         return no_room(self._placing.why_no_node(candidate))
 
     def _pass_over(self, candidate: Candidate, refusal: Refusal | None, *, tried: Candidate) -> None:
@@ -272,24 +275,21 @@ class Sweep:
         refusal = refusal or no_room(self._memory.refused.get(tried.shape, ""))
         self._remember(candidate, beside or refusal)
         if candidate.first.uid in self._impatient:
-            in_time = self._memory.is_impatient(candidate.uid, now=self._now, beyond=True)
-            if in_time and not self._stayers.is_in_vain(
-                refusal, ledger=self._books.ledger, capacity=self._books.capacity
-            ):
-                self._rules.refuses_for(refusal, first=candidate.first.pod.key)
-            begins = self._memory.keeping(tried.uid) is None
-            self._memory.keep_for(tried, self._kept_for(tried) if refusal.cause in _NO_ROOM else ())
-            if begins:
-                self._keeping.begin(tried)
+            self._hold_up(candidate, refusal, tried=tried, said=beside or refusal)
 
-    def _kept_for(self, candidate: Candidate) -> tuple[str, ...]:
-        """The same nodes from sweep to sweep, unless one of them is out by now, or somebody stays there."""
-        free = self._placing.nodes() - self._keeping.for_others(candidate)
-        nodes = self._memory.kept(now=self._now).get(candidate.first.uid, ())
-        doublings = self._memory.doublings(candidate.uid, now=self._now)
-        if free.issuperset(nodes) and self._placing.best_kept(candidate, among=nodes, doublings=doublings):
-            return nodes
-        return self._placing.best_kept(candidate, among=free, doublings=doublings)
+    def _hold_up(self, candidate: Candidate, refusal: Refusal, *, tried: Candidate, said: Refusal) -> None:
+        """Who has lost patience keeps quota from who comes after, or a node."""
+        memory, uid = self._memory, candidate.uid
+        closes = memory.is_impatient(uid, now=self._now, beyond=True) and not self._stayers.is_in_vain(
+            refusal, ledger=self._books.ledger, capacity=self._books.capacity
+        )
+        if closes:
+            self._rules.refuses_for(refusal, first=candidate.first.pod.key)
+        begins = memory.keeping(tried.uid) is None
+        memory.keep_for(tried, self._keeping.choose(tried) if refusal.cause in _NO_ROOM else ())
+        if begins:
+            self._keeping.begin(tried)
+        memory.looked_at(candidate, said, now=self._now, closes=closes and refusal.cause not in _NO_ROOM)
 
     def _remember(self, candidate: Candidate, refusal: Refusal) -> None:
         """Not in this sweep any more."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from fractions import Fraction
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple
+
+import msgspec
 
 from aliquot_scheduler.queues.judging.rules import Refusal
 from aliquot_scheduler.queues.judging.stayers import MOST_DOUBLINGS
@@ -20,6 +24,29 @@ Dues = Sequence[Mapping[str, Fraction]]
 # Seconds for which it is not worked out anew: with hundreds of queues it costs more than all else of a sweep, and in so
 # little time it is not what moves.
 _DUE_FOR = 1.0
+# Seconds for which a head that finds no room is not looked at again while no card has room for it, and how many are
+# looked at in one sweep though none has: to look at 200 of them took 200 ms, and the nodes that are kept for them stay.
+_LOOKED_FOR = 1.0
+_MOST_LOOKED_AT = 8
+
+
+class Sibling(msgspec.Struct, frozen=True, kw_only=True):
+    """One queue among those of its parent, or one user among those of a queue."""
+
+    # Of compute and memory; what a queue uses at the moment when this is looked at.
+    used: Sequence[int]
+    due: Sequence[Fraction]
+    # The larger part of both, beyond its guarantee: of what it is due, and of what it used lately.
+    due_part: float
+    lately: float
+    priority: int = 0
+
+
+class Look(NamedTuple):
+    """When a head was looked at, and whom what was said then is about."""
+
+    at: float
+    said_of: tuple[str, Mark]
 
 
 class SweepMemory:
@@ -41,10 +68,19 @@ class SweepMemory:
         # Since when the head of a line is refused, by the UID of its first pod.
         self._since: dict[str, float] = {}
         self._kept: dict[str, tuple[str, ...]] = {}
+        # The same of this instant, until it changes.
+        self._kept_now: tuple[float, dict[str, tuple[str, ...]]] | None = None
+        # How each head was found when it was looked at last since it lost patience; who of them kept quota from others
+        # then, and what was said of them.
+        self._looks: dict[str, Look] = {}
+        self._closing: set[str] = set()
+        self._said_of_heads: dict[tuple[str, Mark], Refusal] = {}
         # For whom as a candidate, and on which sides its share reaches so far (`keeping.py`).
         self._keeping: dict[str, tuple[Candidate, set[Side]]] = {}
         # What all were due, in which tree, and when.
         self._due: tuple[Tree, float, Dues] | None = None
+        # The same of queues among those below one, with what they used lately.
+        self.siblings: dict[str, Mapping[Side, Sibling]] = {}
         # The head whose guarantee is free in pieces, none of which it fits.
         self._owed = ""
         # Of this sweep, and of the one before it: those to whom this one has not come yet.
@@ -71,6 +107,10 @@ class SweepMemory:
         """Nothing that was refused need be so any more; and who is owed a guarantee may be so no more."""
         self.owe_no_more(self._owed)
         self._keeping.clear()
+        self._looks.clear()
+        self._closing.clear()
+        self._said_of_heads.clear()
+        self._kept_now = None
         self._due = None
         self._forget_refused()
         self._said.clear()
@@ -81,6 +121,7 @@ class SweepMemory:
         """What each queue is due, or was a moment ago."""
         if self._due is None or self._due[0] is not tree or not 0.0 <= now - self._due[1] < _DUE_FOR:
             self._due = tree, now, work_out()
+            self.siblings.clear()
         return self._due[2]
 
     def refuse(self, candidate: Candidate, *, why: str) -> None:
@@ -97,11 +138,14 @@ class SweepMemory:
 
     def why(self, queue: str, mark: Mark) -> Refusal | None:
         """Why such a candidate was passed over last, if it was."""
-        return self._said.get((queue, mark)) or self._said_before.get((queue, mark))
+        sayings = self._said, self._said_before, self._said_of_heads
+        return next((found[queue, mark] for found in sayings if (queue, mark) in found), None)
 
     def head_refused(self, uid: str, *, now: float) -> None:
         """A head of a line is passed over."""
-        self._since.setdefault(uid, now)
+        if uid not in self._since:
+            self._since[uid] = now
+            self._kept_now = None
 
     # --- whom a guarantee is owed -------------------------------------------------------------------------------------
     def owed(self, *, now: float) -> frozenset[str]:
@@ -122,25 +166,53 @@ class SweepMemory:
         if self._owed != uid:
             self.owe_no_more(self._owed)
             self._owed = uid
+            self._kept_now = None
 
     def owe_no_more(self, uid: str) -> None:
         """It is not, if it was."""
         if uid and self._owed == uid:
             self._owed = ""
+            self._kept_now = None
             self.keep(uid, ())
 
     def forget(self, uid: str) -> None:
         """It is a head no more."""
         self.owe_no_more(uid)
         self._since.pop(uid, None)
+        self._not_looked_at(uid)
         if uid in self._kept:
             self.keep(uid, ())
             del self._kept[uid]
+            self._kept_now = None
 
     # --- who has lost patience ----------------------------------------------------------------------------------------
     def impatient(self, *, now: float) -> set[str]:
         """The heads that were passed long enough, unless they have held others up for too long."""
         return {uid for uid in self._since if self.is_impatient(uid, now=now)}
+
+    def to_look_at(self, impatient: AbstractSet[str], *, now: float) -> set[str]:
+        """Of heads that have lost patience those who were not looked at lately, a few at a time, in turns."""
+        last = {uid: look.at for uid, look in self._looks.items()}
+        due = [uid for uid in impatient if uid not in last or not 0.0 <= now - last[uid] < _LOOKED_FOR]
+        return set(sorted(due, key=lambda uid: (last.get(uid, -inf), self._since[uid], uid))[:_MOST_LOOKED_AT])
+
+    def closing(self) -> AbstractSet[str]:
+        """Those of them who kept quota from who came after, when they were looked at last."""
+        return self._closing
+
+    def looked_at(self, candidate: Candidate, refusal: Refusal, *, now: float, closes: bool) -> None:
+        """One of them was refused; that is said of it until it is looked at again."""
+        self._not_looked_at(candidate.uid)
+        look = Look(at=now, said_of=(candidate.first.queue, candidate.first.mark))
+        self._looks[candidate.uid] = look
+        self._said_of_heads[look.said_of] = refusal
+        if closes:
+            self._closing.add(candidate.uid)
+
+    def _not_looked_at(self, uid: str) -> None:
+        self._closing.discard(uid)
+        if (look := self._looks.pop(uid, None)) is not None:
+            self._said_of_heads.pop(look.said_of, None)
 
     def is_impatient(self, uid: str, *, now: float, beyond: bool = False) -> bool:
         """Whether a head is; `beyond` its share it never holds others up for longer than heads may as it comes."""
@@ -153,14 +225,18 @@ class SweepMemory:
 
     def doublings(self, uid: str, *, now: float) -> int:
         """How often the time has doubled for which a head may hold others up: it has waited for so long itself."""
-        waited = now - self._since.get(uid, now)
-        times = range(1, MOST_DOUBLINGS + 1) if self._hold else ()
-        return max((number for number in times if waited >= self._hold * 2**number), default=0)
+        waited, number = now - self._since.get(uid, now), 0
+        while self._hold and number < MOST_DOUBLINGS and waited >= self._hold * 2 ** (number + 1):
+            number += 1
+        return number
 
-    def kept(self, *, now: float) -> dict[str, tuple[str, ...]]:
-        """The nodes that are kept for heads at this moment, by their UIDs."""
-        owed = self.owed(now=now)
-        return {uid: nodes for uid, nodes in self._kept.items() if uid in owed or self.is_impatient(uid, now=now)}
+    def kept(self, *, now: float) -> Mapping[str, tuple[str, ...]]:
+        """The nodes that are kept for heads at this moment, by their UIDs; the same object until any of it changes."""
+        if self._kept_now is None or self._kept_now[0] != now:
+            owed = self.owed(now=now)
+            kept = {uid: nodes for uid, nodes in self._kept.items() if uid in owed or self.is_impatient(uid, now=now)}
+            self._kept_now = now, kept
+        return self._kept_now[1]
 
     def keeping(self, uid: str) -> tuple[Candidate, set[Side]] | None:
         """For whom it is, and how far its share reaches so far."""
@@ -177,6 +253,8 @@ class SweepMemory:
         """Of those whose time is over by now nothing is known any more."""
         for uid in [uid for uid in self._keeping if not self.is_impatient(uid, now=now)]:
             del self._keeping[uid]
+        for uid in [uid for uid in self._looks if not self.is_impatient(uid, now=now)]:
+            self._not_looked_at(uid)
 
     def keep(self, uid: str, nodes: tuple[str, ...]) -> None:
         """Keep these nodes for a head, and no others, as long as it is one."""
@@ -184,6 +262,7 @@ class SweepMemory:
             self._keeping.pop(uid, None)
         if self._kept.get(uid, ()) != nodes:
             self._kept[uid] = nodes
+            self._kept_now = None
             # Others may fit where they did not.
             self._forget_refused()
 
@@ -191,3 +270,4 @@ class SweepMemory:
         """Somebody is let in there, by a guarantee of theirs: for whom one of these was kept, another is chosen."""
         for uid in [uid for uid, kept in self._kept.items() if uid != by and not set(kept).isdisjoint(nodes)]:
             self.keep(uid, ())
+            self._not_looked_at(uid)
