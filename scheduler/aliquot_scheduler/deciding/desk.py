@@ -117,6 +117,7 @@ class Desk:
             return Filtered(unresolvable=dict.fromkeys(nodes, str(error)))
         if not request.containers:
             return Filtered(nodes=nodes)
+        self._turns.asked(pod, now=now)
         if busy := self._busy(pod) or self._turns.why_not(pod):
             return Filtered(unresolvable=dict.fromkeys(nodes, busy))
         bounds = self._turns.bounds(pod)

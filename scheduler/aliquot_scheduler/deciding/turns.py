@@ -49,6 +49,10 @@ class Turns(Protocol):
         """Why it is not the pod's turn; empty if it is."""
         ...
 
+    def asked(self, pod: Pod, *, now: float) -> None:
+        """A scheduler asks for a pod, whoever's turn it is."""
+        ...
+
     def bounds(self, pod: Pod) -> Bounds:
         """Where alone a pod may lie whose turn it is."""
         ...

@@ -5,8 +5,9 @@ is what others ask and tell: what was seen, what came of turns, and why a pod wa
 
 A gate that was lifted can't be put back. So a pod that was let in and found no node within its promise's time (its CPU
 is nowhere free, say) loses its turn: room and quota go to others, the extender refuses the pod, and after a while that
-grows with each time it gets a new turn. kube-scheduler is told of that by a change of the pod; by itself it would look
-again after five minutes. Where kube-scheduler has not even looked at the pod, the first new turn comes at once.
+grows with each time it gets a new turn (`waiting/probation.py`). kube-scheduler is told of that by a change of the pod;
+by itself it would look again after five minutes. Where it has not looked at the pod, and asked for no other either
+lately, the first new turn comes at once; where the pod's scheduler has never asked for any, the next one comes late.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from aliquot_core.backoff import Backoff, Random
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
-from aliquot_scheduler.deciding.promises import Promise
+from aliquot_scheduler.deciding.promises import PROMISE, Promise
 from aliquot_scheduler.deciding.turns import Rooms, Turn
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.picture.picture import Picture
@@ -35,6 +36,8 @@ from aliquot_scheduler.queues.waiting.waits import WaitsSoFar
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
 _AGAIN = Backoff(first=5.0, longest=300.0)
+# Of a pod whose scheduler was never heard; it is woken once that asks for any pod.
+_UNHEARD = Backoff(first=300.0, longest=300.0)
 _TELL_AGAIN = Backoff(first=1.0, longest=60.0)
 
 
@@ -129,15 +132,28 @@ class Queues:
         if register.inside.is_unasked(uid, now=now):
             # kube-scheduler did not come for it, so it lost nothing; it is to be woken.
             register.release(uid)
+            register.claims.found(uid, now=now)
             register.take_as_waiting(pod)
-        elif register.let_out(uid):
-            register.lost[uid] = register.lost.get(uid, 0) + 1
-            if register.lost[uid] == 1 and _is_unseen(pod):
-                # When the API server is back kube-scheduler stays blind for longer than we do: for 14 s after 15 s
-                # without it. Only once: whose scheduler is none that runs would keep its room from others.
-                register.take_as_waiting(pod)
-            else:
-                register.rest(pod, until=now + _AGAIN.delay(failures=register.lost[uid], random=self._random))
+            return
+        if (way := register.inside.way(uid)) is Way.ADOPTED:
+            register.claims.found(uid, now=now)
+        if (waiter := register.let_out(uid)) is None:
+            return
+        register.lost[uid] = register.lost.get(uid, 0) + 1
+        unseen, again = _is_unseen(pod), _AGAIN
+        if unseen and register.is_unheard(pod):
+            again = _UNHEARD
+        elif register.lost[uid] == 1 and unseen and register.heard.was_silent(now=now, lately=PROMISE):
+            # When the API server is back kube-scheduler stays blind for longer than we do. Only once.
+            register.take_as_waiting(pod)
+            return
+        if way is not Way.SHOWN:
+            register.turn_lost(waiter, now=now)
+        register.rest(pod, until=now + again.delay(failures=register.lost[uid], random=self._random))
+
+    def asked(self, pod: Pod, *, now: float) -> None:
+        """A scheduler asks for a pod, whoever's turn it is."""
+        self._register.scheduler_asks(pod.spec.scheduler_name, now=now)
 
     def not_told(self, pod: Pod, *, now: float) -> None:
         """The pod could not be told of its turn: the next try comes later, since others may be told."""
@@ -175,7 +191,7 @@ class Queues:
         if uid not in register.hall:
             return ""
         if uid in register.lost:
-            return turn_lost(register.lost[uid])
+            return turn_lost(register, pod)
         return register.hall.why_nowhere(uid) or "it waits for its turn"
 
     def bounds(self, pod: Pod) -> Bounds:

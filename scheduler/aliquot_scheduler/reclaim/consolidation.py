@@ -162,7 +162,7 @@ class Consolidation:
         if price is not None and self._waited(candidate, now=now) < price.lost:
             return False
         alone = len(candidate.members) == 1 and candidate.first.group is None
-        return alone and is_foreseen(candidate.first)
+        return alone and is_foreseen(candidate.first) and not self._reclaim.why_paused(candidate, now=now)
 
     def _waited(self, candidate: Candidate, *, now: float) -> float:
         """As much as was waited for, in percent-seconds."""

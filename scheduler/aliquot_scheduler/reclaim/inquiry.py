@@ -25,15 +25,22 @@ from aliquot_scheduler.reclaim.standoff import Lent, lent_to_others
 
 
 def told_of(
-    candidate: Candidate, *, policy: Policy, planner: Planner | None, wording: Wording, ledger: Ledger, moves: bool
+    candidate: Candidate,
+    *,
+    policy: Policy,
+    planner: Planner | None,
+    wording: Wording,
+    ledger: Ledger,
+    moves: bool,
+    paused: str = "",
 ) -> str:
     """Of one for whom this planner has found nothing just now; without one, for whom it was not asked.
 
-    `moves` is whether pods are moved to make room in one piece.
+    `moves` is whether pods are moved to make room in one piece, `paused` why nobody may go for it for a while.
     """
     if (lent := lent_to_others(candidate, ledger=ledger)) is None:
         return ""
-    why = _forbidden(candidate, policy)
+    why = _forbidden(candidate, policy) or paused
     if not why and planner:
         why = planner.why_nobody_goes(candidate, policy=policy, moves=moves)
     return _told(lent, why, wording=wording)

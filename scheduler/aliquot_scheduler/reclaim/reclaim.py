@@ -55,6 +55,7 @@ class Reclaim:
         # By queue, of those who run in it.
         self._lowest: dict[str, int] = {}
         self._since: dict[str, float] = {}
+        self._now = 0.0
         # Of queues that are there, and of those that are gone while somebody runs in them.
         self._terms: dict[str, float] = {}
 
@@ -115,7 +116,13 @@ class Reclaim:
         ledger, first = register.books.ledger, candidate.first
         policy, wording = policy_of(first.queue, tree=ledger.tree), Wording(ledger=ledger, stock=register.cards.stock())
         said = told_of(
-            candidate, policy=policy, planner=planner, wording=wording, ledger=ledger, moves=register.moves_pods
+            candidate,
+            policy=policy,
+            planner=planner,
+            wording=wording,
+            ledger=ledger,
+            moves=register.moves_pods,
+            paused=self.why_paused(candidate, now=now),
         )
         register.standoffs.note(first, said, until=now + 2 * COOLDOWN)
 
@@ -128,7 +135,7 @@ class Reclaim:
                 continue
             takes_back = policy_of(queue, tree=tree).reclaims
             for head in (head for user in line.users() for head in self._heads(queue, user)):
-                if not takes_back or not all(map(is_foreseen, head.members)):
+                if not takes_back or not all(map(is_foreseen, head.members)) or self.why_paused(head, now=now):
                     self._tell(head, None, now=now)
 
     def refused(self, victim: Waiter, *, now: float) -> None:
@@ -174,7 +181,7 @@ class Reclaim:
     def _may_claim(self, candidate: Candidate) -> bool:
         if candidate.uid in self._fitting or _asked(candidate) in self._vain:
             return False
-        if not all(is_foreseen(one) for one in candidate.members):
+        if not all(is_foreseen(one) for one in candidate.members) or self.why_paused(candidate, now=self._now):
             return False
         ledger = self._queues.books.ledger
         policy = policy_of(candidate.first.queue, tree=ledger.tree)
@@ -184,8 +191,16 @@ class Reclaim:
             candidate.first.queue, 2**31
         )
 
+    def why_paused(self, candidate: Candidate, *, now: float) -> str:
+        """Why nobody goes for these for a while, since those before were not bound; empty if that is not so."""
+        register = self._queues.register
+        others = [clearing.candidate.first for clearing in register.clearings]
+        whys = (register.claims.why_not(one, others=others, now=now) for one in candidate.members)
+        return next(filter(None, whys), "")
+
     def _look_around(self, now: float) -> None:
         """What is the same for everybody at this look."""
+        self._now = now
         self._vain = {asked: until for asked, until in self._vain.items() if until > now}
         self._spared = {uid: until for uid, until in self._spared.items() if until > now}
         self._fits_since = {uid: since for uid, since in self._fits_since.items() if uid in self._fitting}

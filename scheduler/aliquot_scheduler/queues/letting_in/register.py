@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
@@ -20,16 +22,20 @@ from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.enrolment import Enrolment
 from aliquot_scheduler.queues.judging.planting import Change, Planting
 from aliquot_scheduler.queues.judging.stayers import Stayers
+from aliquot_scheduler.queues.letting_in.second_turns import SecondTurns
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.letting_in.taking_over import TakingOver
+from aliquot_scheduler.queues.room.claims import Claims
 from aliquot_scheduler.queues.room.making_room import MakingRoom
 from aliquot_scheduler.queues.room.standoffs import Standoffs
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
+from aliquot_scheduler.queues.waiting.heard import Heard
 from aliquot_scheduler.queues.waiting.inside import Inside, Way
 from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.probation import Probation
 from aliquot_scheduler.queues.waiting.stale import StaleGangs
 from aliquot_scheduler.rules.judging import Rules
 
@@ -43,6 +49,11 @@ class Register:
         self.now = 0.0
         self.hall = Hall(why_never=self._why_gang_never)
         self.inside = Inside(names=names)
+        self.heard = Heard()
+        self.probation = Probation()
+        self.claims = Claims()
+        # Whose scheduler was never heard when their turn was over.
+        self._unheard: set[str] = set()
         # How often a turn of theirs has led to nothing, or could not be told; since when those wait who do.
         self.lost: dict[str, int] = {}
         self.untold: dict[str, int] = {}
@@ -63,6 +74,13 @@ class Register:
             wait_anew=self.take_as_waiting,
         )
         self.clearings, self.refuges = self.making_room.clearings, self.making_room.refuges
+        self.second_turns = SecondTurns(
+            probation=self.probation,
+            hall=self.hall,
+            inside=self.inside,
+            clearings=self.clearings,
+            stand_in_line=self._stand_in_line,
+        )
         self.taking_over = TakingOver(
             names=names,
             planting=self._planting,
@@ -70,7 +88,7 @@ class Register:
             inside=self.inside,
             books=self.books,
             making_room=self.making_room,
-            wait=self.take_as_waiting,
+            wait=self._take_as_found,
         )
 
     def __contains__(self, uid: str) -> bool:
@@ -137,6 +155,9 @@ class Register:
         self.stayers.gone(uid)
         self.memory.forget(uid)
         self.taking_over.forget(uid)
+        self.probation.gone(uid)
+        self.claims.gone(uid)
+        self._unheard.discard(uid)
         for notes in (self.lost, self.untold, self.joined):
             notes.pop(uid, None)
         if uid in self.inside.bound:
@@ -155,17 +176,25 @@ class Register:
         self.refuges.tell_time(now)
         self.standoffs.tell_time(now)
         self.stayers.tell_time(now)
-        for waiter in self.hall.rested(now):
-            self.leave(waiter.uid)
-            self.take_as_waiting(waiter.pod)
+        self.claims.tell_time(now)
         self.books.capacity = self.cards.stock().capacity
+        self.second_turns.end_rests(books=self.books, now=now)
+        self.second_turns.close_lines(books=self.books, now=now)
         self.books.settle(now)
+
+    def scheduler_asks(self, name: str, *, now: float) -> None:
+        """A scheduler asks for a pod: if it was never heard before, pods that gave it up need not rest any longer."""
+        if self.heard.asked(name, now=now):
+            for waiter in filter(None, map(self.hall.resting, sorted(self._unheard))):
+                if waiter.pod.spec.scheduler_name == name:
+                    self._unheard.remove(waiter.uid)
+                    self._stand_in_line(waiter)
 
     # --- from state to state -----------------------------------------------------------------------------------------
     def take_as_waiting(self, pod: Pod) -> None:
         """It waits: in its line, or goes on to rest."""
         self.taking_over.forget(pod.metadata.uid)
-        waiter = self.enrolment.waiter(pod)
+        waiter = self._read(pod)
         self.joined.setdefault(pod.metadata.uid, self.now)
         until = self.hall.rests_until(pod.metadata.uid)
         if waiter is None:
@@ -177,14 +206,30 @@ class Register:
 
     def rest(self, pod: Pod, *, until: float) -> None:
         """Its turn has led to nothing: it may have another one then."""
-        if waiter := self.enrolment.waiter(pod):
+        if waiter := self._read(pod):
             self.hall.rest(waiter, until=until, books=self.books)
+
+    def turn_lost(self, waiter: Waiter, *, now: float) -> None:
+        """Its turn had room, and led to nothing."""
+        self.probation.lost(waiter, now=now)
+        self.claims.lost(waiter)
+
+    def is_unheard(self, pod: Pod) -> bool:
+        """Whether its scheduler has never asked for any pod; if so it is noted, to be woken by that."""
+        if not self.heard.knows(pod.spec.scheduler_name):
+            self._unheard.add(pod.metadata.uid)
+        return pod.metadata.uid in self._unheard
+
+    def rests_unheard(self, uid: str) -> bool:
+        """Whether it rests for that."""
+        return uid in self._unheard
 
     def let_in(self, waiter: Waiter, *, until: float, now: float) -> None:
         """Its turn has come: it is charged from now on, and waits no more."""
         self.leave(waiter.uid)
         self.memory.forget(waiter.uid)
         self.inside.enter(waiter, way=Way.THROUGH, until=until)
+        self.second_turns.let_in(waiter, books=self.books)
         self.books.admit(waiter, self.enrolment.charge(waiter), now=now)
 
     def show(self, waiter: Waiter, *, until: float) -> None:
@@ -200,7 +245,7 @@ class Register:
         for waiter in shown:
             self.release(waiter.uid)
             # Its room may come on cards that it was kept off when it was shown.
-            self._join(self.enrolment.waiter(waiter.pod) or waiter)
+            self._join(self._read(waiter.pod) or waiter)
         return until
 
     def let_out(self, uid: str) -> Waiter | None:
@@ -237,11 +282,28 @@ class Register:
         self.memory.forget(uid)
         for notes in (self.lost, self.untold, self.joined):
             notes.pop(uid, None)
+        self._unheard.discard(uid)
+        self.heard.placed(pod.spec.scheduler_name)
         if waiter:
+            self.probation.bound(waiter)
+            self.claims.bound(waiter)
             self.inside.bind(waiter)
             self.stayers.runs(pod, now=self.now)
             self.books.put(waiter, self.enrolment.charge(waiter))
             self.gang_changed(waiter)
+
+    def _read(self, pod: Pod) -> Waiter | None:
+        """A pod as one that waits, behind its user's others if it has lost turns."""
+        waiter, times = self.enrolment.waiter(pod), self.probation.times.get(pod.metadata.uid, 0)
+        return msgspec.structs.replace(waiter, lost=times) if waiter and times else waiter
+
+    def _take_as_found(self, pod: Pod) -> None:
+        self.claims.found(pod.metadata.uid, now=self.now)
+        self.take_as_waiting(pod)
+
+    def _stand_in_line(self, waiter: Waiter) -> None:
+        self.leave(waiter.uid)
+        self.take_as_waiting(waiter.pod)
 
     def _join(self, waiter: Waiter) -> None:
         why = self.enrolment.why_never(waiter)

@@ -128,6 +128,7 @@ class Rounds:
                 promises = sweep.bring_in_all(clearing)
                 for place, promise in zip(clearing.places, promises, strict=False):
                     self._let_in(place.waiter, promise, now=now)
+                    register.claims.brought_in(place.waiter, now=now)
                 if promises:
                     register.gang_changed(clearing.candidate.first)
                 elif register.making_room.may_come_true(clearing):

@@ -13,6 +13,7 @@ import msgspec
 
 from aliquot_core.counting import agreed, counted
 from aliquot_core.names import Names
+from aliquot_core.objects import Pod
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal, no_room
 from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.room.clearings import Clearing
@@ -36,9 +37,13 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-def turn_lost(times: int) -> str:
-    """Of a pod whose turns have led to nothing so often."""
-    return f"its turn led to no binding ({counted(times, 'time')}); it gets a new one"
+def turn_lost(register: Register, pod: Pod) -> str:
+    """Of a pod whose turns have led to nothing."""
+    uid, scheduler = pod.metadata.uid, pod.spec.scheduler_name
+    lost = f"its turn led to no binding ({counted(register.lost[uid], 'time')}); it gets a new one"
+    if not register.rests_unheard(uid):
+        return lost
+    return f"{lost} late: no scheduler by its spec.schedulerName {scheduler} has asked for any pod, and it must ask us"
 
 
 def making_room(clearing: Clearing) -> str:
@@ -70,7 +75,7 @@ class Notices:
     def _saying(self, waiter: Waiter) -> tuple[str, Callable[[], str]]:
         uid, register = waiter.uid, self._register
         if uid in register.lost and register.hall.rests_until(uid) is not None:
-            return "TurnLost", partial(turn_lost, register.lost[uid])
+            return "TurnLost", partial(turn_lost, register, waiter.pod)
         if clearing := register.clearings.whose(uid):
             return "MakingRoom", partial(making_room, clearing)
         if why := register.hall.why_nowhere(uid):

@@ -9,7 +9,7 @@ needs to start, and for each of the others apart. A pod is in one of the three p
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from aliquot_core.names import Names
 from aliquot_scheduler.queues.charged.askers import Ask
@@ -89,6 +89,14 @@ class Hall:
             if not len(self.lines[queue]):
                 del self.lines[queue]
         return waiter
+
+    def lost(self, times: Collection[str]) -> list[Waiter]:
+        """Of these pods those who stand in a line."""
+        return [self.lines[self._in_line[uid]].of(uid) for uid in times if uid in self._in_line]
+
+    def in_line(self) -> int:
+        """How many stand in lines."""
+        return len(self._in_line)
 
     def gang_changed(self, waiter: Waiter, *, books: Books) -> None:
         """Another number of its gang is in."""

@@ -24,8 +24,8 @@ from aliquot_scheduler.fit.ground import HostAsk
 from aliquot_scheduler.queues.charged.askers import Ask
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Vector
 
-# Priority (highest first), age, namespace, name, uid: no two are equal.
-Place = tuple[int, str, str, str, str]
+# Lost turns (fewest first), priority (highest first), age, namespace, name, uid: no two are equal.
+Place = tuple[int, int, str, str, str, str]
 # Namespace and name of a group.
 GroupKey = tuple[str, str]
 # The same with the size and the minimum that a pod of it says: only who agrees is of one gang.
@@ -61,6 +61,8 @@ class Waiter(msgspec.Struct, frozen=True, kw_only=True):
     group: Group | None
     # Patterns of models that it is kept off, since its queue may have none of them for it.
     off: tuple[str, ...] = ()
+    # How many turns it has lost that had room.
+    lost: int = 0
 
     def of(self, pod: Pod) -> Waiter:
         """The same, with a later word on the pod."""
@@ -75,7 +77,7 @@ class Waiter(msgspec.Struct, frozen=True, kw_only=True):
     def place(self) -> Place:
         """Its place among those of the same user."""
         meta = self.pod.metadata
-        return -self.priority, meta.creation_timestamp or "", meta.namespace, meta.name, meta.uid
+        return self.lost, -self.priority, meta.creation_timestamp or "", meta.namespace, meta.name, meta.uid
 
     @property
     def mark(self) -> tuple[str, Any]:
@@ -165,6 +167,9 @@ class Line:
         self._askers: dict[int, Counter[str]] = {}
         self._asked: dict[str, list[int]] = {}
         self._heads: dict[str, Heads] = {}
+        # Whose pods may not come now, since others of theirs lost their turns (`probation.py`): only those may.
+        self.closed: set[str] = set()
+        self._again: dict[str, tuple[Heads, Heads]] = {}
         # The first of each row, as long as the row is the same.
         self._firsts: dict[tuple[str, Any], Candidate | None] = {}
 
@@ -195,6 +200,7 @@ class Line:
             del rows[_row(waiter)]
         if not rows:
             del self._rows[waiter.user]
+            self._again.pop(waiter.user, None)
         self._asks_no_more(waiter)
         self._ask(waiter, sign=-1)
         self.changed(waiter)
@@ -236,10 +242,21 @@ class Line:
 
     def heads(self, user: str, *, let_in: dict[GangKey, set[str]]) -> Heads:
         """The first of each shape and each gang that has its minimum, in their order; `let_in` is by gang."""
+        if user in self.closed:
+            return self._heads_again(user, self._all_heads(user, let_in))
+        return self._all_heads(user, let_in)
+
+    def _all_heads(self, user: str, let_in: dict[GangKey, set[str]]) -> Heads:
         if user not in self._heads:
             found = [self._first(user, key, row, let_in) for key, row in self._rows.get(user, {}).items()]
             self._heads[user] = Heads(sorted((one for one in found if one), key=lambda one: one.first.place))
         return self._heads[user]
+
+    def _heads_again(self, user: str, heads: Heads) -> Heads:
+        """Of these those who have lost turns; the same object as long as they are the same."""
+        if user not in self._again or self._again[user][0] is not heads:
+            self._again[user] = heads, Heads(one for one in heads if one.first.lost)
+        return self._again[user][1]
 
     def _ask(self, waiter: Waiter, *, sign: int) -> None:
         asked = self._asked.setdefault(waiter.user, [0, 0])

@@ -1,0 +1,69 @@
+"""When those come again who have lost turns, and whose other pods come one by one meanwhile (`probation.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from aliquot_scheduler.queues.room.clearings import Clearings
+from aliquot_scheduler.queues.waiting.books import Books
+from aliquot_scheduler.queues.waiting.hall import Hall
+from aliquot_scheduler.queues.waiting.inside import Inside
+from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.probation import Probation, whose
+
+
+class SecondTurns:
+    """Ends rests, and closes lines; `stand_in_line` is how one does who rests no more."""
+
+    def __init__(
+        self,
+        *,
+        probation: Probation,
+        hall: Hall,
+        inside: Inside,
+        clearings: Clearings,
+        stand_in_line: Callable[[Waiter], None],
+    ) -> None:
+        self._probation = probation
+        self._hall = hall
+        self._inside = inside
+        self._clearings = clearings
+        self._stand_in_line = stand_in_line
+
+    def end_rests(self, *, books: Books, now: float) -> None:
+        """Who has rested long enough joins the line; of those who have lost turns as many as may try at a time."""
+        probation, rested = self._probation, self._hall.rested(now)
+        lost = self._hall.lost(probation.times) if any(one.uid in probation for one in rested) else []
+        trying = probation.trying(lost, self._inside.coming.values(), now=now)
+        others_wait = self._hall.in_line() > len(lost)
+        rests_until = partial(probation.rests_until, others_wait=others_wait, capacity=books.capacity, now=now)
+        for waiter in sorted(rested, key=lambda one: one.place):
+            if waiter.uid not in probation or waiter.uid in self._clearings:
+                self._stand_in_line(waiter)
+            elif (until := rests_until(waiter, trying)) > now:
+                self._hall.rest(waiter, until=until, books=books)
+            else:
+                self._stand_in_line(waiter)
+                trying.append(waiter)
+
+    def close_lines(self, *, books: Books, now: float) -> None:
+        """To pods of users in doubt who have one under way; and for a while to all of theirs, if others wait."""
+        probation, lines = self._probation, self._hall.lines
+        coming = {whose(one) for one in self._inside.coming.values() if one.uid not in probation}
+        paused = probation.is_paused(now=now)
+        for queue, line in lines.items():
+            if not probation.anybody_in_doubt or books.ledger.guaranteed(queue):
+                line.closed = set()
+                continue
+            alone = len(lines) == 1 and len(line.users()) == 1
+            doubted = (user for user in line.users() if probation.in_doubt((queue, user)))
+            line.closed = {user for user in doubted if (queue, user) in coming or (paused and not alone)}
+
+    def let_in(self, waiter: Waiter, *, books: Books) -> None:
+        """One has come in: of a user in doubt no other does now that has lost no turn itself."""
+        if waiter.uid in self._probation:
+            return
+        line = self._hall.lines.get(waiter.queue)
+        if line and self._probation.in_doubt(whose(waiter)) and not books.ledger.guaranteed(waiter.queue):
+            line.closed.add(waiter.user)

@@ -1,0 +1,249 @@
+"""Pods that nobody can bind: each turn of theirs keeps room for nothing, and others find room all the same."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from aliquot_core.objects import PodCondition
+from aliquot_scheduler.deciding.promises import PROMISE
+from aliquot_scheduler.deciding.turns import MOST_AT_ONCE
+from aliquot_scheduler.queues.said.spec import QueueSpec
+from aliquot_scheduler.queues.waiting.probation import PART, PAUSE
+from support.queue_stage import Stage, queue
+
+replace = msgspec.structs.replace
+
+ALL = {"no queues": {}, "one queue": {"a": queue()}}
+STEP = 5.0
+
+
+class Careless(Stage):
+    """A cluster in which pods of one user are never bound."""
+
+    def __init__(self, specs: dict[str, QueueSpec], *, cards: int = 4, pods: int = 100, compute: int = 100) -> None:
+        super().__init__(specs, nodes=(cards,))
+        self.where = next(iter(specs), "")
+        for number in range(pods):
+            notes = {"gpus": str(compute // 100)} if compute > 100 else {}
+            self.submit(f"c{number}", compute, queue=self.where, user="careless", notes=notes)
+
+    def goes_on(self, seconds: float, *, until: str = "") -> float:
+        """Turns are given out for so long, or until this one is let in; how long that was."""
+        began = self.now
+        while self.now - began < seconds:
+            told = self.round(after=STEP)
+            self.bind(*[uid for uid in told if not uid.startswith("c")])
+            if until in told:
+                break
+        return self.now - began
+
+    def good(self, uid: str, compute: int) -> None:
+        """Somebody else asks for what can be bound."""
+        notes = {"gpus": str(compute // 100)} if compute > 100 else {}
+        self.submit(uid, compute, queue=self.where, user="good", notes=notes)
+
+    def tried(self) -> list[str]:
+        """Who of the careless has the room of a turn."""
+        return [uid for uid in self.queues.register.inside.coming if uid.startswith("c")]
+
+
+@pytest.mark.parametrize("specs", ALL.values(), ids=ALL)
+@pytest.mark.parametrize("size", [100, 400])
+def test_a_hundred_that_nobody_can_bind_keep_a_cluster_for_one_turn(specs: dict[str, QueueSpec], size: int) -> None:
+    """Who comes after their first turns have begun is in when these are over, whoever has the smaller share."""
+    stage = Careless(specs, compute=size)
+    stage.submit("runs", 10, queue=stage.where, user="good")
+    for _ in range(2):
+        stage.goes_on(STEP)
+    stage.end("runs")
+    stage.good("g", 10)
+    assert stage.goes_on(600.0, until="g") <= PROMISE + STEP
+
+
+@pytest.mark.parametrize("specs", ALL.values(), ids=ALL)
+def test_once_they_have_lost_their_turns_others_come_in_at_once(specs: dict[str, QueueSpec]) -> None:
+    """They have a quarter of the cards at the most, whether anybody waits or not."""
+    stage = Careless(specs, pods=24)
+    stage.goes_on(900.0)
+    lost = stage.queues.register.probation.times
+    assert len(lost) == 24
+    for _ in range(60):
+        stage.goes_on(STEP)
+        assert len(stage.tried()) <= 1
+    assert max(lost.values()) > 1
+    stage.good("g", 300)
+    assert stage.goes_on(600.0, until="g") == STEP
+
+
+@pytest.mark.parametrize("specs", ALL.values(), ids=ALL)
+@pytest.mark.parametrize("size", [100, 400])
+def test_who_asks_for_all_cards_comes_in_after_one_turn_too(specs: dict[str, QueueSpec], size: int) -> None:
+    """While it waits those who lost a turn do not try again for three turns."""
+    stage = Careless(specs, pods=24, compute=size)
+    stage.goes_on(1800.0)
+    for number in range(3):
+        stage.good(f"g{number}", 400)
+        assert stage.goes_on(900.0, until=f"g{number}") <= PROMISE + STEP
+        stage.end(f"g{number}")
+
+
+def test_those_who_lost_turns_have_a_quarter_of_all_turns_at_a_time() -> None:
+    """Small ones would fill all slots otherwise."""
+    stage = Careless({}, cards=16, pods=504, compute=1)
+    while len(stage.queues.register.probation.times) < 504:
+        stage.goes_on(STEP)
+    most = 0
+    for _ in range(80):
+        stage.goes_on(STEP)
+        most = max(most, len(stage.tried()))
+    assert most == MOST_AT_ONCE // PART
+
+
+def test_nobody_who_lost_a_turn_is_forgotten() -> None:
+    """Each of them gets turns again and again, also while others come and go."""
+    stage = Careless({"a": queue()}, pods=8)
+    for number in range(80):
+        stage.good(f"g{number}", 100)
+        stage.goes_on(60.0)
+        stage.end(*[uid for uid in stage.pods if uid.startswith("g") and stage.pods[uid].spec.node_name])
+    assert sorted(stage.queues.register.probation.times) == sorted(f"c{number}" for number in range(8))
+    assert min(stage.queues.register.probation.times.values()) > 2
+
+
+def test_one_that_stands_in_line_without_room_keeps_no_other_from_trying() -> None:
+    """The first to try again asks for all cards, and somebody has one of them for good."""
+    stage = Careless({"a": queue()}, pods=1, compute=400)
+    stage.submit("c9", 10, queue="a", user="careless")
+    stage.goes_on(3 * PROMISE)
+    stage.good("g", 100)
+    assert stage.goes_on(600.0, until="g") <= PROMISE + STEP
+    before = stage.queues.register.probation.times["c9"]
+    stage.goes_on(900.0)
+    assert stage.queues.register.probation.times["c9"] > before
+
+
+def test_a_pod_that_lost_a_turn_stands_behind_its_user_s_others() -> None:
+    """However much older it is, or higher its priority; and before those who have lost more."""
+    stage = Stage({"a": queue()}, nodes=(1,))
+    stage.submit("old", 100, queue="a", priority=1000)
+    assert stage.round() == ["old"]
+    stage.submit("young", 100, queue="a")
+    stage.submit("younger", 100, queue="a")
+    assert stage.run(after=PROMISE) == ["young"]
+    assert stage.round(after=60.0) == []
+    assert stage.queues.is_in_line("old")
+    stage.end("young")
+    assert stage.run() == ["younger"]
+    stage.end("younger")
+    assert stage.run() == ["old"]
+
+
+def test_a_user_s_pods_come_one_by_one_until_one_is_bound() -> None:
+    """After a lost turn; not where the queue is guaranteed anything, since nobody else may have that."""
+    for specs, at_once in (({"a": queue()}, 1), ({"a": queue(guarantee=400)}, 4)):
+        stage = Stage(specs, nodes=(4,))
+        stage.submit("bad", 100, queue="a")
+        assert stage.round() == ["bad"]
+        for number in range(6):
+            stage.submit(f"p{number}", 100, queue="a")
+        held = stage.round()
+        assert len(held) == 3
+        for uid in held:
+            stage.gone(uid)
+        told = stage.round(after=PROMISE)
+        assert len(told) == min(3, at_once)
+        stage.bind(told[0])
+        assert len(stage.round()) == 3 - len(told)
+
+
+def test_a_gang_that_lost_its_turn_comes_again_as_a_whole() -> None:
+    """Though it asks more than a quarter, and its pods rest for different times."""
+    stage = Stage({"a": queue()}, nodes=(4,))
+    for number in range(4):
+        stage.submit(f"m{number}", 100, queue="a", group="g", notes={"group-size": "4"})
+    assert len(stage.round()) == 4
+    found: list[str] = []
+    while not found:
+        found = stage.round(after=STEP)
+        assert stage.now < 3 * PROMISE
+    assert sorted(found) == ["m0", "m1", "m2", "m3"]
+
+
+def test_who_is_gone_leaves_nothing_behind_and_casts_no_doubt() -> None:
+    """Its user's others come as everybody's."""
+    stage = Careless({"a": queue()}, pods=1)
+    stage.goes_on(2 * PROMISE)
+    probation = stage.queues.register.probation
+    assert probation.in_doubt(("a", "careless"))
+    stage.gone("c0")
+    assert not probation.in_doubt(("a", "careless"))
+    assert "c0" not in probation
+    assert probation.is_paused(now=stage.now) is False
+    assert PAUSE == 3 * PROMISE
+
+
+# --- whose scheduler asks for nothing ---------------------------------------------------------------------------------
+def lets_in(stage: Stage, uid: str, *, scheduler: str, unseen: bool = True) -> None:
+    """A pod comes, and has its first turn."""
+    pod = stage.submit(uid, 60, spec={"schedulerName": scheduler})
+    if unseen:
+        gated = PodCondition(type="PodScheduled", status="False", reason="SchedulingGated")
+        stage.see(replace(pod, status=replace(pod.status, conditions=[gated])))
+    assert stage.round() == [uid]
+
+
+@pytest.mark.parametrize(
+    ("asks", "unseen", "again"),
+    [
+        # kube-scheduler was asking once, and has asked for nobody for a while.
+        ([-100], "unseen", PROMISE),
+        # It began again while the turn lasted.
+        ([-100, 25], "unseen", PROMISE),
+        # It asks for others, so it has passed this one over.
+        ([-60, -50, -40, -30, -20, -10, 0, 10, 20], "unseen", PROMISE + STEP),
+        # It has looked at this one.
+        ([-100], "seen", PROMISE + STEP),
+    ],
+)
+def test_a_first_turn_comes_back_at_once_only_if_kube_scheduler_was_silent(
+    asks: list[int], unseen: str, again: float
+) -> None:
+    """Else it is lost as any other."""
+    stage = Stage({}, nodes=(1,))
+    stage.now = 1000.0
+    asked = stage.submit("other", 10, spec={"schedulerName": "aliquot"})
+    stage.gone("other")
+    for at in asks:
+        stage.queues.asked(asked, now=stage.now + at)
+    lets_in(stage, "p", scheduler="aliquot", unseen=unseen == "unseen")
+    began, found = stage.now, list[str]()
+    while not found:
+        found = stage.round(after=STEP)
+    assert stage.now - began == again
+
+
+def test_a_scheduler_that_was_never_heard_gets_a_second_turn_late_and_others_come_first() -> None:
+    """The pod is told so; and once its scheduler asks for any pod, it need not wait any longer."""
+    stage = Stage({}, nodes=(1,))
+    lets_in(stage, "p", scheduler="other")
+    good = stage.submit("good", 60, user="good", spec={"schedulerName": "aliquot"})
+    assert stage.run(after=PROMISE) == ["good"]
+    stage.end("good")
+    waiter = next(one for one in stage.queues.waiting() if one.uid == "p")
+    assert stage.queues.notice(waiter).reason == "TurnLost"
+    assert "no scheduler by its spec.schedulerName other has asked for any pod" in stage.queues.notice(waiter).message
+    stage.queues.asked(good, now=stage.now)
+    assert stage.round(after=120.0) == []
+    stage.queues.asked(stage.pods["p"], now=stage.now)
+    assert stage.round() == ["p"]
+
+
+def test_a_scheduler_that_was_never_heard_is_tried_again_all_the_same() -> None:
+    """It may have had nothing to ask."""
+    stage = Stage({}, nodes=(1,))
+    lets_in(stage, "p", scheduler="other")
+    began = stage.now
+    while not stage.round(after=STEP):
+        pass
+    assert 150.0 <= stage.now - began - PROMISE <= 300.0 + STEP

@@ -1,0 +1,130 @@
+"""Room is made by sending others away, and the pod for which it was made is never bound: how often that is done."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from aliquot_scheduler.deciding.promises import PROMISE
+from aliquot_scheduler.queues.room.claims import FIRST
+from support.queue_stage import queue
+from support.reclaim_stage import ReclaimStage
+
+DAY = 86_400.0
+STEP = 10.0
+ALL = {"gpus": "4"}
+
+
+class Borrowed(ReclaimStage):
+    """Four cards, guaranteed to one queue, and lent to another whose pods come again when they are sent away."""
+
+    def __init__(self) -> None:
+        super().__init__({"own": queue(guarantee=400), "lent": queue()}, nodes=(4,))
+        self._number = 0
+        self.refill()
+        self.run()
+        self.now = 60.0
+
+    def refill(self) -> None:
+        """Whoever was sent away is made anew."""
+        there = sum(uid.startswith("b") for uid in self.pods)
+        for _ in range(4 - there):
+            self.submit(f"b{self._number}", 100, queue="lent", user="lent")
+            self._number += 1
+
+    def step(self, seconds: float = STEP, *, bound: str = "b") -> list[str]:
+        """Time passes: who has to go goes, and who is let in is bound if its name begins so."""
+        self.now += seconds
+        self.beat()
+        self.desk.tell_time(self.now)
+        asked = self.reclaimed()
+        self.refill()
+        told = self.round()
+        self.bind(*[uid for uid in told if uid.startswith(bound)])
+        self.lift(*[uid for uid in told if not uid.startswith(bound)])
+        return asked
+
+    def waves(self, seconds: float, *, step: float = STEP) -> list[float]:
+        """At which times anybody had to go."""
+        end, found = self.now + seconds, list[float]()
+        while self.now < end:
+            if self.step(step):
+                found.append(self.now)
+        return found
+
+
+def test_one_pod_that_is_never_bound_sends_others_away_seven_times_in_a_day() -> None:
+    """Each time after twice as long: its pause begins when it has the room."""
+    stage = Borrowed()
+    stage.submit("x", 400, queue="own", user="own", notes=ALL)
+    found = stage.waves(DAY)
+    assert len(found) == 7
+    gaps = [after - before for before, after in pairwise(found)]
+    # It may rest after a lost turn when its pause is over.
+    assert all(0.0 <= gap - FIRST * 2.0**number <= 420.0 for number, gap in enumerate(gaps)), gaps
+
+
+def test_it_waits_meanwhile_and_is_told_why_nobody_goes() -> None:
+    """Inside its guarantee, with the minutes."""
+    stage = Borrowed()
+    stage.submit("x", 400, queue="own", user="own", notes=ALL)
+    stage.waves(6 * PROMISE)
+    while not stage.queues.is_in_line("x"):
+        stage.step()
+    stage.reclaim.anybody(now=stage.now)
+    (waiter,) = [one for one in stage.queues.waiting() if one.uid == "x"]
+    notice = stage.queues.notice(waiter)
+    assert notice.reason == "NobodyGoes"
+    assert "nobody goes for it: room was made for it and it was not bound, so for 1" in notice.message
+
+
+def test_a_hundred_pods_of_one_user_send_away_no_more_than_that_user_may() -> None:
+    """A guarantee's worth at once, and then one at a time: after a minute, two, four, and an hour at last."""
+    stage = Borrowed()
+    for number in range(100):
+        stage.submit(f"x{number}", 100, queue="own", user="own")
+    gone = 0
+    for _ in range(int(DAY / 60.0)):
+        gone += len(stage.step(60.0))
+    assert 10 <= gone <= 4 + 30
+
+
+def test_a_user_whose_pod_is_bound_is_as_everybody() -> None:
+    """The next of its pods has room made at once; the one that was never bound waits for its own pause."""
+    stage = Borrowed()
+    stage.submit("x", 100, queue="own", user="own")
+    assert len(stage.step()) == 1
+    while "x" not in stage.queues.register.probation.times:
+        stage.step()
+    stage.submit("y", 100, queue="own", user="own")
+    assert not stage.step()
+    waves = 0
+    while not waves:
+        waves = len(stage.step(bound=("y")))
+    assert stage.pods["y"].spec.node_name
+    stage.submit("z", 100, queue="own", user="own")
+    assert len(stage.step(bound=("z"))) == 1
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["kube-scheduler does not ask", "kube-scheduler asks"])
+def test_the_next_leader_begins_with_the_first_pause(asked: bool) -> None:  # noqa: FBT001
+    """It finds a pod without a gate that is not bound; so a change of leaders costs one eviction at the most."""
+    before = Borrowed()
+    before.submit("x", 400, queue="own", user="own", notes=ALL)
+    while not before.step():
+        pass
+    while not before.queues.register.probation.times:
+        before.step()
+    stage = Borrowed()
+    for uid in list(stage.pods):
+        stage.gone(uid)
+    for pod in before.pods.values():
+        stage.see(pod)
+    stage.run()
+    if asked:
+        stage.desk.filter(stage.pods["x"], ["n0"], now=stage.now)
+    began, found = stage.now, list[float]()
+    while not found:
+        found = stage.waves(STEP)
+    assert found[0] - began >= FIRST
