@@ -261,6 +261,10 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         """The full CDI name of one slice."""
         return f"{self.cdi_kind}={token}"
 
+    def known(self) -> frozenset[str]:
+        """Every one that is read or written under a name of its own."""
+        return frozenset(getattr(self, name) for name, kind in vars(type(self)).items() if isinstance(kind, property))
+
     def lease(self, node: str) -> str:
         """The name of a node's heart-beat Lease; where the node's own name leaves no room, it is that."""
         marked = f"node-{node}"

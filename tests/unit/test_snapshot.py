@@ -225,7 +225,8 @@ def _with_secrets(pod: Pod) -> Pod:
 
 def test_nothing_secret_is_in_a_file() -> None:
     """Of containers their names and what they ask; of annotations our own."""
-    pod = asks("u1", 50, 1_000, annotations={NAMES.of("placement"): "pack", "vault/token": "hush-annotation"})
+    notes = {NAMES.of("placement"): "pack", "vault/token": "hush-annotation", NAMES.of("token"): "hush-of-our-domain"}
+    pod = asks("u1", 50, 1_000, annotations=notes)
     told = Container(
         name="main",
         image="hush-image",

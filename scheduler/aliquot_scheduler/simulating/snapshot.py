@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -59,15 +59,15 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 def without_secrets(snapshot: Snapshot) -> Snapshot:
     """The same, with nothing in it that decisions do not depend on."""
-    names = snapshot.names
+    known = snapshot.names.known()
     return msgspec.structs.replace(
         snapshot,
-        nodes=[_kept(one, names=names) for one in snapshot.nodes],
-        leases=[_kept(one, names=names) for one in snapshot.leases],
-        pods=[_pod(one, names=names) for one in snapshot.pods],
-        queues=[_kept(one, names=names) for one in snapshot.queues],
-        namespaces=[_kept(one, names=names) for one in snapshot.namespaces],
-        budgets=[_kept(one, names=names) for one in snapshot.budgets],
+        nodes=[_kept(one, known=known) for one in snapshot.nodes],
+        leases=[_kept(one, known=known) for one in snapshot.leases],
+        pods=[_pod(one, known=known) for one in snapshot.pods],
+        queues=[_kept(one, known=known) for one in snapshot.queues],
+        namespaces=[_kept(one, known=known) for one in snapshot.namespaces],
+        budgets=[_kept(one, known=known) for one in snapshot.budgets],
     )
 
 
@@ -95,12 +95,13 @@ def unpacked(data: bytes, *, where: str) -> Snapshot:
 _Kind = TypeVar("_Kind", Node, Lease, Queue, Namespace, PodDisruptionBudget)
 
 
-def _kept(one: _Kind, *, names: Names) -> _Kind:
-    return msgspec.structs.replace(one, metadata=_meta(one.metadata, names=names))
+def _kept(one: _Kind, *, known: Collection[str]) -> _Kind:
+    return msgspec.structs.replace(one, metadata=_meta(one.metadata, known=known))
 
 
-def _meta(meta: ObjectMeta, *, names: Names) -> ObjectMeta:
-    ours = {key: text for key, text in meta.annotations.items() if key.partition("/")[0] == names.domain}
+def _meta(meta: ObjectMeta, *, known: Collection[str]) -> ObjectMeta:
+    # Whoever writes what nobody reads may write anything, in Aliquot's own domain too.
+    ours = {key: text for key, text in meta.annotations.items() if key in known}
     return ObjectMeta(
         name=meta.name,
         namespace=meta.namespace,
@@ -113,10 +114,10 @@ def _meta(meta: ObjectMeta, *, names: Names) -> ObjectMeta:
     )
 
 
-def _pod(pod: Pod, *, names: Names) -> Pod:
+def _pod(pod: Pod, *, known: Collection[str]) -> Pod:
     spec, status = pod.spec, pod.status
     return Pod(
-        metadata=_meta(pod.metadata, names=names),
+        metadata=_meta(pod.metadata, known=known),
         spec=PodSpec(
             node_name=spec.node_name,
             scheduler_name=spec.scheduler_name,
