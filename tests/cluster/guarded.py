@@ -73,8 +73,16 @@ class Guarded:
 
     def lift_and_bind(self, made: Json) -> None:
         """What the centre does: lift the gate, then bind with the grant."""
+        self.lift(made)
+        self.bind(made)
+
+    def lift(self, made: Json) -> None:
+        """Its turn has come."""
+        self.scheduler.patch(self.cluster.api.path_of(made), {"spec": {"schedulingGates": None}})
+
+    def bind(self, made: Json) -> None:
+        """With a grant."""
         path = self.cluster.api.path_of(made)
-        self.scheduler.patch(path, {"spec": {"schedulingGates": None}})
         self.scheduler.post(f"{path}/binding", binding(made, "node1", {NAMES.grant: grant_text(30)}))
 
     def policies(self) -> list[Json]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -330,9 +331,9 @@ NO_AMOUNT = {
 }
 
 
-def changed(section: str, key: str, *, node: str) -> list[str]:
+def changed(section: str, key: str, *, node: str, gates: Sequence[Mapping[str, str]] = ()) -> list[str]:
     """The problems of a change, of an addition, and of a removal."""
-    bare, one, two = (written(container(compute="30"), nodeName=node) for _ in range(3))
+    bare, one, two = (written(container(compute="30"), nodeName=node, schedulingGates=list(gates)) for _ in range(3))
     one["metadata"][section], two["metadata"][section] = {NAMES.of(key): "1"}, {NAMES.of(key): "2"}
     pods: list[Pod] = [decoded(bare), decoded(one), decoded(two), decoded(bare)]
     return [
@@ -346,9 +347,20 @@ def test_what_a_grant_was_made_from_stands_once_the_pod_is_bound(section: str, k
     problem = f"{section[:-1]} aliquot.dev/{key}: can't change any more: the pod has its place;"
     assert changed(section, key, node="n1") == [f"{problem} delete the pod, and create it anew"] * 3
     late = "label aliquot.dev/use: is read when a pod is created, and this one asks for a slice;"
-    assert changed(section, key, node="") == (
+    assert changed(section, key, node="", gates=[{"name": NAMES.gate}]) == (
         [f"{late} delete the pod, and create it anew"] * 3 if key == "use" else []
     )
+
+
+@pytest.mark.parametrize(("section", "key"), FROZEN)
+def test_by_what_right_a_pod_was_let_in_stands_once_its_gate_is_gone(section: str, key: str) -> None:
+    """Who may never be evicted comes in within a guarantee alone, so nobody becomes so between turn and binding."""
+    problem = f"{section[:-1]} aliquot.dev/{key}: can't change any more: the pod has had its turn;"
+    frozen = key in ("preemptible", "group", "group-size", "group-min", "group-topology")
+    others = [{"name": "example.com/other"}]
+    for gates in ([], others):
+        found = [said for said in changed(section, key, node="", gates=gates) if "is read when" not in said]
+        assert found == ([f"{problem} delete the pod, and create it anew"] * 3 if frozen else [])
 
 
 def test_other_annotations_may_change_at_any_time() -> None:

@@ -293,6 +293,26 @@ def test_a_whole_card_is_charged_with_all_its_memory() -> None:
     assert stage.used("a") == (150, 81_000)
 
 
+@pytest.mark.parametrize(
+    ("labels", "notes"), [({}, {"preemptible": "false"}), ({"group": "g"}, {"group-size": "2"})], ids=["firm", "group"]
+)
+def test_who_comes_by_another_right_after_its_turn_has_none(labels: dict[str, str], notes: dict[str, str]) -> None:
+    """It waits again and is judged by what it says by now: who may not be evicted needs a guarantee."""
+    stage = Stage(TWO, nodes=(1,))
+    stage.submit("p", 60, queue="a")
+    assert stage.round() == ["p"]
+    stage.lift("p")
+    was = stage.pods["p"]
+    meta = replace(
+        was.metadata,
+        labels=was.metadata.labels | {NAMES.of(key): value for key, value in labels.items()},
+        annotations=was.metadata.annotations | {NAMES.of(key): value for key, value in notes.items()},
+    )
+    stage.see(replace(was, metadata=meta))
+    assert stage.used("a") == (0, 0)
+    assert stage.queues.why_not(stage.pods["p"])
+
+
 def test_a_turn_that_led_to_nothing_is_taken_back() -> None:
     """No binding in time: quota and room are free for others, and the pod gets a new turn after a rest."""
     stage = Stage({"a": queue(limit=100)}, nodes=(1,))

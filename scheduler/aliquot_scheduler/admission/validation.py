@@ -64,21 +64,31 @@ def judge_entry(pod: Pod, *, names: Names) -> Iterator[AliquotError]:
 
 
 def judge_change(pod: Pod, *, old: Pod, names: Names) -> Iterator[AliquotError]:
-    """What decided a pod's place and price stands once it is bound: its grant was made from it."""
+    """What let a pod in stands once its gate is gone, what decided its place and price once it is bound."""
     if not old.spec.node_name:
         yield from _declined_late(pod, old=old, names=names)
+        if all(gate.name != names.gate for gate in old.spec.scheduling_gates):
+            yield from _changed(
+                pod, old, labels=(names.group,), notes=_of_turns(names), because="the pod has had its turn"
+            )
         return
     problems = Problems()
     problems.reading(lambda: restraint_of(pod, names=names), otherwise=Restraint())
     yield from problems.found
+    yield from _changed(pod, old, labels=_labels(names), notes=_annotations(names), because="the pod has its place")
+
+
+def _changed(
+    pod: Pod, old: Pod, *, labels: tuple[str, ...], notes: tuple[str, ...], because: str
+) -> Iterator[AdmissionError]:
     for kind, keys, before, after in (
-        ("label", _labels(names), old.metadata.labels, pod.metadata.labels),
-        ("annotation", _annotations(names), old.metadata.annotations, pod.metadata.annotations),
+        ("label", labels, old.metadata.labels, pod.metadata.labels),
+        ("annotation", notes, old.metadata.annotations, pod.metadata.annotations),
     ):
         for key in keys:
             if before.get(key) != after.get(key):
                 yield AdmissionError(
-                    "can't change any more: the pod has its place",
+                    f"can't change any more: {because}",
                     where=f"{kind} {key}",
                     remedy="delete the pod, and create it anew",
                 )
@@ -98,10 +108,14 @@ def _labels(names: Names) -> tuple[str, ...]:
     return (names.use, names.queue, names.group)
 
 
+def _of_turns(names: Names) -> tuple[str, ...]:
+    """By which a pod is let in, beside what it asks for: who may never be evicted comes in within a guarantee alone."""
+    return (names.preemptible, names.group_size, names.group_min, names.group_topology)
+
+
 def _annotations(names: Names) -> tuple[str, ...]:
-    of_groups = (names.group_size, names.group_min, names.group_topology)
     of_gpus = (names.gpus, names.gpu_model, names.gpu_uuid, names.placement, names.isolation)
-    return (*of_gpus, names.compute_limit, names.preemptible, *of_groups)
+    return (*of_gpus, names.compute_limit, *_of_turns(names))
 
 
 def _live(names: Names) -> tuple[str, ...]:

@@ -105,15 +105,22 @@ def test_use_none_keeps_a_limit_range_off(cluster: ClusterHarness, guarded: Guar
 def test_a_bound_pod_keeps_what_its_grant_was_made_from(
     cluster: ClusterHarness, guarded: Guarded, namespace: str
 ) -> None:
-    """While it waits its annotations may be mended; once bound they stand, and others may still change."""
+    """While it waits its annotations may be mended; by what right it comes in stands from its turn on."""
     made = cluster.create_pod(asking("a", namespace, {"compute": "30"}))
     path = cluster.api.path_of(made)
     cluster.api.patch(path, annotated({NAMES.placement: "pack"}))
     refused(lambda: cluster.api.patch(path, annotated({NAMES.placement: "near"})), by="write pack or spread")
-    guarded.lift_and_bind(made)
-    for note in ({NAMES.gpus: "2"}, {NAMES.placement: "spread"}, {NAMES.placement: None}):
-        said = refused(lambda note=note: cluster.api.patch(path, annotated(note)), by="validate.aliquot.dev")  # type: ignore[misc]
+
+    def stands(note: dict[str, str | None]) -> None:
+        said = refused(lambda: cluster.api.patch(path, annotated(note)), by="validate.aliquot.dev")
         assert "can't change any more" in said
+
+    cluster.api.patch(path, annotated({NAMES.preemptible: "true"}))
+    guarded.lift(made)
+    stands({NAMES.preemptible: "false"})
+    guarded.bind(made)
+    for key, value in ((NAMES.gpus, "2"), (NAMES.placement, "spread"), (NAMES.placement, None)):
+        stands({key: value})
     cluster.api.patch(path, annotated({"note": "x"}))
 
 

@@ -137,7 +137,7 @@ class Register:
             self._take_as_bound(pod)
         elif uid in self.inside:
             if uid in self.inside.coming:
-                self.inside.changed(pod)
+                self._changed_on_its_way(pod)
         elif pod.metadata.deletion_timestamp:
             self.pod_gone(uid)
         elif self._is_next(pod) or uid in self.hall or uid in self.lost:
@@ -304,6 +304,14 @@ class Register:
     def _stand_in_line(self, waiter: Waiter) -> None:
         self.leave(waiter.uid)
         self.take_as_waiting(waiter.pod)
+
+    def _changed_on_its_way(self, pod: Pod) -> None:
+        """Where it may lie is looked at again at its binding; by another right than it came in by, it waits again."""
+        if self.inside.came_by_the_same_right(pod):
+            self.inside.changed(pod)
+            return
+        self.release(pod.metadata.uid)
+        self.take_as_waiting(pod)
 
     def _join(self, waiter: Waiter) -> None:
         why = self.enrolment.why_never(waiter)

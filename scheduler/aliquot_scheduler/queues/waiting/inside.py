@@ -96,5 +96,14 @@ class Inside:
         for states in (self.coming, self.bound, self._ways, self._until, self.bounds):
             states.pop(uid, None)
 
+    def came_by_the_same_right(self, pod: Pod) -> bool:
+        """Whether one that is on its way says of evictions, and of its group, what it was let in by."""
+        return self._right(pod) == self._right(self.coming[pod.metadata.uid].pod)
+
+    def _right(self, pod: Pod) -> tuple[str | None, ...]:
+        names, notes = self._names, pod.metadata.annotations
+        said = (names.preemptible, names.group_size, names.group_min, names.group_topology)
+        return (pod.metadata.labels.get(names.group), *(notes.get(name) for name in said))
+
     def _grant(self, pod: Pod) -> str | None:
         return pod.metadata.annotations.get(self._names.grant)
