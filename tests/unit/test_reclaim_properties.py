@@ -28,11 +28,11 @@ def walked(seed: int, *, steps: int) -> ReclaimWorld:
     return world
 
 
-def walk(seed: int) -> None:
-    """80 steps, each checked; then all go on until nobody is left who may ever be let in."""
+def walk(seed: int, *, steps: int = 80) -> None:
+    """So many steps, each checked; then all go on until nobody is left who may ever be let in."""
     world = ReclaimWorld()
     world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
-    for name in world.chance.choices(ALL, k=80):
+    for name in world.chance.choices(ALL, k=steps):
         getattr(world, name)()
         world.check()
     world.go_on()
@@ -66,6 +66,11 @@ FOUND = (167, 3039, 3043, 3085, 3216)
 def test_walks_that_went_wrong_do_not_any_more(seed: int) -> None:
     """Each by its seed."""
     walk(seed)
+
+
+def test_who_fits_and_gets_no_turn_sends_nobody_away_by_having_been_counted_in() -> None:
+    """Who was taken to be in, and is not for long, is counted no more for those who come after it."""
+    walk(5097, steps=160)
 
 
 @pytest.mark.parametrize("first", range(0, 120, 40))

@@ -79,6 +79,12 @@ class Outlook:
         self._charge(place.waiter)
         self._count(place.room, sign=-1)
 
+    def leaves(self, place: Place) -> None:
+        """It does not after all."""
+        self._charged.remove(place.waiter.uid)
+        self._ledger.release(place.waiter.uid)
+        self._count(place.room, sign=+1)
+
     def stock(self) -> Stock:
         """What there will be."""
         return Stock(capacity=self._capacity, free=tuple(self._free))

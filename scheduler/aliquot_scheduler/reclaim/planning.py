@@ -292,6 +292,13 @@ class Planner:
             until=self._now + longest_grace(going) + OVERDUE,
         )
 
+    def withdraw(self, clearing: Clearing) -> None:
+        """One for whom nobody goes does not come after all: it counts for nobody who comes after it."""
+        for place in clearing.places:
+            self._outlook.leaves(place)
+            self._scene.leaves(place)
+        self._bounds.clear()
+
     def has_to_wait(self, clearing: Clearing) -> bool:
         """Whether somebody has to go for it, or goes already; else a turn is all that it needs."""
         if clearing.victims or any(gpu in self._vacated for place in clearing.places for gpu in place.room):

@@ -105,6 +105,7 @@ class Reclaim:
                 self._fitting.add(candidate.uid)
                 if now - self._fits_since.setdefault(candidate.uid, now) < _ITS_TURN:
                     return
+                planner.withdraw(clearing)
                 continue
             register.making_room.begin(clearing)
             shares.changed(queue)
