@@ -8,20 +8,22 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import permutations
 
 import msgspec
 
 from aliquot_core.claims import NOTHING, Claim, overdrawn
 from aliquot_core.inventory import Gpu
-from aliquot_core.membership import parse_group
+from aliquot_core.membership import Topology, parse_group
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB
+from aliquot_scheduler.fit.links import islands
 from aliquot_scheduler.queues.charged.ledger import Charge
 from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import HostLimits, ModelQuota, QueueSpec, Quota
 from aliquot_scheduler.queues.said.tree import ROOT, Tree
-from aliquot_scheduler.queues.waiting.line import Waiter, asked_by
+from aliquot_scheduler.queues.waiting.line import Waiter, asked_by, firm_part, summed
 from support.centre import NAMES, gpus, make_node, sick
 from support.guarantee_oracle import Guarantees, Portion, Wish, demanding, kept_idle, wishes
 from support.queue_stage import A100, H100, Stage, queue
@@ -35,6 +37,8 @@ ASKED = (10, 30, 50, 60, 90, 100, 150, 200)
 SETTINGS = QueueSettings(patience=100.0, hold=200.0)
 replace = msgspec.structs.replace
 Amounts = dict[str, list[int]]
+# A card, and what of its compute and memory is left.
+_Left = tuple[Gpu, int, int]
 
 
 class QueueWorld(Stage):
@@ -322,13 +326,29 @@ class QueueWorld(Stage):
     def _waits_rightly(self, waiter: Waiter, tree: Tree) -> bool:
         if self.queues.notice(waiter).reason == "NeverFits" or tree.nodes[waiter.queue].stop:
             return True
-        # A gang that is not there, or is too large to be in together; or what it needs is never lent, or not for good.
-        return waiter.group is not None or self._is_kept_for_good(waiter, tree) or self._is_unsure(waiter, tree)
+        start = self._start(waiter)
+        # A gang that is not there; or what it needs is never lent, or not for good.
+        if not start or self._is_kept_for_good(start, tree) or self._is_unsure(start, tree):
+            return True
+        # Of which models it is kept off by its queue is not worked out here.
+        some_model = any(tree.nodes[name].spec.models for name in tree.path(waiter.queue))
+        return waiter.group is not None and (some_model or not can_lie(start))
 
-    def _is_unsure(self, waiter: Waiter, tree: Tree) -> bool:
+    def _start(self, waiter: Waiter) -> list[Waiter]:
+        """Those who are let in at once with it; nobody if they are too few."""
+        if waiter.group is None:
+            return [waiter]
+        who = waiter.gang, waiter.queue, waiter.user
+        line = (one for one in self.queues.waiting() if self.queues.is_in_line(one.uid))
+        mates = sorted((one for one in line if (one.gang, one.queue, one.user) == who), key=lambda one: one.place)
+        needed = max(1, waiter.group.minimum - len(self.queues.books.let_in.get(waiter.gang or ("", "", 0, 0), ())))
+        return mates[:needed] if len(mates) >= needed else []
+
+    def _is_unsure(self, start: Sequence[Waiter], tree: Tree) -> bool:
         """Whether more would be sure then than there can be, since it may never be evicted."""
-        for dimension in range(tree.dimensions.cards) if waiter.shape.firm else ():
-            there, amount = self.queues.stock().capacity[dimension], waiter.amounts[dimension]
+        waiter, firm = start[0], firm_part(start)
+        for dimension in range(tree.dimensions.cards) if firm else ():
+            there, amount = self.queues.stock().capacity[dimension], firm[dimension]
             without, with_it = (
                 {name: _sure(tree, name, dimension, given={waiter.queue: most}) for name in tree.nodes}
                 for most in (0, amount)
@@ -338,16 +358,56 @@ class QueueWorld(Stage):
                 return True
         return False
 
-    def _is_kept_for_good(self, waiter: Waiter, tree: Tree) -> bool:
+    def _is_kept_for_good(self, start: Sequence[Waiter], tree: Tree) -> bool:
         """Whether what it needs is others' and never lent, though nobody asks: the tree contradicts itself."""
+        waiter, amounts = start[0], summed(start)
         for dimension in range(tree.dimensions.cards):
-            there, amount = self.queues.stock().capacity[dimension], waiter.amounts[dimension]
+            there, amount = self.queues.stock().capacity[dimension], amounts[dimension]
             wish = Wish(amount, frozenset(tree.path(waiter.queue)))
             asks = Guarantees(tree, dimension=dimension, used={}, asked={waiter.queue: [wish]}, free=there)
             has = Guarantees(tree, dimension=dimension, used={waiter.queue: amount}, asked={}, free=there - amount)
             if has.lacking() > asks.lacking() or has.unasked().lacking() > asks.unasked().lacking():
                 return True
         return False
+
+
+def can_lie(members: Sequence[Waiter]) -> bool:
+    """Whether there is any way to lay these on all nodes, were they empty, as their group wants to lie."""
+    topology = members[0].group.topology if members[0].group else Topology.ANY
+    nodes = [[(gpu, 100, MEMORY) for gpu in QueueWorld._cards_of(at)] for at in range(len(NODES))]
+    match topology:
+        case Topology.NODE:
+            return any(_lie(members, [node]) for node in nodes)
+        case Topology.NVLINK:
+            joined = [
+                [[one for one in node if one[0].uuid in some] for some in islands([one[0] for one in node])]
+                for node in nodes
+            ]
+            return any(_lie(members, [island]) for node in joined for island in node)
+        case _:
+            return _lie(members, nodes, apart=topology is Topology.SPREAD)
+
+
+def _lie(members: Sequence[Waiter], nodes: Sequence[Sequence[_Left]], *, apart: bool = False) -> bool:
+    """Each in turn on any cards of any node, and all that come after it too."""
+    if not members:
+        return True
+    request, parts = members[0].demand.request, members[0].demand.pieces or ()
+    for number, cards in enumerate(nodes):
+        for chosen in permutations(range(len(cards)), len(parts)):
+            left, pairs = list(cards), list(zip(chosen, parts, strict=True))
+            for at, part in pairs:
+                gpu, compute, memory = cards[at]
+                # A whole card is closed to those who ask memory alone, too.
+                rest = -1 if part.whole else memory - part.memory_on(MEMORY)
+                left[at] = gpu, compute - part.compute, rest
+            fits = all(cards[at][1] >= part.compute and cards[at][2] >= part.memory_on(MEMORY) for at, part in pairs)
+            fits &= all(not part.whole or cards[at][1:] == (100, MEMORY) for at, part in pairs)
+            fits &= all(request.models.admits(*cards[at][0].model_names) for at in chosen)
+            others = [*nodes[:number], *([] if apart else [left]), *nodes[number + 1 :]]
+            if fits and _lie(members[1:], others, apart=apart):
+                return True
+    return False
 
 
 def _sure(tree: Tree, name: str, dimension: int, *, given: Mapping[str, int]) -> int:
@@ -401,10 +461,16 @@ class Count:
         found: list[Portion] = []
         for first, *others in askers.values():
             needed = max(1, first.group.minimum - gangs_in[first.gang]) if first.group and first.gang else 1
-            if len(others) + 1 >= needed and world.queues.notice(first).reason != "NeverFits":
+            if len(others) + 1 >= needed and self._asks_now(world, first):
                 start, rest = [first, *others][:needed], others[needed - 1 :]
                 found += [Portion(first.queue, *asked_by(some)) for some in (start, *([one] for one in rest))]
         return found
+
+    @staticmethod
+    def _asks_now(world: QueueWorld, first: Waiter) -> bool:
+        """Not who never fits, and no gang while it demands nothing."""
+        quiet = world.queues.register.hall.in_vain.is_quiet(first)
+        return not quiet and world.queues.notice(first).reason != "NeverFits"
 
     def _sum(self, parts: Iterable[tuple[str, Sequence[int]]]) -> Amounts:
         found: Amounts = {}

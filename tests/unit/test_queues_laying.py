@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.queues.judging.laying import Laying, Tries
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from support.centre import gpus, make_node
 from support.queue_stage import H100, Stage, queue
 from support.reclaim_stage import ReclaimStage
 
@@ -144,7 +146,7 @@ def test_a_search_ends_when_its_tries_are_used_up(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Laying, "found", noted)
     group(stage, 10, 10, 90, 90)
     stage.run()
-    (laying,) = asked
+    laying = asked[-1]
     assert found(laying, Tries(3)) is None
     tries = Tries(100)
     lying = found(laying, tries)
@@ -152,3 +154,71 @@ def test_a_search_ends_when_its_tries_are_used_up(monkeypatch: pytest.MonkeyPatc
     assert sorted(lying) == [0, 1, 2, 3]
     # The hardest first: nothing had to be tried twice.
     assert tries.left == 96
+
+
+# --- what is held back for a group that finds no place ----------------------------------------------------------------
+BEGIN = 1000.0
+
+
+def in_pieces(settings: QueueSettings) -> Stage:
+    """Half of each of three cards is free: more than two of 70 % ask, and no place for either.
+
+    Who has the other halves has run for long: no node is kept for the group.
+    """
+    stage = Stage({"own": queue(guarantee=140), "bor": queue()}, nodes=(1, 1, 1), settings=settings)
+    for number in range(3):
+        stage.submit(f"x{number}", 50, queue="bor", notes={"gpu-uuid": f"GPU-n{number}-0"})
+    assert len(stage.run()) == 3
+    stage.now = BEGIN
+    group(stage, 70, 70, where="own")
+    for number in range(3):
+        stage.submit(f"b{number}", 50, queue="bor")
+    return stage
+
+
+# By the settings: from when on the others may come in, and from when on what is free is held back again.
+@pytest.mark.parametrize(("patience", "hold", "until"), [(300.0, 900.0, 1500.0), (100.0, 0.0, 200.0)])
+def test_what_is_held_back_in_vain_is_lent_after_the_time_of_patience(
+    patience: float, hold: float, until: float
+) -> None:
+    """And it is held back in turns, for that time each: so nobody waits for it for longer."""
+    stage = in_pieces(QueueSettings(patience=patience, hold=hold))
+    assert stage.run() == []
+    assert stage.queues.notice(next(one for one in stage.queues.waiting() if one.uid == "b0")).reason == "HeldBack"
+    assert stage.run(after=patience - 1.0) == []
+    assert stage.run(after=1.0) == ["b0", "b1", "b2"]
+    stage.end("b0")
+    stage.submit("b3", 50, queue="bor")
+    stage.now = BEGIN + until - 1.0
+    assert stage.run() == ["b3"]
+    stage.end("b1", "b2", "b3")
+    stage.submit("b4", 50, queue="bor")
+    stage.now = BEGIN + until
+    assert stage.run() == []
+
+
+def test_a_group_that_demands_nothing_for_now_comes_in_when_it_has_room() -> None:
+    """It stands in line all the while, and what it asks counts again from then on."""
+    stage = in_pieces(QueueSettings(patience=300.0, hold=900.0))
+    for uid in ("b0", "b1", "b2"):
+        stage.gone(uid)
+    stage.run()
+    stage.run(after=301.0)
+    stage.end("x0", "x1")
+    assert stage.run() == ["g0", "g1"]
+
+
+def test_a_group_that_can_lie_in_no_way_is_told_and_holds_nothing_back() -> None:
+    """Its sums are there, and as many cards as its pieces need; but two of it need the same one."""
+    stage = Stage({"own": queue(guarantee=200), "bor": queue()}, nodes=(1, 1), models={0: H100})
+    group(stage, (70, ON_H100), (40, ON_H100), 20, where="own")
+    stage.submit("b0", 100, queue="bor", notes={"gpu-model": f"!{H100}"})
+    assert stage.run() == ["b0"]
+    notice = stage.queues.notice(next(one for one in stage.queues.waiting() if one.uid == "g0"))
+    assert notice.reason == "NeverFits"
+    assert notice.message == (
+        "its group starts with 3 pods, whose slices can't be cut and find no place on all nodes together, "
+        "in whatever way they are laid"
+    )
+    stage.picture.node_seen(make_node("n2", gpus("n2", 1, model=H100)))
+    assert sorted(stage.run()) == ["g0", "g1", "g2"]

@@ -41,6 +41,17 @@ def test_long_walks_do_not_either(first: int) -> None:
         world.go_on()
 
 
+@pytest.mark.parametrize("first", [0, 6])
+def test_no_group_is_left_that_could_lie_somewhere(first: int) -> None:
+    """Walks with many groups: whichever still waits when all others have ended could not lie in any way."""
+    for seed in range(first, first + 6):
+        world = QueueWorld()
+        world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        for name in world.chance.choices([*ALL, *["create_gang"] * 20], k=40):
+            getattr(world, name)()
+        world.go_on()
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_same_snapshot_makes_the_same_decisions(seed: int) -> None:
     """Whatever order pods and queues are told in, and whoever leads."""

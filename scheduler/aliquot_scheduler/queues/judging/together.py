@@ -1,8 +1,8 @@
 """Whether pods that are let in together could lie as their group wants to, if every node were empty; or why not.
 
-Told from sums, and from how many cards pieces need that can't be cut (`uncut.py`): who passes here may still find no
-place once the pieces are laid on cards, and waits as others do. Who does not pass never will, until there is other
-hardware: such a gang asks for no guarantee and is told so.
+Told from sums, from how many cards pieces need that can't be cut (`uncut.py`), and by trying (`trial.py`): who passes
+here may still find no place where not all ways were tried, and waits as others do. Who does not pass never will, until
+there is other hardware: such a gang asks for no guarantee and is told so.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.judging.apart import NOWHERE, apart
 from aliquot_scheduler.queues.judging.cards import Cards
+from aliquot_scheduler.queues.judging.trial import Scenery, is_plain, laid, places_of, tries_for
 from aliquot_scheduler.queues.judging.uncut import cards_needed
 from aliquot_scheduler.queues.waiting.line import Waiter
 
@@ -65,7 +66,21 @@ class Together:
                 there, where = self._islands(np.logical_and.reduce(able)), "on GPUs of one node that NVLinks join"
             case _:
                 there, where = [_all_of(self._nodes(np.logical_or.reduce(able)))], "on all nodes together"
-        return _told(members, there, where=where)
+        return _told(members, there, where=where) or self._no_way(topology, members, where=where)
+
+    def _no_way(self, topology: Topology, members: Sequence[Waiter], *, where: str) -> str:
+        """Not by any way to lay them, where all ways are tried; of equal pods that are on one GPU each sums say it."""
+        if is_plain(members) or any(one.demand.pieces is None for one in members):
+            return ""
+        picture, tries = self._picture, tries_for(members)
+        able = self._able(members)
+        scenery = Scenery(picture.grid.emptied(), picture.hosts.allocatable, lambda one: able[one.number])
+        nodes = [picture.nodes[name] for name in sorted(picture.nodes)]
+        for places in places_of(topology, nodes):
+            if laid(members, places, scenery, picture=picture, tries=tries) or tries.left <= 0:
+                return ""
+        asks = f"its group starts with {counted(len(members), 'pod')}"
+        return f"{asks}, whose slices can't be cut and find no place {where}, in whatever way they are laid"
 
     def _able(self, members: Iterable[Waiter]) -> dict[int, Bools]:
         """The nodes that could take each, by shape."""

@@ -6,15 +6,21 @@ that none of the others has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from aliquot_core.membership import Topology
 from aliquot_scheduler.fit.demand import suits
 from aliquot_scheduler.fit.left import Left
+from aliquot_scheduler.fit.links import islands
 from aliquot_scheduler.picture.grid import Bools, Cells
 from aliquot_scheduler.picture.host_room import HostInts
 from aliquot_scheduler.picture.picture import KnownNode, Picture
+from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.laying import Laying, Lying, Sort, Spot, Tries
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Vector
 from aliquot_scheduler.queues.waiting.line import Waiter
 
 # A placement takes 20 us, and nobody is answered meanwhile; groups of a few sorts are laid with a hundred.
@@ -46,6 +52,36 @@ def is_plain(members: Sequence[Waiter]) -> bool:
     pieces = members[0].demand.pieces
     same = all(one.number == members[0].number for one in members)
     return same and pieces is not None and (len(pieces) == 1 or all(piece.whole for piece in pieces))
+
+
+def least_memory(members: Iterable[Waiter], amounts: Vector) -> int:
+    """What they ask together; what is charged for a closed card, or the largest one, is more than must be free."""
+    asked = [
+        one.memory.value
+        for member in members
+        for one in member.demand.request.containers
+        if one.memory and one.kind != "init"
+    ]
+    return min(sum(asked), amounts[MEMORY])
+
+
+def is_free_in_sum(members: Sequence[Waiter], amounts: Vector, *, grid: Cells, cards: Cards) -> bool:
+    """Whether as much is free as they ask together, of the GPUs that any of them may have."""
+    kinds = frozenset[int]().union(*(cards.kinds(one.demand.request) for one in members))
+    free = grid.open & ~grid.closed & grid.bindable[:, np.newaxis] & np.isin(grid.kind, sorted(kinds))
+    compute, memory = (int(part.sum(where=free, dtype=np.int64)) for part in (grid.compute, grid.memory))
+    return compute >= amounts[COMPUTE] and memory >= least_memory(members, amounts)
+
+
+def places_of(topology: Topology, nodes: Iterable[KnownNode]) -> Iterator[list[Place]]:
+    """What a group that wants to lie so is laid on: all of them together, or one node or island after the other."""
+    match topology:
+        case Topology.NODE:
+            yield from ([Place(one)] for one in nodes)
+        case Topology.NVLINK:
+            yield from ([Place(one, tuple(gpus))] for one in nodes for gpus in islands(one.inventory.gpus))
+        case _:
+            yield [Place(one) for one in nodes]
 
 
 def laid(

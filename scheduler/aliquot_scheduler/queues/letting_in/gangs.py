@@ -8,7 +8,7 @@ the nodes of the others. Members that come later lie where, or keep from where, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -26,9 +26,9 @@ from aliquot_scheduler.queues.judging.apart import NOWHERE, apart
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.laying import Lying, Tries
 from aliquot_scheduler.queues.judging.stayers import Stayers
-from aliquot_scheduler.queues.judging.trial import Place, Scenery, is_plain, laid, tries_for
+from aliquot_scheduler.queues.judging.trial import Place, Scenery, is_plain, laid, least_memory, places_of, tries_for
 from aliquot_scheduler.queues.room.clearings import Clearing
-from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
+from aliquot_scheduler.queues.said.tree import COMPUTE
 from aliquot_scheduler.queues.waiting.line import Candidate, GangKey, Waiter
 
 # A round that has searched in vain so often is broken off; a search of a node takes as long as so many placements.
@@ -248,21 +248,10 @@ class Placing:
             host[:, PODS] = np.minimum(host[:, PODS], 1)
         scenery = Scenery(cells, host, lambda one: self._able_later(one, cells))
         tries = tries_for(candidate.members)
-        for places in self._to_come(candidate, emptiest):
+        for places in places_of(candidate.topology, map(self._picture.nodes.__getitem__, emptiest)):
             if found := self._laid(candidate, places, tries, scenery):
                 return tuple(sorted({lying.node for lying in found.values()}))
         return ()
-
-    def _to_come(self, candidate: Candidate, nodes: Sequence[str]) -> Iterator[list[Place]]:
-        """What is looked at together: all of them, or one node or island after the other."""
-        known = [self._picture.nodes[name] for name in nodes]
-        match candidate.topology:
-            case Topology.NODE:
-                yield from ([Place(one)] for one in known)
-            case Topology.NVLINK:
-                yield from ([Place(one, tuple(gpus))] for one in known for gpus in islands(one.inventory.gpus))
-            case _:
-                yield [Place(one) for one in known]
 
     def _enough(self, candidate: Candidate, nodes: Sequence[str], cells: Cells) -> tuple[str, ...]:
         """As many of them as have what is asked, where each takes its part of it."""
@@ -275,7 +264,7 @@ class Placing:
                 chosen.append(name)
                 compute += int(free[0][row])
                 memory += int(free[1][row])
-                if compute >= asked[COMPUTE] and memory >= _least_memory(candidate):
+                if compute >= asked[COMPUTE] and memory >= least_memory(candidate.members, candidate.amounts):
                     return tuple(chosen)
         return ()
 
@@ -294,7 +283,9 @@ class Placing:
                 if mine and gpus and not {gpu for _, gpu in mine} <= set(gpus):
                     continue
                 compute, memory = self._free(known, gpus)
-                if compute >= candidate.amounts[COMPUTE] and memory >= _least_memory(candidate):
+                if compute >= candidate.amounts[COMPUTE] and memory >= least_memory(
+                    candidate.members, candidate.amounts
+                ):
                     found.append((compute, known.name, Bounds(node=known.name, gpus=tuple(gpus))))
         return [place for _, _, place in sorted(found, key=lambda one: (*one[:2], one[2].gpus))]
 
@@ -323,14 +314,3 @@ class Placing:
 def _each(candidate: Candidate, place: Bounds) -> Iterable[tuple[Waiter, Bounds]]:
     """All of them there, each kept off what it is kept off."""
     return ((member, msgspec.structs.replace(place, off=member.off)) for member in candidate.members)
-
-
-def _least_memory(candidate: Candidate) -> int:
-    """What they ask together; what is charged for a closed card, or the largest one, is more than must be free."""
-    asked = [
-        one.memory.value
-        for member in candidate.members
-        for one in member.demand.request.containers
-        if one.memory and one.kind != "init"
-    ]
-    return min(sum(asked), candidate.amounts[MEMORY])

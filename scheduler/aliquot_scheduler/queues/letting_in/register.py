@@ -47,7 +47,7 @@ class Register:
         self._names = names
         self._planting = Planting(names=names, picture=picture, user_label=settings.user_label, rules=rules)
         self.now = 0.0
-        self.hall = Hall(why_never=self._why_gang_never)
+        self.hall = Hall(why_never=self._why_gang_never, patience=settings.patience, hold=settings.hold)
         self.inside = Inside(names=names)
         self.heard = Heard()
         self.probation = Probation()
@@ -177,6 +177,8 @@ class Register:
         self.standoffs.tell_time(now)
         self.stayers.tell_time(now)
         self.claims.tell_time(now)
+        for gang in self.hall.in_vain.tell_time(now):
+            self.hall.ask_anew(gang, books=self.books)
         self.books.capacity = self.cards.stock().capacity
         self.second_turns.end_rests(books=self.books, now=now)
         self.second_turns.close_lines(books=self.books, now=now)

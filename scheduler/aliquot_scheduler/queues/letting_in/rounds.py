@@ -21,11 +21,13 @@ from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import MOST_AT_ONCE, Rooms, Turn
 from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.judging.trial import is_free_in_sum
 from aliquot_scheduler.queues.letting_in.gangs import Placing
 from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.letting_in.showing import Showing, growing
 from aliquot_scheduler.queues.letting_in.sweep import Sweep
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.said.tree import COMPUTE
+from aliquot_scheduler.queues.waiting.line import GangKey, Waiter, summed
 from aliquot_scheduler.queues.waiting.waits import WaitsSoFar
 
 log = logging.getLogger(__name__)
@@ -65,6 +67,20 @@ class Rounds:
         while sweep.again and self._register.inside.under_way < MOST_AT_ONCE:
             sweep = self._sweep(rooms, now=now)
             yield from self._swept(sweep, now=now)
+        if self._register.inside.under_way < MOST_AT_ONCE:
+            self._note_in_vain(now=now)
+
+    def _note_in_vain(self, *, now: float) -> None:
+        """Gangs that were not let in though enough is free in sum: what is held back for them may serve nobody."""
+        hall, cards, grid = self._register.hall, self._register.cards, self._picture.grid
+        starting, found = list(hall.starting(books=self._register.books)), set[GangKey]()
+        free = cards.stock().free[COMPUTE] if starting else 0
+        for members in starting:
+            amounts, gang = summed(members), members[0].gang
+            # Most ask more than there is at all.
+            if gang and amounts[COMPUTE] <= free and is_free_in_sum(members, amounts, grid=grid, cards=cards):
+                found.add(gang)
+        hall.in_vain.found(found, now=now)
 
     def _swept(self, sweep: Sweep, *, now: float) -> Iterator[Turn]:
         for candidate, promises in sweep.let_in():

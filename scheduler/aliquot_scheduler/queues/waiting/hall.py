@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterator, Sequence
+from math import inf
 
 from aliquot_core.names import Names
 from aliquot_scheduler.queues.charged.askers import Ask
@@ -17,6 +18,7 @@ from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering, gathering
 from aliquot_scheduler.queues.waiting.line import GangKey, Line, Waiter, asked_by, still_needed
 from aliquot_scheduler.queues.waiting.musters import Musters
+from aliquot_scheduler.queues.waiting.vain import InVain
 
 # Who asks: a pod by its UID, or a gang of one user's in one queue.
 Asker = str | tuple[str, str, GangKey]
@@ -27,13 +29,16 @@ WhyNever = Callable[[Sequence[Waiter]], str]
 class Hall:
     """All who wait."""
 
-    def __init__(self, *, why_never: WhyNever) -> None:
-        """`why_never` is asked of what a gang needs to start."""
+    def __init__(self, *, why_never: WhyNever, patience: float = inf, hold: float = inf) -> None:
+        """`why_never` is asked of what a gang needs to start; the times are how long it may demand in vain."""
         self._why_never = why_never
+        self.in_vain = InVain(patience=patience, hold=hold)
         self.lines: dict[str, Line] = {}
         self._in_line: dict[str, str] = {}
         # What each pod, or each gang, asks at once.
         self._asking: dict[Asker, list[Ask]] = {}
+        # The gangs among them.
+        self._starting: set[tuple[str, str, GangKey]] = set()
         # Gangs that can't start, whatever others do, and why.
         self._never: dict[Asker, str] = {}
         self._nowhere: dict[str, tuple[Waiter, str]] = {}
@@ -103,6 +108,18 @@ class Hall:
         gang = waiter.gang
         if gang is None:
             return
+        self.in_vain.forget(gang)
+        self.ask_anew(gang, books=books)
+
+    def starting(self, *, books: Books) -> Iterator[Sequence[Waiter]]:
+        """Of each gang that asks, where something is guaranteed, what it needs to start."""
+        for queue, user, gang in self._starting:
+            if books.ledger.guaranteed(queue):
+                mates = self.lines[queue].mates_of(user, gang)
+                yield mates[: still_needed(mates[0], let_in=books.let_in)]
+
+    def ask_anew(self, gang: GangKey, *, books: Books) -> None:
+        """What this gang asks may be something else by now."""
         # Of one that was let in elsewhere too: since then its namespace may be at home in another queue.
         for queue in sorted({spot.queue for spot in self.musters.of(gang)} & self.lines.keys()):
             line = self.lines[queue]
@@ -112,6 +129,7 @@ class Hall:
 
     def look_anew(self, *, books: Books) -> None:
         """Other hardware: a gang that could not start may do so now, or the other way round."""
+        self.in_vain.clear()
         gangs = {_asker(waiter): waiter for line in self.lines.values() for waiter in line if waiter.group}
         for waiter in gangs.values():
             self._tell(waiter, books=books)
@@ -121,8 +139,12 @@ class Hall:
         who, mates = _asker(waiter), self._mates(waiter)
         self._never.pop(who, None)
         asked, asks = self._asking.pop(who, []), self._asks(who, mates, books=books)
+        if isinstance(who, tuple):
+            self._starting.discard(who)
         if asks:
             self._asking[who] = asks
+            if isinstance(who, tuple):
+                self._starting.add(who)
         if asks != asked:
             for ask in asked:
                 books.ledger.ask_no_more(waiter.queue, ask)
@@ -143,6 +165,8 @@ class Hall:
             return []
         if mates[0].group and (why := self._why_never(mates[:needed])):
             self._never[who] = why
+            return []
+        if self.in_vain.is_quiet(mates[0]):
             return []
         return [asked_by(mates[:needed]), *(asked_by((one,)) for one in mates[needed:])]
 
@@ -202,8 +226,10 @@ class Hall:
         self.lines.clear()
         self._in_line.clear()
         self._asking.clear()
+        self._starting.clear()
         self._never.clear()
         self._nowhere.clear()
+        self.in_vain.clear()
         return everybody
 
 

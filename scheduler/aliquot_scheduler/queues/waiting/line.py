@@ -212,7 +212,11 @@ class Line:
 
     def mates(self, waiter: Waiter) -> list[Waiter]:
         """Those who wait here in a gang with it, in their order; it need not be among them."""
-        row = self._rows.get(waiter.user, {}).get(_row(waiter), [])
+        return self.mates_of(waiter.user, _row(waiter))
+
+    def mates_of(self, user: str, gang: Any) -> list[Waiter]:
+        """Those of a gang of this user who wait here, in their order."""
+        row = self._rows.get(user, {}).get(gang, [])
         return [self._waiters[uid] for _, uid in row]
 
     def gathered(self, waiter: Waiter) -> int:
