@@ -91,7 +91,7 @@ def test_a_hundred_pods_of_one_user_send_away_no_more_than_that_user_may() -> No
 
 
 def test_a_user_whose_pod_is_bound_is_as_everybody() -> None:
-    """The next of its pods has room made at once; the one that was never bound waits for its own pause."""
+    """The next of its pods have room made at once, and together; the one that was never bound waits on."""
     stage = Borrowed()
     stage.submit("x", 100, queue="own", user="own")
     assert len(stage.step()) == 1
@@ -101,10 +101,11 @@ def test_a_user_whose_pod_is_bound_is_as_everybody() -> None:
     assert not stage.step()
     waves = 0
     while not waves:
-        waves = len(stage.step(bound=("y")))
+        waves = len(stage.step(bound="y"))
     assert stage.pods["y"].spec.node_name
-    stage.submit("z", 100, queue="own", user="own")
-    assert len(stage.step(bound=("z"))) == 1
+    for uid in ("z0", "z1"):
+        stage.submit(uid, 100, queue="own", user="own")
+    assert len(stage.step(bound="z")) == 2
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["kube-scheduler does not ask", "kube-scheduler asks"])

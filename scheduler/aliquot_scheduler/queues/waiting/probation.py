@@ -6,7 +6,8 @@ idle but for them others would find no room for as long as there are such pods. 
 1. who has lost a turn stands behind its user's pods that have lost fewer (`line.py`);
 2. those who have lost turns have at most a quarter of all cards and of all turns that are given at once, or one of them
    whatever it asks; the others rest on. Who stands in line for longer than a minute has no room, and does not count;
-3. while others wait none of them tries for three turns after one of them lost another turn;
+3. while others wait none of them tries for three turns after one of them lost another turn, and for five seconds after
+   a first one was lost: others have what that leaves;
 4. a user who has lost a turn with a pod's first is in doubt until a pod of it is bound in that queue: as long, its
    pods come in one by one, and not at all in the time of rule 3. Not where the queue is guaranteed anything: what is
    held back there is of use to nobody else.
@@ -50,8 +51,8 @@ class Probation:
         """A turn of its has led to nothing."""
         uid, who = waiter.uid, whose(waiter)
         self.times[uid] = self.times.get(uid, 0) + 1
-        if self.times[uid] > 1 or who in self._doubted:
-            self._paused = now + PAUSE
+        again = self.times[uid] > 1 or who in self._doubted
+        self._paused = max(self._paused, now + (PAUSE if again else _AGAIN))
         self._whose[uid] = who
         self._doubted.setdefault(who, set()).add(uid)
 
