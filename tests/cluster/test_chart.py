@@ -107,6 +107,18 @@ def test_the_chart_is_clean(values: dict[str, Any]) -> None:
         ({"node": {"contextMib": -1}}, "/node/contextMib"),
         ({"node": {"settings": {"agent": 3}}}, "/node/settings/agent"),
         ({"monitoring": {"interval": "often"}}, "/monitoring/interval"),
+        ({"centre": {"callers": ["10.0.0.0/33"]}}, "/centre/callers/0"),
+        ({"centre": {"callers": ["10.0.0.256/32"]}}, "/centre/callers/0"),
+        ({"centre": {"callers": ["fd00::/129"]}}, "/centre/callers/0"),
+        ({"centre": {"settings": {"nope": {"x": 1}}}}, "'nope' not allowed"),
+        ({"centre": {"settings": {"agent": {"drain": 20}}}}, "'agent' not allowed"),
+        ({"centre": {"settings": {"web": {"port": 8443}}}}, "'port' not allowed"),
+        ({"centre": {"settings": {"web": {"status_port": 99999}}}}, "'status_port' not allowed"),
+        ({"centre": {"settings": {"queues": {"half_life": -1}}}}, "/centre/settings/queues/half_life"),
+        ({"centre": {"settings": {"queues": {"half_live": 1}}}}, "'half_live' not allowed"),
+        ({"centre": {"settings": {"rules": {"expressions": [{"cost": "0.1"}]}}}}, "/rules/expressions/0"),
+        ({"node": {"settings": {"agent": {"http_port": 10950}}}}, "'http_port' not allowed"),
+        ({"node": {"settings": {"names": {"domain": "a.b"}}}}, "'names' not allowed"),
     ],
     ids=str,
 )
@@ -145,6 +157,16 @@ def test_rules_in_cel_reach_the_centre_whole() -> None:
     (told,) = (each for name, each in containers(template(EVERYTHING)) if name == "aliquot-scheduler")
     found = Sources(environment=environment(told)).resolve("rules", RuleSettings).value
     assert found == msgspec.convert(RULES, RuleSettings)
+
+
+def test_large_numbers_are_written_out() -> None:
+    """Helm reads numbers of a file as fractions, and would write a million as 1e+06, which is no whole number."""
+    settings = {"admission": {"least_memory": 1_000_000}, "scheduler": {"promise": 60.5}}
+    objects = template({"centre": {"settings": settings}})
+    (told,) = (each for name, each in containers(objects) if name == "aliquot-scheduler")
+    found = environment(told)
+    assert found["ALIQUOT_ADMISSION_LEAST_MEMORY"] == "1000000"
+    assert found["ALIQUOT_SCHEDULER_PROMISE"] == "60.5"
 
 
 def test_the_agent_is_told_how_slices_are_held_and_where_containers_find_it() -> None:

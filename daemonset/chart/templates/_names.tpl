@@ -13,6 +13,9 @@
 - name: ALIQUOT_{{ upper $section }}_{{ upper $name }}
   {{- if and (kindIs "slice" $value) (kindIs "map" (first (concat $value (list "")))) }}
   value: {{ toJson $value | quote }}
+  {{- else if kindIs "float64" $value }}
+  {{- /* As Helm reads every number of a file; written otherwise, a million is 1e+06. */}}
+  value: {{ toJson $value | quote }}
   {{- else }}
   value: {{ kindIs "slice" $value | ternary (join "," $value) $value | toString | quote }}
   {{- end }}
