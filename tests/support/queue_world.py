@@ -44,11 +44,12 @@ _Left = tuple[Gpu, int, int]
 class QueueWorld(Stage):
     """One centre's queues among all of them; `chance` decides whatever a step leaves open."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, settings: QueueSettings = SETTINGS) -> None:
+        self._settings = settings
         self.chance = random.Random(0)  # noqa: S311 - repeats itself, guards nothing
         self.specs: dict[str, QueueSpec] = {}
         self._made = 0
-        super().__init__({}, nodes=NODES, memory=MEMORY, models=MODELS, settings=SETTINGS)
+        super().__init__({}, nodes=NODES, memory=MEMORY, models=MODELS, settings=self._settings)
         self.plant()
 
     # --- operators ---------------------------------------------------------------------------------------------------
@@ -240,7 +241,7 @@ class QueueWorld(Stage):
         # Without queues nothing is said of them.
         charged = {uid: self.queues.charged_in(uid) for uid in self.pods}
         bound = [uid for uid, pod in self.pods.items() if pod.spec.node_name]
-        Stage.__init__(self, {}, nodes=NODES, memory=MEMORY, models=MODELS, settings=SETTINGS)
+        Stage.__init__(self, {}, nodes=NODES, memory=MEMORY, models=MODELS, settings=self._settings)
         self.now = now
         self.desk.tell_time(now)
         self.specs = specs
