@@ -168,3 +168,35 @@ def test_a_group_is_spared_where_another_is_enough() -> None:
         pass
     stage.submit("red0", 70, queue="red", notes={"gpu-uuid": "GPU-n0-0"})
     assert stage.victims() == ["big"]
+
+
+def _room_for_a_third() -> ReclaimStage:
+    """Of a group of three, of which two have to run, two are in; blue0 has to go for the third."""
+    stage = ReclaimStage({"red": queue(guarantee=300), "blue": queue()}, nodes=(3,))
+    stage.submit("blue0", 100, queue="blue")
+    stage.run()
+    for number in range(3):
+        stage.submit(f"g{number}", 100, queue="red", group="gang", notes={"group-size": "3", "group-min": "2"})
+    assert stage.run(after=1.0) == ["g0", "g1"]
+    assert stage.victims(after=11.0) == ["blue0"]
+    return stage
+
+
+def test_nobody_goes_for_one_of_a_group_of_which_too_few_are_in_by_now() -> None:
+    """It would come in alone, below the minimum, so it waits for the others."""
+    stage = _room_for_a_third()
+    stage.end("g0", "g1")
+    assert stage.run(after=1.0) == []
+    assert stage.evict() == []
+    (last,) = stage.queues.waiting()
+    assert stage.queues.notice(last).reason == "GangIncomplete"
+
+
+def test_room_is_made_on_for_one_whose_group_has_its_minimum_with_it() -> None:
+    """One has ended, and one is left: with that it may run."""
+    stage = _room_for_a_third()
+    stage.end("g0")
+    stage.run(after=1.0)
+    assert stage.evict() == ["blue0"]
+    stage.gone("blue0")
+    assert stage.run(after=1.0) == ["g2"]

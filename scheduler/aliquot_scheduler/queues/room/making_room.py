@@ -17,7 +17,7 @@ from aliquot_scheduler.queues.room.refuges import Refuges
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
+from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, still_needed
 
 # Whoever takes the place of one that was moved comes, and is let in, within so long: controllers take seconds.
 _COMES = 60.0
@@ -57,6 +57,9 @@ class MakingRoom:
         With every event it is asked only whether they rest there still: the rest is slower by far.
         """
         nodes = self._books.ledger.tree.nodes
+        # Who was in when it was decided may have ended: its group would run with fewer than its minimum.
+        if still_needed(clearing.candidate.first, let_in=self._books.let_in) > len(clearing.places):
+            return "more of its group have to come in at once by now"
         for place in clearing.places:
             waiter = self._hall.resting(place.waiter.uid)
             if waiter is None:
