@@ -65,12 +65,30 @@ def least_memory(members: Iterable[Waiter], amounts: Vector) -> int:
     return min(sum(asked), amounts[MEMORY])
 
 
-def is_free_in_sum(members: Sequence[Waiter], amounts: Vector, *, grid: Cells, cards: Cards) -> bool:
-    """Whether as much is free as they ask together, of the GPUs that any of them may have."""
-    kinds = frozenset[int]().union(*(cards.kinds(one.demand.request) for one in members))
-    free = grid.open & ~grid.closed & grid.bindable[:, np.newaxis] & np.isin(grid.kind, sorted(kinds))
-    compute, memory = (int(part.sum(where=free, dtype=np.int64)) for part in (grid.compute, grid.memory))
-    return compute >= amounts[COMPUTE] and memory >= least_memory(members, amounts)
+class FreeInSum:
+    """What is free of the GPUs that pods may have; worked out once for all who may have the same."""
+
+    def __init__(self, *, grid: Cells, cards: Cards) -> None:
+        self._grid = grid
+        self._cards = cards
+        self._kinds: dict[int, frozenset[int]] = {}
+        self._free: dict[frozenset[int], tuple[int, int]] = {}
+
+    def covers(self, members: Sequence[Waiter], amounts: Vector) -> bool:
+        """Whether as much is free as they ask together, of the GPUs that any of them may have."""
+        for one in members:
+            if one.number not in self._kinds:
+                self._kinds[one.number] = self._cards.kinds(one.demand.request)
+        kinds = frozenset[int]().union(*{self._kinds[one.number] for one in members})
+        if kinds not in self._free:
+            self._free[kinds] = self._of(kinds)
+        compute, memory = self._free[kinds]
+        return compute >= amounts[COMPUTE] and memory >= least_memory(members, amounts)
+
+    def _of(self, kinds: frozenset[int]) -> tuple[int, int]:
+        grid = self._grid
+        free = grid.open & ~grid.closed & grid.bindable[:, np.newaxis] & np.isin(grid.kind, sorted(kinds))
+        return int(grid.compute.sum(where=free, dtype=np.int64)), int(grid.memory.sum(where=free, dtype=np.int64))
 
 
 def places_of(topology: Topology, nodes: Iterable[KnownNode]) -> Iterator[list[Place]]:

@@ -21,7 +21,7 @@ from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import MOST_AT_ONCE, Rooms, Turn
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.judging.trial import is_free_in_sum
+from aliquot_scheduler.queues.judging.trial import FreeInSum
 from aliquot_scheduler.queues.letting_in.gangs import Placing
 from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.letting_in.showing import Showing, growing
@@ -72,13 +72,14 @@ class Rounds:
 
     def _note_in_vain(self, *, now: float) -> None:
         """Gangs that were not let in though enough is free in sum: what is held back for them may serve nobody."""
-        hall, cards, grid = self._register.hall, self._register.cards, self._picture.grid
+        hall, cards = self._register.hall, self._register.cards
+        in_sum = FreeInSum(grid=self._picture.grid, cards=cards)
         starting, found = list(hall.starting(books=self._register.books)), set[GangKey]()
         free = cards.stock().free[COMPUTE] if starting else 0
         for members in starting:
             amounts, gang = summed(members), members[0].gang
             # Most ask more than there is at all.
-            if gang and amounts[COMPUTE] <= free and is_free_in_sum(members, amounts, grid=grid, cards=cards):
+            if gang and amounts[COMPUTE] <= free and in_sum.covers(members, amounts):
                 found.add(gang)
         hall.in_vain.found(found, now=now)
 
