@@ -1,7 +1,7 @@
 # Everything a newcomer needs: `make run` and `make test` make their own environment and ask for nothing but Python
 # 3.11 or later and make. What else a part needs (gcc, Go, root) it says itself, and is skipped without.
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench bench-centre bench-placement soak cluster isolation stubs format clean
+.PHONY: help run test check bench bench-centre bench-placement bench-queues soak cluster isolation stubs format clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -45,6 +45,12 @@ bench-placement: $(READY) ## Replay the openb trace by every policy (an hour; go
 	$(BIN)/python benchmarks/placement/robustness.py
 	$(BIN)/python benchmarks/placement/two_axes.py
 	$(BIN)/python benchmarks/placement/decision.py
+
+bench-queues: $(READY) ## Measure queues beside what is asked of them; fails if they fall short (10 minutes)
+	$(BIN)/python benchmarks/queues/fairness.py
+	$(BIN)/python benchmarks/queues/kueue.py
+	$(BIN)/python benchmarks/queues/kueue.py --scale large
+	$(BIN)/python benchmarks/queues/events.py
 
 soak: $(READY) ## Long hunts: bounded, but not for every day
 	ALIQUOT_SOAK=1 $(BIN)/pytest tests/simulation tests/node tests/isolation

@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
+from support.bench_figures import Asked
 from support.queue_replay import Job, Replay
 
 PATIENCE = QueueSettings().patience
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=1)
     parser.add_argument("--impatient", action="store_true")
     asked = parser.parse_args()
+    figures = Asked()
     for title, own in (("few shapes", False), ("a shape for each pod", True)):
         took = measure(asked, own_shapes=own)
         cuts = statistics.quantiles(took, n=100)
@@ -48,6 +50,8 @@ def main() -> None:
             f"{title}: p50 {1e3 * cuts[49]:.1f} ms, p99 {1e3 * cuts[98]:.1f} ms, at most {1e3 * max(took):.1f} ms "
             f"(n={len(took)})"
         )
+        figures.at_most("p99 in ms", 1e3 * cuts[98], 20.0)
+    figures.end()
 
 
 def measure(asked: argparse.Namespace, *, own_shapes: bool) -> list[float]:

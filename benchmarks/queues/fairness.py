@@ -1,5 +1,7 @@
 """What fairness comes to: shares beside an oracle, bulk, priority, and whole-cluster jobs in turns.
 
+Each figure is printed beside what is asked of it; whoever falls short ends with 1.
+
 .venv/bin/python benchmarks/queues/fairness.py [--trees 10000]
 """
 
@@ -17,8 +19,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 from aliquot_scheduler.queues.charged.shares import exact_shares, shares
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
-from aliquot_scheduler.queues.said.tree import COMPUTE, plant
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, plant
+from support.bench_figures import Asked
+from support.hogging import held_beside_urgent, waits_beside_bulk, whole_clusters
 from support.queue_replay import Job, Replay, mean
+from support.share_definition import Judge, sound_trees
 from support.share_oracle import Oracle, random_tree
 
 EVERYBODY = ("*",)
@@ -29,15 +34,18 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--trees", type=int, default=10_000)
     asked = parser.parse_args()
-    against_the_oracle(asked.trees)
-    small_requests()
-    bulk()
-    in_turns()
-    urgent()
+    figures = Asked()
+    against_the_oracle(figures, asked.trees)
+    by_definition(figures, asked.trees)
+    small_requests(figures)
+    bulk(figures)
+    in_turns(figures)
+    urgent(figures)
     unequal()
+    figures.end()
 
 
-def against_the_oracle(trees: int) -> None:
+def against_the_oracle(asked: Asked, trees: int) -> None:
     """Random trees, each beside exact rationals worked out the slow way."""
     equal, furthest = 0, Fraction(0)
     for seed in range(trees):
@@ -49,9 +57,24 @@ def against_the_oracle(trees: int) -> None:
         equal += all(exact[name] == share for name, share in wanted.items())
         furthest = max([furthest, *(abs(whole[name] - share) for name, share in wanted.items())])
     print(f"{equal} of {trees} trees equal to the oracle exactly; in whole percent at most {float(furthest):.3f} off")
+    asked.at_least("trees equal to the oracle", equal, trees)
+    asked.at_most("percent off after rounding", float(furthest), 1.0)
 
 
-def small_requests() -> None:
+def by_definition(asked: Asked, trees: int) -> None:
+    """Sound random trees: shares of compute and memory that can be given, and nobody is due any more."""
+    fair = 0
+    for seed in range(trees):
+        specs, *dimensions = sound_trees(Random(seed))  # noqa: S311 - repeats itself
+        tree = plant(specs)
+        for dimension, claims in zip((COMPUTE, MEMORY), dimensions, strict=True):
+            found = exact_shares(tree, dimension=dimension, capacity=claims.capacity, demand=claims.asked)
+            fair += not any(Judge(claims).faults({leaf: found[leaf] for leaf in claims.asked}))
+    print(f"{fair} of {2 * trees} shares of sound trees are fair by definition, in compute and in memory")
+    asked.at_least("shares that are fair by definition", fair, 2 * trees)
+
+
+def small_requests(asked: Asked) -> None:
     """Where whole GPUs are handed out somebody gets nothing: two queues that ask 0.9 of one, eight that ask four."""
     for count, cards, each in ((2, 1, 90), (8, 4, 100)):
         names = [f"q{number}" for number in range(count)]
@@ -69,70 +92,35 @@ def small_requests() -> None:
             f"{count} queues asking {each} % on {cards} GPUs: due {sorted({str(due[name]) for name in names})} percent "
             f"each; jobs ended in 50 minutes: least {min(done[n] for n in names)}, most {max(done[n] for n in names)}"
         )
-
-
-def bulk() -> None:
-    """Two users of one queue on eight GPUs, equal jobs: one submits 1,000 at once, the other one a minute."""
-    for runs in (60.0, 180.0):
-        many = [Job(name=f"m{n:04}", queue="q", user="many", kind="many", at=0.0, runs=runs) for n in range(1_000)]
-        few = [
-            Job(name=f"f{n:04}", queue="q", user="few", kind="few", at=1.0 + 60.0 * n, runs=runs) for n in range(300)
-        ]
-        replay = Replay({"q": QueueSpec(namespaces=EVERYBODY)}, nodes=1, cards=8)
-        replay.run([*many, *few])
-        waits = [job.admitted - job.at for job in few if job.admitted is not None and job.at < 1_000 * runs / 8]
-        print(
-            f"1,000 jobs of {runs:.0f} s at once beside one a minute: its mean wait {mean(waits):.0f} s = "
-            f"{mean(waits) / runs:.2f} job lengths, at most {max(waits) / runs:.2f} (n={len(waits)})"
+        asked.at_least(
+            "jobs of whoever had least, beside who had most", min(done[n] for n in names) / max(done.values()), 0.9
         )
 
 
-def in_turns() -> None:
+def bulk(asked: Asked) -> None:
+    """Two users of one queue on eight GPUs, equal jobs: one submits 1,000 at once, the other one a minute."""
+    for runs in (60.0, 180.0):
+        waits = waits_beside_bulk(runs=runs, at_once=1_000)
+        print(
+            f"1,000 jobs of {runs:.0f} s at once beside one a minute: its mean wait {mean(waits):.2f} job lengths, "
+            f"at most {max(waits):.2f} (n={len(waits)})"
+        )
+        asked.at_most("mean wait in job lengths", mean(waits), 2.0)
+
+
+def in_turns(asked: Asked) -> None:
     """Two equal queues whose jobs need all 16 GPUs."""
-    runs, cycles = 10.0, 1_024
-    jobs = [
-        Job(name=f"{queue}{n:04}", queue=queue, user=queue, kind=queue, at=0.0, runs=runs, compute=1_600, gpus=16)
-        for queue in "ab"
-        for n in range(cycles)
-    ]
-    settings = QueueSettings(half_life=128 * runs, penalty=runs)
-    replay = Replay(
-        {"a": QueueSpec(namespaces=EVERYBODY), "b": QueueSpec(namespaces=EVERYBODY)},
-        nodes=1,
-        cards=16,
-        settings=settings,
-    )
-    replay.run(jobs, until=cycles * runs)
-    done = Counter(job.queue for job in jobs if job.ended is not None)
-    order = [job.queue for job in sorted(jobs, key=lambda job: job.admitted or 1e18)][:cycles]
-    longest = max(len(run) for queue in "ab" for run in "".join(order).replace("ab"[queue == "a"], " ").split())
-    print(f"whole-cluster jobs of two queues over {cycles} cycles: {dict(done)}, at most {longest} of one in a row")
+    cycles = 1_024
+    done, in_a_row = whole_clusters(cycles=cycles)
+    print(f"whole-cluster jobs of two queues over {cycles} cycles: {dict(done)}, at most {in_a_row} of one in a row")
+    asked.at_most("percent from half", abs(100 * done["a"] / cycles - 50), 2.0)
 
 
-def urgent() -> None:
+def urgent(asked: Asked) -> None:
     """One of two tenants marks everything most urgent; what the other holds on the average."""
-    held = {}
-    for priority in (0, 10**9):
-        jobs = [
-            Job(
-                name=f"{queue}{n:04}",
-                queue=queue,
-                user=queue,
-                kind=queue,
-                at=0.0,
-                runs=60.0 + n % 7,
-                compute=25,
-                priority=priority if queue == "a" else 0,
-            )
-            for queue in "ab"
-            for n in range(1_500)
-        ]
-        replay = Replay({"a": QueueSpec(namespaces=EVERYBODY), "b": QueueSpec(namespaces=EVERYBODY)}, nodes=2, cards=4)
-        replay.run(jobs, until=3_600.0)
-        ran = [job for job in jobs if job.queue == "b" and job.admitted is not None]
-        seconds = sum(min(job.runs, 3_600.0 - job.admitted) for job in ran if job.admitted is not None)
-        held[priority] = 25 * seconds / 3_600.0
-    print(f"the other tenant holds {held[0]:.1f} % of 800 without, {held[10**9]:.1f} % with everything most urgent")
+    calm, hurried = (held_beside_urgent(priority=priority, until=3_600.0)["b"] for priority in (0, 10**9))
+    print(f"the other tenant holds {calm:.1f} % of 800 without, {hurried:.1f} % with everything most urgent")
+    asked.at_most("percent of its share that it loses", 100 * (1 - hurried / calm), 1.0)
 
 
 def unequal() -> None:

@@ -19,6 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from aliquot_scheduler.reclaim.reclaim import Reclaim
+from support.bench_figures import Asked
 from support.centre import WALL
 from support.kueue_workloads import COUNTS, KUEUE, NOMINAL, generate
 from support.queue_replay import Replay, mean
@@ -89,6 +90,13 @@ def main() -> None:
     for size, kueue in KUEUE.items():
         waits = [job.admitted - job.at for job in done if job.kind == size and job.admitted is not None]
         print(f"{size:7} mean time to admission {mean(waits):6.1f} s (Kueue {kueue} s, its baseline)")
+    figures = Asked()
+    if asked.scale == "baseline" and not asked.reclaim:
+        figures.at_most("makespan by the ideal", makespan / ideal, 1.3)
+        figures.at_least("use in percent", 100 * ideal / makespan, 77.0)
+    if asked.scale == "large":
+        figures.at_least("workloads decided in a second", len(done) / sum(replay.spent), 300.0)
+    figures.end()
 
 
 if __name__ == "__main__":
