@@ -5,7 +5,6 @@ Nothing is guessed: what can't be meant is refused with the container, the value
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from fractions import Fraction
@@ -19,12 +18,12 @@ from aliquot_core.membership import Group, parse_group, parse_queue
 from aliquot_core.names import Names
 from aliquot_core.node_rules import check_affinity
 from aliquot_core.objects import Container, Pod
-from aliquot_core.patterns import Patterns, parse_patterns
+from aliquot_core.patterns import Patterns
 from aliquot_core.problems import Problems
 from aliquot_core.quantities import MEBIBYTES, NO_COMPUTE, QUOTED, WHOLE, MiB, Percent
+from aliquot_core.request_notes import Placement, gpus_of, mode_of, note, patterns_of, placement_of, yes_or_no
 from aliquot_core.request_rules import (
     MOST_CONTAINERS,
-    MOST_GPUS,
     RequestError,
     check_best_effort,
     check_division,
@@ -37,8 +36,6 @@ from aliquot_core.shares import Share, divide
 
 # The value of the label by which a pod keeps out, whatever a LimitRange puts on its containers.
 NO_USE = "none"
-
-_MODE = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 N = TypeVar("N", int, Fraction)
 
@@ -64,14 +61,6 @@ def quality_of(*, compute: Percent, limit: Percent) -> Quality:
     if not compute:
         return Quality.BEST_EFFORT
     return Quality.BURSTABLE if limit > compute else Quality.GUARANTEED
-
-
-class Placement(StrEnum):
-    """Where the author wants the pod: wherever it is best, close to others, or away from them."""
-
-    BEST = ""
-    PACK = "pack"
-    SPREAD = "spread"
 
 
 class ContainerRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,21 +180,21 @@ def read_request(pod: Pod, *, names: Names, problems: Problems) -> PodRequest:
         problems.reading(lambda: check_affinity(pod), otherwise=None)
     return PodRequest(
         containers=containers,
-        models=problems.reading(lambda: _patterns(pod, names.gpu_model), otherwise=Patterns()),
-        uuids=problems.reading(lambda: _patterns(pod, names.gpu_uuid), otherwise=Patterns()),
-        placement=problems.reading(lambda: _placement(pod, names.placement), otherwise=Placement.BEST),
-        preemptible=problems.reading(lambda: _yes_or_no(pod, names.preemptible), otherwise=True),
-        isolation=problems.reading(lambda: _mode(pod, names.isolation), otherwise=""),
+        models=problems.reading(lambda: patterns_of(pod, names.gpu_model), otherwise=Patterns()),
+        uuids=problems.reading(lambda: patterns_of(pod, names.gpu_uuid), otherwise=Patterns()),
+        placement=problems.reading(lambda: placement_of(pod, names.placement), otherwise=Placement.BEST),
+        preemptible=problems.reading(lambda: yes_or_no(pod, names.preemptible), otherwise=True),
+        isolation=problems.reading(lambda: mode_of(pod, names.isolation), otherwise=""),
         queue=problems.reading(lambda: parse_queue(pod.metadata, names=names), otherwise=""),
         group=problems.reading(lambda: parse_group(pod.metadata, names=names), otherwise=None),
     )
 
 
 def _containers(pod: Pod, *, names: Names, problems: Problems) -> tuple[ContainerRequest, ...]:
-    notes = pod.metadata.annotations
-    gpus = problems.reading(lambda: _gpus(notes.get(names.gpus), where=_note(names.gpus)), otherwise=None)
+    text = pod.metadata.annotations.get(names.compute_limit)
+    gpus = problems.reading(lambda: gpus_of(pod, names.gpus), otherwise=None)
     limit = problems.reading(
-        lambda: count_of(notes.get(names.compute_limit), where=_note(names.compute_limit), unit="percent"),
+        lambda: count_of(text, where=note(names.compute_limit), unit="percent"),
         otherwise=None,
     )
     containers = tuple(
@@ -220,7 +209,7 @@ def _containers(pod: Pod, *, names: Names, problems: Problems) -> tuple[Containe
     if gpus is not None and containers and not problems.found and not any(asked.compute for asked in containers):
         stray = RequestError(
             "divides compute over GPUs, but no container asks for compute",
-            where=_note(names.gpus),
+            where=note(names.gpus),
             remedy=f"set {names.compute} on a container, or drop the annotation",
         )
         problems.found.append(stray)
@@ -269,48 +258,7 @@ def _asked(
         name=name,
         kind=kind,
         compute=compute,
-        limit=limit_of(compute, limit=limit, gpus=gpus, where=f"{where}, {_note(names.compute_limit)}"),
+        limit=limit_of(compute, limit=limit, gpus=gpus, where=f"{where}, {note(names.compute_limit)}"),
         memory=memory,
         gpus=gpus,
     )
-
-
-def _gpus(text: str | None, *, where: str) -> int | None:
-    gpus = count_of(text, where=where, unit="GPUs")
-    if gpus is not None and gpus > MOST_GPUS:
-        raise RequestError(f"{gpus} GPUs are more than {MOST_GPUS}", where=where, remedy=f"write 1 to {MOST_GPUS}")
-    return gpus
-
-
-def _note(name: str) -> str:
-    return f"annotation {name}"
-
-
-def _patterns(pod: Pod, name: str) -> Patterns:
-    return parse_patterns(pod.metadata.annotations.get(name, ""), where=_note(name))
-
-
-def _placement(pod: Pod, name: str) -> Placement:
-    text = pod.metadata.annotations.get(name)
-    if text is None:
-        return Placement.BEST
-    if text not in {Placement.PACK, Placement.SPREAD}:
-        raise RequestError(f"{text[:QUOTED]!r} is unknown", where=_note(name), remedy="write pack or spread")
-    return Placement(text)
-
-
-def _yes_or_no(pod: Pod, name: str) -> bool:
-    text = pod.metadata.annotations.get(name, "true")
-    if text not in {"true", "false"}:
-        raise RequestError(f"{text[:QUOTED]!r} is unknown", where=_note(name), remedy='write "true" or "false"')
-    return text == "true"
-
-
-def _mode(pod: Pod, name: str) -> str:
-    """Which modes there are is said by the inventories; what can't be one is refused here."""
-    text = pod.metadata.annotations.get(name, "")
-    if text and not _MODE.fullmatch(text):
-        raise RequestError(
-            f"{text[:QUOTED]!r} is no mode", where=_note(name), remedy="write one word, or drop the annotation"
-        )
-    return text

@@ -15,13 +15,13 @@ from aliquot_core.quantities import MiB, Percent
 from aliquot_core.request import (
     ContainerRequest,
     Kind,
-    Placement,
     PodRequest,
     Quality,
     declines,
     kinds,
     parse_request,
 )
+from aliquot_core.request_notes import Placement
 from aliquot_core.request_rules import RequestError
 from support.asking import NAMES, app, pod
 

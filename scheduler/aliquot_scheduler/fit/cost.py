@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aliquot_core.quantities import WHOLE
-from aliquot_core.request import Placement
+from aliquot_core.request_notes import Placement
 
 Reals = npt.NDArray[np.float64]
 

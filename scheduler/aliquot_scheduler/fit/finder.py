@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
-from aliquot_core.request import Placement
+from aliquot_core.request_notes import Placement
 from aliquot_scheduler.fit.appraisal import Appraisal
 from aliquot_scheduler.fit.demand import Demand, suits
 from aliquot_scheduler.fit.emptied import Emptied

@@ -21,7 +21,8 @@ from aliquot_core.inventory import Gpu, Health
 from aliquot_core.isolation import chosen, enough
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import WHOLE
-from aliquot_core.request import ContainerRequest, Kind, Placement, PodRequest
+from aliquot_core.request import ContainerRequest, Kind, PodRequest
+from aliquot_core.request_notes import Placement
 from aliquot_core.shares import Share, memory_of
 from aliquot_scheduler.fit.appraisal import Lost
 from aliquot_scheduler.fit.cost import DEGRADED, WORST, instance_cost
