@@ -1,9 +1,6 @@
 """What the queues know of the cards: how much there is and is free, what a pod may come to, and whether it could fit.
 
 Everything is worked out of the picture's arrays once for each version of them; in between, the answers are at hand.
-
-`fitting` is quick and never wrongly says no: a cluster that is full answers thousands of waiting pods from one table,
-and only who may fit is laid out on real cards (0.3 ms for 8,000 GPUs).
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from aliquot_core.inventory import Gpu
 from aliquot_core.objects import Pod
 from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import WHOLE
-from aliquot_core.request import PodRequest, Quality
+from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
 from aliquot_scheduler.fit.emptied import Emptied
 from aliquot_scheduler.fit.ground import Ground, HostAsk
@@ -30,16 +27,12 @@ from aliquot_scheduler.picture.grid import Bools, Cells
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.charged.fair import Reach
 from aliquot_scheduler.queues.judging.at_most import most_of
+from aliquot_scheduler.queues.judging.fitting import Asked, Fitting, asked_of
 from aliquot_scheduler.queues.said.dues import ALL_CARDS, Hardware
 from aliquot_scheduler.queues.said.tree import Dimensions
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
 _NONE = -1
-# To make a set of 18,000 takes a millisecond, and where most fit nobody is looked for long.
-_FEW = 200
-
-# What decides which kinds of cards a pod may have.
-_Asked = tuple[Patterns, str, frozenset[Quality], tuple[bool, ...]]
 
 
 class Stock(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,26 +62,6 @@ def _kinds_of(pattern: str, picture: Picture) -> list[int]:
     return [number for number, kind in enumerate(picture.grid.kinds) if model.admits(*kind.models)]
 
 
-class _Firsts:
-    """Of those that allow the same cards: their numbers, and how much of one card the first piece of each needs."""
-
-    def __init__(self, *, request: PodRequest) -> None:
-        self.request = request
-        self._rows: list[tuple[int, int, int]] = []
-        self._columns: npt.NDArray[np.int64] = np.zeros((3, 0), dtype=np.int64)
-
-    def add(self, row: tuple[int, int, int]) -> None:
-        """One more; to make arrays of thousands takes milliseconds, so that is done when they are asked for."""
-        self._rows.append(row)
-
-    def columns(self) -> npt.NDArray[np.int64]:
-        """Numbers, compute, memory."""
-        if self._rows:
-            self._columns = np.concatenate([self._columns, np.array(self._rows, dtype=np.int64).T], axis=1)
-            self._rows.clear()
-        return self._columns
-
-
 class Cards:
     """The cards of a picture, as queues count them."""
 
@@ -103,13 +76,8 @@ class Cards:
         self.emptied = Emptied()
         self._named = dimensions.models
         self._models = [Patterns(allowed=(model.casefold(),)) for model in dimensions.models]
-        self._suitable: dict[_Asked, tuple[int, frozenset[int]]] = {}
-        self._firsts: dict[_Asked, _Firsts] = {}
-        # How many shapes have a number.
-        self.registered = 0
-        self._fitting: tuple[int, list[bool]] = (_NONE, [])
-        self._few_fitting: frozenset[int] | None = None
-        self._table: tuple[int, list[list[int]]] = (_NONE, [])
+        self._suitable: dict[Asked, tuple[int, frozenset[int]]] = {}
+        self._fitting = Fitting(grid=picture.grid, kinds=self.kinds)
         self._largest: tuple[int, list[int]] = (_NONE, [])
 
     @property
@@ -233,36 +201,24 @@ class Cards:
 
     def register(self, demand: Demand) -> int:
         """A number for those that ask so, by which `fitting` answers."""
-        pieces = demand.pieces or pieces_of(demand.request.containers[0])
-        request = demand.request
-        allowed = request.models, request.isolation, request.qualities, request.wholes
-        first = (self.registered, pieces[0].compute, max(1, pieces[0].memory))
-        self._firsts.setdefault(allowed, _Firsts(request=request)).add(first)
-        self.registered += 1
-        self._fitting = _NONE, []
-        return self.registered - 1
+        return self._fitting.register(demand)
+
+    @property
+    def registered(self) -> int:
+        """How many shapes have a number."""
+        return self._fitting.registered
 
     def fitting(self) -> list[bool]:
         """By number, whether a card with room for the first piece may be there."""
-        if self._fitting[0] != self._grid.version:
-            frontier, fits = np.array(self._frontier()), np.zeros(self.registered, dtype=np.bool_)
-            for firsts in self._firsts.values():
-                if kinds := sorted(self.kinds(firsts.request)):
-                    numbers, compute, least = firsts.columns()
-                    fits[numbers] = frontier[kinds].max(axis=0)[compute] >= least
-            self._fitting = self._grid.version, fits.tolist()
-            few = np.count_nonzero(fits) <= _FEW
-            self._few_fitting = frozenset(np.flatnonzero(fits).tolist()) if few else None
-        return self._fitting[1]
+        return self._fitting.all()
 
     def few_fitting(self) -> frozenset[int] | None:
         """The numbers for which it says yes, where the cards are so full that these are few; else None."""
-        self.fitting()
-        return self._few_fitting
+        return self._fitting.few()
 
     def kinds(self, request: PodRequest) -> frozenset[int]:
         """The kinds of cards that the pod allows."""
-        asked = request.models, request.isolation, request.qualities, request.wholes
+        asked = asked_of(request)
         known = self._grid.kinds_version
         if self._suitable.get(asked, (_NONE, frozenset()))[0] != known:
             suitable = frozenset(number for number, kind in enumerate(self._grid.kinds) if suits(kind, request))
@@ -285,20 +241,6 @@ class Cards:
             np.maximum.at(largest, grid.kind[grid.open], grid.usable[grid.open])
             self._largest = grid.version, largest.tolist()
         return self._largest[1]
-
-    def _frontier(self) -> list[list[int]]:
-        """For each kind and number of percent, the most memory of a card with so much compute; -1 if there is none."""
-        grid = self._grid
-        if self._table[0] != grid.version:
-            room = grid.open & ~grid.closed & grid.bindable[:, np.newaxis]
-            most = np.full((len(grid.kinds), WHOLE.value + 1), -1, dtype=np.int32)
-            # A card with a holder takes no whole slice, even if that holder has memory alone.
-            compute = np.where(grid.holders == 0, grid.compute, np.minimum(grid.compute, WHOLE.value - 1))
-            # One number for both: six times as fast as a pair of them (0.05 ms for 20,000 cards).
-            places = grid.kind.astype(np.intp) * most.shape[1] + compute
-            np.maximum.at(most.reshape(-1), places[room], grid.memory[room])
-            self._table = grid.version, np.maximum.accumulate(most[:, ::-1], axis=1)[:, ::-1].tolist()
-        return self._table[1]
 
 
 def _memory(claim: Claim, *, card: int) -> int:
