@@ -28,7 +28,7 @@ POLICY = "ValidatingAdmissionPolicy"
 # What the centre's account will be given, and one right that it never is.
 RIGHTS: list[Json] = [
     {"apiGroups": [""], "resources": ["pods/binding", "pods/eviction", "bindings"], "verbs": ["create"]},
-    {"apiGroups": [""], "resources": ["pods", "pods/status", "configmaps"], "verbs": ["get", "patch"]},
+    {"apiGroups": [""], "resources": ["pods", "pods/status", "configmaps"], "verbs": ["get", "patch", "delete"]},
     {"apiGroups": [""], "resources": ["pods/ephemeralcontainers"], "verbs": ["patch"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "delete"]},
 ]

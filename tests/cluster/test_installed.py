@@ -200,7 +200,7 @@ def dry_run(cluster: ClusterHarness, wanted: Json) -> None:
 
 
 MAY_NOT: dict[str, Callable[[Api, str], object]] = {
-    "delete a pod": lambda api, path: api.delete(path),
+    "create a pod": lambda api, path: api.post(path.removesuffix("/any"), {}),
     "read another Secret": lambda api, _: api.get(f"/api/v1/namespaces/{SYSTEM}/secrets/other"),
     "list Secrets": lambda api, _: api.get(f"/api/v1/namespaces/{SYSTEM}/secrets"),
     "read another ConfigMap": lambda api, _: api.get(f"/api/v1/namespaces/{SYSTEM}/configmaps/other"),
@@ -233,6 +233,7 @@ def test_the_centre_is_held_to_what_a_leader_writes(
     refused(lambda: centre.post(f"{path}/binding", binding(plain, "node1", {})), by="aliquot-centre-bindings")
     system = "/api/v1/namespaces/kube-system/pods/any"
     refused(lambda: centre.post(f"{system}/eviction", evicted), by="aliquot-centre-evictions")
+    refused(lambda: centre.delete(path), by="aliquot-centre-deletions")
     refused(lambda: centre.create(beat), by="aliquot-centre-leases")
     refused(
         lambda: centre.patch(cluster.api.path_of(lease("node-node1")), annotated({"a": "b"})),

@@ -47,6 +47,7 @@ class Api:
         # Pods on which nothing can be written.
         self.untold: dict[str, ApiError] = {}
         self.budgets: list[Mapping[str, Any]] = []
+        self.deleted: list[str] = []
         self.no_budgets: ApiError | None = None
 
     async def request(self, question: Question) -> Response:
@@ -61,6 +62,8 @@ class Api:
             )
         if question.method == "PATCH" and self.stage:
             return self._patched(msgspec.json.decode(question.body or b"")["metadata"])
+        if question.method == "DELETE":
+            return self._deleted(question)
         if not question.path.endswith("/eviction"):
             return Response(status=200, headers={}, body=b"{}")
         told = json.loads(question.body or b"")
@@ -74,6 +77,17 @@ class Api:
         if self.stage:
             self.stage.leave(uid)
         return Response(status=201, headers={}, body=b"{}")
+
+    def _deleted(self, question: Question) -> Response:
+        """A pod that budgets keep."""
+        told = json.loads(question.body or b"")
+        uid = told["preconditions"]["uid"]
+        assert question.path == f"/api/v1/namespaces/team/pods/pod-{uid}"
+        assert "gracePeriodSeconds" not in told, "a pod's own grace is kept"
+        self.deleted.append(uid)
+        assert self.stage
+        self.stage.leave(uid)
+        return Response(status=200, headers={}, body=b"{}")
 
     def _patched(self, told: Mapping[str, Any]) -> Response:
         """Another annotation of a pod."""
@@ -276,6 +290,20 @@ async def test_budgets_are_asked_before_anybody_is() -> None:
     scene.api.budgets = []
     await scene.look(15)
     assert scene.api.tried == ["b3"]
+
+
+async def test_a_budget_keeps_what_is_borrowed_for_a_while_and_is_set_aside() -> None:
+    """Then one pod is deleted, and told why; nobody is asked for an eviction that the API server would refuse."""
+    scene = Scene()
+    keep = {"metadata": {"name": "mine", "namespace": "team"}, "spec": {"selector": {}}}
+    scene.api.budgets = [keep]
+    scene.stage.submit("r0", 100, queue="red")
+    await scene.look(590)
+    assert scene.api.deleted == []
+    await scene.look(25)
+    assert (scene.api.deleted, scene.api.tried) == (["b3"], [])
+    evictor = scene.evictor
+    assert (evictor.against_budgets, evictor.evicted, evictor.kept, evictor.moved) == (1, 0, 0, 0)
 
 
 async def test_a_cluster_without_budgets_forbids_nothing() -> None:

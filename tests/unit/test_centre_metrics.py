@@ -96,9 +96,15 @@ def test_pods_that_were_asked_to_go_are_counted_by_why_and_what_came_of_it(reign
     """For others, for what they use, and for what has become of their group."""
     clerks = reign.clerks
     clerks.evictor.evicted, clerks.evictor.kept, clerks.evictor.moved = 1, 2, 3
+    clerks.evictor.against_budgets = 6
     clerks.over_use.evicted, clerks.gangs.evicted = 4, 5
     told = registered(reign)
-    outcomes = {"taken": 1.0, "kept": 2.0, "taken to be placed elsewhere": 3.0}
+    outcomes = {
+        "taken": 1.0,
+        "taken against a disruption budget": 6.0,
+        "kept": 2.0,
+        "taken to be placed elsewhere": 3.0,
+    }
     assert {
         outcome: told.get_sample_value("aliquot_centre_evictions_total", {"outcome": outcome}) for outcome in outcomes
     } == outcomes

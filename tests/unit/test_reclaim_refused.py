@@ -26,6 +26,10 @@ SLOW = queue(preemption=Preemption(min_run_seconds=36_600))
 WAIVES = queue(guarantee=100, preemption=Preemption(reclaim="Never"))
 FIRM = {"preemptible": "false"}
 APART: Mapping[str, Any] = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}}
+GUARDED = (
+    "PodDisruptionBudget team/mine: whose it is may raise it, else it is set aside 600 s after it was first in the way "
+    "(queues.budget_grace)"
+)
 BORROWED = "inside the guarantee of queue a; others have borrowed 200 % of compute (b 200 %)"
 
 
@@ -52,17 +56,17 @@ ROWS = {
         said=f"{BORROWED}; nobody goes for it: 2 pods have not run for minRunSeconds "
         "(the first may go at 2026-11-21T10:10:01Z)",
     ),
-    "a budget": Row(budget=0, said=f"{BORROWED}; nobody goes for it: 2 pods are kept by a PodDisruptionBudget"),
+    "a budget": Row(budget=0, said=f"{BORROWED}; nobody goes for it: 2 pods are kept by {GUARDED}"),
     "a budget that keeps one of two who go together": Row(
         runs={uid: {**WHOLE, "group": "pair", "notes": {"group-size": "2"}} for uid in ("b1", "b2")},
         budget=1,
-        said=f"{BORROWED}; nobody goes for it: 2 pods are kept by a PodDisruptionBudget",
+        said=f"{BORROWED}; nobody goes for it: 2 pods are kept by {GUARDED}",
     ),
     "one of each": Row(
         runs={"b1": {**WHOLE, "notes": FIRM}, "b2": WHOLE},
         budget=0,
         said=f"{BORROWED}; nobody goes for it: 1 pod is never to be evicted (preemptible: false); "
-        "1 pod is kept by a PodDisruptionBudget",
+        f"1 pod is kept by {GUARDED}",
     ),
     "it takes nothing back": Row(
         queues={"a": WAIVES, "b": queue()},
@@ -148,7 +152,8 @@ def budgets(row: Row) -> list[PodDisruptionBudget]:
     """Over all pods, if there is one."""
     if row.budget is None:
         return []
-    said = {"metadata": {"namespace": "team"}, "spec": {"selector": {}}, "status": {"disruptionsAllowed": row.budget}}
+    metadata = {"namespace": "team", "name": "mine"}
+    said = {"metadata": metadata, "spec": {"selector": {}}, "status": {"disruptionsAllowed": row.budget}}
     return [msgspec.convert(said, PodDisruptionBudget)]
 
 

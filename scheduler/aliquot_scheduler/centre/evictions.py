@@ -1,6 +1,7 @@
 """Asks one pod to go, and says what came of it: the one place that knows what each answer to an eviction means.
 
-Only the eviction subresource is used, of the very pod (its UID), with the pod's own grace. Whoever goes is told why.
+The eviction subresource is used, of the very pod (its UID), with the pod's own grace. Whoever goes is told why. Only
+for an owner who has waited long for what budgets keep, a pod is deleted: the very pod too, and with its own grace.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from aliquot_kube.errors import (
     UnreachableError,
 )
 from aliquot_kube.leadership import NotLeadingError
+from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.queues.telling.notices import Notice
 
@@ -45,11 +47,14 @@ class Evictions:
         self._client = means.client
         self._events = means.events
 
-    async def ask(self, pod: Pod, *, why: Notice) -> Answer:
-        """Ask this very pod to go."""
+    async def ask(self, pod: Pod, *, why: Notice, against_budgets: bool = False) -> Answer:
+        """Ask this very pod to go; `against_budgets` by the one way that heeds none: it is deleted."""
         meta = pod.metadata
         try:
-            await self._client.evict(namespace=meta.namespace, name=meta.name, uid=meta.uid)
+            if against_budgets:
+                await self._client.delete(PODS, namespace=meta.namespace, name=meta.name, uid=meta.uid)
+            else:
+                await self._client.evict(namespace=meta.namespace, name=meta.name, uid=meta.uid)
         except NOT_WRITTEN as error:
             answer = _meaning(error)
             level = logging.INFO if isinstance(error, _USUAL) else logging.WARNING

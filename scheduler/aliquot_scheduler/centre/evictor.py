@@ -57,8 +57,10 @@ class Evictor:
         self._tries = Tries()
         # For whom no answer came when they were asked last.
         self._unanswered: frozenset[str] = frozenset()
-        # How many were asked to go for others, how many were kept, and how many were asked to lie elsewhere.
+        # How many were asked to go for others, how many of such against their budgets, how many were kept, and how many
+        # were asked to lie elsewhere.
         self.evicted = 0
+        self.against_budgets = 0
         self.kept = 0
         self.moved = 0
 
@@ -136,11 +138,14 @@ class Evictor:
     async def _ask(self, victim: Waiter, why: Notice) -> Answer:
         register, uid = self._turns.register, victim.uid
         register.clearings.asked(uid)
-        answer = await self._evictions.ask(victim.pod, why=why)
+        clearing = register.clearings.counting_on(uid)
+        against_budgets = clearing is not None and uid in clearing.against_budgets
+        answer = await self._evictions.ask(victim.pod, why=why, against_budgets=against_budgets)
         if answer is Answer.TAKEN:
             is_moved = uid in register.refuges.movers()
             self.moved += is_moved
-            self.evicted += not is_moved
+            self.against_budgets += against_budgets
+            self.evicted += not (is_moved or against_budgets)
         elif answer is not Answer.GONE:
             register.clearings.not_asked(uid)
         # Of two budgets over one pod the API server says again and again that it has trouble itself.
@@ -153,7 +158,9 @@ class Evictor:
 
 def _makes_room(clearing: Clearing, victim: Waiter) -> Notice:
     whom = clearing.candidate.first
-    message = f"it makes room for {whom.pod.key} of queue {whom.queue}{_goes_to(clearing, victim)}"
+    aside = "; its PodDisruptionBudget has kept what is borrowed for long enough, and is set aside"
+    against = aside if victim.uid in clearing.against_budgets else ""
+    message = f"it makes room for {whom.pod.key} of queue {whom.queue}{_goes_to(clearing, victim)}{against}"
     return Notice(reason="MakesRoom", message=message)
 
 

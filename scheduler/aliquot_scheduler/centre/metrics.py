@@ -126,6 +126,7 @@ def _evictions(reign: Reign) -> Iterable[Metric]:
         "aliquot_centre_evictions", "Pods that were asked to go for others, by what came of it.", labels=["outcome"]
     )
     asked.add_metric(["taken"], reign.clerks.evictor.evicted)
+    asked.add_metric(["taken against a disruption budget"], reign.clerks.evictor.against_budgets)
     asked.add_metric(["kept"], reign.clerks.evictor.kept)
     asked.add_metric(["taken to be placed elsewhere"], reign.clerks.evictor.moved)
     yield asked

@@ -13,6 +13,7 @@ from aliquot_core.counting import counted
 from aliquot_core.disruptions import PodDisruptionBudget
 from aliquot_scheduler.queues.charged.ledger import Ledger
 from aliquot_scheduler.queues.room.clearings import Clearings
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.wording import Wording
 from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
@@ -31,18 +32,18 @@ def told_of(
     planner: Planner | None,
     wording: Wording,
     ledger: Ledger,
-    moves: bool,
+    settings: QueueSettings,
     paused: str = "",
 ) -> str:
     """Of one for whom this planner has found nothing just now; without one, for whom it was not asked.
 
-    `moves` is whether pods are moved to make room in one piece, `paused` why nobody may go for it for a while.
+    `paused` is why nobody may go for it for a while.
     """
     if (lent := lent_to_others(candidate, ledger=ledger)) is None:
         return ""
     why = _forbidden(candidate, policy) or paused
     if not why and planner:
-        why = planner.why_nobody_goes(candidate, policy=policy, moves=moves)
+        why = planner.why_nobody_goes(candidate, policy=policy, settings=settings)
     return _told(lent, why, wording=wording)
 
 
@@ -95,8 +96,8 @@ class Inquiry:
         planner = self._planner()
         with planner.supposing():
             clearing = planner.plan(candidate, policy=policy)
-            moves = bool(standing.settings.moves_per_hour)
-            why = "" if clearing else planner.why_nobody_goes(candidate, policy=policy, moves=moves)
+            settings = standing.settings
+            why = "" if clearing else planner.why_nobody_goes(candidate, policy=policy, settings=settings)
         if clearing is None:
             return _told(lent, why, wording=standing.wording)
         goes = f"; {counted(len(clearing.victims), 'pod')} may be sent away for it" if clearing.victims else ""

@@ -12,7 +12,7 @@ real cards; the same state gives the same clearings; nothing that was lent here 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -25,6 +25,7 @@ from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.laying import largest_first
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal
 from aliquot_scheduler.queues.room.clearings import OVERDUE, Clearing, Clearings, GpuKey, longest_grace
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.telling.wording import Wording
 from aliquot_scheduler.queues.waiting.books import Books
@@ -82,9 +83,26 @@ class Planner:
     def plan(self, candidate: Candidate, *, policy: Policy) -> Clearing | None:
         """Room for a candidate, and whoever has to go for it; None if none can be made."""
         self._lacks = ""
-        for rights in self._rights(candidate, policy):
+        return self._planned(candidate, self._rights(candidate, policy), residents=self._residents)
+
+    def plan_past_budgets(self, candidate: Candidate, *, policy: Policy) -> Clearing | None:
+        """The same as if no disruption budget kept what was lent; inside a queue they hold."""
+        lacks, rights = self._lacks, self._as_owner(candidate, policy)
+        self._forget_the_search()
+        clearing = self._planned(candidate, rights, residents=self._residents.past_budgets())
+        self._forget_the_search()
+        self._lacks = lacks
+        return clearing
+
+    def _forget_the_search(self) -> None:
+        """What was found out while others might go than may now."""
+        self._bounds.clear()
+        self._in_vain.clear()
+
+    def _planned(self, candidate: Candidate, by: Iterable[Rights], *, residents: Residents) -> Clearing | None:
+        for rights in by:
             search = Search(
-                scene=self._scene, residents=self._residents, rights=rights, known=self._bounds, in_order=self._in_order
+                scene=self._scene, residents=residents, rights=rights, known=self._bounds, in_order=self._in_order
             )
             if self._made_room(search, candidate, rights):
                 self._spare(search, candidate)
@@ -97,19 +115,29 @@ class Planner:
             self._bounds.clear()
         return None
 
-    def why_nobody_goes(self, candidate: Candidate, *, policy: Policy, moves: bool) -> str:
+    def why_nobody_goes(self, candidate: Candidate, *, policy: Policy, settings: QueueSettings) -> str:
         """Of one that is inside its guarantee, and for which no room could be made just now."""
-        rights = [one for one in self._rights(candidate, policy) if not one.by_priority]
+        return why_nobody_goes(self._standoff(candidate, policy), lacks=self._lacks, settings=settings)
+
+    def is_kept_by_budgets(self, candidate: Candidate, *, policy: Policy) -> bool:
+        """Whether a disruption budget covers any of those who might go for it as an owner."""
+        return self._standoff(candidate, policy).covered
+
+    def _standoff(self, candidate: Candidate, policy: Policy) -> Standoff:
+        rights = list(self._as_owner(candidate, policy))
         key = tuple(one.key for one in rights)
         if key not in self._standoffs:
             self._standoffs[key] = standoff(rights, self._residents)
-        return why_nobody_goes(self._standoffs[key], lacks=self._lacks, moves=moves)
+        return self._standoffs[key]
 
     def _rights(self, candidate: Candidate, policy: Policy) -> Iterator[Rights]:
-        """As an owner first: what was lent is nearer than what the queue's own pods have.
+        """As an owner first: what was lent is nearer than what the queue's own pods have."""
+        yield from self._as_owner(candidate, policy)
+        if policy.within_queue != NEVER:
+            yield Rights(ledger=self._books.ledger, candidate=candidate, within=policy.within_queue)
 
-        Of those who borrow, who is wholly beyond guarantees before who is partly inside; last, whose queue is gone.
-        """
+    def _as_owner(self, candidate: Candidate, policy: Policy) -> Iterator[Rights]:
+        """Of borrowers who is wholly beyond guarantees before who is partly inside; last, whose queue is gone."""
         ledger = self._books.ledger
         if policy.reclaims and (owners := owner_of(candidate, ledger=ledger)):
             yield Rights(ledger=ledger, candidate=candidate, owners=owners)
@@ -120,8 +148,6 @@ class Planner:
             if self._residents.strays:
                 owners = inside or owners
                 yield Rights(ledger=ledger, candidate=candidate, owners=owners, lacking=lacking, strays=True)
-        if policy.within_queue != NEVER:
-            yield Rights(ledger=ledger, candidate=candidate, within=policy.within_queue)
 
     def _made_room(self, search: Search, candidate: Candidate, rights: Rights) -> bool:
         """Whether there is a place for it, and queues leave it enough, once those go who are taken for that.
@@ -284,11 +310,13 @@ class Planner:
         return self._clearing(search, candidate)
 
     def _clearing(self, search: Search, candidate: Candidate) -> Clearing:
-        going = [*(one.waiter for one in search.victims.values()), *self._slowest]
+        victims = sorted(search.victims.values(), key=lambda one: (one.lost, one.uid))
+        going = [*(one.waiter for one in victims), *self._slowest]
         return Clearing(
             candidate=candidate,
             places=tuple(search.places),
-            victims=tuple(one.waiter for one in sorted(search.victims.values(), key=lambda one: (one.lost, one.uid))),
+            victims=tuple(one.waiter for one in victims),
+            against_budgets=self._residents.set_budgets_aside(victims, gone=self._scene.gone),
             until=self._now + longest_grace(going) + OVERDUE,
         )
 

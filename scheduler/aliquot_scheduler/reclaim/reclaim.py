@@ -25,13 +25,15 @@ from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.inquiry import told_of
 from aliquot_scheduler.reclaim.lodgers import Known, MayGo, residents_of, terms_of, whoever
 from aliquot_scheduler.reclaim.planning import Planner
-from aliquot_scheduler.reclaim.policy import NEVER, policy_of
+from aliquot_scheduler.reclaim.policy import NEVER, Policy, policy_of
 from aliquot_scheduler.reclaim.residents import Budget, Residents, runs_since
 from aliquot_scheduler.reclaim.rights import owner_of
 
 # For whom nothing was found, and whom a budget kept from going, in seconds.
 COOLDOWN = 10.0
 SPARED = 60.0
+# Whoever was kept out by budgets is found again within a cooldown; else nobody waits for that any more.
+_STILL_IN_THE_WAY = 60.0
 # Whoever fits gets a turn within so long, and what it takes is known before others are sent away; else it never may.
 _ITS_TURN = 5.0
 
@@ -49,6 +51,8 @@ class Reclaim:
         self._picture = picture
         self._vain: dict[_Asked, float] = {}
         self._spared: dict[str, float] = {}
+        # For whom disruption budgets were in the way: since when, and when that was found last.
+        self._in_the_way: dict[_Asked, tuple[float, float]] = {}
         # Who needs nobody to go, as far as this look goes.
         self._fitting: set[str] = set()
         self._fits_since: dict[str, float] = {}
@@ -96,7 +100,7 @@ class Reclaim:
         lines = {queue: partial(self._next, queue, shares) for queue in sorted(set(self._claimants()))}
         for candidate in Order(ledger=ledger, shares=shares, candidates=lines):
             queue = candidate.first.queue
-            clearing = planner.plan(candidate, policy=policy_of(queue, tree=ledger.tree))
+            clearing = self._planned(candidate, planner, policy=policy_of(queue, tree=ledger.tree), now=now)
             if clearing is None:
                 self._vain[_asked(candidate)] = now + COOLDOWN
                 self._tell(candidate, planner, now=now)
@@ -111,6 +115,17 @@ class Reclaim:
             shares.changed(queue)
             yield clearing
 
+    def _planned(self, candidate: Candidate, planner: Planner, *, policy: Policy, now: float) -> Clearing | None:
+        """As budgets allow; if they do not, and it is long known, without them."""
+        if clearing := planner.plan(candidate, policy=policy):
+            return clearing
+        if not planner.is_kept_by_budgets(candidate, policy=policy):
+            return None
+        since = self._in_the_way.get(_asked(candidate), (now, now))[0]
+        self._in_the_way[_asked(candidate)] = since, now
+        is_over = now - since >= self._queues.register.settings.budget_grace
+        return planner.plan_past_budgets(candidate, policy=policy) if is_over else None
+
     def _tell(self, candidate: Candidate, planner: Planner | None, *, now: float) -> None:
         """Why nobody goes for it: told until it is looked at once more, and a little longer."""
         register = self._queues.register
@@ -122,7 +137,7 @@ class Reclaim:
             planner=planner,
             wording=wording,
             ledger=ledger,
-            moves=register.moves_pods,
+            settings=register.settings,
             paused=self.why_paused(candidate, now=now),
         )
         register.standoffs.note(first, said, until=now + 2 * COOLDOWN)
@@ -204,6 +219,7 @@ class Reclaim:
         self._now = now
         self._vain = {asked: until for asked, until in self._vain.items() if until > now}
         self._spared = {uid: until for uid, until in self._spared.items() if until > now}
+        self._in_the_way = {one: at for one, at in self._in_the_way.items() if now - at[1] < _STILL_IN_THE_WAY}
         self._fits_since = {uid: since for uid, since in self._fits_since.items() if uid in self._fitting}
         self._fitting.clear()
         self._lowest = {}

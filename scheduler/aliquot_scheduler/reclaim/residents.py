@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
 from enum import StrEnum
 
 import msgspec
@@ -36,10 +37,11 @@ _STRAY = 10**15
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """A PodDisruptionBudget: of these pods so many may go now."""
+    """A PodDisruptionBudget: of these pods so many may go now. Its name is that with its namespace."""
 
     pods: frozenset[str]
     allowed: int
+    name: str = ""
 
 
 def budgets_of(found: Iterable[PodDisruptionBudget], *, bound: Collection[Waiter]) -> list[Budget]:
@@ -48,6 +50,7 @@ def budgets_of(found: Iterable[PodDisruptionBudget], *, bound: Collection[Waiter
         Budget(
             pods=frozenset(one.uid for one in bound if budget.covers(one.pod)),
             allowed=max(0, budget.status.disruptions_allowed),
+            name=f"{budget.metadata.namespace}/{budget.metadata.name}",
         )
         for budget in found
     ]
@@ -153,10 +156,34 @@ class Residents:
         self.gangs = {gang: frozenset(uids) - self.leaving.keys() for gang, uids in gangs.items()}
         self._firm = frozenset(firm)
         self._allowed = [budget.allowed for budget in budgets]
-        self._budgets: dict[str, list[int]] = {}
+        self._names = [budget.name for budget in budgets]
+        # By number, the budgets over each.
+        self.guarded: dict[str, list[int]] = {}
+        # Who goes though a budget forbids it (UIDs).
+        self._by_no_budget = set[str]()
         for number, budget in enumerate(budgets):
             for uid in budget.pods:
-                self._budgets.setdefault(uid, []).append(number)
+                self.guarded.setdefault(uid, []).append(number)
+
+    def past_budgets(self) -> Residents:
+        """The same as if there were no disruption budgets."""
+        found = copy(self)
+        found.guarded = {}
+        return found
+
+    def budgets_over(self, one: Resident) -> list[str]:
+        """The disruption budgets that cover it, by name."""
+        return [self._names[number] for number in self.guarded.get(one.uid, ())]
+
+    def set_budgets_aside(self, going: Sequence[Resident], *, gone: Collection[str]) -> frozenset[str]:
+        """Whom of these, in their order, budgets keep beside who is gone (UIDs): they go all the same."""
+        let = {*gone} - {one.uid for one in going}
+        for one in going:
+            if self.let_go({*let, one.uid}):
+                let.add(one.uid)
+        kept = frozenset(one.uid for one in going if one.uid not in let)
+        self._by_no_budget |= kept
+        return kept
 
     def with_it(self, one: Resident, *, gone: Collection[str]) -> list[Resident] | None:
         """Who goes if this one does: of a gang that has none to spare, all who ever may; None if one may not now."""
@@ -177,10 +204,16 @@ class Residents:
         return None if self.let_go({each.uid for each in unit}) else Hindrance.BUDGET
 
     def let_go(self, gone: Collection[str]) -> bool:
-        """Whether disruption budgets let all of these go; who leaves anyway is counted there already."""
-        if not self._budgets:
+        """Whether disruption budgets let all of these go; who leaves anyway is counted there already.
+
+        Of two budgets over one pod the API server says itself that it evicts no such pod.
+        """
+        if not self.guarded:
             return True
-        used = Counter(number for uid in gone if uid not in self.leaving for number in self._budgets.get(uid, ()))
+        over = [self.guarded.get(uid, ()) for uid in gone if uid not in self.leaving and uid not in self._by_no_budget]
+        if any(len(numbers) > 1 for numbers in over):
+            return False
+        used = Counter(number for numbers in over for number in numbers)
         return all(count <= self._allowed[number] for number, count in used.items())
 
 

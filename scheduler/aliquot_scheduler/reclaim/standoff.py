@@ -17,6 +17,7 @@ from aliquot_core.counting import agreed, counted
 from aliquot_core.instants import second_time
 from aliquot_scheduler.queues.charged.account import Account
 from aliquot_scheduler.queues.charged.ledger import Ledger
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT
 from aliquot_scheduler.queues.telling.wording import Wording
 from aliquot_scheduler.queues.waiting.line import Candidate
@@ -43,6 +44,9 @@ class Standoff(msgspec.Struct, frozen=True, kw_only=True):
     until: Mapping[Hindrance, float]
     # How many nothing keeps.
     able: int
+    # The disruption budgets that keep some, by name; and whether any covers one of all who might go.
+    budgets: tuple[str, ...]
+    covered: bool
 
 
 def lent_to_others(candidate: Candidate, *, ledger: Ledger) -> Lent | None:
@@ -82,24 +86,40 @@ def standoff(rights: Sequence[Taking], residents: Residents) -> Standoff:
         if one.until is not None:
             until[one.why] = min(one.until, until.get(one.why, one.until))
     counts = Counter(one.why for one in everybody)
-    return Standoff(kept=counts, until=until, able=len(able) - len(hindered))
+    names = {name for one in hindered if one.why is Hindrance.BUDGET for name in residents.budgets_over(one.who)}
+    return Standoff(
+        kept=counts,
+        until=until,
+        able=len(able) - len(hindered),
+        budgets=tuple(sorted(names)),
+        covered=any(residents.budgets_over(one) for one in able),
+    )
 
 
-def why_nobody_goes(found: Standoff, *, lacks: str, moves: bool) -> str:
+def why_nobody_goes(found: Standoff, *, lacks: str, settings: QueueSettings) -> str:
     """In words, each with how many; `lacks` is what queues would lack though all had gone, empty if that is room.
 
-    `moves` is whether pods are moved to make room in one piece. Empty where nobody might go by any right.
+    Empty where nobody might go by any right.
     """
-    said = [_kept(why, found.kept[why], until=found.until.get(why)) for why in Hindrance if found.kept.get(why)]
+    said = [_kept(why, found, grace=settings.budget_grace) for why in Hindrance if found.kept.get(why)]
     if found.able:
         pieces = "what they leave has no room for it in one piece"
-        pieces += "" if moves else " (and nobody is moved: queues.moves_per_hour is 0)"
+        pieces += "" if settings.moves_per_hour else " (and nobody is moved: queues.moves_per_hour is 0)"
         but = f"that would not do: {lacks}" if lacks else pieces
         said.append(f"{counted(found.able, 'pod')} may go, and {but}")
     return "; ".join(said)
 
 
-def _kept(why: Hindrance, count: int, *, until: float | None) -> str:
+def _told_of_budgets(names: Sequence[str], *, grace: float) -> str:
+    """Who can do what: whose it is may raise it, and whoever waits need only wait."""
+    one, others = names[0], len(names) - 1
+    more = f" and {counted(others, 'more')}" if others else ""
+    after = f"set aside {grace:.0f} s after it was first in the way (queues.budget_grace)"
+    return f"PodDisruptionBudget {one}{more}: whose it is may raise it, else it is {after}"
+
+
+def _kept(why: Hindrance, found: Standoff, *, grace: float) -> str:
+    count, until = found.kept[why], found.until.get(why)
     pods, are = counted(count, "pod"), agreed(count, "is", "are")
     when = "" if until is None else second_time(until)
     match why:
@@ -114,6 +134,6 @@ def _kept(why: Hindrance, count: int, *, until: float | None) -> str:
         case Hindrance.OVERDUE:
             return f"{pods} {agreed(count, 'has', 'have')} been asked to go, and {are} there still"
         case Hindrance.BUDGET:
-            return f"{pods} {are} kept by a PodDisruptionBudget"
+            return f"{pods} {are} kept by {_told_of_budgets(found.budgets, grace=grace)}"
         case Hindrance.GROUP:
             return f"{pods} {are} of groups that can't go as a whole now"

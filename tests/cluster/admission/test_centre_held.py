@@ -205,6 +205,16 @@ def test_the_centre_evicts_nobody_who_runs_the_cluster(cluster: ClusterHarness, 
     cluster.api.delete(path, gracePeriodSeconds=0)
 
 
+@pytest.mark.parametrize("how", ["whoever bears the name", "at once", "this very one"])
+def test_the_centre_deletes_none_that_holds_no_slice(
+    cluster: ClusterHarness, guarded: Guarded, held: Json, how: str
+) -> None:
+    """Nor whoever bears a name by then, nor at once: policies say each by itself."""
+    very = {"preconditions": {"uid": held["metadata"]["uid"]}}
+    ways: dict[str, Json] = {"whoever bears the name": {}, "at once": {"gracePeriodSeconds": 0}, "this very one": very}
+    refused(lambda: guarded.scheduler.delete(cluster.api.path_of(held), **ways[how]), by="aliquot-centre-deletions")
+
+
 LEASES: dict[str, Callable[[Api], object]] = {
     "a heart-beat": lambda api: api.create(lease("node-forged")),
     "a heart-beat under a long name": lambda api: api.create(lease("n" * 250)),

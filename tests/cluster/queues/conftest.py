@@ -21,7 +21,9 @@ def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - i
 def centre(cluster: ClusterHarness) -> Iterator[PlayedCentre]:
     """Four cards on one node."""
     # Nobody is moved but who has a controller and has run for ten minutes, which no pod has unless a test says so.
-    played = PlayedCentre(cluster, gpus=[4], ALIQUOT_QUEUES_MOVES_PER_HOUR="3600")
+    # And budgets are set aside while a test waits for it.
+    settings = {"ALIQUOT_QUEUES_MOVES_PER_HOUR": "3600", "ALIQUOT_QUEUES_BUDGET_GRACE": "20"}
+    played = PlayedCentre(cluster, gpus=[4], **settings)
     played.start()
     yield played
     played.stop()

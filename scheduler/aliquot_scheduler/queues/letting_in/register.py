@@ -59,7 +59,7 @@ class Register:
         self.untold: dict[str, int] = {}
         self.joined: dict[str, float] = {}
         self.standoffs = Standoffs()
-        self.moves_pods = bool(settings.moves_per_hour)
+        self.settings = settings
         self.stale = StaleGangs(after=settings.stale_gang)
         self.stayers = Stayers(picture=picture, after=settings.hold)
         self.memory = SweepMemory(patience=settings.patience, hold=settings.hold, owed=settings.owed)

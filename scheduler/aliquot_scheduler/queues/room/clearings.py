@@ -57,6 +57,8 @@ class Clearing(msgspec.Struct, frozen=True, kw_only=True):
     until: float
     # Of victims who are moved: where room is kept for those who come in their place.
     moves: tuple[Place, ...] = ()
+    # Of victims (UIDs) whose disruption budget is set aside for it.
+    against_budgets: frozenset[str] = frozenset()
 
     @property
     def uid(self) -> str:

@@ -29,5 +29,8 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     stale_gang: Annotated[float, msgspec.Meta(gt=0, le=_DAY)] = 60.0
     # So many pods may be moved within an hour, to make room for one that waits, or off a degraded GPU; 0: nobody is.
     moves_per_hour: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
+    # So long PodDisruptionBudgets keep from an owner what it lent: whoever has borrowed may write one that never lets
+    # anybody go. By then one that is meant well has let the next go; 0: none keeps what is borrowed.
+    budget_grace: Annotated[float, msgspec.Meta(ge=0, le=366 * _DAY)] = 600.0
     # The label that says whose a pod is; without it, the namespace is the user.
     user_label: Annotated[str, msgspec.Meta(max_length=317)] = ""
