@@ -62,6 +62,14 @@ ROUND: dict[str, Json] = {
             *("/run/systemd/private", "/var/run/dbus", "/etc/systemd/system", "/var/lib/rancher/k3s"),
             *("/run/nri", "/var/run/nri/nri.sock", "/opt/nri/plugins", "/etc/nri/conf.d"),
             "/etc/nvidia-container-runtime/config.toml",
+            *(
+                "/run/k0s/containerd.sock",
+                "/var/lib/k0s",
+                "/var/snap/microk8s/common",
+                "/var/snap",
+                "/etc/docker/daemon.json",
+            ),
+            *("/dev/dri", "/dev/dri/renderD128"),
         )
     },
     **{
@@ -73,6 +81,7 @@ ROUND: dict[str, Json] = {
     },
     "has an init container that is able to ALL": {"initContainers": [{**able("ALL"), "name": "init"}]},
     "sees the processes of its node": {"hostPID": True},
+    "shares memory with its node": {"hostIPC": True},
     "is privileged": {"containers": [privileged()]},
     "has a privileged init container": {"initContainers": [{**privileged(), "name": "init"}]},
     "sees all": {"containers": [sees("all")]},
@@ -94,7 +103,10 @@ ROUND: dict[str, Json] = {
     },
     **{
         f"names a device in {key}": {"metadata": {"annotations": {key: "nvidia.com/gpu=all"}}}
-        for key in ("cdi.k8s.io/gpu", "devices.nri.io/container.main", "cdi-devices.nri.io/pod")
+        for key in (
+            *("cdi.k8s.io/gpu", "devices.nri.io/container.main", "cdi-devices.nri.io/pod"),
+            *("io.kubernetes.cri-o.Devices", "io.kubernetes.cri-o.Devices/main"),
+        )
     },
 }
 HARMLESS: dict[str, Json] = {
@@ -104,7 +116,14 @@ HARMLESS: dict[str, Json] = {
             *("/data", "/device", "/dev/shm", "/var/log", "/var/lib/kubelets", "/run/cdix", "/var/run/user"),
             *("/dev/charm", "/run/containerds", "/process", "/system", "/run/docker"),
             *("/dev/memory", "/opt/data", "/etc/kubernetes.d", "/run/systemd-x", "/var/lib/dockers"),
-            *("/run/nrix", "/opt/nria", "/etc/nvidia-container-runtimes"),
+            *(
+                "/run/nrix",
+                "/opt/nria",
+                "/etc/nvidia-container-runtimes",
+                "/run/k0sx",
+                "/dev/drivers",
+                "/var/snap/other",
+            ),
         )
     },
     "is able to do what leads to no GPU": {"containers": [able("NET_ADMIN", "SYS_PTRACE", "IPC_LOCK")]},
@@ -118,7 +137,11 @@ HARMLESS: dict[str, Json] = {
     "is not privileged": {"containers": [{**shell("true"), "securityContext": {"privileged": False}}]},
     "sees nothing": {"containers": [sees("void"), {**sees("none"), "name": "b"}, {**sees(""), "name": "c"}]},
     "has a slice": {"containers": [sees("all", compute="30")]},
-    "has other annotations": {"metadata": {"annotations": {"accidi.io/cdi": "x", "cdi": "x", "nria.io/x": "x"}}},
+    "has other annotations": {
+        "metadata": {
+            "annotations": {"accidi.io/cdi": "x", "cdi": "x", "io.kubernetes.cri-o.userns-mode": "x", "nria.io/x": "x"}
+        }
+    },
 }
 
 

@@ -47,6 +47,26 @@ def test_nobody_forges_a_grant(cluster: ClusterHarness, namespace: str, way: str
     refused(lambda: FORGERIES[way](cluster.api, made, cluster.api.path_of(made)), by="aliquot-guard-grants")
 
 
+# What these write beside their own part of the spec, the API server drops; if it ever kept it, the policy would refuse.
+BESIDE: dict[str, Json] = {
+    "ephemeralcontainers": {"ephemeralContainers": [{"name": "debug", "image": "none"}]},
+    "resize": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "7m"}}}]},
+}
+
+
+@pytest.mark.parametrize("part", BESIDE)
+@pytest.mark.usefixtures("installed")
+def test_nobody_forges_a_grant_beside_something_else(cluster: ClusterHarness, namespace: str, part: str) -> None:
+    """A part of a pod that has a way of its own carries metadata too."""
+    container = {**shell("true"), "resources": {"requests": {"cpu": "5m"}}}
+    made = cluster.create_pod(pod("waits", container, namespace=namespace, scheduler="nobody"))
+    path = cluster.api.path_of(made)
+    patch = {**annotated({**FORGED}), "spec": BESIDE[part]}
+    written = cluster.api.patch(f"{path}/{part}", patch, kind="application/strategic-merge-patch+json")
+    assert written["metadata"]["generation"] > made["metadata"]["generation"]
+    assert NAMES.grant not in cluster.api.get(path)["metadata"].get("annotations", {})
+
+
 def test_nobody_takes_a_grant_away(cluster: ClusterHarness, installed: Installed, namespace: str) -> None:
     """Nor changes it; everything else of the pod can be written as ever."""
     path = cluster.api.path_of(installed.run(namespace, "node1", gpu=0))
