@@ -102,8 +102,10 @@ for argument; do
     esac
 done
 
+# Some write a name and a password into a server's URL: that is nobody's to read here, or in a log.
 cluster=$(kubectl config view --minify --output 'jsonpath={.current-context} ({.clusters[0].cluster.server})' \
-    2>/dev/null) || cluster="the cluster that kubectl finds"
+    2>/dev/null | sed 's#://[^/]*@#://#')
+[ -n "$cluster" ] || cluster="the cluster that kubectl finds"
 unseen() {
     echo "$1 of $cluster can't be listed: nothing was done" >&2
     exit 1

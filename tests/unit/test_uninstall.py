@@ -20,7 +20,7 @@ echo >>"$all/asked"
 [ "$(wc -l <"$all/asked")" != "$(cat "$all/fails" 2>/dev/null)" ] || { echo "no answer" >&2; exit 1; }
 with() { for node in "$CLUSTER"/*; do [ ! -e "$node/$1" ] || basename "$node"; done; }
 case "$*" in
-"config view"*) echo "there (https://there)" ;;
+"config view"*) echo "there (https://me:secret@there)" ;;
 "get pods --all-namespaces"*grant*) [ ! -e "$all/held" ] || cat "$all/held" ;;
 "get pods --all-namespaces"*schedulingGates*) [ ! -e "$all/waiting" ] || cat "$all/waiting" ;;
 *"patch pod"*) rm -f "$all/waiting" ;;
