@@ -42,12 +42,16 @@ def names_our_device(pod: Pod, *, names: Names) -> list[str]:
     ]
 
 
-def sets_our_variables(pod: Pod) -> list[str]:
-    """The variables that a pod sets in vain, each as `container: variable`."""
-    ours = {variable.value for variable in Variable}
+def sets_our_variables(pod: Pod, *, names: Names) -> list[str]:
+    """The variables that containers with a slice set in vain, each as `container: variable`.
+
+    A container without one is told nothing by us: NVIDIA's variable counts there, as a way round.
+    """
+    ours, resources = {variable.value for variable in Variable}, names.resources()
     return [
         f"{container.name}: {entry.name}"
         for container in (*pod.spec.init_containers, *pod.spec.containers)
+        if not container.resources.limits.keys().isdisjoint(resources)
         for entry in container.env
         if entry.name in ours or entry.name.startswith(OUR_PREFIX)
     ]

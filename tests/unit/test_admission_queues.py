@@ -525,7 +525,7 @@ PLACES: dict[str, tuple[str, Mapping[str, str], Mapping[str, str], str]] = {
         "x",
         {"compute": "30"},
         {},
-        "label aliquot.dev/queue: there is no queue x; write one of a, default, held into the pod's label",
+        "label aliquot.dev/queue: there is no queue x; write one of the queues a, default, held into the pod's label",
     ),
     "an inner queue": ("org", {"compute": "30"}, {}, "queue org has queues below it, and pods wait only in those"),
     "not for this namespace": (
@@ -533,8 +533,9 @@ PLACES: dict[str, tuple[str, Mapping[str, str], Mapping[str, str], str]] = {
         {"compute": "30"},
         {},
         (
-            "queue b does not take pods of namespace team; write one of a, default, held into the pod's label "
-            "aliquot.dev/queue; an operator can add team to spec.namespaces of a queue, or label the namespace"
+            "queue b does not take pods of namespace team; write one of the queues a, default, held into the pod's "
+            "label aliquot.dev/queue; an operator can add namespace team to spec.namespaces of a queue, or label the "
+            "namespace"
         ),
     ),
     "drained above": (
@@ -547,7 +548,7 @@ PLACES: dict[str, tuple[str, Mapping[str, str], Mapping[str, str], str]] = {
         "",
         {"compute": "30"},
         {"team": "gone"},
-        "label aliquot.dev/queue of namespace team: there is no queue gone; write one of a,",
+        "label aliquot.dev/queue of namespace team: there is no queue gone; write one of the queues a,",
     ),
 }
 

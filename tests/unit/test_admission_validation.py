@@ -239,11 +239,12 @@ def test_a_uuid_and_a_node_that_are_not_there_are_told() -> None:
     assert warnings(mutated(written(asks, notes={"gpu-uuid": "x"}, nodeName="zzz"))) == []
 
 
-def test_an_isolation_that_nobody_knows_is_told_with_those_there_are() -> None:
-    """A newer agent may know it, so the pod may wait."""
-    (warning,) = warnings(written(container(compute="30"), notes={"isolation": "hardest"}))
-    assert warning.startswith(
-        "annotation aliquot.dev/isolation: 'hardest' is none of observe, interposer, mps, mig, so"
+def test_an_isolation_that_nobody_knows_is_refused_with_those_there_are() -> None:
+    """As a placement that nobody knows is: no node that may yet come offers it."""
+    (problem,) = problems(written(container(compute="30"), notes={"isolation": "hard"}))
+    assert problem == (
+        "annotation aliquot.dev/isolation: 'hard' is no mode of isolation; write one of observe, interposer, mps, mig,"
+        " or leave it out"
     )
     for mode in MODES:
         assert warnings(written(container(compute="30"), notes={"isolation": mode})) == []

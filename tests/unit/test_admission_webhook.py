@@ -107,6 +107,33 @@ def test_a_pod_that_declines_needs_no_gate() -> None:
     assert answered(validated(review(declines))) == {"allowed": True}
 
 
+def test_what_an_author_wrote_is_not_taken_off_without_a_word() -> None:
+    """What a LimitRange put there is: on which containers Kubernetes notes, by kind and name."""
+    ranged = (
+        "LimitRanger plugin set: cpu, aliquot.dev/compute request for container main; "
+        "cpu, aliquot.dev/compute limit for container main; aliquot.dev/memory limit for container early"
+    )
+    pod = written(container(compute="30", memory="8000"), labels={"use": "none"})
+    pod["metadata"]["annotations"] = {"kubernetes.io/limit-ranger": ranged}
+    pod["spec"]["initContainers"] = [container("early", memory="8000")]
+    answer = answered(admission().mutating(review(pod)))
+    assert answer["patch"]
+    assert answer["warnings"] == [
+        f"{where}: aliquot.dev/memory is taken off, since label aliquot.dev/use: none declines slices"
+        for where in ("init container early", "container main")
+    ]
+
+
+def test_what_a_limit_range_wrote_is_taken_off_silently() -> None:
+    """Its pod's author knows of none of it."""
+    pod = written(container(compute="30"), labels={"use": "none"})
+    wrote = "LimitRanger plugin set: aliquot.dev/compute limit for container main"
+    pod["metadata"]["annotations"] = {"kubernetes.io/limit-ranger": wrote}
+    answer = answered(admission().mutating(review(pod)))
+    assert answer["patch"]
+    assert "warnings" not in answer
+
+
 def test_warnings_come_with_the_answer_and_are_cut() -> None:
     """The API server complains about longer ones."""
     pod = mutated(written(container(compute="30"), notes={"gpu-model": "H100"}))

@@ -6,7 +6,7 @@ import pytest
 
 from aliquot_core.impostors import names_our_device, sets_our_variables
 from aliquot_core.names import Names
-from aliquot_core.objects import Container, EnvVar, ObjectMeta, Pod, PodSpec
+from aliquot_core.objects import Container, EnvVar, ObjectMeta, Pod, PodSpec, ResourceRequirements
 
 NAMES = Names()
 
@@ -54,20 +54,24 @@ def test_the_kind_follows_the_domain() -> None:
 
 
 def test_variables_of_ours_are_found_in_every_container() -> None:
-    """Init containers too; a variable that merely looks like one is left alone."""
+    """Init containers too; what merely looks like one, and a container whose slice can't win, is left alone."""
+    held = ResourceRequirements(limits={NAMES.compute: "30"})
+    all_of_them = [EnvVar(name="NVIDIA_VISIBLE_DEVICES", value="all")]
     pod = Pod(
         spec=PodSpec(
-            init_containers=[Container(name="init", env=[EnvVar(name="NVIDIA_VISIBLE_DEVICES", value="all")])],
+            init_containers=[Container(name="init", env=all_of_them, resources=held)],
             containers=[
                 Container(
                     name="main",
                     env=[EnvVar(name="ALIQUOT_MEMORY", value="1"), EnvVar(name="MY_ALIQUOT_MEMORY", value="1")],
+                    resources=held,
                 ),
-                Container(name="side", env=[EnvVar(name="ALIQUOT_WHATEVER")]),
+                Container(name="side", env=[EnvVar(name="ALIQUOT_WHATEVER")], resources=held),
+                Container(name="without", env=all_of_them),
             ],
         )
     )
-    assert sets_our_variables(pod) == [
+    assert sets_our_variables(pod, names=NAMES) == [
         "init: NVIDIA_VISIBLE_DEVICES",
         "main: ALIQUOT_MEMORY",
         "side: ALIQUOT_WHATEVER",

@@ -174,7 +174,7 @@ class Starter:
                 decision = Refuse(reason=str(error), pod=decision.pod)
         if isinstance(decision, Start):
             uid = decision.pod.metadata.uid
-            if uid not in self._slices.current() and (vain := sets_our_variables(decision.pod)):
+            if uid not in self._slices.current() and (vain := sets_our_variables(decision.pod, names=self._names)):
                 log.warning("the slice's own variables win", extra={"pod": decision.pod.key, "set_in_vain": vain})
             self._slices.permit(uid, Standing(pod=decision.pod.key, claims=decision.claims))
             names = ", ".join(spec.container for spec in decision.specs)

@@ -19,9 +19,12 @@ import msgspec
 
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
-from aliquot_core.request import NO_USE, asks
+from aliquot_core.request import NO_USE, Kind, asks, kinds
 from aliquot_scheduler.admission.review import MalformedReviewError, Operation
 
+# Where Kubernetes writes what a LimitRange has put on which container: `LimitRanger plugin set: cpu, memory limit for
+# container main; cpu request for container main`.
+LIMIT_RANGER = "kubernetes.io/limit-ranger"
 DEFAULT_SCHEDULER = "default-scheduler"
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -51,6 +54,19 @@ def _stripped(document: Mapping[str, Any], *, names: Names) -> Iterator[Operatio
             for name in names.resources():
                 if name in resources.get(section, {}):
                     yield {"op": "remove", "path": f"{path}/resources/{section}/{_escaped(name)}"}
+
+
+def taken_off(pod: Pod, *, names: Names) -> Iterator[str]:
+    """Warnings of what a pod that declines is rid of though its author wrote it: LimitRanges tell what is theirs."""
+    if pod.metadata.labels.get(names.use) != NO_USE:
+        return
+    ranged = pod.metadata.annotations.get(LIMIT_RANGER, "").partition(": ")[2].split("; ")
+    for kind, container in kinds(pod):
+        sort = "init container" if kind is not Kind.APP else "container"
+        whose = f" limit for {sort} {container.name}"
+        given = {name for part in ranged if part.endswith(whose) for name in part.removesuffix(whose).split(", ")}
+        for name in sorted(container.resources.limits.keys() & set(names.resources()) - given):
+            yield f"{sort} {container.name}: {name} is taken off, since label {names.use}: {NO_USE} declines slices"
 
 
 def _best_effort(document: Mapping[str, Any], *, names: Names) -> Iterator[Operation]:

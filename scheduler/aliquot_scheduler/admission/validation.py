@@ -44,6 +44,7 @@ def judge(pod: Pod, *, names: Names, settings: AdmissionSettings, there: There =
             *problems.found,
             *strange,
             *_too_little_memory(request, names=names, least=settings.least_memory),
+            *_unknown_isolation(request, names=names),
             *_foreign_devices(pod, names=names),
         ),
         warnings=(*_warnings(pod, request, names=names, settings=settings, there=there), *unread)
@@ -148,6 +149,16 @@ def least_memory(asked: ContainerRequest, *, least: int) -> int:
     return (least - 1) * asked.compute.value // smallest + 1 if smallest else least
 
 
+def _unknown_isolation(request: PodRequest, *, names: Names) -> Iterator[AliquotError]:
+    """No node that may come offers it: modes are Aliquot's own, other than models of GPUs."""
+    if request.isolation and request.isolation not in MODES:
+        yield AdmissionError(
+            f"{request.isolation!r} is no mode of isolation",
+            where=f"annotation {names.isolation}",
+            remedy=f"write one of {listed(MODES)}, or leave it out",
+        )
+
+
 def _foreign_devices(pod: Pod, *, names: Names) -> Iterator[AliquotError]:
     for named in names_our_device(pod, names=names):
         yield AdmissionError(
@@ -171,12 +182,9 @@ def _said_in_vain(pod: Pod, *, names: Names) -> Iterator[str]:
 def _warnings(
     pod: Pod, request: PodRequest, *, names: Names, settings: AdmissionSettings, there: There
 ) -> Iterator[str]:
-    for variable in sets_our_variables(pod):
+    for variable in sets_our_variables(pod, names=names):
         yield f"container {variable} is set in vain: what the slice says wins"
     yield from _not_there(pod, request, names=names, there=there)
-    if request.isolation and request.isolation not in MODES:
-        why = f"{request.isolation!r} is none of {listed(MODES)}"
-        yield f"annotation {names.isolation}: {why}, so the pod may wait for ever"
     if (scheduler := pod.spec.scheduler_name) not in {"", DEFAULT_SCHEDULER, settings.scheduler_name}:
         yield f"scheduler {scheduler} must ask Aliquot's extender, or this pod never starts"
 
