@@ -12,24 +12,18 @@ real cards; the same state gives the same clearings; nothing that was lent here 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-import numpy as np
-
-from aliquot_core.membership import Topology
-from aliquot_scheduler.fit.links import islands
-from aliquot_scheduler.picture.grid import Bools
-from aliquot_scheduler.picture.picture import KnownNode, Picture
+from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.cards import Cards
-from aliquot_scheduler.queues.judging.laying import largest_first
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal
-from aliquot_scheduler.queues.room.clearings import OVERDUE, Clearing, Clearings, GpuKey, longest_grace
+from aliquot_scheduler.queues.room.clearings import OVERDUE, Clearing, Clearings, longest_grace
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.telling.wording import Wording
 from aliquot_scheduler.queues.waiting.books import Books
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
+from aliquot_scheduler.queues.waiting.line import Candidate
 from aliquot_scheduler.reclaim.lacking import lacking_for
 from aliquot_scheduler.reclaim.outlook import Outlook
 from aliquot_scheduler.reclaim.policy import NEVER, Policy
@@ -37,11 +31,8 @@ from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Rights, owner_of, within_due
 from aliquot_scheduler.reclaim.scene import Scene
 from aliquot_scheduler.reclaim.search import Bounds, InOrder, Search
+from aliquot_scheduler.reclaim.settling import Settling
 from aliquot_scheduler.reclaim.standoff import Standoff, standoff, why_nobody_goes
-from aliquot_scheduler.reclaim.trying import Option
-
-# A group that has to lie together is tried on so many nodes.
-_MOST_NODES = 32
 
 
 class Planner:
@@ -58,6 +49,7 @@ class Planner:
         self._now = now
         leaving = residents.leaving.values()
         self._scene = Scene(picture=picture, leaving=leaving)
+        self._settling = Settling(picture=picture, cards=cards, let_in=books.let_in)
         # Of those who leave already, hundreds at times: their GPUs, and whoever of them has the most time left for it.
         self._vacated = {gpu for one in leaving for gpu in one.claims}
         self._slowest = sorted((one.waiter for one in leaving), key=lambda one: longest_grace([one]))[-1:]
@@ -155,7 +147,7 @@ class Planner:
         Under a limit first: whoever goes for that may leave a card, too. What all together lack those may leave who go
         for a card, so it is looked at last.
         """
-        if not self._relieved(search, candidate, rights, but=ROOT) or not self._settled(search, candidate):
+        if not self._relieved(search, candidate, rights, but=ROOT) or not self._settling.settle(search, candidate):
             return False
         return self._relieved(search, candidate, rights)
 
@@ -234,68 +226,6 @@ class Planner:
 
         search.spare(may_stay)
 
-    # --- places ------------------------------------------------------------------------------------------------------
-    def _settled(self, search: Search, candidate: Candidate) -> bool:
-        """A place for each of them, or for none."""
-        able = {one.number: self._able(one) for one in candidate.members}
-        match candidate.topology:
-            case Topology.NODE | Topology.NVLINK:
-                return self._settled_together(search, candidate, able)
-            case Topology.SPREAD:
-                return self._settled_apart(search, candidate, able)
-        return all(search.settle(member, able=able[member.number]) for member in _hardest_first(candidate, able))
-
-    def _able(self, member: Waiter) -> Bools:
-        """The nodes that take it, were their GPUs empty."""
-        ground = self._cards.ground
-        able = self._cards.able(member.demand) & ground.suits(member.shape.host) & self._picture.grid.bindable
-        return self._cards.ruled.admits(member.pod, member.demand, among=able)
-
-    def _settled_apart(self, search: Search, candidate: Candidate, able: Mapping[int, Bools]) -> bool:
-        """Each on a node of its own."""
-        taken = {node for node, _ in self._of_mates(candidate)}
-        for member in _hardest_first(candidate, able):
-            if not search.settle(member, able=able[member.number], but=taken):
-                return False
-            taken.add(search.places[-1].node)
-        return True
-
-    def _settled_together(self, search: Search, candidate: Candidate, able: Mapping[int, Bools]) -> bool:
-        """On one node, or one island of it: the least harm of those that were tried."""
-        members = _hardest_first(candidate, able)
-        best: tuple[int, list[Option]] | None = None
-        tried = 0
-        for known, gpus in self._spots(candidate, np.logical_and.reduce(list(able.values()))):
-            if tried >= _MOST_NODES or (best is not None and best[0] == 0):
-                break
-            found = search.together(members, known, only=gpus)
-            if found is not None:
-                tried += 1
-                harm = sum(option.harm for option in found)
-                best = min(best or (harm, found), (harm, found), key=lambda one: one[0])
-        for option in best[1] if best else ():
-            search.take(option)
-        return best is not None
-
-    def _spots(self, candidate: Candidate, able: Bools) -> Iterator[tuple[KnownNode, tuple[str, ...]]]:
-        mates = self._of_mates(candidate)
-        only = {node for node, _ in mates}
-        for name in sorted(only or self._picture.nodes):
-            known = self._picture.nodes.get(name)
-            if known is None or not able[known.row]:
-                continue
-            if candidate.topology is Topology.NODE:
-                yield known, ()
-                continue
-            for island in islands(known.inventory.gpus):
-                if {gpu for _, gpu in mates} <= set(island):
-                    yield known, island
-
-    def _of_mates(self, candidate: Candidate) -> set[GpuKey]:
-        gang = candidate.first.gang
-        uids = sorted(self._books.let_in.get(gang, ())) if gang else []
-        return {gpu for uid in uids for gpu in self._picture.holdings.of(uid)}
-
     # --- what is supposed --------------------------------------------------------------------------------------------
     def _judged(self, search: Search, candidate: Candidate, rights: Rights) -> Clearing | None:
         """The clearing, if it would be let in once they have gone; then it counts for those who come after it."""
@@ -348,8 +278,3 @@ class Planner:
         """Charged again, and counted as taken."""
         self._outlook.stays(one)
         rights.take(one)
-
-
-def _hardest_first(candidate: Candidate, able: Mapping[int, Bools]) -> list[Waiter]:
-    """Who has the least choice of nodes, then who asks most: else others of the group lie where alone it could."""
-    return sorted(candidate.members, key=lambda one: (int(able[one.number].sum()), largest_first(one.demand)))
