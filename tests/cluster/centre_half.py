@@ -74,10 +74,20 @@ class Replica:
 
     def gauge(self, name: str) -> float:
         """What its metrics say under a name without labels; 0 where they say nothing."""
+        return sum(float(line.split()[1]) for line in self._metrics() if line.startswith(f"{name} "))
+
+    def calls(self, verb: str) -> int:
+        """How often kube-scheduler has asked it so, whatever came of it."""
+        counts = [
+            line for line in self._metrics() if line.startswith("aliquot_centre_extender_duration_seconds_count{")
+        ]
+        return sum(int(float(line.split()[1])) for line in counts if f'verb="{verb}"' in line)
+
+    def _metrics(self) -> list[str]:
         where = f"http://{LOOPBACK}:{self.status_port}/metrics"
         with urllib.request.urlopen(where, timeout=PATIENCE_SECONDS) as answer:
-            lines = answer.read().decode().splitlines()
-        return sum(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+            text: str = answer.read().decode()
+        return text.splitlines()
 
 
 class CentreHalf:

@@ -6,8 +6,10 @@ import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from cluster.centre.asked import ZONE, asking, beside, slice_of
-from cluster.centre_half import NAMES, CentreHalf
+from cluster.centre_half import NAMES, SCHEDULER, CentreHalf
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import pod, stays
@@ -57,10 +59,20 @@ def test_a_pod_that_no_node_can_take_keeps_its_room_from_nobody(
     assert centre.logged("room taken back")
 
 
+@pytest.mark.parametrize(("profile", "asks_whom"), [(SCHEDULER, False), ("default-scheduler", True)])
 def test_a_high_priority_evicts_no_other_tenant_s_pod(
-    cluster: ClusterHarness, centre: CentreHalf, namespace: str
+    cluster: ClusterHarness,
+    centre: CentreHalf,
+    namespace: str,
+    profile: str,
+    asks_whom: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
-    """kube-scheduler would evict by priority alone; its dry run asks no extender."""
+    """kube-scheduler would evict by priority alone; its dry run asks no extender.
+
+    In our profile it does not try. In another that asks our extender it does, and is offered nobody: DefaultPreemption
+    is on in the cluster's own, which finds no device left on either node.
+    """
+    before = centre.replicas[0].calls("preempt")
     cluster.apply(
         {
             "apiVersion": "scheduling.k8s.io/v1",
@@ -74,11 +86,13 @@ def test_a_high_priority_evicts_no_other_tenant_s_pod(
         # On a busy machine a turn may be over before kube-scheduler comes to it, and the next is seconds later.
         cluster.wait_for_phase(one, "Running", timeout=90)
     with cluster.namespace("tenant-b") as tenant:
-        high = cluster.create_pod(asking("high", tenant, 50, 8_000, gated=False, priorityClassName="aliquot-test-high"))
+        wanted = asking("high", tenant, 50, 8_000, gated=False, priorityClassName="aliquot-test-high")
+        high = cluster.create_pod(wanted | {"spec": {**wanted["spec"], "schedulerName": profile}})
         cluster.wait_for("kube-scheduler to have tried", lambda: _unschedulable(cluster, high))
         assert "0/2 nodes are available" in str(_unschedulable(cluster, high))
         assert all("deletionTimestamp" not in cluster.current(one)["metadata"] for one in held)
         assert not cluster.current(high)["status"].get("nominatedNodeName")
+    assert (centre.replicas[0].calls("preempt") > before) is asks_whom
     assert not centre.logged("an extender call failed")
 
 
