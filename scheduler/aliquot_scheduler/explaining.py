@@ -133,10 +133,11 @@ def explain(
             rules=rules,
         )
         waiter = standing.waiter(pod)
-        if waiter is not None and (gates or standing.is_shown(waiter)):
+        lost = waiter is not None and standing.has_lost_its_turn(waiter)
+        if waiter is not None and (gates or lost or standing.is_shown(waiter)):
             told = _in_its_queue(told, waiter, standing=standing, inquiry=Inquiry(standing, wall=wall, budgets=budgets))
-            shown = "" if gates else "it is shown to a cluster autoscaler: "
-            told = msgspec.structs.replace(told, summary=f"{shown}{told.summary}")
+            shown = "its turn led to no binding" if lost else "it is shown to a cluster autoscaler"
+            told = msgspec.structs.replace(told, summary=told.summary if gates else f"{shown}: {told.summary}")
     return msgspec.structs.replace(told, summary="; ".join([told.summary, *_asks_us(pod, scheduler)]))
 
 

@@ -105,6 +105,44 @@ def test_rows_are_the_tree_with_numbers() -> None:
     assert [found[name].running for name in ("org", "a", "b", "held")] == [3, 1, 2, 0]
 
 
+def let_in(pod: Pod, *, admitted: str) -> Pod:
+    """The same without its gate, and what the leader said of it last; nothing if that is empty."""
+    conditions = [{"type": NAMES.admitted, "status": admitted, "reason": "any"}] if admitted else []
+    replace = msgspec.structs.replace
+    status = msgspec.convert({"conditions": conditions}, type(pod.status))
+    return replace(pod, spec=replace(pod.spec, scheduling_gates=()), status=status)
+
+
+@pytest.mark.parametrize(
+    ("admitted", "used", "running", "waiting"), [("True", 50, 1, 0), ("", 50, 1, 0), ("False", 0, 0, 1)]
+)
+def test_whose_turn_led_to_nothing_uses_nothing(admitted: str, used: int, running: int, waiting: int) -> None:
+    """It has no gate and no node, as one that is let in has; the leader's word tells them apart."""
+    pod = let_in(waits("w1", "a", 50), admitted=admitted)
+    found = {row.name: row for row in rows(plan(), statuses={}, standing=stand(pod))}
+    assert (found["a"].compute.used, found["a"].running, found["a"].waiting) == (used, running, waiting)
+
+
+def test_whose_turn_led_to_nothing_is_told_so() -> None:
+    """Of one pod, and of all of its queue; and who is before it."""
+    lost = let_in(waits("w1", "a", 50, at=5), admitted="False")
+    told = explained(lost, waits("w2", "a", 50))
+    assert told.queue is not None
+    assert (told.queue.place, told.queue.before) == (2, ["team/pod-w2"])
+    assert told.summary.startswith("its turn led to no binding: 1 of 1 node has room; 1 pod has its turn before it")
+    (pod,) = waiting_pods("a", stand(lost))
+    assert (pod.place, pod.why) == (1, "its turn led to no binding")
+
+
+def test_who_is_shown_to_an_autoscaler_is_told_so_in_its_queue() -> None:
+    """As `aliquot explain` says it."""
+    growing = plan({"g": {"autoscale": True, "namespaces": ["*"]}})
+    full = [runs(f"r{gpu}", "g", 100, gpu=gpu) for gpu in range(4)]
+    shown = let_in(waits("w1", "g", 50), admitted="False")
+    (pod,) = waiting_pods("g", stand(*full, shown, of=growing))
+    assert pod.why.startswith("it is shown to a cluster autoscaler: ")
+
+
 def test_pods_of_a_deleted_queue_have_a_row_of_their_own() -> None:
     """Else nobody saw who uses what no queue does."""
     standing = stand(*BUSY, runs("s1", "gone", 20, gpu=3), runs("s2", "lost", 30, gpu=3), waits("s3", "gone", 10, at=3))
@@ -413,7 +451,7 @@ def test_explain_tells_the_place_and_who_comes_before() -> None:
     assert told.queue.usual_wait is not None
     assert str(told.queue.usual_wait) == "the last pod of this queue waited 90 s"
     several = msgspec.structs.replace(told.queue.usual_wait, pods=3)
-    assert str(several) == "half of the last 3 pods of this queue waited less than 90 s"
+    assert str(several) == "half of the last 3 pods of this queue waited 90 s at most"
     assert told.queue.quota[0] == "queue b: 100 % of compute in use, 0 % guaranteed, no limit"
     assert told.queue.quota[2] == "queue org: 100 % of compute in use, 100 % guaranteed, at most 300 %"
     assert told.summary == "1 of 1 node has room; 1 pod has its turn before it"

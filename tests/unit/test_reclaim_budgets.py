@@ -151,6 +151,27 @@ def test_inside_a_queue_a_budget_holds_for_ever() -> None:
     assert len(going(stage, row, until=stage.now + LOOK)) == 1
 
 
+def test_what_goes_against_one_budget_keeps_nobody_from_going_as_another_allows() -> None:
+    """In the same look, for an owner who has waited for no time at all."""
+    row = Row(
+        budgets=(guard("b0", "b1", "b2"), guard("b3", allowed=1, name="b/too")),
+        asks=(),
+        at_once=0,
+        later=2,
+        queues={"a": queue(guarantee=100), "b": queue(guarantee=100), "c": queue(guarantee=100)},
+    )
+    stage = stage_of(row)
+    ((_, card),) = stage.picture.holdings.of("b0")
+    stage.submit("a0", 100, queue="a", notes={"gpu-uuid": card})
+    stage.run(after=1.0)
+    assert going(stage, row, until=stage.now + GRACE - LOOK) == {}
+    stage.now += 3 * LOOK
+    stage.submit("c0", 100, queue="c")
+    stage.run(after=1.0)
+    found = stage.decide(budgets=row.budgets)
+    assert [sorted(victim.uid for victim in clearing.victims) for clearing in found] == [["b0"], ["b3"]]
+
+
 def test_two_owners_have_theirs_in_one_look() -> None:
     """What goes against a budget for one does not keep the others of it, nor those of other budgets, from going."""
     row = Row(

@@ -29,6 +29,19 @@ def stage_of(*, borrower: bool) -> ReclaimStage:
     return stage
 
 
+def test_who_waits_in_a_queue_that_is_gone_is_told_so_by_its_word() -> None:
+    """It would fit: what lacks is its queue."""
+    stage = ReclaimStage(SPECS, nodes=(4,))
+    for number in range(5):
+        stage.submit(f"f{number}", 100, queue="left", user="l")
+    stage.run()
+    stage.queues.queues_seen(WITHOUT)
+    stage.run(after=1.0)
+    (waiter,) = stage.queues.waiting()
+    notice = stage.queues.notice(waiter)
+    assert (notice.reason, notice.message) == ("NoQueue", "there is no queue left")
+
+
 def test_who_borrows_goes_before_one_whose_queue_is_gone() -> None:
     """However long the borrower has run, and though nothing is guaranteed to a deleted queue any more."""
     stage = stage_of(borrower=True)

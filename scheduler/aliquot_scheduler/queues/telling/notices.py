@@ -79,7 +79,8 @@ class Notices:
         if clearing := register.clearings.whose(uid):
             return "MakingRoom", partial(making_room, clearing)
         if why := register.hall.why_nowhere(uid):
-            return "NeverFits", partial(str, why)
+            is_there = waiter.queue in register.books.ledger.tree.nodes
+            return "NeverFits" if is_there else "NoQueue", partial(str, why)
         if register.books.ledger.tree.nodes[waiter.queue].stop:
             return "QueueHeld", lambda: self._wording().of_stop(waiter.queue)
         if lack := register.hall.gathering(waiter, books=register.books, names=self._names):

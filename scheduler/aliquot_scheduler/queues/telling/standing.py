@@ -31,6 +31,7 @@ from aliquot_scheduler.queues.waiting.gathering import Gathering
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, still_needed, summed
 from aliquot_scheduler.queues.waiting.order import Order, Shares
+from aliquot_scheduler.queues.waiting.states import State, state_of
 from aliquot_scheduler.queues.waiting.waits import UsualWait, usual_wait
 from aliquot_scheduler.rules.judging import NO_RULES
 from aliquot_scheduler.rules.judging import Rules as OwnRules
@@ -117,7 +118,7 @@ class Standing:
             self._members.setdefault(waiter.queue, []).append(pod)
             if pod.ended:
                 continue
-            if _is_in(pod) and not self.is_shown(waiter):
+            if state_of(pod, names=self._names).is_in and not self.is_shown(waiter):
                 self.books.put(waiter, self._enrolment.charge(waiter))
                 self._running[waiter.queue] = self._running.get(waiter.queue, 0) + 1
                 self.bound += [waiter] if pod.spec.node_name else []
@@ -183,7 +184,8 @@ class Standing:
     # --- pods --------------------------------------------------------------------------------------------------------
     def waiter(self, pod: Pod) -> Waiter | None:
         """The pod as one that waits, or as one that was let in."""
-        return self._enrolment.holder(pod) if _is_in(pod) else self._enrolment.waiter(pod)
+        is_in = state_of(pod, names=self._names).is_in
+        return self._enrolment.holder(pod) if is_in else self._enrolment.waiter(pod)
 
     def is_shown(self, waiter: Waiter) -> bool:
         """Whether a pod has no gate so that a cluster autoscaler sees it, as far as this can be told: it has no room.
@@ -191,11 +193,15 @@ class Standing:
         Who was promised room has it, though only the leader knows where; it is nominated for most.
         """
         node, pod = self.plan.tree.nodes.get(waiter.queue), waiter.pod
-        if node is None or not node.spec.autoscale or not _is_in(pod) or pod.spec.node_name or pod.ended:
+        if node is None or not node.spec.autoscale or pod.spec.scheduling_gates or pod.spec.node_name or pod.ended:
             return False
         if pod.status.nominated_node_name:
             return False
         return not self.may_fit(waiter) or bool(self.why_no_node(waiter))
+
+    def has_lost_its_turn(self, waiter: Waiter) -> bool:
+        """Whether a pod waits that has no gate any more, and not to be seen by an autoscaler."""
+        return state_of(waiter.pod, names=self._names) is State.LET_IN_NO_MORE and not self.is_shown(waiter)
 
     def foreign_gates(self, waiter: Waiter) -> list[str]:
         """The gates of others that a pod waits behind: it joins no line before they are lifted."""
@@ -278,10 +284,6 @@ class Standing:
 
     def _shares(self) -> Shares:
         return self.books.shares(now=_NOW)
-
-
-def _is_in(pod: Pod) -> bool:
-    return bool(pod.spec.node_name) or not pod.spec.scheduling_gates
 
 
 def amounts_of(waiter: Waiter) -> tuple[int, int]:

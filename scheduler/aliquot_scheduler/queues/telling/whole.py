@@ -124,6 +124,10 @@ def waiting_pods(name: str, standing: Standing, *, due: Due = _nothing_due) -> l
 
 def _why(waiter: Waiter, standing: Standing, *, due: Due) -> str:
     why = why_it_waits(waiter, standing) or _cards(waiter, standing)
+    if standing.is_shown(waiter):
+        why = f"it is shown to a cluster autoscaler: {why}"
+    elif standing.has_lost_its_turn(waiter):
+        why = "; ".join(["its turn led to no binding", *([why] if why else [])])
     return "; ".join([why, *([said] if (said := due(waiter)) else [])])
 
 

@@ -23,7 +23,7 @@ class UsualWait(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         if self.pods == 1:
             return f"the last pod of this queue waited {self.seconds:.0f} s"
-        return f"half of the last {self.pods} pods of this queue waited less than {self.seconds:.0f} s"
+        return f"half of the last {self.pods} pods of this queue waited {self.seconds:.0f} s at most"
 
 
 def usual_wait(pods: Iterable[Pod]) -> UsualWait | None:

@@ -1,0 +1,38 @@
+"""In which state a pod is, by what is written on it: its node, its gate, and the leader's last word.
+
+A gate that was lifted does not come back. So whose turn led to nothing, and who is shown to a cluster autoscaler, has
+none and waits all the same: the leader has said so in the condition since.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+
+
+class State(Enum):
+    """Of a pod that has not ended."""
+
+    WAITING = auto()
+    # It has no gate and no node, and the leader counts it as in.
+    LET_IN = auto()
+    # It has no gate, and waits again or is shown only.
+    LET_IN_NO_MORE = auto()
+    BOUND = auto()
+
+    @property
+    def is_in(self) -> bool:
+        """Whether it is charged."""
+        return self in {State.LET_IN, State.BOUND}
+
+
+def state_of(pod: Pod, *, names: Names) -> State:
+    """By what stands on the pod."""
+    if pod.spec.node_name:
+        return State.BOUND
+    if pod.spec.scheduling_gates:
+        return State.WAITING
+    said = next((one.status for one in pod.status.conditions if one.type == names.admitted), "")
+    return State.LET_IN_NO_MORE if said == "False" else State.LET_IN
