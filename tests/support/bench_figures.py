@@ -25,6 +25,6 @@ class Asked:
             sys.exit(f"short of what is asked: {', '.join(self._short)}")
 
     def _told(self, what: str, found: float, bound: str, *, good: bool) -> None:
-        sys.stdout.write(f"  {'asked' if good else 'SHORT'}: {what} {bound}; measured {found:.4g}\n")
+        sys.stdout.write(f"  {'asked' if good else 'SHORT'}: {what} {bound}; measured {found:.6g}\n")
         if not good:
             self._short.append(what)
