@@ -325,7 +325,7 @@ class QueueWorld(Stage):
             assert self._waits_rightly(waiter, tree), (waiter, self.queues.notice(waiter))
 
     def _waits_rightly(self, waiter: Waiter, tree: Tree) -> bool:
-        if self.queues.notice(waiter).reason == "NeverFits" or tree.nodes[waiter.queue].stop:
+        if self.queues.notice(waiter).reason in {"NeverFits", "NoQueue"} or tree.nodes[waiter.queue].stop:
             return True
         start = self._start(waiter)
         # A gang that is not there; or what it needs is never lent, or not for good.
