@@ -49,8 +49,10 @@ class Status:
         clock: Clock,
         version: str,
         heard: Heard = nobody_hears,
+        pacing_faults: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """`register` knows where processes live; `heard` is told of what each slice uses."""
+        """`register` knows where processes live; `heard` is told of what slices use; `pacing_faults` are by kind."""
+        self._pacing_faults = pacing_faults
         self._heard = heard
         self._heard_at: float | None = None
         self._node = node
@@ -134,6 +136,7 @@ class Status:
             over_use=self._node.over_use.rungs,
             allowed=self._node.live_limits.allowed,
             lacks=self._node.live_limits.lacks,
+            pacing_faults=dict(self._pacing_faults()),
             calls=node.calls.so_far(),
             at_door=node.door.connected,
             kubelet=node.door.kubelet,

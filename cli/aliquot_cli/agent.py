@@ -136,6 +136,7 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         clock=clock,
         version=version("aliquot"),
         heard=partial(tell_memory, pacemaker) if pacemaker else nobody_hears,
+        pacing_faults=lambda: pacemaker.faults if pacemaker else {},
     )
     pacing = [pacemaker.run] if pacemaker else []
     http = HttpServer(address=settings.http_address, port=settings.http_port, pages=status.pages, clock=clock)

@@ -6,8 +6,10 @@ import asyncio
 import itertools
 import os
 import struct
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -24,6 +26,7 @@ from aliquot_agent.isolation.limits_file import (
     read_account,
 )
 from aliquot_agent.isolation.pacemaker import BEAT_S, Pacemaker
+from aliquot_agent.isolation.pacing import Pace, Share, next_beat
 from aliquot_agent.isolation.slice_files import SliceFiles
 from aliquot_core.grant import ContainerGrant, Slice
 from aliquot_core.quantities import MiB, Percent
@@ -107,6 +110,38 @@ async def test_slices_of_different_gpus_are_paced_apart(tmp_path: Path) -> None:
         launches(own, at=clock.monotonic())
     Pacemaker(files=files, clock=clock).beat()
     assert [limits(own).rate for own in owners] == [1_000_000, 1_000_000]
+
+
+async def test_a_fault_in_the_pacing_of_one_gpu_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its slices have their guarantees and others burst; it is counted, told once, and over with the next good beat."""
+    files, clock = node(tmp_path), VirtualClock()
+    await clock.advance(10)
+    owners = [started(files, str(gpu), compute=50, limit=100, gpu=gpu) for gpu in range(2)]
+    for own in owners:
+        launches(own, at=clock.monotonic())
+    pacemaker = Pacemaker(files=files, clock=clock)
+
+    def failing(shares: Mapping[str, Share], *told: Any, **more: Any) -> dict[str, Pace]:
+        if "0" in shares:
+            raise ZeroDivisionError
+        return next_beat(shares, *told, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("aliquot_agent.isolation.pacemaker.next_beat", failing)
+        pacemaker.beat()
+        assert [limits(own).rate for own in owners] == [500_000, 1_000_000]
+        for _ in range(2):
+            await clock.advance(BEAT_S)
+            pacemaker.beat()
+    assert {limits(own).beat for own in owners} == {round(clock.monotonic() * 1e9)}
+    assert pacemaker.faults == {"ZeroDivisionError": 3}
+    assert [one.levelname for one in caplog.records if "could not be paced" in one.message] == ["ERROR"]
+    await clock.advance(BEAT_S)
+    launches(owners[0], at=clock.monotonic())
+    pacemaker.beat()
+    assert limits(owners[0]).rate == 1_000_000
 
 
 async def test_what_a_tenant_broke_is_left_alone(tmp_path: Path) -> None:

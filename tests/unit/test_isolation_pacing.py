@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot_agent.isolation.pacing import Pace, Seen, Share, divide, next_beat
+from aliquot_agent.isolation.pacing import Pace, Seen, Share, begun_anew, divide, next_beat
 
 SECOND = 1_000_000_000
 BEAT = SECOND // 10
@@ -180,6 +180,13 @@ def test_a_weight_goes_half_way_to_what_was_seen_and_makes_good(
     now = seen(at=BEAT, used=used * millisecond, in_flight=1 + in_flight * millisecond, charged=charged * millisecond)
     found = next_beat({"a": Share(guarantee=1.0, limit=1.0)}, {"a": pace}, {"a": now}, now=BEAT, since=0)
     assert found["a"].weight == pytest.approx(expected)
+
+
+def test_after_a_fault_guarantees_alone_are_in_force() -> None:
+    """Moments cost what they did, and what was seen before is not gone by again."""
+    shares = dict.fromkeys(("old", "new"), Share(guarantee=0.3, limit=1.0))
+    before = {"old": Pace(rate=0.7, weight=0.5, seen=seen(at=0, used=None))}
+    assert begun_anew(shares, before) == {"old": Pace(rate=0.3, weight=0.5), "new": Pace(rate=0.3)}
 
 
 def test_who_begins_is_weighed_as_the_gpu_will_serve_it() -> None:

@@ -6,7 +6,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aliquot_agent.isolation.pacing import Pace, Seen, Share, next_beat
@@ -109,6 +109,35 @@ def test_no_claim_leads_out_of_bounds(
     assert min(one.crowd) >= 0
     for weight in weights({"one": one, "two": two, "quiet": Lately()}).values():
         assert 0 < weight <= 1
+
+
+@given(
+    crowd=st.lists(st.integers(0, SPAN), min_size=13, max_size=13),
+    busy=st.integers(0, SPAN),
+    beats=st.integers(1, 4000),
+)
+@example(crowd=[SPAN, *[0] * 12], busy=SPAN, beats=1468)
+@settings(max_examples=20, deadline=None)
+def test_who_idles_for_long_was_not_there(crowd: list[int], busy: int, beats: int) -> None:
+    """After minutes without work what a slice did before is forgotten, and on the way there each beat has weights."""
+    one = Lately().then(span=SPAN, busy=busy, in_flight=8 * busy, crowd=crowd)
+    two = lately({1: 1.0})
+    for _ in range(beats):
+        one = one.then(span=SPAN, busy=0, in_flight=0, crowd=[0] * len(SIZES))
+        if one.busy:
+            assert all(0 < weight <= 1 for weight in weights({"one": one, "two": two}).values())
+    assert all(part == 0 or part >= 1 for part in one.crowd)
+    found = weights({"one": one, "two": two})
+    assert all(0 < weight <= 1 for weight in found.values())
+    if beats > 60:
+        assert one.busy == 0
+        assert found == pytest.approx({"one": 0.5, "two": 1.0}, rel=0.01)
+
+
+def test_no_moment_is_free_however_crowded_a_gpu_is() -> None:
+    """Where a thousand containers claim a thousand processes each, a moment still costs what limits can say."""
+    found = weights({str(at): lately({1024: 1.0}) for at in range(1000)})
+    assert min(found.values()) >= 1e-6
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,9 @@ def test_the_agent_tells_of_itself() -> None:
     assert at(found, "mirror_age_seconds", {"kind": "pods"}) == 1.5
     assert at(found, "last_heartbeat_timestamp_seconds") == 99
     assert at(found, "usage_sampled_timestamp_seconds") == 100
+    assert not [name for name, _ in found if name.startswith("aliquot_pacing_faults")]
+    failed = told(msgspec.structs.replace(FULL, pacing_faults={"ZeroDivisionError": 3}))
+    assert at(failed, "pacing_faults_total", {"kind": "ZeroDivisionError"}) == 3
     labels = {"version": "1.2.3", "node": "n1", "driver": "580.1", "cuda": ""}
     assert at(found, "build_info", labels) == 1
     call = {"rpc": PRESTART, "outcome": "ready"}

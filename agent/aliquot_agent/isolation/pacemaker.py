@@ -7,7 +7,7 @@ limit from then on.
 from __future__ import annotations
 
 import logging
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
@@ -16,7 +16,7 @@ from aliquot_agent.isolation.allowance import Allowed
 from aliquot_agent.isolation.beyond import Excess, Measured, Owner, Whose, accounted, since_restart
 from aliquot_agent.isolation.limits_file import WHOLE, GpuLimits, Meter
 from aliquot_agent.isolation.open_slices import OpenSlices
-from aliquot_agent.isolation.pacing import Pace, Seen, Share, next_beat
+from aliquot_agent.isolation.pacing import Pace, Seen, Share, begun_anew, next_beat
 from aliquot_agent.isolation.slice_files import MIB, PERCENT, SliceFiles, owner_of
 from aliquot_core.clock import Clock
 
@@ -73,10 +73,17 @@ class Pacemaker:
         self._clock = clock
         self._paces: dict[str, dict[str, Pace]] = {}
         self._since = 0
+        # Beats of a GPU that failed, by the kind of fault.
+        self._faults = Counter[str]()
         # By container's folder.
         self._open: dict[str, OpenSlices] = {}
         # By container's folder and GPU.
         self._books: dict[tuple[str, str], _Book] = {}
+
+    @property
+    def faults(self) -> Mapping[str, int]:
+        """How often the pacing of a GPU failed, by the kind of fault."""
+        return self._faults
 
     async def run(self) -> None:
         """Beat until cancelled."""
@@ -97,7 +104,7 @@ class Pacemaker:
         self._books = books
         throttled = self._throttled()
         self._paces = {
-            gpu: self._paced(slices, before=self._paces.get(gpu, {}), throttled=throttled, now=now)
+            gpu: self._paced(gpu, slices, before=self._paces.get(gpu, {}), throttled=throttled, now=now)
             for gpu, slices in by_gpu.items()
         }
         self._since = now
@@ -145,17 +152,28 @@ class Pacemaker:
         return book
 
     def _paced(
-        self, slices: dict[str, _Slice], *, before: dict[str, Pace], throttled: Collection[Whose], now: int
+        self, gpu: str, slices: dict[str, _Slice], *, before: dict[str, Pace], throttled: Collection[Whose], now: int
     ) -> dict[str, Pace]:
         shares = {
             name: _share(one.limits, throttled=self._books[name, one.limits.uuid].whose(one.limits.uuid) in throttled)
             for name, one in slices.items()
         }
         seen = {name: _seen(one.meter) for name, one in slices.items()}
-        paces = next_beat(shares, before, seen, now=now, since=self._since)
+        try:
+            paces = next_beat(shares, before, seen, now=now, since=self._since)
+        except Exception as error:  # noqa: BLE001 - a defect of ours, and it is logged: the agent goes on
+            self._failed(error, gpu=gpu)
+            paces = begun_anew(shares, before)
         for name, pace in paces.items():
             _write(slices[name], pace, now=now)
         return paces
+
+    def _failed(self, error: Exception, *, gpu: str) -> None:
+        """Count it; the log has the first of each kind, as there are ten beats a second."""
+        kind = type(error).__name__
+        self._faults[kind] += 1
+        if self._faults[kind] == 1:
+            log.error("a GPU could not be paced; its slices have their guarantees", extra={"gpu": gpu}, exc_info=error)
 
 
 def _slices(own: OpenSlices) -> list[_Slice]:

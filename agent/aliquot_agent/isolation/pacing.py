@@ -90,6 +90,14 @@ def next_beat(
     }
 
 
+def begun_anew(shares: Mapping[str, Share], paces: Mapping[str, Pace]) -> dict[str, Pace]:
+    """Where a beat failed: guarantees alone, weights as they were, and nothing of what may have led there."""
+    return {
+        name: Pace(rate=share.guarantee, weight=paces[name].weight if name in paces else 1.0)
+        for name, share in shares.items()
+    }
+
+
 def _lately(pace: Pace, seen: Seen | None, *, span: int) -> Lately:
     if seen is None or pace.seen is None:
         return pace.lately

@@ -10,7 +10,7 @@ from 0 to 1 of t^(m-1) times, for each other, the mean of t^(its processes).
 How many there are on the average is not enough: beside eight that come and go together, the mean of 1 / (1 + X) is a
 third more than 1 / (1 + the mean of X), and a slice of 30 % beside them had 34.
 
-What must hold: a weight lies above 0 and at most at 1, whatever containers claim.
+What must hold: a weight lies above 0 and at most at 1, whatever containers claim and for however long.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32, 128, 1024)
 _KEPT = 0.6
 _MOST_PROCESSES = SIZES[-1]
 _LEAST = 1e-300
+# Counters are whole nanoseconds: what is left of older ones below that is no moment, and would fade until its sum is 0.
+_LEAST_NS = 1.0
+# The limits file counts in millionths, and no moment is free.
+_LEAST_WEIGHT = 1e-6
 
 
 class Lately(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +52,7 @@ class Lately(msgspec.Struct, frozen=True, kw_only=True):
         before = self.crowd or (0.0,) * len(SIZES)
         return Lately(
             span=self.span * _KEPT + span,
-            crowd=tuple(old * _KEPT + new for old, new in zip(before, now, strict=True)),
+            crowd=tuple(_moments(old * _KEPT + new) for old, new in zip(before, now, strict=True)),
         )
 
     @property
@@ -66,6 +70,10 @@ def weights(slices: Mapping[str, Lately]) -> dict[str, float]:
     # Who was not there meets all of them: one answer for all of these, and most are idle most of the time.
     idle = _expected({0: 1.0}, [1.0] * len(_POINTS), together)
     return {name: _expected(crowds[name], there[name], together) if name in there else idle for name in slices}
+
+
+def _moments(ns: float) -> float:
+    return ns if ns >= _LEAST_NS else 0.0
 
 
 def _told(crowd: Sequence[int], *, busy: int) -> tuple[float, ...] | None:
@@ -98,7 +106,7 @@ def _expected(crowd: Mapping[int, float], own: Sequence[float], together: Sequen
         size * sum(map(mul, moments, at_a_point)) * math.exp(all_of_them - math.log(mine))
         for (_, size), at_a_point, all_of_them, mine in zip(_POINTS, powers, together, own, strict=True)
     )
-    return min(1.0, float(expected) / sum(moments))
+    return min(1.0, max(_LEAST_WEIGHT, float(expected) / sum(moments)))
 
 
 def _there(crowd: Mapping[int, float]) -> list[float]:

@@ -250,7 +250,14 @@ def _of_agent(figures: Figures) -> Iterator[Metric]:
     if figures.sampled.drifts is not None:
         for kind in Kind:
             drift.add_metric((kind,), sum(one.kind is kind for one in figures.sampled.drifts))
-    yield from (build, trouble, listening, registrations, drift)
+    faults = CounterMetricFamily(
+        "aliquot_pacing_faults",
+        "Beats in which a GPU's slices were left at their guarantees for a fault.",
+        labels=("kind",),
+    )
+    for fault, count in figures.pacing_faults.items():
+        faults.add_metric((fault,), count)
+    yield from (build, trouble, listening, registrations, drift, faults)
     yield from _only("endpoint_connected", "Whether the endpoint has let the agent in.", figures.at_door)
     yield from _only("usage_sampled_timestamp_seconds", "When usage was looked at last.", figures.sampled.at)
     yield from _only(
