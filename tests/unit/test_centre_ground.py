@@ -34,6 +34,7 @@ def node(
     cards: int = 2,
     labels: Mapping[str, str] | None = None,
     taints: Mapping[str, str] | None = None,
+    extended: Mapping[str, str] | None = None,
     **room: str,
 ) -> Node:
     """A node with so many cards; taints are key=value by their effects."""
@@ -42,7 +43,7 @@ def node(
     return replace(
         made,
         spec=replace(made.spec, taints=tuple(hard)),
-        status=replace(made.status, allocatable={**LARGE, **room}),
+        status=replace(made.status, allocatable={**LARGE, **room, **(extended or {})}),
     )
 
 
@@ -161,7 +162,7 @@ def test_who_asks_for_an_extended_resource_waits_for_a_node_that_has_it(there: d
     known = stage.picture.nodes["n1"]
     ground = Ground(picture=stage.picture)
     assert told_so.removeprefix("1 has ") in ground.obstacle(host_ask(stage.pods["p"], names=NAMES), known)
-    stage.picture.node_seen(node("n2", **{FPGA: "2"}))
+    stage.picture.node_seen(node("n2", extended={FPGA: "2"}))
     assert stage.run() == ["p"]
     promise = stage.turns["p"].promise
     assert promise is not None
@@ -170,7 +171,7 @@ def test_who_asks_for_an_extended_resource_waits_for_a_node_that_has_it(there: d
 
 def test_a_node_that_loses_an_extended_resource_and_rows_that_are_used_again_have_none() -> None:
     """Whatever was there before; and a cluster that grows loses nothing of what it knew."""
-    stage = staged(node("n1", **{FPGA: "4"}))
+    stage = staged(node("n1", extended={FPGA: "4"}))
     hosts = stage.picture.hosts
     row = stage.picture.nodes["n1"].row
     for number in range(200):
@@ -178,7 +179,7 @@ def test_a_node_that_loses_an_extended_resource_and_rows_that_are_used_again_hav
     assert (int(hosts.there_is(FPGA)[row]), int(hosts.there_is(FPGA).sum())) == (4, 4)
     stage.picture.node_seen(node("n1"))
     assert int(hosts.there_is(FPGA).sum()) == 0
-    stage.picture.node_seen(node("n1", **{FPGA: "4"}))
+    stage.picture.node_seen(node("n1", extended={FPGA: "4"}))
     stage.picture.node_gone("n1")
     stage.picture.node_seen(node("n3"))
     assert int(hosts.there_is(FPGA).sum()) == 0
