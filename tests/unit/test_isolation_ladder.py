@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot_agent.isolation.ladder import LOOKS, Climber, Rung, Rungs, Use, climbed, excess
+from aliquot_agent.isolation.ladder import LOOKS, Climber, Rung, Rungs, Use, climbed, compute_excess, memory_excess
 from aliquot_agent.isolation.over_use import OverUse
 from aliquot_agent.web.accounts import SliceUse
 from aliquot_core.instants import second_time
@@ -57,8 +57,7 @@ def use(mib: int | None = 100, percent: int | None = 0, *, shared: bool = True) 
 )
 def test_what_is_too_much(sample: Use, what: str) -> None:
     """Beyond what rounding and the driver's own part make of it; compute only beside others."""
-    found = excess(sample)
-    assert (found.what if found else "") == what
+    assert (memory_excess(sample) or compute_excess(sample) or "") == what
 
 
 def after(*samples: tuple[float, Use], rungs: Rungs = RUNGS) -> list[Rung]:
@@ -110,22 +109,71 @@ tops = st.sampled_from(list(Rung)[1:])
 @given(st.lists(st.tuples(uses, tops), max_size=40))
 def test_only_what_is_known_moves_anybody(samples: list[tuple[Use, Rung]]) -> None:
     """No sample of unknown use changes a rung; a rise needs an excess, an end three samples without; a top holds."""
-    climber, within = Climber(), 0
+    climber, inside = Climber(), {"memory": 0, "compute": 0}
     for at, (sample, top) in enumerate(samples):
         before, rungs = climber, msgspec.structs.replace(RUNGS, top=top)
         climber = climbed(climber, sample, now=10.0 * at, rungs=rungs)
-        over, known = (
-            excess(sample),
-            sample.used_mib is not None and (not sample.shared or sample.used_percent is not None),
-        )
-        within = 0 if over else within + known
+        found = {"memory": memory_excess(sample), "compute": compute_excess(sample)}
+        for kind, what in found.items():
+            inside[kind] = 0 if what else inside[kind] + (what is not None)
         assert climber.rung <= top
-        if not over and not known:
+        if set(found.values()) == {None}:
             assert climber == msgspec.structs.replace(before, rung=min(before.rung, top))
         if climber.rung > before.rung:
-            assert over
+            assert any(found.values())
         if before.rung and not climber.rung:
-            assert within >= LOOKS
+            assert not any(found.values())
+            assert (inside["memory"] if before.memory.over else inside["compute"]) >= LOOKS
+
+
+figures = st.none() | st.sampled_from([100, 2000])
+percents = st.none() | st.sampled_from([0, 100])
+
+
+@given(st.lists(figures, max_size=40), st.lists(percents, max_size=40))
+def test_what_is_never_told_is_taken_to_be_inside(mibs: list[int | None], percents: list[int | None]) -> None:
+    """A driver that tells no use by time, or no memory by process, makes nothing of the other worse or better."""
+    quiet = [(10.0 * at, use(mib, None)) for at, mib in enumerate(mibs)]
+    assert after(*quiet) == after(*((at, msgspec.structs.replace(one, used_percent=0)) for at, one in quiet))
+    hidden = [(10.0 * at, use(None, percent)) for at, percent in enumerate(percents)]
+    assert after(*hidden) == after(*((at, msgspec.structs.replace(one, used_mib=100)) for at, one in hidden))
+
+
+OVER_BOTH, MEMORY, COMPUTE = use(2000, 100), use(2000, None), use(None, 100)
+
+
+@pytest.mark.parametrize(
+    ("then", "rung"),
+    [
+        ([use(100, None)] * 2, Rung.EVICT),
+        ([use(100, None)] * 3, Rung.THROTTLE),
+        ([use(None, 0)] * 9, Rung.EVICT),
+        ([use(100, 100)] * 2, Rung.EVICT),
+        ([use(100, 100)] * 9, Rung.THROTTLE),
+        ([use(100, None), use(None, 0)] * 2, Rung.EVICT),
+        ([use(100, None), use(None, 0)] * 3, Rung.INSIDE),
+    ],
+    ids=["two", "memory-ends", "compute-ends", "flicker", "compute-stays", "in-turns-two", "in-turns-three"],
+)
+def test_memory_ends_by_memory_and_compute_by_compute(then: list[Use], rung: Rung) -> None:
+    """Who had too much of both stays for what has not ended, and nobody stays given up for compute."""
+    samples = [*[OVER_BOTH] * 20, *then]
+    assert after(*((10.0 * at, one) for at, one in enumerate(samples)))[-1] is rung
+
+
+@pytest.mark.parametrize(("inside", "over"), [(use(100, None), MEMORY), (use(None, 0), COMPUTE)])
+def test_one_sample_inside_begins_the_count_anew(inside: Use, over: Use) -> None:
+    """Also where the other figure is not known."""
+    samples = [over, over, inside] * 5
+    assert set(after(*((10.0 * at, one) for at, one in enumerate(samples)))) == {Rung.INSIDE}
+
+
+def test_one_sample_of_too_much_memory_gives_nobody_up() -> None:
+    """However long it has had too much compute: memory counts from its third sample."""
+    samples = [*[use(100, 100)] * 40, *[use(2000, 100)] * 3]
+    assert after(*((10.0 * at, one) for at, one in enumerate(samples)))[-3:] == [
+        Rung.THROTTLE, Rung.THROTTLE, Rung.EVICT
+    ]  # fmt: skip
 
 
 class Node:

@@ -5,7 +5,8 @@ another lacks. Compute is too much only beside others: what nobody else is grant
 taken back at any moment, so it leads to no eviction.
 
 What must hold: nobody climbs by one sample, or by one that is not known; who keeps inside for three samples is off the
-ladder; nobody is higher than the top rung, which is the queue's word at that time, or else the node's.
+ladder, of memory and of compute by what is known of it alone, for some drivers never tell the other; nobody is higher
+than the top rung, which is the queue's word at that time, or else the node's.
 """
 
 from __future__ import annotations
@@ -57,54 +58,71 @@ class Rungs(msgspec.Struct, frozen=True, kw_only=True):
         return max((rung for rung, least in after.items() if seconds >= least and rung <= top), default=Rung.INSIDE)
 
 
-class Excess(msgspec.Struct, frozen=True, kw_only=True):
-    """What is too much, in words; and whether that is memory."""
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """Of memory or of compute: whether too much is used and what, and how many samples in a row say otherwise."""
 
-    what: str
-    memory: bool
-
-
-class Climber(msgspec.Struct, frozen=True, kw_only=True):
-    """One slice: since when it is on the ladder, and how many samples in a row speak against that."""
-
-    rung: Rung = Rung.INSIDE
-    since: float | None = None
+    over: bool = False
     looks: int = 0
     what: str = ""
 
+    def then(self, found: str | None) -> Standing:
+        """One sample later."""
+        if found is None:
+            return self
+        if bool(found) is self.over:
+            return Standing(over=self.over, what=found)
+        if self.looks + 1 < LOOKS:
+            return msgspec.structs.replace(self, looks=self.looks + 1)
+        return Standing(over=not self.over, what=found)
 
-def excess(use: Use) -> Excess | None:
-    """What a sample has too much, if anything."""
-    if use.used_mib is not None and use.used_mib > use.memory_mib + max(_SPARE_MIB, use.memory_mib * _SPARE_PART):
-        return Excess(what=f"uses {use.used_mib} of {use.memory_mib} MiB", memory=True)
-    if use.shared and use.used_percent is not None and use.used_percent > use.limit + _SPARE_PERCENT:
-        return Excess(what=f"uses {use.used_percent} % of its GPU's time, its limit is {use.limit} %", memory=False)
-    return None
+
+class Climber(msgspec.Struct, frozen=True, kw_only=True):
+    """One slice: how high it stands, since when it is on the ladder, and for what."""
+
+    rung: Rung = Rung.INSIDE
+    since: float | None = None
+    memory: Standing = Standing()
+    compute: Standing = Standing()
+
+    @property
+    def what(self) -> str:
+        """What is too much, in words."""
+        return self.memory.what or self.compute.what
+
+
+def memory_excess(use: Use) -> str | None:
+    """What a sample has too much of it, in words, if anything; None if that is not known."""
+    if use.used_mib is None:
+        return None
+    most = use.memory_mib + max(_SPARE_MIB, use.memory_mib * _SPARE_PART)
+    return f"uses {use.used_mib} of {use.memory_mib} MiB" if use.used_mib > most else ""
+
+
+def compute_excess(use: Use) -> str | None:
+    """The same of compute, of which nobody has too much who is alone."""
+    if not use.shared:
+        return ""
+    if use.used_percent is None:
+        return None
+    over = use.used_percent > use.limit + _SPARE_PERCENT
+    return f"uses {use.used_percent} % of its GPU's time, its limit is {use.limit} %" if over else ""
 
 
 def climbed(before: Climber, use: Use, *, now: float, rungs: Rungs) -> Climber:
     """One sample later."""
-    if before.rung > rungs.top:
-        before = msgspec.structs.replace(before, rung=rungs.top)
-    found = excess(use)
-    if found is None and (use.used_mib is None or (use.shared and use.used_percent is None)):
-        return before
-    if before.since is None:
-        return _outside(before, found, now=now, rungs=rungs)
-    if found is None:
-        looks = before.looks + 1
-        return Climber() if looks == LOOKS else msgspec.structs.replace(before, looks=looks)
-    rung = rungs.reached(now - before.since, memory=found.memory)
-    return Climber(rung=rung, since=before.since, what=found.what)
+    too_much, too_busy = memory_excess(use), compute_excess(use)
+    memory, compute = before.memory.then(too_much), before.compute.then(too_busy)
+    if not (memory.over or compute.over):
+        return Climber(memory=memory, compute=compute)
+    since = now if before.since is None else before.since
+    rung = min(before.rung, rungs.top if memory.over else min(rungs.top, Rung.THROTTLE))
+    if memory.over and too_much:
+        rung = max(rung, rungs.reached(now - since, memory=True))
+    if compute.over and too_busy:
+        rung = max(rung, rungs.reached(now - since, memory=False))
+    return Climber(rung=rung, since=since, memory=memory, compute=compute)
 
 
 def already_up(*, now: float, rungs: Rungs) -> Climber:
-    """One that an agent before us has given up: it stays there until it keeps inside."""
-    return Climber(rung=Rung.EVICT, since=now - rungs.evict)
-
-
-def _outside(before: Climber, found: Excess | None, *, now: float, rungs: Rungs) -> Climber:
-    looks = before.looks + 1 if found else 0
-    if found is None or looks < LOOKS:
-        return Climber(looks=looks)
-    return Climber(rung=rungs.reached(0.0, memory=found.memory), since=now, what=found.what)
+    """One that an agent before us has given up, for memory: it stays there until it keeps inside."""
+    return Climber(rung=Rung.EVICT, since=now - rungs.evict, memory=Standing(over=True))
