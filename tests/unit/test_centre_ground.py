@@ -154,7 +154,7 @@ def test_a_pod_waits_for_a_node_that_takes_it_and_is_told_why(what: str) -> None
 )
 def test_who_asks_for_an_extended_resource_waits_for_a_node_that_has_it(there: dict[str, str], told_so: str) -> None:
     """It stands in no line, takes no turn, and joins in when a node tells of enough; what is ours does not count."""
-    stage = staged(node("n1", **there))
+    stage = staged(node("n1", extended=there))
     stage.submit("p", 50, requests={FPGA: "2"})
     assert stage.round() == []
     assert told(stage, "p") == ("NeverFits", f"1 node has such GPUs: {told_so}")
