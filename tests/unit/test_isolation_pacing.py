@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aliquot_agent.isolation.pacing import Pace, Seen, Share, begun_anew, divide, next_beat
@@ -180,6 +181,64 @@ def test_a_weight_goes_half_way_to_what_was_seen_and_makes_good(
     now = seen(at=BEAT, used=used * millisecond, in_flight=1 + in_flight * millisecond, charged=charged * millisecond)
     found = next_beat({"a": Share(guarantee=1.0, limit=1.0)}, {"a": pace}, {"a": now}, now=BEAT, since=0)
     assert found["a"].weight == pytest.approx(expected)
+
+
+FIGURES = st.sampled_from([0, BEAT, 2**63]) | st.integers(0, 2**64 - 1)
+COUNTERS = st.builds(
+    Seen,
+    in_flight=FIGURES,
+    busy=FIGURES,
+    charged=FIGURES,
+    held=st.sampled_from([0, 1]),
+    wanted=st.sampled_from([10 * BEAT, 0]),
+    used=st.none() | FIGURES,
+)
+LIMITS = st.sampled_from([100, 50, 0])
+SLICES = st.lists(st.tuples(st.integers(0, 60), LIMITS, COUNTERS, COUNTERS), min_size=3, max_size=5)
+
+
+def drawn(one: tuple[int, int, Seen, Seen]) -> tuple[Share, Pace, Seen]:
+    """What it was granted, how it stood, and what its account says now."""
+    guarantee, limit, before, now = one
+    own = Share(guarantee=guarantee / 100, limit=max(guarantee, limit) / 100)
+    return own, Pace(rate=own.guarantee, seen=before), now
+
+
+@given(slices=SLICES, span=st.sampled_from([BEAT, 0, 1, 3600 * SECOND]))
+@settings(max_examples=500, deadline=None)
+def test_no_figures_make_compute_of_nothing(slices: list[tuple[int, int, Seen, Seen]], span: int) -> None:
+    """Who is held back has its guarantee, and all that anybody rises above his is at most what these leave of a GPU."""
+    found = {str(at): drawn(one) for at, one in enumerate(slices)}
+    shares = {name: share for name, (share, _, _) in found.items()}
+    paces = {name: pace for name, (_, pace, _) in found.items()}
+    seen_now = {name: now for name, (_, _, now) in found.items()}
+    rates = {
+        name: pace.rate
+        for name, pace in next_beat(shares, paces, seen_now, now=10 * BEAT, since=10 * BEAT - span).items()
+    }
+    for name, share in shares.items():
+        assert share.guarantee - 1e-6 <= rates[name] <= share.limit + 1e-6
+    held = {name for name, (_, pace, now) in found.items() if now.wanted and pace.seen and now.held > pace.seen.held}
+    kept = sum(shares[name].guarantee for name in held)
+    rises = sum(rates[name] - share.guarantee for name, share in shares.items())
+    assert kept + rises <= max(1.0, kept) + 1e-6
+
+
+@pytest.mark.parametrize("back", [BEAT, 2**63])
+def test_counters_that_run_backwards_are_no_compute_for_others(back: int) -> None:
+    """A slice at work all the time keeps its part of the GPU beside one that says it gave some back."""
+    shares = {
+        "victim": Share(guarantee=0.7, limit=0.7),
+        "liar": Share(guarantee=0.1, limit=0.1),
+        "friend": Share(guarantee=0.2, limit=1.0),
+    }
+    early = seen(at=9 * BEAT, used=None)
+    paces = {name: Pace(rate=share.guarantee, seen=early) for name, share in shares.items()}
+    paces["liar"] = Pace(rate=0.1, seen=msgspec.structs.replace(early, in_flight=back, busy=back, charged=back))
+    late = seen(at=10 * BEAT, used=None, held=1)
+    told = {"victim": late, "liar": seen(at=10 * BEAT, used=None), "friend": late}
+    found = next_beat(shares, paces, told, now=10 * BEAT, since=9 * BEAT)
+    assert found["friend"].rate <= 0.3 + 1e-6
 
 
 def test_after_a_fault_guarantees_alone_are_in_force() -> None:

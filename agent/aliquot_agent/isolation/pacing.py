@@ -9,8 +9,9 @@ Each beat sees what every slice used since the last one, and what its container 
   tells use it is what was seen, corrected so that over a second the sum of charges becomes the sum of use. Where not,
   it is what processes get of a GPU that serves them in turns (`turns`).
 
-What must hold: rates never go below guarantees nor above limits, whatever is seen. A tenant's own figures (which it can
-falsify, as it can go round all this) move what is left over, and how crowded the GPU is taken to be.
+What must hold: rates never go below guarantees nor above limits, and what rises above guarantees is at most what others
+leave of one GPU, whatever is seen. A tenant's own figures (which it can falsify, as it can go round all this) move what
+is left over, and how crowded the GPU is taken to be.
 """
 
 from __future__ import annotations
@@ -142,7 +143,8 @@ def _wants(pace: Pace, seen: Seen | None, *, now: int, span: int) -> float:
         return 1.0
     # Who has work in flight all the time may have had little of the GPU because others were there, and would have more.
     used, busy = _step(pace.seen, seen) / span, (seen.busy - pace.seen.busy) / span
-    return min(1.0, max(used * HEADROOM + LEAST_HEADROOM, busy))
+    # A tenant's counters may run backwards: what it claims to have given back is nobody's to have.
+    return min(1.0, max(0.0, used * HEADROOM + LEAST_HEADROOM, busy))
 
 
 def _step(before: Seen, seen: Seen) -> int:
