@@ -57,8 +57,6 @@ class SweepMemory:
         self._patience = patience
         self._owed_after = owed
         self._hold = hold
-        # Without queues nobody ever is.
-        self.somebody_is_impatient = True
         # Shapes that no card was found for, and why no node took them that had one; or none beside the nodes that are
         # kept for others, and what is said of that.
         self.refused: dict[Any, str] = {}
@@ -151,12 +149,12 @@ class SweepMemory:
     def owed(self, *, now: float) -> frozenset[str]:
         """The one for whom nodes are kept, with or without patience; for no longer than heads may hold."""
         since = self._since.get(self._owed)
-        lasts = since is not None and self.somebody_is_impatient and now - since < self._hold
+        lasts = since is not None and now - since < self._hold
         return frozenset((self._owed,)) if lasts else frozenset()
 
     def may_be_owed(self, uid: str, *, now: float) -> bool:
         """Whether it is the one, or could be: it has waited longer than the one that is."""
-        if not self.somebody_is_impatient or not self._owed_after <= now - self._since[uid] < self._hold:
+        if not self._owed_after <= now - self._since[uid] < self._hold:
             return False
         owed = self.owed(now=now)
         return not owed or uid in owed or self._since[uid] < self._since[self._owed]
@@ -217,7 +215,7 @@ class SweepMemory:
     def is_impatient(self, uid: str, *, now: float, beyond: bool = False) -> bool:
         """Whether a head is; `beyond` its share it never holds others up for longer than heads may as it comes."""
         since = self._since.get(uid)
-        if since is None or not self._hold or not self.somebody_is_impatient or now - since < self._patience:
+        if since is None or not self._hold or now - since < self._patience:
             return False
         # The time in which all may pass grows too: whatever it is that keeps it out must not stop a cluster.
         times = 1 if beyond else 2 ** self.doublings(uid, now=now)
