@@ -45,7 +45,9 @@ def snapshot(*, path: Path, replay: bool, form: str, **server: Any) -> None:
       aliquot snapshot --replay cluster.json.gz
     """
     if replay:
-        told = Replayed(_read_file(path)).decide()
+        found = _read_file(path)
+        told = Replayed(found).decide()
+        _warn(found)
         hand_out(as_data(told, form=form) if is_data(form) else _text(told))
         return
     if path.exists():
@@ -57,7 +59,14 @@ def snapshot(*, path: Path, replay: bool, form: str, **server: Any) -> None:
         failed = f"can't be written: {error.strerror or error}"
         raise SnapshotError(failed, where=str(path), remedy="choose another place") from None
     sizes = {"node": len(found.nodes), "pod": len(found.pods), "queue": len(found.queues)}
+    _warn(found)
     hand_out(f"{', '.join(counted(size, thing) for thing, size in sizes.items())}: {path}")
+
+
+def _warn(found: Snapshot) -> None:
+    if found.unread:
+        unread = " and ".join(found.unread)
+        click.echo(f"aliquot: without {unread}, which this file's maker may not list: decisions may differ", err=True)
 
 
 def _read_file(file: Path) -> Snapshot:
@@ -82,10 +91,15 @@ async def read_snapshot(client: KubeClient, *, call: Call, wall: float) -> Snaps
         told = "this account may not list all nodes, pods and heart-beats"
         raise HiddenClusterError(told, where="cluster", remedy="ask an operator")
     queues, namespaces = await asyncio.gather(read_queues(client, names=names), read_namespaces(client))
+    # No API server is without a namespace.
+    unread = [] if namespaces else ["namespaces"]
     try:
         budgets = await client.list(DISRUPTION_BUDGETS)
-    except (NotFoundError, ForbiddenError):
+    except NotFoundError:
         budgets = []
+    except ForbiddenError:
+        budgets = []
+        unread.append("disruption budgets")
     return Snapshot(
         wall=wall,
         names=names,
@@ -97,6 +111,7 @@ async def read_snapshot(client: KubeClient, *, call: Call, wall: float) -> Snaps
         namespaces=namespaces,
         budgets=budgets,
         mix=await _mix(client, namespace=names.namespace),
+        unread=unread,
     )
 
 

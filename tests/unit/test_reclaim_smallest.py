@@ -11,7 +11,7 @@ import pytest
 
 from aliquot_core.instants import second_time
 from aliquot_scheduler.fit.demand import Piece
-from aliquot_scheduler.reclaim.residents import Resident
+from aliquot_scheduler.reclaim.residents import Resident, lost_with
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 
@@ -127,3 +127,9 @@ def test_a_card_that_is_half_free_takes_the_half_of_a_card_and_a_half() -> None:
         pass
     stage.submit("red0", 150, queue="red")
     assert stage.victims(after=1.0) == ["large"]
+
+
+@pytest.mark.parametrize(("compute", "lost"), [(100, 130_000), (1, 1_300), (0, 13_000)], ids=["card", "1 %", "memory"])
+def test_what_is_lost_with_a_pod_is_what_it_holds_by_the_time_it_ran(compute: int, lost: int) -> None:
+    """However small that is, so a hundred slices of a hundredth weigh as the card; memory alone weighs as a tenth."""
+    assert lost_with((compute, 1000), ran=1000.0) == lost

@@ -268,6 +268,10 @@ def _read_queue(body: dict[str, Any]) -> Queue:
         (gzip.compress(b"[" * 100_000), "it is no snapshot"),
         (packed(Snapshot(wall=WALL, names=NAMES, settings=InForce()))[:-20], "cut off"),
         (packed(Snapshot(version=99, wall=WALL, names=NAMES, settings=InForce())), "it is of version 99"),
+        (
+            packed(Snapshot(wall=WALL, names=NAMES, settings=InForce(), queues=[Queue()])),
+            "a queue without a name",
+        ),
     ],
 )
 def test_what_is_no_snapshot_is_refused(data: bytes, told: str, tmp_path: Path) -> None:
@@ -290,3 +294,14 @@ def test_a_replay_is_printed(tmp_path: Path) -> None:
     assert told == {"let_in": [], "room": [], "waiting": 1}
     taken = CliRunner().invoke(main, ["snapshot", str(tmp_path / "cluster.gz")])
     assert (taken.exit_code, "it is there already" in taken.stderr) == (3, True)
+
+
+def test_a_replay_says_what_its_file_is_without(tmp_path: Path) -> None:
+    """Who took it could not list budgets: whom one would have kept may be named as a victim."""
+    made = Snapshot(wall=WALL, names=NAMES, settings=InForce(), unread=["disruption budgets"])
+    (tmp_path / "cluster.gz").write_bytes(packed(made))
+    done = CliRunner().invoke(main, ["snapshot", "--replay", str(tmp_path / "cluster.gz")])
+    assert done.stderr == (
+        "aliquot: without disruption budgets, which this file's maker may not list: decisions may differ\n"
+    )
+    assert done.stdout == "0 wait\n"

@@ -28,8 +28,8 @@ GpuKey = tuple[str, str]
 
 # What starting again costs at least: pulling an image and loading a model take minutes.
 _RESTART = 300
-# Of pods that ask for memory alone, and of long runs: else one number could drown all others.
-_LEAST_PERCENT = 10
+# Of pods that ask for memory alone, and of long runs: else one number could drown all others, or count for nothing.
+_MEMORY_ALONE = 10
 _LONGEST = 10**9
 # No sum of harms comes near these: a higher priority is never sent before a lower one, nor a stray before a borrower.
 _PRIORITY = 10**15
@@ -124,7 +124,7 @@ def runs_since(pod: Pod) -> float:
 
 def lost_with(amounts: Sequence[int], *, ran: float) -> int:
     """What a pod that has run so long has done, and what starting again takes, in percent-seconds."""
-    return min(_LONGEST, max(_LEAST_PERCENT, amounts[COMPUTE]) * (int(max(0.0, ran)) + _RESTART))
+    return min(_LONGEST, (amounts[COMPUTE] or _MEMORY_ALONE) * (int(max(0.0, ran)) + _RESTART))
 
 
 class Residents:

@@ -55,6 +55,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: Sequence[Namespace] = ()
     budgets: Sequence[PodDisruptionBudget] = ()
     mix: str = ""
+    # What whoever took it may not read, in words: decisions that depend on it may be others.
+    unread: Sequence[str] = ()
 
 
 def without_secrets(snapshot: Snapshot) -> Snapshot:
@@ -89,7 +91,23 @@ def unpacked(data: bytes, *, where: str) -> Snapshot:
     if found.version != VERSION:
         told = f"it is of version {found.version}, and {VERSION} is what is understood"
         raise SnapshotError(told, where=where, remedy="replay it with the version that took it")
+    if nameless := _nameless(found):
+        told = f"it is no snapshot: it has a {nameless} without a name"
+        raise SnapshotError(told, where=where, remedy="take one anew")
     return found
+
+
+def _nameless(found: Snapshot) -> str:
+    """Of which kind something has no name; what the API server has always has one."""
+    kinds: dict[str, Sequence[Node | Lease | Pod | Queue | Namespace | PodDisruptionBudget]] = {
+        "node": found.nodes,
+        "lease": found.leases,
+        "pod": found.pods,
+        "queue": found.queues,
+        "namespace": found.namespaces,
+        "disruption budget": found.budgets,
+    }
+    return next((kind for kind, things in kinds.items() if not all(one.metadata.name for one in things)), "")
 
 
 _Kind = TypeVar("_Kind", Node, Lease, Queue, Namespace, PodDisruptionBudget)
