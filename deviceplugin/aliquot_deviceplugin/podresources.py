@@ -51,6 +51,8 @@ class _Round(msgspec.Struct, kw_only=True):
 
     answer: asyncio.Future[tuple[Listed, ...]]
     deadline: float
+    # What the last try has met: who waits no longer is told of that rather than of silence.
+    trouble: PodResourcesError | None = None
 
 
 class PodResources:
@@ -75,7 +77,8 @@ class PodResources:
         if self._worker is None:
             self._worker = asyncio.ensure_future(self._work())
         if not await settled(mine.answer, seconds=patience, clock=self._clock):
-            raise PodResourcesError(f"no answer within {patience:g} s", where=self._socket, remedy="is the kubelet up?")
+            silence = f"no answer within {patience:g} s"
+            raise mine.trouble or PodResourcesError(silence, where=self._socket, remedy="is the kubelet up?")
         return mine.answer.result()
 
     async def close(self) -> None:
@@ -115,9 +118,10 @@ class PodResources:
                 return merged(await self._lister.List(pb.ListPodResourcesRequest(), timeout=_TRY_SECONDS))
             except grpc.aio.AioRpcError as error:
                 failures += 1
+                turn.trouble = self._named(error)
                 wait = BACKOFF.delay(failures=failures, random=self._random)
                 if error.code() not in _TRANSIENT or self._clock.monotonic() + wait >= turn.deadline:
-                    raise self._named(error) from error
+                    raise turn.trouble from error
             await self._clock.sleep(wait)
 
     def _hung_up(self) -> PodResourcesError:

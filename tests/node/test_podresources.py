@@ -188,6 +188,14 @@ async def test_trouble_beyond_the_deadline(client: PodResources, lister: Lister)
     assert 2 < lister.calls < 60
 
 
+async def test_trouble_is_told_where_the_last_try_is_still_under_way(client: PodResources, lister: Lister) -> None:
+    """Silence at the end of one's patience is not all that is known."""
+    lister.failures = [grpc.StatusCode.RESOURCE_EXHAUSTED]
+    lister.gate = asyncio.Semaphore(1)
+    with pytest.raises(PodResourcesError, match="RESOURCE_EXHAUSTED"):
+        await client.list(patience=0.5)
+
+
 async def test_slow_kubelet(client: PodResources, lister: Lister) -> None:
     """Each caller waits as long as it said, whatever others do who share the call."""
     lister.gate = asyncio.Semaphore(0)

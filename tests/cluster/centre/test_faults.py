@@ -90,6 +90,9 @@ def test_a_high_priority_evicts_no_other_tenant_s_pod(
         high = cluster.create_pod(wanted | {"spec": {**wanted["spec"], "schedulerName": profile}})
         cluster.wait_for("kube-scheduler to have tried", lambda: _unschedulable(cluster, high))
         assert "0/2 nodes are available" in str(_unschedulable(cluster, high))
+        if asks_whom:
+            # While a node tells of its devices anew there is nobody whose end would help; then it looks again.
+            cluster.wait_for("the verb to be asked", lambda: centre.replicas[0].calls("preempt") > before)
         assert all("deletionTimestamp" not in cluster.current(one)["metadata"] for one in held)
         assert not cluster.current(high)["status"].get("nominatedNodeName")
     assert (centre.replicas[0].calls("preempt") > before) is asks_whom
