@@ -20,7 +20,7 @@ from cluster.played_centre import PlayedCentre
 from cluster.product_image import ROOT
 from support.examples import EXAMPLES, USES, Stage
 
-# Where pods lie is shown on nodes that run them, by centre/test_example.py; a rule by unit/test_rules.py.
+# Where pods lie is shown on nodes that run them, by centre/test_example.py; a rule by unit/rules/test_rules.py.
 ELSEWHERE = {"placing", "own-rule", *USES}
 FOLDERS = sorted(folder.name for folder in EXAMPLES.iterdir() if folder.is_dir() and folder.name not in ELSEWHERE)
 CARDS = 4

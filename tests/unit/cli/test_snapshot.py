@@ -1,0 +1,307 @@
+"""A cluster written down: what is in the file, what is not, and that it replays to what the leader decides."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections import Counter
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from aliquot_cli.cluster import Place
+from aliquot_cli.main import main
+from aliquot_cli.options import Call
+from aliquot_cli.snapshot import read_snapshot
+from aliquot_cli.sources import gather
+from aliquot_core.instants import second_time
+from aliquot_core.objects import Container, EnvVar, Pod, PodCondition, Queue
+from aliquot_core.problems import Problems
+from aliquot_kube.clock import SystemClock
+from aliquot_scheduler.centre.reign import Reign
+from aliquot_scheduler.centre.settings import CentreSettings
+from aliquot_scheduler.in_force import InForce
+from aliquot_scheduler.queues.room.recalling import words_for
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import read_queue
+from aliquot_scheduler.simulating.deciding import LetIn, Replayed, makes_room
+from aliquot_scheduler.simulating.snapshot import Snapshot, SnapshotError, packed, unpacked
+from aliquot_scheduler.worth.mix import Shape as MixShape
+from aliquot_scheduler.worth.page import Page, encode_page
+from aliquot_standalone.apiserver.direct import DirectTransport
+from support.centre import WALL, asks, gpus, make_lease, make_node
+from support.large_cluster import NAMES, NAMESPACE, pod_manifest
+from support.queue_scenarios import Scenario
+from support.queue_stage import Stage, queue
+from support.reclaim_scenarios import RECLAIMS
+from support.reclaim_stage import A_WHILE, ReclaimStage, gone, submit
+from support.reigning import Reigning, until
+from support.server_apart import PODS
+
+GATES = [{"name": NAMES.gate}]
+QUEUES = f"/apis/{NAMES.domain}/v1alpha1/queues"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+MANIFEST = Path(__file__).parents[3] / "daemonset" / "manifests" / "05-queue.yaml"
+DEFINITION = next(one for one in yaml.safe_load_all(MANIFEST.read_text()) if one["kind"] == "CustomResourceDefinition")
+CALL = Call(place=cast("Place", None), sources=gather(), names=NAMES)
+
+
+def _queue(name: str, **compute: int) -> dict[str, Any]:
+    spec = {"namespaces": ["*"], "compute": compute}
+    return {"apiVersion": f"{NAMES.domain}/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+
+def _submit(on: Reigning, name: str, queue: str, *, compute: int, memory: int = 10_000) -> None:
+    manifest = pod_manifest(name, compute=compute, memory=memory, schedulingGates=GATES)
+    manifest["metadata"]["labels"] = {NAMES.queue: queue}
+    on.create(PODS, manifest)
+
+
+async def _filled(on: Reigning) -> None:
+    """Borrowers lie on all cards of the first node but one, and then a leader is gone."""
+    for node in ("node-a", "node-b"):
+        on.join(node, cards=4)
+    on.create(DEFINITIONS, DEFINITION)
+    on.create(QUEUES, _queue("red", guarantee=300))
+    on.create(QUEUES, _queue("blue"))
+    reign = asyncio.ensure_future(on.reign.run())
+    names = [f"blue-{number}" for number in range(7)]
+    for name in names:
+        _submit(on, name, "blue", compute=100 if name != "blue-6" else 50)
+    await until(lambda: all(len(on.writes.get(f"{NAMESPACE}/{name}", ())) >= 2 for name in names))
+    for name in names:
+        await on.place(name)
+    await until(lambda: len(on.reign.turns.register.inside.bound) == len(names))
+    reign.cancel()
+    await asyncio.gather(reign, return_exceptions=True)
+
+
+def _next_leader(on: Reigning) -> Reign:
+    clock = SystemClock()
+    return Reign(
+        transport=DirectTransport(frontend=on._frontend, clock=clock, user="centre"),
+        clock=clock,
+        random=lambda: 0.5,
+        names=NAMES,
+        settings=CentreSettings(),
+        queues=QueueSettings(),
+        leads=lambda: True,
+        settled=lambda: None,
+    )
+
+
+async def test_a_file_replays_to_what_the_next_leader_decides() -> None:
+    """Who is let in and on which cards, for whom room is made, on which cards, and who goes for it."""
+    on = Reigning(CentreSettings())
+    await _filled(on)
+    for number in range(3):
+        _submit(on, f"red-{number}", "red", compute=100)
+    taken = await read_snapshot(on._client, call=CALL, wall=SystemClock().wall())
+    told = Replayed(unpacked(packed(taken), where="memory")).decide()
+
+    leader = _next_leader(on)
+    reign = asyncio.ensure_future(leader.run())
+    turns = leader.turns
+    try:
+        await until(lambda: len(turns.register.clearings) == len(told.room) and len(turns.under_way()) > 0)
+        live = {
+            one.pod.key: LetIn(
+                pod=one.pod.key,
+                queue=one.queue,
+                gpus=sorted(f"{node}/{gpu}" for node, gpu in leader.picture.holdings.of(one.uid)),
+            )
+            for one in turns.under_way()
+        }
+        room = [makes_room(one) for one in turns.register.clearings]
+    finally:
+        reign.cancel()
+        await asyncio.gather(reign, return_exceptions=True)
+    assert {one.pod: one for one in told.let_in} == live
+    assert sorted(told.room, key=str) == sorted(room, key=str)
+    assert len(told.room) >= 2
+    assert len(told.let_in) >= 1
+    assert sum(len(one.victims) for one in told.room) >= 2
+
+
+def _half_full(*, mix: str) -> Snapshot:
+    """One card has 50 % left and the other 70 %; somebody waits who wants 20 %, where it does least harm."""
+    stage = Stage(nodes=(2,), memory=100_000)
+    for card, compute in enumerate((50, 30)):
+        stage.submit(f"there{card}", compute, 1_000 * compute, notes={"gpu-uuid": f"GPU-n0-{card}"})
+    assert len(stage.run()) == 2
+    stage.submit("new", 20, 20_000)
+    nodes = [make_node("n0", gpus("n0", 2, memory=100_000))]
+    return Snapshot(
+        wall=WALL,
+        names=NAMES,
+        settings=InForce(),
+        nodes=nodes,
+        leases=[make_lease("n0")],
+        pods=list(stage.pods.values()),
+        mix=mix,
+    )
+
+
+@pytest.mark.parametrize(("usual", "card"), [(50, 1), (70, 0)])
+def test_a_replay_places_by_what_the_leader_had_learnt(usual: int, card: int) -> None:
+    """Room is left whole for what is usually asked: halves, or seven tenths."""
+    page = Page(counts=[(MixShape(compute=usual, memory=usual, gpus=1), 10_000.0)], requests=10_000)
+    told = _half_full(mix=encode_page(page))
+    (let_in,) = Replayed(unpacked(packed(told), where="memory")).decide().let_in
+    assert let_in.gpus == [f"n0/GPU-n0-{card}"]
+
+
+def test_a_replay_tells_of_room_that_the_leader_was_making() -> None:
+    """Its victim is on the way out: nobody else goes, and the room is on the same card."""
+    stage = ReclaimStage({"red": queue(guarantee=100), "blue": queue()}, nodes=(2,))
+    for number in range(2):
+        stage.submit(f"blue{number}", 100, queue="blue")
+    stage.run()
+    pod = stage.submit("red0", 100, queue="red")
+    (clearing,) = stage.decide()
+    (leaving,) = stage.evict()
+    notes = {**pod.metadata.annotations, NAMES.room: words_for(clearing, clearing.places[0])}
+    stage.see(msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=notes)))
+    told = Snapshot(
+        wall=WALL,
+        names=NAMES,
+        settings=InForce(),
+        nodes=[make_node("n0", gpus("n0", 2))],
+        leases=[make_lease("n0")],
+        pods=list(stage.pods.values()),
+        queues=[_read_queue(_queue("red", guarantee=100)), _read_queue(_queue("blue"))],
+    )
+    cards = [f"{node}/{gpu}" for node, gpu in stage.picture.holdings.of(leaving)]
+    found = Replayed(unpacked(packed(told), where="memory")).decide()
+    assert [(one.pods, one.gpus, one.victims) for one in found.room] == [([pod.key], cards, [])]
+
+
+@pytest.mark.parametrize("scenario", RECLAIMS, ids=lambda one: one.name)
+def test_what_is_left_out_changes_no_decision(scenario: Scenario) -> None:
+    """Before each step's pods are decided on: those go whom the table says, by the file and by all that there was."""
+    manifests = {name: {**spec, "namespaces": ["*"]} for name, spec in scenario.queues.items()}
+    specs = {name: read_queue(spec, name=name, problems=Problems()) for name, spec in manifests.items()}
+    stage, made = ReclaimStage(specs, nodes=(4,)), Counter[str]()
+    for step in scenario.steps:
+        for pods in step.submit:
+            submit(stage, pods, made)
+        for name, count in step.end.items():
+            stage.end(*[uid for uid, pod in stage.pods.items() if uid.startswith(name) and pod.spec.node_name][:count])
+        stage.run(after=A_WHILE)
+        whole = Snapshot(
+            wall=stage.wall,
+            names=NAMES,
+            settings=InForce(),
+            nodes=[make_node("n0", gpus("n0", 4))],
+            leases=[make_lease("n0", renewed=second_time(stage.wall))],
+            pods=[_with_secrets(pod) for pod in stage.pods.values()],
+            queues=[_read_queue({"metadata": {"name": name}, "spec": spec}) for name, spec in manifests.items()],
+        )
+        data = packed(whole)
+        told = Replayed(unpacked(data, where="memory")).decide()
+        assert told == Replayed(whole).decide()
+        going = [uid for one in told.room for uid in one.victims]
+        labels = {pod.key: pod.metadata.labels[NAMES.queue] for pod in stage.pods.values()}
+        assert Counter(labels[key] for key in going) == Counter(step.goes)
+        assert b"hush" not in gzip.decompress(data)
+        assert gone(stage) == Counter(step.goes)
+
+
+def _with_secrets(pod: Pod) -> Pod:
+    """What people put where they should not, and what may lie with any pod."""
+    one = msgspec.structs.replace(
+        pod.spec.containers[0], image="hush", args=["--token=hush"], env=[EnvVar(name="API_TOKEN", value="hush")]
+    )
+    meta = msgspec.structs.replace(
+        pod.metadata, annotations={**pod.metadata.annotations, "vault.example.com/secret": "hush", "hush": "x"}
+    )
+    spec = msgspec.structs.replace(pod.spec, containers=[one, *pod.spec.containers[1:]], active_deadline_seconds=900)
+    return msgspec.structs.replace(pod, metadata=meta, spec=spec)
+
+
+def test_nothing_secret_is_in_a_file() -> None:
+    """Of containers their names and what they ask; of annotations our own."""
+    notes = {NAMES.of("placement"): "pack", "vault/token": "hush-annotation", NAMES.of("token"): "hush-of-our-domain"}
+    pod = asks("u1", 50, 1_000, annotations=notes)
+    told = Container(
+        name="main",
+        image="hush-image",
+        command=["hush-command"],
+        args=["hush-args"],
+        working_dir="/hush-folder",
+        env=[EnvVar(name="TOKEN", value="hush-env")],
+        resources=pod.spec.containers[0].resources,
+    )
+    spec = msgspec.structs.replace(pod.spec, containers=[told], init_containers=[told], active_deadline_seconds=900)
+    condition = PodCondition(type="Ready", status="False", message="hush-message")
+    status = msgspec.structs.replace(pod.status, message="hush-status", conditions=[condition])
+    whole = Snapshot(
+        wall=WALL,
+        names=NAMES,
+        settings=InForce(),
+        pods=[msgspec.structs.replace(pod, spec=spec, status=status)],
+        queues=[_read_queue({"metadata": {"name": "q", "annotations": {"last-applied": "hush-applied"}}})],
+    )
+    text = gzip.decompress(packed(whole)).decode()
+    assert "hush" not in text
+    (kept,) = unpacked(packed(whole), where="memory").pods
+    assert kept.metadata.annotations == {NAMES.of("placement"): "pack"}
+    assert kept.spec.containers[0].resources == pod.spec.containers[0].resources
+    assert kept.spec.active_deadline_seconds == 900
+    assert packed(whole) == packed(unpacked(packed(whole), where="memory"))
+
+
+def _read_queue(body: dict[str, Any]) -> Queue:
+    return msgspec.convert(body, Queue)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "cut off"),
+        (b"no gzip", "it is no snapshot"),
+        (gzip.compress(b"{}"), "it is no snapshot"),
+        (gzip.compress(b"[" * 100_000), "it is no snapshot"),
+        (packed(Snapshot(wall=WALL, names=NAMES, settings=InForce()))[:-20], "cut off"),
+        (packed(Snapshot(version=99, wall=WALL, names=NAMES, settings=InForce())), "it is of version 99"),
+        (
+            packed(Snapshot(wall=WALL, names=NAMES, settings=InForce(), queues=[Queue()])),
+            "a queue without a name",
+        ),
+    ],
+)
+def test_what_is_no_snapshot_is_refused(data: bytes, told: str, tmp_path: Path) -> None:
+    """With exit code 3 and what is wrong."""
+    with pytest.raises(SnapshotError, match=told):
+        unpacked(data, where="memory")
+    (tmp_path / "cluster.gz").write_bytes(data)
+    done = CliRunner().invoke(main, ["snapshot", "--replay", str(tmp_path / "cluster.gz")])
+    assert (done.exit_code, told in done.stderr) == (3, True)
+
+
+def test_a_replay_is_printed(tmp_path: Path) -> None:
+    """For people and for scripts, without a cluster."""
+    pod = asks("u1", 50, 1_000, spec={"schedulingGates": GATES})
+    empty = Snapshot(wall=WALL, names=NAMES, settings=InForce(), pods=[pod])
+    (tmp_path / "cluster.gz").write_bytes(packed(empty))
+    asked = ["snapshot", "--replay", str(tmp_path / "cluster.gz")]
+    assert CliRunner().invoke(main, asked).stdout == "1 wait\n"
+    told = msgspec.json.decode(CliRunner().invoke(main, [*asked, "-o", "json"]).stdout)
+    assert told == {"let_in": [], "room": [], "waiting": 1}
+    taken = CliRunner().invoke(main, ["snapshot", str(tmp_path / "cluster.gz")])
+    assert (taken.exit_code, "it is there already" in taken.stderr) == (3, True)
+
+
+def test_a_replay_says_what_its_file_is_without(tmp_path: Path) -> None:
+    """Who took it could not list budgets: whom one would have kept may be named as a victim."""
+    made = Snapshot(wall=WALL, names=NAMES, settings=InForce(), unread=["disruption budgets"])
+    (tmp_path / "cluster.gz").write_bytes(packed(made))
+    done = CliRunner().invoke(main, ["snapshot", "--replay", str(tmp_path / "cluster.gz")])
+    assert done.stderr == (
+        "aliquot: without disruption budgets, which this file's maker may not list: decisions may differ\n"
+    )
+    assert done.stdout == "0 wait\n"

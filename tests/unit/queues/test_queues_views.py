@@ -1,0 +1,257 @@
+"""What namespaces are shown of their queues, and how it is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from aliquot_cli.queue_text import answer_text
+from aliquot_core.objects import Namespace, ObjectMeta
+from aliquot_kube.errors import AlreadyExistsError, NotFoundError
+from aliquot_kube.transport import Question, Response
+from aliquot_scheduler.centre.view_writer import ViewWriter
+from aliquot_scheduler.queues.telling.status import QueueStatus
+from aliquot_scheduler.queues.telling.views import View, read_view, views
+from aliquot_scheduler.queues.telling.whole import shown
+from support.centre import NAMES
+from support.centre_means import means
+from support.clocks import VirtualClock
+from support.queue_stage import Stage, queue
+
+FILE = Path(__file__).parents[3] / "daemonset" / "manifests" / "06-view.yaml"
+DEFINITION: dict[str, Any] = next(yaml.safe_load_all(FILE.read_text()))
+VERSION: dict[str, Any] = DEFINITION["spec"]["versions"][0]
+STATUS: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]["properties"]["status"]
+TREE = {"org": queue(limit=300), "red": queue("org", guarantee=100), "blue": queue("org", stop="hold")}
+
+
+class Kept:
+    """An API server that keeps views; others may meddle with them."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Any] = {}
+        self.asked: list[str] = []
+        self.installed = True
+
+    async def request(self, question: Question) -> Response:
+        """Answer as the real one does."""
+        self.asked.append(question.method)
+        body = json.loads(question.body or b"null")
+        if not self.installed:
+            raise NotFoundError("no such kind", where=question.path, status=404)
+        if question.method == "GET":
+            return self._answer({"items": list(self.objects.values()), "metadata": {"resourceVersion": "7"}})
+        if question.method == "POST":
+            path = f"{question.path}/{body['metadata']['name']}"
+            if path in self.objects:
+                raise AlreadyExistsError("it is there", where=path, status=409)
+            self.objects[path] = body
+        elif question.path not in self.objects:
+            raise NotFoundError("it is gone", where=question.path, status=404)
+        elif question.method == "PATCH":
+            self.objects[question.path]["status"] = body[0]["value"]
+        else:
+            del self.objects[question.path]
+        return self._answer({"metadata": {"name": "any", "resourceVersion": "8"}})
+
+    @staticmethod
+    def _answer(body: Any) -> Response:
+        return Response(status=200, headers={}, body=json.dumps(body).encode())
+
+    def stream(self, question: Question) -> Any:
+        """Nobody watches here."""
+        raise NotImplementedError(question.path)
+
+    def shown(self) -> dict[str, tuple[int, int]]:
+        """By namespace and queue, how many percent the namespace holds and how many of its pods wait."""
+        return {
+            f"{one['metadata']['namespace']}/{one['metadata']['name']}": (
+                one["status"]["own"]["used"]["compute"],
+                one["status"]["own"]["waiting"],
+            )
+            for one in self.objects.values()
+        }
+
+
+class Scene:
+    """A stage and the writer over it."""
+
+    def __init__(self, specs: dict[str, Any] | None = None) -> None:
+        self.stage = Stage(TREE if specs is None else specs, nodes=(4,))
+        self.clock, self.kept = VirtualClock(), Kept()
+        self.namespaces = {name: Namespace(metadata=ObjectMeta(name=name)) for name in ("u", "v")}
+        self.label("w", "blue")
+        self.silent = ""
+        self.queues = dict(TREE if specs is None else specs)
+        self.writer = ViewWriter(
+            turns=self.stage.queues,
+            means=means(self.kept, clock=self.clock, why_not=lambda: self.silent),
+            queues=lambda: self.queues,
+            namespaces=lambda: self.namespaces,
+        )
+
+    def label(self, name: str, home: str, **meta: Any) -> None:
+        """A namespace is at home in a queue."""
+        self.namespaces[name] = Namespace(metadata=ObjectMeta(name=name, labels={NAMES.queue: home}, **meta))
+
+    def statuses(self) -> dict[str, QueueStatus]:
+        """What is worked out of queues now."""
+        return self.stage.queues.statuses(now=0.0, at="")
+
+    async def lives(self, *, seconds: int) -> None:
+        """Let the writer run for so long."""
+        running = asyncio.ensure_future(self.writer.run())
+        for _ in range(seconds):
+            await self.clock.advance(1.0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def busy() -> Scene:
+    """One pod runs, one waits for quota, and one in a held queue."""
+    scene = Scene()
+    scene.stage.submit("in", 100, queue="red", user="u")
+    scene.stage.run()
+    scene.stage.submit("waits", 250, queue="red", user="u", notes={"gpus": "4"})
+    scene.stage.submit("held", 50, queue="blue", user="v")
+    scene.stage.run()
+    return scene
+
+
+def test_a_namespace_is_shown_its_queues_and_its_part_of_them() -> None:
+    """Where it is at home, and where it has pods; not what others have there."""
+    scene = busy()
+    scene.stage.submit("other", 50, queue="red", user="v")
+    scene.stage.run()
+    stage = scene.stage
+    found = views(
+        stage.queues.books, waiting=stage.queues.waiting(), statuses=scene.statuses(), homes={"w": "blue"}, at="now"
+    )
+    assert sorted(found) == [("u", "red"), ("v", "blue"), ("v", "red"), ("w", "blue")]
+    mine, theirs = found["u", "red"], found["v", "red"]
+    assert (mine.path, mine.guarantee.compute, mine.limit.compute) == (("org", "red"), 100, None)
+    assert (mine.used.compute, mine.waiting, mine.stop, mine.at) == (150, 1, "", "now")
+    assert (mine.own.used.compute, mine.own.used.memory, mine.own.running, mine.own.waiting) == (100, 80_000, 1, 1)
+    assert (theirs.own.used.compute, theirs.own.running, theirs.own.waiting) == (50, 1, 0)
+    assert found["w", "blue"].stop == "hold"
+    stage.gone("in")
+    assert set(stage.queues.books.of_namespaces) == {("v", "red")}
+
+
+async def test_views_come_and_go_with_what_they_show() -> None:
+    """They are made, changed and deleted; nothing is written while nothing changes."""
+    scene = busy()
+    await scene.lives(seconds=10)
+    assert scene.kept.shown() == {"u/red": (100, 1), "v/blue": (0, 1), "w/blue": (0, 0)}
+    before = len(scene.kept.asked)
+    scene.stage.gone("in")
+    scene.stage.gone("waits")
+    await scene.lives(seconds=10)
+    assert scene.kept.shown() == {"v/blue": (0, 1), "w/blue": (0, 0)}
+    # A writer that begins reads what is there, and can't know what it says.
+    assert scene.kept.asked[before:].count("DELETE") == 1
+    assert scene.kept.asked[before:].count("PATCH") <= 2
+
+
+async def test_nothing_is_written_while_nothing_changes() -> None:
+    """The time at which it was worked out is none."""
+    scene = busy()
+    await scene.lives(seconds=30)
+    assert scene.kept.asked == ["GET", "POST", "POST", "POST"]
+
+
+async def test_what_others_did_to_views_is_put_right() -> None:
+    """One that was deleted is made anew when it is to be changed; one that is there already is taken over."""
+    scene = busy()
+    running = asyncio.ensure_future(scene.writer.run())
+    await scene.clock.advance(1.0)
+    path = f"/apis/{NAMES.domain}/v1alpha1/namespaces/u/queueviews/red"
+    scene.kept.objects[path] = {"metadata": {"namespace": "u", "name": "red"}, "status": {}}
+    for _ in range(20):
+        await scene.clock.advance(1.0)
+    assert scene.kept.shown()["u/red"] == (100, 1)
+    del scene.kept.objects[path]
+    scene.stage.gone("in")
+    for _ in range(20):
+        await scene.clock.advance(1.0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert scene.kept.shown()["u/red"] == (0, 1)
+
+
+@pytest.mark.parametrize("why", ["no-queues", "not-leading", "not-installed"])
+async def test_where_there_is_nothing_to_say_nothing_is_said(why: str) -> None:
+    """No Queue is there, another leads, or the kind is not installed."""
+    scene = busy()
+    scene.queues = {} if why == "no-queues" else scene.queues
+    scene.silent = "another leads" if why == "not-leading" else ""
+    scene.kept.installed = why != "not-installed"
+    await scene.lives(seconds=30)
+    assert set(scene.kept.asked) == {"GET"}
+
+
+async def test_a_namespace_that_is_going_is_left_alone() -> None:
+    """Nothing can be made there any more."""
+    scene = busy()
+    scene.label("w", "blue", deletion_timestamp="2026-11-21T10:00:00Z")
+    await scene.lives(seconds=10)
+    assert set(scene.kept.shown()) == {"u/red", "v/blue"}
+
+
+async def test_views_are_written_at_their_pace() -> None:
+    """Five a second at most, however many namespaces there are."""
+    scene = busy()
+    for number in range(100):
+        scene.label(f"n{number}", "red")
+    await scene.lives(seconds=10)
+    assert 20 <= scene.kept.asked.count("POST") <= 26
+
+
+def test_what_a_namespace_is_shown_reads_as_a_row_with_its_own_part() -> None:
+    """So does whoever may look there and not at queues; what another version wrote is left out."""
+    stage = Stage(TREE)
+    stage.submit("r0", 70, queue="red", user="u")
+    stage.run()
+    for uid, user in (("r1", "u"), ("r2", "v")):
+        stage.submit(uid, 300, queue="red", user=user)
+    books, waiting = stage.queues.books, stage.queues.waiting()
+    statuses = stage.queues.statuses(now=0.0, at="")
+    found = views(books, waiting=waiting, statuses=statuses, homes={}, at="now")
+    raw = msgspec.to_builtins(found["u", "red"])
+    view = read_view(raw)
+    assert view == found["u", "red"]
+    assert read_view({**raw, "own": 7}) is None
+    assert read_view({}) is None
+    assert view is not None
+    told = shown("red", view, namespace="u")
+    row, own = told.row, told.row.own
+    assert (row.name, row.parent, row.told_by, list(told.path)) == ("red", "org", "view", ["org", "red"])
+    assert (row.compute.used, row.compute.limit, row.compute.guarantee, row.waiting) == (70, None, 100, 2)
+    assert own is not None
+    assert (own.compute, own.running, own.waiting) == (70, 1, 1)
+    text = answer_text(told, wide=False, now=0.0)
+    assert text.splitlines()[0] == "org / red"
+    heads, cells = (line.split("  ") for line in text.splitlines()[2:4])
+    by = dict(zip(filter(None, map(str.strip, heads)), filter(None, map(str.strip, cells)), strict=True))
+    assert (by["USED"], by["OWN"], by["OWN WAITING"], by["WAITING"]) == ("70 %", "70 %", "1", "2")
+    assert "As namespace u is shown it" in text
+    assert "MiB" not in text.replace(by["OWN MEM"], "")
+    memory = msgspec.structs.replace(row.memory, limit=9_000)
+    spoken = msgspec.structs.replace(told, row=msgspec.structs.replace(row, memory=memory))
+    line = answer_text(spoken, wide=False, now=0.0).splitlines()[4]
+    assert line.split("  ")[0] == "(memory)"
+    assert "9000 MiB" in line
+
+
+def test_the_definition_says_what_the_centre_writes() -> None:
+    """Fields that only one of the two knows would be dropped silently."""
+    fields = {field.encode_name for field in msgspec.structs.fields(View)}
+    assert set(STATUS["properties"]) == fields
+    shown = [one["jsonPath"].split(".")[2] for one in VERSION["additionalPrinterColumns"]]
+    assert set(shown) <= fields
