@@ -254,8 +254,15 @@ def _why_it_waits(pod: Pod, answers: Sequence[NodeAnswer], *, no_node: str, name
         return f"{none_of(len(answers), 'node', one='has no room', none='has room')}: {common}"
     room = _have_room(able, len(answers))
     if gates:
-        return f"{room}; its turn comes next, unless that room was promised to others a moment ago"
+        return f"{room}{_when(pod, names=names)}"
     return f"{room}, but something else keeps it from them: {_scheduler_s_word(pod)}"
+
+
+def _when(pod: Pod, *, names: Names) -> str:
+    """Room for one of a group says nothing of room for all."""
+    if pod.metadata.labels.get(names.group):
+        return " for this pod alone; those of its group come in together, once all have room"
+    return "; its turn comes next, unless that room was promised to others a moment ago"
 
 
 def _of_nodes(why: str, count: int, *, of: int) -> str:

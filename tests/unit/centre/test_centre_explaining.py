@@ -215,3 +215,10 @@ def test_who_sees_the_pod_alone_is_told_what_stands_on_it() -> None:
     told = "it is bound to node n1; it is being deleted; its node's agent says: pid 4711 still uses it (Waiting)"
     assert said(REFUSED, node="n1", **deleted) == told
     assert said(waits, **deleted) == "it is being deleted, and gets no turn any more"
+
+
+def test_a_pod_of_a_group_is_promised_no_turn_for_itself() -> None:
+    """Its condition may say that there is no room for all of them."""
+    pod = asks("u1", 30, 8_000, labels={NAMES.group: "g"}, annotations={NAMES.group_size: "4"}, spec=GATED)
+    told = explained(pod).summary
+    assert told == "1 of 2 nodes has room for this pod alone; those of its group come in together, once all have room"
