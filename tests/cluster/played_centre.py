@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +20,7 @@ from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.controlplane import LOOPBACK
 from cluster.harness.errors import ApiError, WaitTimeoutError
+from cluster.harness.waiting import PATIENCE_SECONDS
 from cluster.installed import NAMES, SCHEDULER, SYSTEM, manifests
 from cluster.queueing import QUEUES
 
@@ -128,23 +129,27 @@ class PlayedCentre:
 
     def settled(self, namespaces: Mapping[str, int], *, timeout: float = 30) -> None:
         """Wait until each namespace holds exactly so many percent."""
-        found: dict[str, int] = {}
-
-        def as_wanted() -> bool:
-            found.update({name: self.held(name) for name in namespaces})
-            return found == dict(namespaces)
-
-        try:
-            self.cluster.wait_for(f"{dict(namespaces)} to be held", as_wanted, timeout=timeout)
-        except WaitTimeoutError as error:
-            raise WaitTimeoutError(f"held is {found}: {error}") from None
+        self._are(namespaces, self.held, "held", timeout=timeout)
 
     def lined_up(self, namespaces: Mapping[str, int]) -> None:
         """Wait until exactly so many pods of each namespace wait behind their gates."""
-        self.cluster.wait_for(
-            f"{dict(namespaces)} to wait",
-            lambda: {name: self.waiting(name) for name in namespaces} == dict(namespaces) or None,
-        )
+        self._are(namespaces, self.waiting, "waiting")
+
+    def _are(
+        self, wanted: Mapping[str, int], count: Callable[[str], int], words: str, *, timeout: float = PATIENCE_SECONDS
+    ) -> None:
+        """Wait until each namespace's count is as wanted; what it was last, and all its pods, are told otherwise."""
+        found: dict[str, int] = {}
+
+        def as_wanted() -> bool:
+            found.update({name: count(name) for name in wanted})
+            return found == dict(wanted)
+
+        try:
+            self.cluster.wait_for(f"{dict(wanted)} to be {words}", as_wanted, timeout=timeout)
+        except WaitTimeoutError as error:
+            pods = "\n".join(_told(pod) for name in wanted for pod in self.pods(name))
+            raise WaitTimeoutError(f"{words} is {found}: {error}\n{pods}") from None
 
     def command(self, *arguments: str, token: str = "") -> list[str]:
         """The `aliquot` command, for the administrator or for whose token it is."""
@@ -214,6 +219,14 @@ class PlayedCentre:
     def _emptied(self, namespace: str) -> bool:
         self.api.delete(f"/api/v1/namespaces/{namespace}/pods", gracePeriodSeconds=0)
         return not self.pods(namespace)
+
+
+def _told(pod: Json) -> str:
+    """Where a pod stands, in a line."""
+    spec, status = pod["spec"], pod["status"]
+    gates = [gate["name"] for gate in spec.get("schedulingGates", ())]
+    said = [f"{each['type']}={each['status']} {each.get('message', '')}" for each in status.get("conditions", ())]
+    return f"{pod['metadata']['name']}: {spec.get('nodeName')} {status['phase']} gates {gates}; {'; '.join(said)}"
 
 
 def _rights() -> Iterator[Json]:
