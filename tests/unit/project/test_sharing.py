@@ -7,12 +7,20 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from support.sharing import CLUSTER, place_of
+from support.sharing import CLUSTER, Sharing, is_helper, place_of
 
 ROOT = Path(__file__).parents[3]
+ALERTS, CENTRE, QUEUES = (
+    "tests/cluster/test_alerts.py",
+    f"{CLUSTER}centre/test_faults.py",
+    f"{CLUSTER}queues/test_waits.py",
+)
+UP = "tests/node/test_up.py"
+CLAIMS, FIT = "tests/unit/core/test_core_claims.py", "tests/unit/centre/test_centre_fit.py"
 
 
 @pytest.mark.parametrize(
@@ -29,6 +37,57 @@ ROOT = Path(__file__).parents[3]
 def test_a_file_goes_with_whatever_shares_its_cluster(file: str, group: str, rank: int) -> None:
     """The one cluster that many share comes first, then others, then all else by files: the short ones last."""
     assert place_of(file) == (group, rank)
+
+
+class Process:
+    """One that runs whatever it is sent."""
+
+    shutting_down = False
+
+    def __init__(self, name: str) -> None:
+        self.gateway = SimpleNamespace(id=name)
+        self.sent: list[list[int]] = []
+
+    def send_runtest_some(self, numbers: list[int]) -> None:
+        """Begin with it."""
+        self.sent.append(numbers)
+
+    def shutdown(self) -> None:
+        """There will be no more."""
+        self.shutting_down = True
+
+
+def begun(*files: str, processes: int) -> list[list[str]]:
+    """The files that each process began with, and goes on with if it is through before those before it."""
+    names = [f"{file}::test_{number}" for file in files for number in range(4)]
+    config = SimpleNamespace(getvalue=lambda _: [f"{processes}*popen"], option=SimpleNamespace(loadscopereorder=False))
+    sharing, running = Sharing(config), [Process(f"gw{number}") for number in range(processes)]
+    for one in running:
+        sharing.add_node(one)
+    for one in running:
+        sharing.add_node_collection(one, names)
+    sharing.schedule()
+    for one in reversed(running):
+        for number in one.sent[0]:
+            sharing.mark_test_complete(one, number)
+    return [[names[numbers[0]].partition("::")[0] for numbers in one.sent] for one in running]
+
+
+def test_helpers_work_while_two_wait_for_clusters() -> None:
+    """They take last things first, in their order, and a cluster when nothing else is left."""
+    some = ALERTS, CENTRE, QUEUES, UP, CLAIMS
+    assert begun(*some, processes=2) == [[ALERTS, UP], [CENTRE, QUEUES]]
+    assert begun(*some, processes=3) == [[ALERTS], [CENTRE, QUEUES], [CLAIMS, UP]]
+    assert begun(*some, FIT, processes=3) == [[ALERTS, UP], [CENTRE, QUEUES], [CLAIMS, FIT]]
+    assert begun(ALERTS, CENTRE, QUEUES, processes=3) == [[ALERTS], [CENTRE], [QUEUES]]
+
+
+@pytest.mark.parametrize(
+    ("name", "helps"), [("", False), ("gw0", False), ("gw1", False), ("gw2", True), ("gw10", True)]
+)
+def test_beyond_two_they_are_helpers(name: str, helps: bool) -> None:  # noqa: FBT001 - a column of the table
+    """Who runs all tests alone is none."""
+    assert is_helper(name) is helps
 
 
 def test_processes_take_whole_files() -> None:
