@@ -129,6 +129,7 @@ class NodeAgent:
             memory=self._machine.memory,
             beat=self.pulse.beat("gpus"),
             offer=self._machine.offer,
+            context=self._settings.context_mib,
         )
 
     def _usage_watch(self) -> UsageWatch:

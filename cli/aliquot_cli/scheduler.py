@@ -29,7 +29,7 @@ from aliquot_kube.leadership import Leadership
 from aliquot_kube.lease import LeaseKeeper
 from aliquot_kube.questions import Timeouts, Transport
 from aliquot_scheduler.admission.admission import Admission
-from aliquot_scheduler.admission.landscape import Landscape
+from aliquot_scheduler.admission.landscape import Landscape, told_contexts
 from aliquot_scheduler.admission.metrics import AdmissionMetrics
 from aliquot_scheduler.admission.routes import admission_routes
 from aliquot_scheduler.admission.settings import AdmissionSettings
@@ -112,7 +112,7 @@ async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
         admission = Admission(
             names=settings.names,
             settings=settings.admission,
-            there=centre.there,
+            there=lambda: centre.there() or landscape.there(),
             plans=landscape,
             hardware=centre.hardware,
         )
@@ -182,13 +182,18 @@ def _pace(
 ) -> PaceSetter:
     names = settings.names
     keeper = LeaseKeeper(client=client, namespace=names.namespace, name=PACE_LEASE)
+    in_force = encode_in_force(InForce(queues=settings.queues, rules=settings.rules))
+
+    def beside() -> dict[str, str]:
+        return {names.settings: in_force, names.context: told_contexts(centre.there(), settings=settings.admission)}
+
     return PaceSetter(
         keeper=keeper,
         clock=clock,
         names=names,
         leadership=leadership,
         nodes=centre.beating_nodes,
-        beside={names.settings: encode_in_force(InForce(queues=settings.queues, rules=settings.rules))},
+        beside=beside,
     )
 
 

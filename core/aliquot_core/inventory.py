@@ -1,6 +1,8 @@
 """What a node publishes of its GPUs: one annotation, written only when its content changes.
 
-The scheduler places by it and the agent checks grants by it, so both read it with the same strict decoder.
+The scheduler places by it and the agent checks grants by it, so both read it with the same decoder. It passes over what
+a later agent says beside what it knows: the two are not upgraded at one instant. What changes the meaning of something
+that is said already is another version.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def model_names(model: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((model, model.replace(" ", "-"), short, short.replace(" ", "-"))))
 
 
-class Instance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """What makes a GPU of the inventory an instance of MIG: a part of a card, given whole to one container."""
 
     # The card's uuid, and the driver's numbers of the GPU instance and of the compute instance that fills it.
@@ -57,7 +59,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     compute: Annotated[int, msgspec.Meta(ge=1, le=WHOLE.value)]
 
 
-class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One GPU, or one instance of it, as the scheduler sees it; `memory` is what can be granted, in MiB."""
 
     uuid: str
@@ -80,6 +82,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     isolation: list[str] = msgspec.field(default_factory=lambda: [OBSERVE])
     # Why it offers less isolation than its node was told to.
     isolation_lack: str = ""
+    # MiB that a CUDA context takes of it, before a program has asked for anything; earlier agents do not say.
+    context: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
 
     @property
     def usable(self) -> MiB:
@@ -97,7 +101,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         return model_names(self.model)
 
 
-class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Inventory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A node's GPUs; `problem` says why there are none that can be given."""
 
     # Always written: left out as a default, it would be read as whatever version the reader has.
@@ -131,7 +135,7 @@ def encode_inventory(inventory: Inventory) -> str:
 
 
 def decode_inventory(text: str) -> Inventory:
-    """Read an annotation's value, refusing what no agent of this version writes."""
+    """Read an annotation's value, refusing what can't be understood."""
     if len(text) > LARGEST_TEXT:
         raise InventoryError(f"{len(text)} characters are more than {LARGEST_TEXT}")
     try:

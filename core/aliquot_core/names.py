@@ -253,6 +253,11 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         return self.of("settings")
 
     @property
+    def context(self) -> str:
+        """Lease annotation, beside the interval: MiB that a CUDA context takes of a GPU where it takes least."""
+        return self.of("context")
+
+    @property
     def cdi_kind(self) -> str:
         """Vendor and class of the slices' CDI devices."""
         return self.of("slice")

@@ -116,6 +116,10 @@ class InstalledCentre(Installed):
         """Of something that the Service serves, at either replica."""
         return f"https://{LOOPBACK}:{self.door.port}{path}"
 
+    def url_of(self, node: str, path: str) -> str:
+        """Of the same at the replica on this node."""
+        return f"https://{self._addresses[node]}:{self._port}{path}"
+
     def _lay_centre(self, spec: Json) -> None:
         pod_spec = spec["template"]["spec"]
         pod_spec["hostAliases"] = [{"ip": ip, "hostnames": [node]} for node, ip in self._addresses.items()]

@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from aliquot_core.grant import decode_grant
-from aliquot_core.names import LEADER_LEASE
+from aliquot_core.names import LEADER_LEASE, PACE_LEASE
 from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import BY_HAND, pod, shell, stays
@@ -22,6 +22,7 @@ from cluster.installed_centre import CENTRE, InstalledCentre, run_uninstall
 from cluster.node_half import SHOW
 from cluster.refusals import LEASES, NODE1, annotated, lease, refused
 from cluster.traces import traces
+from support.admitting import container, review, written
 
 pytestmark = pytest.mark.timeout(400)  # the first test also starts the cluster, and imports three images
 
@@ -29,7 +30,10 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SECRET = f"/api/v1/namespaces/{SYSTEM}/secrets/aliquot-tls"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 WEBHOOKS = f"{ADMISSION}/mutatingwebhookconfigurations"
+PACE = f"{LEASES}/{PACE_LEASE}"
 ASKS = {NAMES.compute: "30", NAMES.memory: "8000"}
+# MiB that a CUDA context takes, as the chart has it.
+CONTEXT = 512
 
 
 @pytest.fixture(scope="module")
@@ -168,11 +172,9 @@ def test_an_upgrade_fails_no_pod_that_arrives(
     lasts = cluster.create_pod(pod("lasts", stays(limits=ASKS), namespace=namespace))
     lasts = cluster.wait_for_phase(lasts, "Running")
     certificates = cluster.api.get(SECRET)["data"]
-    small = pod("small", shell("true", limits=ASKS | {NAMES.memory: "400"}), namespace=namespace)
     privileged = pod("privileged", shell("true") | {"securityContext": {"privileged": True}}, namespace=namespace)
-    for each in (small, privileged):
-        dry_run(cluster, each)
-    installed.upgrade({"waysRound": "Deny", "centre": {"settings": {"admission": {"least_memory": 500}}}})
+    dry_run(cluster, privileged)
+    installed.upgrade({"waysRound": "Deny", "centre": {"settings": {"queues": {"half_life": 3601}}}})
     made: list[Json] = []
     while len(made) < 10 or not installed.has_rolled_out(CENTRE):
         made.append(cluster.create_pod(pod(f"arrives{len(made)}", shell(SHOW, limits=ASKS), namespace=namespace)))
@@ -183,8 +185,39 @@ def test_an_upgrade_fails_no_pod_that_arrives(
     assert [each["status"]["containerStatuses"][0]["restartCount"] for each in now] == [0, 0]
     assert container_of(cluster.current(lasts)) == container_of(lasts)
     assert cluster.api.get(SECRET)["data"] == certificates
-    refused(lambda: dry_run(cluster, small), by="500 MiB")
     refused(lambda: dry_run(cluster, privileged), by="aliquot-ways-round")
+
+    def told() -> bool:
+        return '"half_life":3601' in cluster.api.get(PACE)["metadata"]["annotations"][NAMES.settings]
+
+    cluster.wait_for("the leader to tell its new settings", lambda: told() or None)
+
+
+def test_less_than_a_context_takes_is_refused_by_every_replica(
+    cluster: ClusterHarness, installed: InstalledCentre
+) -> None:
+    """What the nodes' agents say of it, the leader knows from them and the other from the leader."""
+    authority = base64.b64decode(cluster.api.get(SECRET)["data"]["ca.crt"]).decode()
+
+    def is_let_in(node: str, memory: int) -> bool:
+        asked = review(written(container(compute="30", memory=str(memory))))
+        return answered(installed.url_of(node, "/mutate"), asked, authority=authority)
+
+    assert len(installed.door.ready()) == len(cluster.nodes)
+    for node in cluster.nodes:
+        cluster.wait_for(f"the one on {node} to refuse it", lambda node=node: not is_let_in(node, CONTEXT - 1))  # type: ignore[misc]
+        assert is_let_in(node, CONTEXT)
+
+
+def answered(url: str, asked: bytes, *, authority: str) -> bool:
+    """Whether a webhook lets in what it is asked about."""
+    context = ssl.create_default_context(cadata=authority)
+    # It is called by its node's address, and has a certificate for the Service's.
+    context.check_hostname = False
+    request = Request(url, data=asked, headers={"Content-Type": "application/json"})  # noqa: S310 - our own
+    with urlopen(request, context=context, timeout=60) as answer:  # noqa: S310 - our own
+        allowed: bool = json.load(answer)["response"]["allowed"]
+    return allowed
 
 
 def container_of(made: Json) -> tuple[str, int]:

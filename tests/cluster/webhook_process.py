@@ -44,7 +44,7 @@ def main(port: str, certificate: str, key: str, kubeconfig: str) -> None:
     credentials = Credentials(load=partial(load_configuration, kubeconfig=kubeconfig))
     transport = HttpTransport(credentials=credentials, user_agent="aliquot-webhook")
     landscape = Landscape(transport=transport, clock=SystemClock(), random=random.random, names=Names())
-    admission = Admission(names=Names(), settings=AdmissionSettings(), plans=landscape)
+    admission = Admission(names=Names(), settings=AdmissionSettings(), plans=landscape, there=landscape.there)
     app.add_routes(admission_routes(admission, metrics=AdmissionMetrics(CollectorRegistry()), clock=SystemClock()))
     app.cleanup_ctx.append(partial(_following, landscape=landscape, transport=transport))
     app.add_routes([web.get("/healthz", _alive)])

@@ -51,6 +51,7 @@ class Watched:
         memory: KeptInMemory | None = None,
         settings: HealthSettings | None = None,
         offer: Offer = only_observed,
+        context: int | None = None,
     ) -> None:
         self.changed = Signal()
         self.beats = 0
@@ -65,6 +66,7 @@ class Watched:
             memory=memory or KeptInMemory(),
             beat=self._beat,
             offer=offer,
+            context=context,
         )
 
     @property

@@ -49,10 +49,11 @@ class GpuWatch:
         memory: HealthMemory,
         beat: Callable[[], None],
         offer: Offer = only_observed,
+        context: int | None = None,
     ) -> None:
         """`obstacle` says what, outside the driver, keeps the GPUs from being given; `beat` is told that we live.
 
-        `offer` says in which modes a GPU can hold a slice.
+        `offer` says in which modes a GPU can hold a slice; `context` is what a CUDA context takes, in MiB, if known.
         """
         self._driver = driver
         self._clock = clock
@@ -62,6 +63,7 @@ class GpuWatch:
         self._memory = memory
         self._beat = beat
         self._offer = by_hardware(offer)
+        self._context = context
         self._kept = memory.load()
         self._cards = Cards(book=recalled(Book(), self._kept, policy=policy))
         self._marks = Marks()
@@ -147,7 +149,7 @@ class GpuWatch:
             self._kept = kept
             self._memory.save(kept)
         modes = {uuid: self._offer(facts) for uuid, facts in self._cards.gpus.items()}
-        now = inventory(self._cards, outside=self._obstacle(), isolation=modes)
+        now = inventory(self._cards, outside=self._obstacle(), isolation=modes, context=self._context)
         if now == self._inventory:
             return
         _log_changes(self._inventory, now)

@@ -59,13 +59,21 @@ def failed(cards: Cards, *, reason: str, kind: str = "failed") -> Cards:
     return msgspec.structs.replace(cards, problem=reason, kind=kind)
 
 
-def inventory(cards: Cards, *, outside: str = "", isolation: Mapping[str, Offered] = ALL_OBSERVED) -> Inventory:
-    """What the node has, as it is published; `outside` is what keeps all of it from being given."""
+def inventory(
+    cards: Cards, *, outside: str = "", isolation: Mapping[str, Offered] = ALL_OBSERVED, context: int | None = None
+) -> Inventory:
+    """What the node has, as it is published; `outside` is what keeps all of it from being given.
+
+    `context` is what a CUDA context takes on its GPUs, in MiB.
+    """
     problem = cards.problem or outside
     cut = {gpu.instance.parent for gpu in cards.gpus.values() if gpu.instance}
     gpus = tuple(
         _gpu(
-            facts, verdict=_verdict(facts, cards=cards, problem=problem), isolation=isolation.get(facts.uuid, Offered())
+            facts,
+            verdict=_verdict(facts, cards=cards, problem=problem),
+            isolation=isolation.get(facts.uuid, Offered()),
+            context=context,
         )
         for facts in sorted(cards.gpus.values(), key=_place)
         if not (facts.mig_enabled and facts.uuid in cut)
@@ -123,7 +131,7 @@ def _why_not_cut_so(facts: GpuFacts, *, cards: Cards) -> str:
     return ""
 
 
-def _gpu(facts: GpuFacts, *, verdict: Verdict, isolation: Offered) -> Gpu:
+def _gpu(facts: GpuFacts, *, verdict: Verdict, isolation: Offered, context: int | None) -> Gpu:
     return Gpu(
         uuid=facts.uuid,
         index=facts.index,
@@ -140,6 +148,7 @@ def _gpu(facts: GpuFacts, *, verdict: Verdict, isolation: Offered) -> Gpu:
         reason=verdict.reason,
         isolation=list(isolation.modes),
         isolation_lack=isolation.lack,
+        context=context,
     )
 
 

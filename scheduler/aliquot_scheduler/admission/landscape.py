@@ -1,5 +1,7 @@
 """The queues and namespaces that every replica follows, so that each can answer the webhook.
 
+So it does the Lease on which the leader says what it alone knows: what a CUDA context takes where it takes least.
+
 What a watch has told may be a moment old: a queue that was made just now, or a namespace's label. So whoever would be
 refused by it is judged once more by what the API server says when it is asked.
 """
@@ -11,17 +13,21 @@ from typing import Any, Protocol
 
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
-from aliquot_core.names import Names
-from aliquot_core.objects import Namespace, Queue
+from aliquot_core.names import PACE_LEASE, Names
+from aliquot_core.objects import Lease, Namespace, Queue
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import NotFoundError
 from aliquot_kube.mirror import Mirror
-from aliquot_kube.resources import NAMESPACES, queues_of
+from aliquot_kube.resources import LEASES, NAMESPACES, queues_of
 from aliquot_kube.transport import Timeouts, Transport
+from aliquot_scheduler.admission.settings import AdmissionSettings
+from aliquot_scheduler.picture.there import There
 from aliquot_scheduler.queues.said.entry import Plan, home_of, plan_of
 
 # The API server waits for our answer meanwhile (timeoutSeconds in the webhooks' configuration).
 _READS = Timeouts(connect=1.0, silence=2.0, total=3.0)
+# No GPU has more MiB.
+_DIGITS = 9
 
 
 class Plans(Protocol):
@@ -36,8 +42,14 @@ class Plans(Protocol):
         ...
 
 
+def told_contexts(there: There | None, *, settings: AdmissionSettings) -> str:
+    """What the leader says of the nodes' contexts; empty where no node does."""
+    known = there is not None and any(one is not None for one in there.contexts)
+    return str(there.least_context(otherwise=settings.least_memory)) if there and known else ""
+
+
 class Landscape:
-    """Follows queues and namespaces; where the definition of Queue is not installed there are none."""
+    """Follows them; where the definition of Queue is not installed there are none."""
 
     def __init__(self, *, transport: Transport, clock: Clock, random: Random, names: Names) -> None:
         self._names = names
@@ -45,6 +57,8 @@ class Landscape:
         following: dict[str, Any] = {"transport": transport, "clock": clock, "random": random}
         self._queues = Mirror[Queue](**following, resource=queues_of(names), may_be_absent=True)
         self._namespaces = Mirror[Namespace](**following, resource=NAMESPACES)
+        told: dict[str, Any] = {"namespace": names.namespace, "field_selector": f"metadata.name={PACE_LEASE}"}
+        self._leader = Mirror[Lease](**following, **told, resource=LEASES)
         self._plan: Plan | None = None
         for mirror in (self._queues, self._namespaces):
             mirror.subscribe(self._changed)
@@ -54,6 +68,7 @@ class Landscape:
         async with asyncio.TaskGroup() as work:
             work.create_task(self._queues.run())
             work.create_task(self._namespaces.run())
+            work.create_task(self._leader.run())
 
     def known(self) -> Plan | None:
         """By what was heard last; None if not all of it was heard yet."""
@@ -62,6 +77,12 @@ class Landscape:
         if self._plan is None:
             self._plan = plan_of(self._queues.objects.values(), self._namespaces.objects.values(), names=self._names)
         return self._plan
+
+    def there(self) -> There:
+        """What the leader says of nodes; nothing of what there is otherwise."""
+        said = [lease.metadata.annotations.get(self._names.context, "") for lease in self._leader.objects.values()]
+        # A leader of another version may say anything.
+        return There(contexts=tuple(int(one) for one in said if one.isdecimal() and len(one) <= _DIGITS))
 
     async def asked(self, namespace: str = "") -> Plan:
         """By what the API server says now, of all queues and of this namespace."""

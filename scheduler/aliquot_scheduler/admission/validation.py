@@ -1,7 +1,7 @@
 """What is wrong with a pod that asks for slices, all of it at once, in sentences that say what to write instead.
 
 The request itself is read by the one parser there is (aliquot_core.request). Here stands what only the centre can
-tell: what a CUDA context needs, which models there are, and what may no longer change.
+tell: what a CUDA context needs at least, which models there are, and what may no longer change.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def judge(pod: Pod, *, names: Names, settings: AdmissionSettings, there: There =
         problems=(
             *problems.found,
             *strange,
-            *_too_little_memory(request, names=names, least=settings.least_memory),
+            *_too_little_memory(request, names=names, least=there.least_context(otherwise=settings.least_memory)),
             *_unknown_isolation(request, names=names),
             *_foreign_devices(pod, names=names),
         ),

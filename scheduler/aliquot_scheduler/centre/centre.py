@@ -48,10 +48,10 @@ class Centre:
             ending.cancel()
             await asyncio.gather(reigning, ending, return_exceptions=True)
 
-    def there(self) -> There:
-        """Which GPUs and nodes the cluster has; nothing is said where that is not known here."""
+    def there(self) -> There | None:
+        """Which GPUs and nodes the cluster has; None where that is not known here."""
         if self.reign is None or self.reign.why_not():
-            return There()
+            return None
         return there_in(self.reign.picture)
 
     def hardware(self, models: Iterable[str]) -> Hardware:

@@ -1,6 +1,6 @@
 """The leader says how often nodes are to show that they live, in a Lease that agents read now and then.
 
-Whatever else is in force of its settings and concerns others stands beside it.
+Whatever else is in force of its settings, or is known of the nodes, and concerns others stands beside it.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class PaceSetter:
         names: Names,
         leadership: Leadership,
         nodes: Callable[[], int | None],
-        beside: Mapping[str, str] | None = None,
+        beside: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """Put it together.
 
         `keeper` writes only while we lead (`FencedTransport`). `nodes` tells how many nodes there are that beat, None
-        while that is not known; `beside` are annotations.
+        while that is not known; `beside` tells further annotations.
         """
         self._keeper = keeper
         self._clock = clock
         self._names = names
         self._leadership = leadership
         self._nodes = nodes
-        self._beside = beside or {}
+        self._beside = beside
 
     async def run(self) -> None:
         """Write when it changes, while we lead, until cancelled."""
@@ -59,7 +59,7 @@ class PaceSetter:
             await self._clock.sleep(LOOK_AGAIN)
 
     async def _say(self, interval: float) -> None:
-        said = {self._names.heartbeat_interval: write_interval(interval), **self._beside}
+        said = {self._names.heartbeat_interval: write_interval(interval), **self._beside()}
         lease = await self._keeper.read()
         if lease is not None and said.items() <= lease.metadata.annotations.items():
             return

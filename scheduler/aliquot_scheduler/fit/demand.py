@@ -71,7 +71,24 @@ def suits(kind: GpuKind, request: PodRequest) -> bool:
 
     A GPU that refuses one of the pod's classes takes none of its containers: they may have to lie on one.
     """
+    return admitted(kind, request) and not any(has_no_context(one, kind) for one in request.containers)
+
+
+def admitted(kind: GpuKind, request: PodRequest) -> bool:
+    """The same whatever it asks of the GPU's memory: by model and isolation."""
     return named(kind, request) and not refused(kind, request)
+
+
+def has_no_context(container: ContainerRequest, kind: GpuKind) -> bool:
+    """Whether it would have less of a GPU's memory than a CUDA context takes; of an instance of MIG it has all."""
+    if not kind.context:
+        return False
+    if kind.cut:
+        return kind.context_share > WHOLE.value
+    # Most have one GPU, and this is asked at each decision: only who has several is divided, the least comes last.
+    several = container.gpus is not None or container.compute.value > WHOLE.value
+    least = container.shares[-1] if several else container
+    return least.compute.value < kind.context_share if least.memory is None else least.memory.value < kind.context
 
 
 def refused(kind: GpuKind, request: PodRequest) -> frozenset[str]:

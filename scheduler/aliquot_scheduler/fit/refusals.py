@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,7 +17,7 @@ from aliquot_core.counting import agreed, counted, none_of, some_of
 from aliquot_core.names import Names
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import Kind, PodRequest
-from aliquot_scheduler.fit.demand import Piece, demand_of, in_order, named, pieces_of, refused
+from aliquot_scheduler.fit.demand import Piece, admitted, demand_of, has_no_context, in_order, named, pieces_of, refused
 from aliquot_scheduler.fit.emptied import Emptied, Fill
 from aliquot_scheduler.fit.places import allowed_places, needed_memory
 from aliquot_scheduler.picture.grid import Bools, Grid
@@ -31,7 +32,22 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     final: bool
 
 
-_Counts = tuple[int, ...]
+class _Counts(NamedTuple):
+    """How many of a node's GPUs there are, are meant, and so on: of each but the last four what is left of the last."""
+
+    total: int
+    meant: int
+    # By their isolation they take the pod; and a context leaves it something.
+    taking: int
+    allowed: int
+    large: int
+    roomy: int
+    free: int
+    both: int
+    # What a CUDA context takes where that is too much, in MiB.
+    context: int
+
+
 # Most GPUs can be given: what is said of those that can't is empty, and few sentences are written.
 _Case = tuple[_Counts, Fill, str]
 
@@ -67,14 +83,17 @@ class Refusals:
 
     def of_all(self) -> str:
         """Of a pod that no node could take, were each of them empty: why."""
-        total, meant, allowed = (sum(counts[step] for counts in self._counts) for step in range(3))
+        total = sum(counts.total for counts in self._counts)
         if not total:
             return "no GPU is there yet that can be given"
-        if not meant:
+        if not (meant := sum(counts.meant for counts in self._counts)):
             return self._not_allowed(total, 0) + self._models_there()
-        if not allowed:
+        if not any(counts.taking for counts in self._counts):
             takes = none_of(meant, "GPU", one="does not take", none="takes")
             return f"by their isolation {takes} what is {self._refused_classes()}"
+        if not any(counts.allowed for counts in self._counts):
+            least = min(counts.context for counts in self._counts if counts.context)
+            return self._without_context(least, where="on each GPU that it may have")
         memory = max(piece.memory for piece in self._pieces)
         if too_much := self._too_much(memory):
             return too_much
@@ -82,10 +101,10 @@ class Refusals:
 
     def _of_one_node(self, memory: int) -> str:
         """What it needs at one time, and no node has."""
-        most = max(counts[2] for counts in self._counts)
+        most = max(counts.allowed for counts in self._counts)
         if most < self._most:
             return f"it needs {self._most} GPUs of one node, and no node has more than {most} that it may have"
-        rows = [row for row, counts in enumerate(self._counts) if counts[3] >= self._most]
+        rows = [row for row, counts in enumerate(self._counts) if counts.large >= self._most]
         best = max(self._find_room(rows), key=lambda fill: (fill.staying, not fill.stuck), default=self._all_in())
         if best.staying < self._staying:
             return f"on no node more than {self._so_many(best.staying)} find room"
@@ -128,20 +147,22 @@ class Refusals:
         return ""
 
     def _count(self, piece: Piece) -> list[_Counts]:
-        """Of each node's GPUs, how many are there, named, suit, are large enough, have memory, compute, and both."""
         grid = self._grid
         meant = allowed_places(self._request, grid=grid, suits=named)
         if self._named is not None:
             meant = meant & self._named
-        allowed = self._allowed = meant & allowed_places(self._request, grid=grid)
+        taking = meant & allowed_places(self._request, grid=grid, suits=admitted)
+        allowed = self._allowed = taking & allowed_places(self._request, grid=grid)
         memory = needed_memory(piece, grid=grid)
         large = allowed & (grid.usable >= memory) & (grid.total >= piece.compute)
         free = allowed & ~grid.closed & (grid.compute >= piece.compute)
         if piece.whole:
             free &= grid.holders == 0
         roomy = allowed & (grid.memory >= memory)
-        steps = (grid.open, meant, allowed, large, roomy, free, free & roomy)
-        return [tuple(row) for row in np.stack([step.sum(axis=1) for step in steps], axis=1).tolist()]
+        steps = (grid.open, meant, taking, allowed, large, roomy, free, free & roomy)
+        contexts = np.array([kind.context or 0 for kind in grid.kinds] or [0], dtype=np.int64)
+        context = np.where(taking & ~allowed, contexts[grid.kind], 0).max(axis=1)
+        return [_Counts(*row) for row in np.stack([*(step.sum(axis=1) for step in steps), context], axis=1).tolist()]
 
     def _say(self, case: _Case) -> Refusal:
         if (said := self._said.get(case)) is None:
@@ -150,34 +171,45 @@ class Refusals:
         return said
 
     def _made(self, counts: _Counts, *, fill: Fill, lost: str) -> Refusal:
-        total, meant, allowed, large, roomy, free, both = counts
-        if large < self._most:
-            return Refusal(why=self._never(total, meant, allowed, large, lost=lost), final=True)
+        if counts.large < self._most:
+            return Refusal(why=self._never(counts, lost=lost), final=True)
         if fill.staying < self._staying:
             find = agreed(fill.staying, "finds", "find")
             return Refusal(why=f"{self._so_many(fill.staying)} {find} room even on an empty node{lost}", final=True)
         if fill.stuck:
             why = f"its init container {fill.stuck} finds no room{self._beside(fill.stuck)}, even on an empty node"
             return Refusal(why=why + lost, final=True)
-        if both >= self._most:
+        if counts.both >= self._most:
             why = f"its GPUs have room for one container, not for all {self._how_many()}"
         else:
-            why = self._too_few(total, roomy, free, both)
+            why = self._too_few(counts.total, counts.roomy, counts.free, counts.both)
         return Refusal(why=why + lost, final=False)
 
-    def _never(self, total: int, meant: int, allowed: int, large: int, *, lost: str) -> str:
+    def _never(self, counts: _Counts, *, lost: str) -> str:
         """What stays so whoever is evicted."""
+        total = counts.total
         if not total:
             return f"none of its GPUs can be given: {lost.removeprefix('; ')}" if lost else "it has no GPUs"
-        if meant < self._most:
-            why = self._not_allowed(total, meant)
-        elif allowed < self._most:
-            takes = some_of(allowed, total, "GPU", one="takes", many="take")
+        if counts.meant < self._most:
+            why = self._not_allowed(total, counts.meant)
+        elif counts.taking < self._most:
+            takes = some_of(counts.taking, total, "GPU", one="takes", many="take")
             why = f"by their isolation {takes} what is {self._refused_classes()}"
+        elif counts.allowed < self._most:
+            where = f"on {counts.taking - counts.allowed} of {counted(total, 'GPU')}"
+            why = self._without_context(counts.context, where=where) + self._needed()
         else:
-            are = some_of(large, total, "GPU", one="is", many="are")
+            are = some_of(counts.large, total, "GPU", one="is", many="are")
             why = f"{are} large enough for {self._size()}{self._needed()}"
         return why + lost
+
+    def _without_context(self, context: int, *, where: str) -> str:
+        """Which container would have less than that, and how much."""
+        kinds = [kind for kind in self._grid.kinds if kind.context == context]
+        one = next(one for one in self._request.containers if any(has_no_context(one, kind) for kind in kinds))
+        least = one.shares[-1]
+        has = f"{least.compute} of its memory" if least.memory is None else str(least.memory)
+        return f"a CUDA context takes {context} MiB {where}, and container {one.name} asks for {has} there"
 
     def _too_few(self, total: int, roomy: int, free: int, both: int) -> str:
         """Too few have both: what is true of each alone, too."""

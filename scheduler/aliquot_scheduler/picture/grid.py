@@ -41,6 +41,23 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     # What it has in percent of a card; less than a card only where it is cut: an instance of MIG.
     compute: int = WHOLE.value
     cut: bool = False
+    # MiB that a CUDA context takes of it, if its agent says so; and of how many percent of its memory that is within.
+    context: int | None = None
+    context_share: int = 0
+
+
+def kind_of(gpu: Gpu) -> Kind:
+    """What kind of GPU it is."""
+    # Begun percents are whole ones, as shares are rounded down. One that falls sick stays what it is.
+    share = -(-gpu.context * WHOLE.value // gpu.memory) if gpu.context and gpu.memory else 0
+    return Kind(
+        models=gpu.model_names,
+        isolation=tuple(gpu.isolation),
+        compute=gpu.compute.value,
+        cut=gpu.instance is not None,
+        context=gpu.context,
+        context_share=share,
+    )
 
 
 class PlainRow(NamedTuple):
@@ -182,19 +199,17 @@ class Grid(Cells):
 
     def write(self, row: int, column: int, *, gpu: Gpu, held: Claim, holders: int) -> None:
         """Put down what one GPU has left."""
-        usable, total, cut = gpu.usable.value, gpu.compute.value, gpu.instance is not None
+        usable, total, kind = gpu.usable.value, gpu.compute.value, kind_of(gpu)
         self.open[row, column] = gpu.health is not Health.SICK and not gpu.mig
         self.degraded[row, column] = gpu.health is Health.DEGRADED
         self.usable[row, column] = usable
         self.total[row, column] = total
-        self.cut[row, column] = cut
+        self.cut[row, column] = kind.cut
         self.compute[row, column] = max(0, total - held.compute.value)
         self.memory[row, column] = max(0, usable - held.memory.value)
         self.holders[row, column] = holders
         self.closed[row, column] = held.closes
-        self.kind[row, column] = self._number(
-            Kind(models=gpu.model_names, isolation=tuple(gpu.isolation), compute=total, cut=cut)
-        )
+        self.kind[row, column] = self._number(kind)
         self._changed(row)
 
     def _changed(self, row: int) -> None:

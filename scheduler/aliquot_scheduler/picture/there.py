@@ -25,6 +25,12 @@ class There:
     # Whether any GPU has such a uuid.
     has_gpu: Callable[[Patterns], bool] = _unknown
     nodes: Collection[str] | None = None
+    # What a CUDA context takes, in MiB, by kind of GPU; None where the node's agent does not say.
+    contexts: Collection[int | None] = ()
+
+    def least_context(self, *, otherwise: int) -> int:
+        """What it takes where it takes least; `otherwise` is for GPUs of which it is not said, and if there is none."""
+        return min((otherwise if one is None else one for one in self.contexts), default=otherwise)
 
 
 def listed_models(models: Iterable[tuple[str, ...]]) -> str:
@@ -34,10 +40,15 @@ def listed_models(models: Iterable[tuple[str, ...]]) -> str:
 
 def there_in(picture: Picture) -> There:
     """What a picture shows."""
-    models = tuple(dict.fromkeys(kind.models for kind in picture.grid.kinds))
+    kinds = picture.grid.kinds
 
     def has_gpu(uuids: Patterns) -> bool:
         named = picture.named(uuids)
         return named is None or bool(named.any())
 
-    return There(models=models, has_gpu=has_gpu, nodes=picture.nodes.keys())
+    return There(
+        models=tuple(dict.fromkeys(kind.models for kind in kinds)),
+        has_gpu=has_gpu,
+        nodes=picture.nodes.keys(),
+        contexts={kind.context for kind in kinds},
+    )

@@ -121,7 +121,7 @@ async def an_agent_starts(stage: Stage) -> None:
     """From exec to ready, while a pod waits for its start."""
     stage.doom()
     await stage.offered()
-    pod = await stage.pod("waiting", inits=[stage.asks("init", 100, 500)], apps=[stage.asks("main", 100, 900)])
+    pod = await stage.pod("waiting", inits=[stage.asks("init", 100, 600)], apps=[stage.asks("main", 100, 900)])
     await stage.until_runs(pod, "main")
 
 
@@ -154,7 +154,7 @@ async def specs_are_collected(stage: Stage) -> None:
     """The specs of a pod that is gone go, those of its neighbour stay."""
     await stage.offered()
     stays = await stage.pod("stays", apps=[stage.asks("main", 20, 2_000)])
-    goes = await stage.pod("goes", inits=[stage.asks("init", 20, 500)], apps=[stage.asks("main", 20, 2_000)])
+    goes = await stage.pod("goes", inits=[stage.asks("init", 20, 600)], apps=[stage.asks("main", 20, 2_000)])
     for pod in (stays, goes):
         await stage.until_runs(pod, "main")
     stage.doom()

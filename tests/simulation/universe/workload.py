@@ -237,12 +237,12 @@ class Workload:
         return inits, [self._asks(percent, plain=True)], {"annotations": annotations}
 
     def _best_effort(self, _: bool) -> tuple[list[Container], list[Container], dict[str, Any]]:  # noqa: FBT001
-        limits = {self._names.memory: str(self._chance.randrange(100, 9000)), self._names.best_effort: "1"}
+        limits = {self._names.memory: str(self._chance.randrange(600, 9000)), self._names.best_effort: "1"}
         one: Container = {"image": "x", "resources": {"limits": limits}}
         return ([one] if self._chance.happens(0.3) else []), [one], {}
 
     def _asks(self, percent: int, *, plain: bool) -> Container:
-        memory = self._chance.randrange(100, self._habits.memory)
+        memory = self._chance.randrange(1_600, self._habits.memory)
         limits = {self._names.compute: str(percent), self._names.memory: str(memory)}
         if not plain and self._chance.happens(0.15):
             del limits[self._names.memory]

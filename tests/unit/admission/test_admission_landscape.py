@@ -12,14 +12,17 @@ import pytest
 
 from aliquot_core.names import Names
 from aliquot_kube.errors import ForbiddenError
-from aliquot_kube.resources import NAMESPACES, queues_of
+from aliquot_kube.resources import LEASES, NAMESPACES, queues_of
 from aliquot_kube.transport import Question
-from aliquot_scheduler.admission.landscape import Landscape
+from aliquot_scheduler.admission.landscape import Landscape, told_contexts
+from aliquot_scheduler.admission.settings import AdmissionSettings
+from aliquot_scheduler.picture.there import There
 from support.clocks import VirtualClock
 from support.fake_api import FakeApi
 
 NAMES = Names()
 QUEUES = queues_of(NAMES)
+PACE = LEASES.collection(NAMES.namespace)
 Json = dict[str, Any]
 
 
@@ -28,7 +31,7 @@ class Watches:
 
     def __init__(self, api: FakeApi) -> None:
         self.lines: dict[str, asyncio.Queue[bytes]] = {}
-        api.streams += [self._stream, self._stream]
+        api.streams += [self._stream] * 3
 
     async def _stream(self, question: Question) -> AsyncIterator[bytes]:
         lines = self.lines[question.path] = asyncio.Queue()
@@ -54,6 +57,7 @@ class Stage:
         self.watches = Watches(self.api)
         self.landscape = Landscape(transport=self.api, clock=self.clock, random=lambda: 0.5, names=NAMES)
         self.put(QUEUES.collection(), [thing("a", 1, spec={"namespaces": ["x"]})])
+        self.put(PACE, [])
         self.put(NAMESPACES.collection(), [thing("team", 1, labels={NAMES.queue: "a"})])
 
     def put(self, path: str, items: list[Json]) -> None:
@@ -116,3 +120,22 @@ async def test_what_may_not_be_read_is_not_taken_for_nothing(stage: Stage) -> No
     stage.api.before.append(ForbiddenError("no", status=403))
     with pytest.raises(ForbiddenError):
         await stage.landscape.asked()
+
+
+async def test_a_follower_knows_of_contexts_what_the_leader_says(stage: Stage) -> None:
+    """And nothing where it says nothing, or nothing that is understood."""
+
+    async def told(version: int, said: str) -> list[int | None]:
+        lease = thing("pace", version)
+        lease["metadata"]["annotations"] = {NAMES.context: said}
+        stage.watches.tell(PACE, "MODIFIED", lease)
+        await stage.clock.advance(0.0)
+        return [*stage.landscape.there().contexts]
+
+    assert [*stage.landscape.there().contexts] == []
+    words = ("512", "0", "", "-1", "a lot", "9" * 5_000)
+    assert [await told(at, said) for at, said in enumerate(words, start=5)] == [[512], [0], [], [], [], []]
+    settings = AdmissionSettings(least_memory=300)
+    told_by_leader = [told_contexts(There(contexts=one), settings=settings) for one in ([], [None], [None, 512], [512])]
+    assert told_by_leader == ["", "", "300", "512"]
+    assert told_contexts(None, settings=settings) == ""

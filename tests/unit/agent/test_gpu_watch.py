@@ -55,6 +55,15 @@ async def test_an_xid_makes_its_gpu_sick_at_once_until_an_operator_clears_it(
         assert watched.health == [WELL, WELL]
 
 
+async def test_what_a_context_takes_is_told_of_each_gpu(driver: SimulatedDriver, clock: VirtualClock) -> None:
+    """As the node's settings have it, or not at all."""
+    for context in (None, 0, 512):
+        watched = Watched(driver=driver, clock=clock, context=context)
+        async with watched.running():
+            await clock.advance(1)
+            assert [gpu.context for gpu in watched.watch.inventory.gpus] == [context, context]
+
+
 async def test_an_xid_counts_before_the_driver_was_asked_again(
     watched: Watched, driver: SimulatedDriver, clock: VirtualClock
 ) -> None:

@@ -23,6 +23,11 @@ MODELS = (*PAIR, *gpus("t", 2, model="Tesla T4"))
 TESLA = f"(annotation {NAMES.gpu_model})"
 
 
+def costing(cards: tuple[Gpu, ...], context: int) -> tuple[Gpu, ...]:
+    """The same GPUs of a node whose agent says what a CUDA context takes."""
+    return tuple(msgspec.structs.replace(card, context=context) for card in cards)
+
+
 def mig(gpu: Gpu) -> Gpu:
     """The same GPU, cut up by hand."""
     return msgspec.structs.replace(gpu, mig=True)
@@ -79,6 +84,29 @@ SAID: list[tuple[Any, ...]] = [
         (60, 1_000),
         {NAMES.gpu_model: "Tesla*", **TWO},
         f"1 of 2 GPUs is what the pod allows {TESLA}, 2 are needed",
+    ),
+    # A CUDA context leaves nothing.
+    (
+        costing(PAIR, 512),
+        [FULL],
+        (30, 511),
+        {},
+        "a CUDA context takes 512 MiB on 2 of 2 GPUs, and container main asks for 511 MiB there",
+    ),
+    (costing(PAIR, 512), [FULL, FULL], (30, 512), {}, "0 of 2 GPUs have 30 % free, 2 have 512 MiB"),
+    (
+        costing(PAIR, 801),
+        [],
+        (1, None),
+        {},
+        "a CUDA context takes 801 MiB on 2 of 2 GPUs, and container main asks for 1 % of its memory there",
+    ),
+    (
+        (PAIR[0], *costing(PAIR[1:], 900)),
+        [],
+        (60, 1_600),
+        TWO,
+        "a CUDA context takes 900 MiB on 1 of 2 GPUs, and container main asks for 800 MiB there, 2 are needed",
     ),
     # Those that can't be given.
     ((), [], (30, 1_000), {}, "it has no GPUs"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -81,7 +81,7 @@ def setter(
     *,
     leadership: Leadership,
     nodes: list[int | None],
-    beside: Mapping[str, str] | None = None,
+    beside: Callable[[], Mapping[str, str]] = dict,
 ) -> PaceSetter:
     """A centre that sees so many nodes; the test changes the list's only entry."""
     fenced = FencedTransport(transport=api, check=leadership.check)
@@ -142,7 +142,7 @@ async def test_settings_stand_beside_the_interval(api: FakeApi, clock: VirtualCl
     stale = {"annotations": {INTERVAL: "5", SETTINGS: "old", "other": "kept"}}
     api.put(PACE, {"metadata": {"name": PACE_LEASE, **stale}, "spec": {}})
     leadership = candidate(api, clock)
-    pace = setter(api, clock, leadership=leadership, nodes=[500], beside={SETTINGS: "new"})
+    pace = setter(api, clock, leadership=leadership, nodes=[500], beside=lambda: {SETTINGS: "new"})
     async with running(leadership.run(), pace.run()):
         await clock.advance(60)
         assert api.objects[PACE]["metadata"]["annotations"] == {INTERVAL: "5", SETTINGS: "new", "other": "kept"}

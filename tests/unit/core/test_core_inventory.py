@@ -32,6 +32,7 @@ GPUS = st.builds(
     health=st.sampled_from(Health),
     reason=TEXTS,
     isolation=st.lists(TEXTS, max_size=3),
+    context=st.none() | st.integers(0, LARGEST),
 )
 INVENTORIES = st.builds(
     Inventory,
@@ -75,9 +76,9 @@ REFUSED = {
     "no version": ('{"gpus":[]}', "not readable"),
     "version 2": ('{"v":2,"gpus":"elsewhere"}', "version 2 is not understood, only 1"),
     "a version as text": ('{"v":"1"}', "not readable"),
-    "an unknown entry": ('{"v":1,"gpu":[]}', "not readable"),
     "an unknown entry of a GPU": ('{"v":1,"gpus":[' + GPU.replace("index", "indexes") + "]}", "not readable"),
     "an unknown health": ('{"v":1,"gpus":[' + GPU.replace("}", ',"health":"fine"}') + "]}", "not readable"),
+    "a context of less than nothing": ('{"v":1,"gpus":[' + GPU.replace("}", ',"context":-1}') + "]}", "not readable"),
     "negative memory": ('{"v":1,"gpus":[' + GPU.replace("9", "-9") + "]}", "not readable"),
     "memory with a point": ('{"v":1,"gpus":[' + GPU.replace("9", "9.0") + "]}", "not readable"),
     "memory of many digits": ('{"v":1,"gpus":[' + GPU.replace("9", "9" * 5_000) + "]}", "not readable"),
@@ -104,6 +105,15 @@ def test_what_no_agent_writes_is_refused(row: str) -> None:
     assert caught.value.where == "inventory"
     assert caught.value.remedy
     assert len(str(caught.value)) < 500
+
+
+def test_agent_and_centre_need_not_be_upgraded_at_one_instant() -> None:
+    """What a later agent says beside is passed over, and an earlier one does not say what a context takes."""
+    later = '{"v":1,"mood":{"a":[1]},"gpus":[' + GPU.replace("}", ',"hue":["red"],"context":512}') + "]}"
+    earlier = '{"v":1,"gpus":[' + GPU + "]}"
+    assert [gpu.context for text in (later, earlier) for gpu in decode_inventory(text).gpus] == [512, None]
+    assert "context" not in encode_inventory(decode_inventory(earlier))
+    assert '"context":0' in encode_inventory(Inventory(gpus=(Gpu(uuid="a", index=0, model="m", memory=9, context=0),)))
 
 
 def test_a_sick_gpu_gives_nothing_a_degraded_one_all() -> None:

@@ -18,7 +18,7 @@ from aliquot_core.objects import Pod
 from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import PodRequest
-from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of, suits
+from aliquot_scheduler.fit.demand import Demand, Piece, admitted, pieces_of
 from aliquot_scheduler.fit.emptied import Emptied
 from aliquot_scheduler.fit.ground import Ground, HostAsk
 from aliquot_scheduler.fit.places import allowed_places, needed_memory, takes
@@ -217,11 +217,11 @@ class Cards:
         return self._fitting.few()
 
     def kinds(self, request: PodRequest) -> frozenset[int]:
-        """The kinds of cards that the pod allows."""
+        """The kinds of cards that the pod allows, and that allow it; some may have too little memory to give."""
         asked = asked_of(request)
         known = self._grid.kinds_version
         if self._suitable.get(asked, (_NONE, frozenset()))[0] != known:
-            suitable = frozenset(number for number, kind in enumerate(self._grid.kinds) if suits(kind, request))
+            suitable = frozenset(number for number, kind in enumerate(self._grid.kinds) if admitted(kind, request))
             self._suitable[asked] = known, suitable
         return self._suitable[asked][1]
 

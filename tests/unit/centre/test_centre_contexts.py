@@ -1,0 +1,127 @@
+"""A slice has memory for a CUDA context wherever it may lie, and whoever can have it nowhere is told in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from aliquot_core.inventory import Gpu
+from aliquot_core.objects import Pod
+from aliquot_core.request import parse_request
+from aliquot_scheduler.admission.settings import AdmissionSettings
+from aliquot_scheduler.admission.validation import judge
+from aliquot_scheduler.fit.demand import demand_of
+from aliquot_scheduler.fit.finder import Finder
+from aliquot_scheduler.picture.there import there_in
+from support.admitting import container as asking
+from support.admitting import decoded, written
+from support.centre import MEMORY, NAMES, asks, container, gpus, make_node, make_pod, picture_with
+from support.mig import instances
+from support.queue_stage import Stage
+
+T4 = {"model": "Tesla T4", "memory": 15_000}
+
+
+def costing(context: int | None, cards: Sequence[Gpu]) -> list[Gpu]:
+    """The same GPUs of a node whose agent says what a CUDA context takes."""
+    return [msgspec.structs.replace(card, context=context) for card in cards]
+
+
+# By node: a context takes nothing that is known, little, much, and more than a small instance has.
+NODES = (
+    make_node("old", costing(None, gpus("old", 2))),
+    make_node("small", costing(300, gpus("small", 2))),
+    make_node("large", costing(512, gpus("large", 2))),
+    make_node("t4", costing(512, gpus("t4", 2, **T4))),  # type: ignore[arg-type]
+    make_node("mig", costing(512, instances("mig", "1g.10gb"))),
+    make_node("cut", costing(9_729, instances("cut", "1g.10gb"))),
+)
+ALL = {"old", "small", "large", "t4", "mig", "cut"}
+
+
+def init(memory: int) -> dict[str, Any]:
+    """An init container that asks for so much."""
+    return container("init", (10, memory))
+
+
+FITS: dict[str, tuple[Pod, set[str]]] = {
+    "enough everywhere": (asks("a", 10, 512), ALL - {"cut"}),
+    "one MiB less": (asks("a", 10, 511), {"old", "small", "mig"}),
+    "less than the least": (asks("a", 10, 299), {"old", "mig"}),
+    "best effort": (asks("a", None, 300), {"old", "small"}),
+    "a part of the card": (asks("a", 3, None), ALL - {"t4", "cut"}),
+    "a larger part": (asks("a", 4, None), ALL - {"cut"}),
+    "a whole card": (asks("a", 100, 511), {"old", "small"}),
+    "two cards": (asks("a", 60, 1_023, annotations={NAMES.gpus: "2"}), {"old", "small"}),
+    "the least part of several": (asks("a", 150, 1_533), {"old", "small"}),
+    "and enough of it": (asks("a", 150, 1_534), ALL - {"mig", "cut"}),
+    "an init container": (make_pod("a", container("main", (10, 9_000)), inits=[init(400)]), {"old", "small", "mig"}),
+    "one of two": (make_pod("a", container("main", (10, 900)), container("side", (10, 400))), {"old", "small"}),
+}
+
+
+@pytest.mark.parametrize("row", FITS)
+def test_a_pod_fits_where_a_context_leaves_each_container_something(row: str) -> None:
+    """All nodes at once, and each by itself, on which a bind looks again."""
+    pod, expected = FITS[row]
+    picture = picture_with(*NODES)
+    finder, demand = Finder(picture=picture, names=NAMES), demand_of(parse_request(pod, names=NAMES))
+    found = finder.survey(pod, demand)
+    assert {name for name, known in picture.nodes.items() if found.fits[known.row]} == expected
+    assert {name for name in picture.nodes if finder.plan(pod, demand, node=name)} == expected
+
+
+def test_who_can_have_a_context_nowhere_waits_and_is_told() -> None:
+    """It keeps nobody else's room, and a node on which a context takes less lets it in."""
+    stage = Stage({}, nodes=())
+    for name, context in (("n1", 700), ("n2", 512)):
+        stage.picture.node_seen(make_node(name, costing(context, gpus(name, 1))))
+    stage.beat()
+    stage.submit("thin", 10, 400)
+    assert stage.round() == []
+    (waiter,) = stage.queues.waiting()
+    notice = stage.queues.notice(waiter)
+    assert notice.reason == "NeverFits"
+    assert notice.message == (
+        "no node could take it, even if it were empty: a CUDA context takes 512 MiB on each GPU that it may have,"
+        " and container main asks for 400 MiB there"
+    )
+    stage.submit("next", 100, MEMORY)
+    assert stage.round() == ["next"]
+    stage.picture.node_seen(make_node("n3", costing(300, gpus("n3", 1))))
+    stage.beat()
+    assert stage.round() == ["thin"]
+
+
+# What a context takes by node, the setting, and the least that may be asked.
+LEAST: dict[str, tuple[list[int | None], int, int]] = {
+    "no node": ([], 300, 300),
+    "nodes whose agents do not say": ([None, None], 300, 300),
+    "one that says": ([512], 300, 512),
+    "less than the setting": ([200], 300, 200),
+    "the least of several": ([700, 512], 300, 512),
+    "some do not say": ([None, 512], 300, 300),
+    "some do not say, and others take less": ([None, 200], 300, 200),
+    "it takes nothing": ([0, 512], 300, 1),
+}
+
+
+@pytest.mark.parametrize("row", LEAST)
+def test_the_webhook_refuses_what_no_node_can_give_a_context(row: str) -> None:
+    """And says what to write; with one MiB more it lets the pod in."""
+    contexts, setting, least = LEAST[row]
+    nodes = (make_node(f"n{at}", costing(one, gpus(f"n{at}", 1))) for at, one in enumerate(contexts))
+    there, settings = there_in(picture_with(*nodes)), AdmissionSettings(least_memory=setting)
+
+    def problems(memory: int) -> list[str]:
+        pod = decoded(written(asking(compute="30", memory=str(memory))))
+        return [str(problem) for problem in judge(pod, names=NAMES, settings=settings, there=there).problems]
+
+    assert problems(least) == []
+    if least > 1:
+        (said,) = problems(least - 1)
+        needs = f"{least - 1} MiB is less than a CUDA context needs, {least} MiB on each GPU"
+        assert f"{needs}; write at least {least}" in said
