@@ -81,7 +81,11 @@ class ReclaimStage(Stage):
 
     def leave(self, uid: str, *, grace: float = 30.0) -> None:
         """A pod is on the way out."""
-        meta = replace(self.pods[uid].metadata, deletion_timestamp=second_time(self.wall + grace))
+        meta = replace(
+            self.pods[uid].metadata,
+            deletion_timestamp=second_time(self.wall + grace),
+            deletion_grace_period_seconds=int(grace),
+        )
         self.see(replace(self.pods[uid], metadata=meta))
 
     def reclaimed(self) -> list[str]:

@@ -12,7 +12,8 @@ from aliquot_core.instants import second_time
 from aliquot_core.inventory import Health
 from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import WHOLE, MiB
-from aliquot_scheduler.queues.room.clearings import OVERDUE, Clearing
+from aliquot_scheduler.queues.room.clearings import Clearing
+from aliquot_scheduler.queues.room.graces import OVERDUE
 from aliquot_scheduler.queues.said.spec import Preemption, QueueSpec, Quota
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, asked_by

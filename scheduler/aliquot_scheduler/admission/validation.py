@@ -25,6 +25,8 @@ from aliquot_scheduler.admission.verdict import AdmissionError, Verdict
 from aliquot_scheduler.fit.ground import host_ask
 from aliquot_scheduler.picture.there import There, listed_models
 
+# Of a pod that holds a slice; for others it waits less (`queues.max_grace`).
+_LONGEST_GRACE = 7 * 86_400
 # Nothing is known of what there is.
 _UNKNOWN = There()
 
@@ -46,6 +48,7 @@ def judge(pod: Pod, *, names: Names, settings: AdmissionSettings, there: There =
             *_too_little_memory(request, names=names, least=there.least_context(otherwise=settings.least_memory)),
             *_unknown_isolation(request, names=names),
             *_foreign_devices(pod, names=names),
+            *_endless_grace(pod),
         ),
         warnings=(*_warnings(pod, request, names=names, settings=settings, there=there), *unread)
         if request.containers
@@ -163,6 +166,17 @@ def _foreign_devices(pod: Pod, *, names: Names) -> Iterator[AliquotError]:
     for named in names_our_device(pod, names=names):
         yield AdmissionError(
             "names a slice, but slices are given by their grant", where=f"annotation {named}", remedy="remove it"
+        )
+
+
+def _endless_grace(pod: Pod) -> Iterator[AliquotError]:
+    """The API server takes any 64-bit number, and then such a pod never leaves its card to whoever deletes it."""
+    seconds = pod.spec.termination_grace_period_seconds
+    if seconds is not None and seconds > _LONGEST_GRACE:
+        yield AdmissionError(
+            f"{seconds} s is longer than a week",
+            where="spec.terminationGracePeriodSeconds",
+            remedy=f"write at most {_LONGEST_GRACE}",
         )
 
 

@@ -1,7 +1,8 @@
 """Asks one pod to go, and says what came of it: the one place that knows what each answer to an eviction means.
 
-The eviction subresource is used, of the very pod (its UID), with the pod's own grace. Whoever goes is told why. Only
-for an owner who has waited long for what budgets keep, a pod is deleted: the very pod too, and with its own grace.
+The eviction subresource is used, of the very pod (its UID), with the pod's own grace, or the longest that the operator
+gives anybody. Whoever goes is told why. Only for an owner who has waited long for what budgets keep, a pod is deleted:
+the very pod too, and with the same grace.
 """
 
 from __future__ import annotations
@@ -47,14 +48,19 @@ class Evictions:
         self._client = means.client
         self._events = means.events
 
-    async def ask(self, pod: Pod, *, why: Notice, against_budgets: bool = False) -> Answer:
-        """Ask this very pod to go; `against_budgets` by the one way that heeds none: it is deleted."""
+    async def ask(self, pod: Pod, *, why: Notice, grace: int | None = None, against_budgets: bool = False) -> Answer:
+        """Ask this very pod to go within `grace` seconds, or as it says itself.
+
+        `against_budgets` by the one way that heeds none: it is deleted.
+        """
         meta = pod.metadata
         try:
             if against_budgets:
-                await self._client.delete(PODS, namespace=meta.namespace, name=meta.name, uid=meta.uid)
+                await self._client.delete(
+                    PODS, namespace=meta.namespace, name=meta.name, uid=meta.uid, grace_seconds=grace
+                )
             else:
-                await self._client.evict(namespace=meta.namespace, name=meta.name, uid=meta.uid)
+                await self._client.evict(namespace=meta.namespace, name=meta.name, uid=meta.uid, grace_seconds=grace)
         except NOT_WRITTEN as error:
             answer = _meaning(error)
             level = logging.INFO if isinstance(error, _USUAL) else logging.WARNING

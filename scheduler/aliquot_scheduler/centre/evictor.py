@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
+from aliquot_core.objects import Pod
 from aliquot_kube.errors import NotFoundError
 from aliquot_kube.resources import DISRUPTION_BUDGETS
 from aliquot_scheduler.centre.evictions import Answer, Evictions
@@ -20,6 +21,7 @@ from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.centre.room_writer import RoomWriter
 from aliquot_scheduler.centre.tries import Tries
 from aliquot_scheduler.queues.room.clearings import Clearing
+from aliquot_scheduler.queues.room.graces import grace_to_ask, is_overdue
 from aliquot_scheduler.queues.room.refuges import Refuge
 from aliquot_scheduler.queues.telling.notices import Notice
 from aliquot_scheduler.queues.turns import Queues
@@ -51,12 +53,15 @@ class Evictor:
         self._consolidation = consolidation
         self._turns = turns
         self._client = means.client
+        self._events = means.events
         self._clock = means.clock
         self._evictions = evictions
         self._why_not = means.why_not
         self._tries = Tries()
         # For whom no answer came when they were asked last.
         self._unanswered: frozenset[str] = frozenset()
+        # Who was to be gone by now, and is known to be there still.
+        self._overdue = frozenset[str]()
         # How many were asked to go for others, how many of such against their budgets, how many were kept, and how many
         # were asked to lie elsewhere.
         self.evicted = 0
@@ -76,6 +81,7 @@ class Evictor:
                 # First: nobody is asked for whom this could not be written yet.
                 await self._rooms.write()
                 await self._ask_all()
+                self._tell_of_overdue()
             except NOT_WRITTEN as error:
                 log.warning("nobody can be asked to go now", extra={"error": str(error)})
 
@@ -140,7 +146,8 @@ class Evictor:
         register.clearings.asked(uid)
         clearing = register.clearings.counting_on(uid)
         against_budgets = clearing is not None and uid in clearing.against_budgets
-        answer = await self._evictions.ask(victim.pod, why=why, against_budgets=against_budgets)
+        grace = grace_to_ask(victim.pod, most=register.clearings.max_grace, wall=self._clock.wall())
+        answer = await self._evictions.ask(victim.pod, why=why, grace=grace, against_budgets=against_budgets)
         if answer is Answer.TAKEN:
             is_moved = uid in register.refuges.movers()
             self.moved += is_moved
@@ -154,6 +161,26 @@ class Evictor:
             self.kept += 1
             self._reclaim.refused(victim, now=self._clock.monotonic())
         return answer
+
+    def _tell_of_overdue(self) -> None:
+        """Of whoever was asked, and whose node has not ended it in time: once."""
+        register, wall = self._turns.register, self._clock.wall()
+        asked = (register.inside.bound.get(uid) for uid in register.clearings.all_asked())
+        late = {one.uid: one.pod for one in asked if one and is_overdue(one.pod, wall=wall)}
+        for uid in sorted(late.keys() - self._overdue):
+            pod, notice = late[uid], _still_there(late[uid])
+            self._events.tell(pod, notice, action="Evicting", warning=True)
+            log.warning("a pod that was asked to go is there still", extra={"pod": pod.key, "why": notice.message})
+        self._overdue = frozenset(late)
+
+
+def _still_there(pod: Pod) -> Notice:
+    """Somebody else goes, or nobody: only who runs the node can do anything about it."""
+    message = (
+        f"it was asked to go for others and to be gone by {pod.metadata.deletion_timestamp}; node {pod.spec.node_name} "
+        "has not ended it, and nobody waits for it any more. Look at the node's kubelet, or at a process that hangs"
+    )
+    return Notice(reason="StillThere", message=message)
 
 
 def _makes_room(clearing: Clearing, victim: Waiter) -> Notice:

@@ -36,9 +36,11 @@ class PodEvents:
             ledger=EventLedger(limits=_LIMITS),
         )
 
-    def tell(self, pod: Pod, notice: Notice, *, action: str) -> None:
+    def tell(self, pod: Pod, notice: Notice, *, action: str, warning: bool = False) -> None:
         """Costs nothing now."""
-        self._recorder.tell(regarding=pod.reference, reason=notice.reason, action=action, note=notice.message)
+        self._recorder.tell(
+            regarding=pod.reference, reason=notice.reason, action=action, note=notice.message, warning=warning
+        )
 
     async def run(self) -> None:
         """Write them until cancelled."""

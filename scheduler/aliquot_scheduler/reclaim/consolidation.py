@@ -20,7 +20,8 @@ import msgspec
 
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.rules import Rules
-from aliquot_scheduler.queues.room.clearings import OVERDUE, Clearing, longest_grace
+from aliquot_scheduler.queues.room.clearings import Clearing, longest_grace
+from aliquot_scheduler.queues.room.graces import OVERDUE
 from aliquot_scheduler.queues.room.refuges import controller_of
 from aliquot_scheduler.queues.said.tree import COMPUTE
 from aliquot_scheduler.queues.turns import Queues
@@ -98,10 +99,12 @@ class Consolidation:
         mover = Mover(picture=self._picture, cards=register.cards, residents=residents)
         clearing = self._for_one_that_waits(mover, now=now)
         if clearing is not None:
+            clearing = clearing.begun(now=now, wall=wall)
             register.making_room.begin(clearing)
             return [clearing]
         moves = mover.off_degraded(most=self._allowance.at(now))
-        until = now + longest_grace(move.who.waiter for move in moves) + 2 * OVERDUE
+        grace = longest_grace((move.who.waiter for move in moves), most=register.clearings.max_grace)
+        until = now + grace + 2 * OVERDUE
         register.refuges.open((move.to for move in moves), until=until, drains="its GPU is degraded")
         self._allowance.used(len(moves))
         return []
@@ -125,7 +128,7 @@ class Consolidation:
                 places=(plan.place,),
                 victims=who,
                 moves=tuple(move.to for move in plan.moves),
-                until=now + longest_grace(who) + OVERDUE,
+                until=now + longest_grace(who, most=self._queues.register.clearings.max_grace) + OVERDUE,
             )
         return None
 

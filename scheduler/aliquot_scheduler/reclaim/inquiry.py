@@ -74,6 +74,7 @@ class Inquiry:
             picture=standing.picture,
             books=standing.books,
             wall=wall,
+            max_grace=standing.settings.max_grace,
             budgets=budgets_of(budgets, bound=bound),
         )
         # Those who are let in or refused together are told the same.
@@ -109,7 +110,7 @@ class Inquiry:
             picture=standing.picture,
             cards=standing.cards,
             books=standing.books,
-            clearings=Clearings(picture=standing.picture),
+            clearings=Clearings(picture=standing.picture, max_grace=standing.settings.max_grace),
             residents=self._residents,
             now=0.0,
         )

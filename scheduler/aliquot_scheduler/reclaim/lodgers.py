@@ -8,6 +8,7 @@ import msgspec
 
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.room.graces import grace_of, is_leaving, is_overdue
 from aliquot_scheduler.queues.said.tree import Tree
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.line import Waiter
@@ -18,7 +19,6 @@ from aliquot_scheduler.reclaim.residents import (
     Kept,
     Resident,
     Residents,
-    is_leaving,
     lost_with,
     runs_since,
 )
@@ -56,6 +56,7 @@ def residents_of(
     picture: Picture,
     books: Books,
     wall: float,
+    max_grace: int,
     budgets: Sequence[Budget] = (),
     known: Known = Known(),  # noqa: B008 - frozen
     may_go: MayGo = whoever,
@@ -68,9 +69,10 @@ def residents_of(
         if waiter.shape.firm:
             firm.append(waiter.uid)
         since = known.since(waiter.pod)
-        if (one := _resident(waiter, picture=picture, books=books, ran=wall - since)) is None:
+        grace = grace_of(waiter.pod, most=max_grace)
+        if (one := _resident(waiter, picture=picture, books=books, ran=wall - since, grace=grace)) is None:
             continue
-        if waiter.uid in known.going or is_leaving(waiter.pod, wall=wall):
+        if waiter.uid in known.going or is_leaving(waiter.pod, wall=wall, most=max_grace):
             leaving.append(one)
         elif hindered := _hindered(one, known, may_go_at=since + least.get(one.queue, 0.0), wall=wall):
             kept.append(hindered)
@@ -82,17 +84,17 @@ def residents_of(
 def _hindered(one: Resident, known: Known, *, may_go_at: float, wall: float) -> Kept | None:
     if one.waiter.shape.firm:
         return Kept(who=one, why=Hindrance.FIRM)
-    if one.waiter.pod.metadata.deletion_timestamp:
+    if is_overdue(one.waiter.pod, wall=wall):
         return Kept(who=one, why=Hindrance.OVERDUE)
     if (until := known.spared.get(one.uid)) is not None:
         return Kept(who=one, why=Hindrance.SPARED, until=until)
     return Kept(who=one, why=Hindrance.YOUNG, until=may_go_at) if wall < may_go_at else None
 
 
-def _resident(waiter: Waiter, *, picture: Picture, books: Books, ran: float) -> Resident | None:
+def _resident(waiter: Waiter, *, picture: Picture, books: Books, ran: float, grace: int) -> Resident | None:
     held, charge = picture.holdings.of(waiter.uid), books.ledger.of(waiter.uid)
     if not held or charge is None:
         return None
-    lost = lost_with(charge.amounts, ran=ran)
+    lost = lost_with(charge.amounts, ran=ran, grace=grace)
     stray = charge.queue not in books.ledger.tree.nodes
     return Resident(waiter=waiter, queue=charge.queue, amounts=charge.amounts, claims=held, lost=lost, stray=stray)

@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal
-from aliquot_scheduler.queues.room.clearings import OVERDUE, Clearing, Clearings, longest_grace
+from aliquot_scheduler.queues.room.clearings import Clearing, Clearings, longest_grace
+from aliquot_scheduler.queues.room.graces import OVERDUE
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.telling.wording import Wording
@@ -52,7 +53,8 @@ class Planner:
         self._settling = Settling(picture=picture, cards=cards, let_in=books.let_in)
         # Of those who leave already, hundreds at times: their GPUs, and whoever of them has the most time left for it.
         self._vacated = {gpu for one in leaving for gpu in one.claims}
-        self._slowest = sorted((one.waiter for one in leaving), key=lambda one: longest_grace([one]))[-1:]
+        most = clearings.max_grace
+        self._slowest = sorted((one.waiter for one in leaving), key=lambda one: longest_grace([one], most=most))[-1:]
         self._bounds: Bounds = {}
         self._in_order: InOrder = {}
         # By rights, queue and dimension: the least that was asked for which all who may go were too few.
@@ -247,7 +249,7 @@ class Planner:
             places=tuple(search.places),
             victims=tuple(one.waiter for one in victims),
             against_budgets=self._residents.set_budgets_aside(victims, gone=self._scene.gone),
-            until=self._now + longest_grace(going) + OVERDUE,
+            until=self._now + longest_grace(going, most=self._clearings.max_grace) + OVERDUE,
         )
 
     def withdraw(self, clearing: Clearing) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.room.clearings import Clearing
+from aliquot_scheduler.queues.room.graces import stays
 from aliquot_scheduler.queues.said.tree import Tree
 from aliquot_scheduler.queues.telling.wording import Wording
 from aliquot_scheduler.queues.turns import Queues
@@ -91,9 +92,9 @@ class Reclaim:
             now=now,
         )
         with planner.supposing():
-            return list(islice(self._decided(planner, now=now), _MOST_AT_ONCE))
+            return list(islice(self._decided(planner, now=now, wall=wall), _MOST_AT_ONCE))
 
-    def _decided(self, planner: Planner, *, now: float) -> Iterator[Clearing]:
+    def _decided(self, planner: Planner, *, now: float, wall: float) -> Iterator[Clearing]:
         """One after the other, in the order of turns."""
         register = self._queues.register
         ledger, shares = register.books.ledger, register.books.shares(now=now)
@@ -111,6 +112,7 @@ class Reclaim:
                     return
                 planner.withdraw(clearing)
                 continue
+            clearing = clearing.begun(now=now, wall=wall)
             register.making_room.begin(clearing)
             shares.changed(queue)
             yield clearing
@@ -235,9 +237,8 @@ class Reclaim:
         """Who may be sent away, of those of whom `may_go` says so too; who goes already, and what keeps the others."""
         register = self._queues.register
         bound, clearings = register.inside.bound, register.clearings
-        untold = {
-            uid for uid, one in bound.items() if clearings.was_asked(uid) and not one.pod.metadata.deletion_timestamp
-        }
+        most = clearings.max_grace
+        untold = {uid for uid in clearings.all_asked() if uid in bound and stays(bound[uid].pod, wall=wall, most=most)}
         known = Known(
             going=clearings.victims() | register.refuges.movers() | untold,
             spared={uid: wall + until - now for uid, until in self._spared.items()},
@@ -249,6 +250,7 @@ class Reclaim:
             picture=self._picture,
             books=register.books,
             wall=wall,
+            max_grace=most,
             budgets=budgets,
             known=known,
             may_go=may_go,

@@ -20,7 +20,6 @@ from aliquot_core.claims import Claim
 from aliquot_core.disruptions import PodDisruptionBudget
 from aliquot_core.instants import seconds_of
 from aliquot_core.objects import Pod
-from aliquot_scheduler.queues.room.clearings import OVERDUE
 from aliquot_scheduler.queues.said.tree import COMPUTE, Vector
 from aliquot_scheduler.queues.waiting.line import GangKey, Waiter
 
@@ -107,14 +106,6 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     until: float | None = None
 
 
-def is_leaving(pod: Pod, *, wall: float) -> bool:
-    """Whether it is on the way out, and no longer than was said."""
-    if pod.metadata.deletion_timestamp is None:
-        return False
-    gone_by = seconds_of(pod.metadata.deletion_timestamp)
-    return gone_by is not None and wall < gone_by + OVERDUE
-
-
 def runs_since(pod: Pod) -> float:
     """When it was bound, as Kubernetes says; without that word it may be as old as the pod."""
     scheduled = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
@@ -122,9 +113,9 @@ def runs_since(pod: Pod) -> float:
     return told or seconds_of(pod.metadata.creation_timestamp) or 0.0
 
 
-def lost_with(amounts: Sequence[int], *, ran: float) -> int:
-    """What a pod that has run so long has done, and what starting again takes, in percent-seconds."""
-    return min(_LONGEST, (amounts[COMPUTE] or _MEMORY_ALONE) * (int(max(0.0, ran)) + _RESTART))
+def lost_with(amounts: Sequence[int], *, ran: float, grace: int) -> int:
+    """What a pod that has run so long has done, what ending and starting again take, in percent-seconds."""
+    return min(_LONGEST, (amounts[COMPUTE] or _MEMORY_ALONE) * (int(max(0.0, ran)) + grace + _RESTART))
 
 
 class Residents:

@@ -126,6 +126,7 @@ def _meta(meta: ObjectMeta, *, known: Collection[str]) -> ObjectMeta:
         uid=meta.uid,
         creation_timestamp=meta.creation_timestamp,
         deletion_timestamp=meta.deletion_timestamp,
+        deletion_grace_period_seconds=meta.deletion_grace_period_seconds,
         labels=meta.labels,
         annotations=ours,
         owner_references=meta.owner_references,

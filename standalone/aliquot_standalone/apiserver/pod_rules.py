@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from .store import Json
 
 _DEFAULT_GRACE = 30
+# Thirty years: any 64-bit number may be written, and of most of them no calendar knows the day.
+_LONGEST_GRACE = 10**9
 _COUNTED_FOR_QUALITY = ("cpu", "memory")
 # What a cluster adds so that a pod leaves a dead node after five minutes.
 _DEAD_NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -67,9 +69,8 @@ class PodRules(Rules):
         """Wait for the kubelet only where one runs the pod."""
         if not obj["spec"].get("nodeName") or obj["status"].get("phase") in {"Succeeded", "Failed"}:
             return 0
-        if requested is not None:
-            return max(requested, 0)
-        return int(obj["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE))
+        asked = obj["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE) if requested is None else requested
+        return min(max(int(asked), 0), _LONGEST_GRACE)
 
 
 def _gated_condition() -> Json:

@@ -370,6 +370,20 @@ class PodsContract:
         assert [event["type"] for event in events] == ["MODIFIED", "MODIFIED", "MODIFIED", "MODIFIED", "DELETED"]
         assert events[-2]["object"]["metadata"]["deletionGracePeriodSeconds"] == 0
 
+    def test_one_that_leaves_for_long_is_hurried_by_an_eviction(self, space: Space) -> None:
+        """Its time counts from when it was asked first."""
+        space.create_pod("one")
+        space.bind("one")
+        path = f"{space.pods}/one"
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "one"}}
+        assert space.api.delete(path, {"gracePeriodSeconds": 86_400}).code == 200
+        start = space.api.get(path).body["metadata"]["deletionTimestamp"]
+        hurried = {**eviction, "deleteOptions": {"gracePeriodSeconds": 60}}
+        assert space.api.post(f"{path}/eviction", hurried).code in {200, 201}
+        marked = space.api.get(path).body["metadata"]
+        assert marked["deletionGracePeriodSeconds"] == 60
+        assert marked["deletionTimestamp"] < start
+
     def test_a_pod_that_ended_goes_at_once(self, space: Space) -> None:
         """A pod that ran to its end needs no grace."""
         space.create_pod("one")

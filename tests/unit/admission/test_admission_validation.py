@@ -126,6 +126,10 @@ BAD: dict[str, tuple[Json, str]] = {
         written(container(compute="30"), notes={"placement": "near"}),
         "annotation aliquot.dev/placement: 'near' is unknown; write pack or spread",
     ),
+    "a grace for ever": (
+        written(container(compute="30"), terminationGracePeriodSeconds=2**63 - 1),
+        f"spec.terminationGracePeriodSeconds: {2**63 - 1} s is longer than a week; write at most 604800",
+    ),
     "a bad annotation, though nothing asks": (
         written(container(), notes={"placement": "near"}),
         "annotation aliquot.dev/placement: 'near' is unknown; write pack or spread",

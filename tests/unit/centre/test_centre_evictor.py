@@ -26,6 +26,7 @@ from aliquot_kube.transport import Question, Response
 from aliquot_scheduler.centre.evictions import Evictions
 from aliquot_scheduler.centre.evictor import Evictor
 from aliquot_scheduler.centre.room_writer import RoomWriter
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import Preemption, QueueSpec
 from support.centre import NAMES, WALL, gpus, make_node
 from support.centre_means import means
@@ -48,7 +49,10 @@ class Api:
         self.untold: dict[str, ApiError] = {}
         self.budgets: list[Mapping[str, Any]] = []
         self.deleted: list[str] = []
+        # What was said of it with each; None where a pod's own is kept.
+        self.graces: dict[str, int | None] = {}
         self.no_budgets: ApiError | None = None
+        self.events: list[Mapping[str, Any]] = []
 
     async def request(self, question: Question) -> Response:
         """Answer."""
@@ -64,13 +68,15 @@ class Api:
             return self._patched(msgspec.json.decode(question.body or b"")["metadata"])
         if question.method == "DELETE":
             return self._deleted(question)
+        if question.path.endswith("/events"):
+            self.events.append(json.loads(question.body or b""))
         if not question.path.endswith("/eviction"):
             return Response(status=200, headers={}, body=b"{}")
         told = json.loads(question.body or b"")
         uid = told["deleteOptions"]["preconditions"]["uid"]
         self.tried.append(uid)
         assert question.path == f"/api/v1/namespaces/team/pods/pod-{uid}/eviction"
-        assert "gracePeriodSeconds" not in told["deleteOptions"], "a pod's own grace is kept"
+        self.graces[uid] = told["deleteOptions"].get("gracePeriodSeconds")
         if refusals := self.refusing.get(uid):
             raise refusals.pop(0)
         self.evicted.append(uid)
@@ -83,7 +89,7 @@ class Api:
         told = json.loads(question.body or b"")
         uid = told["preconditions"]["uid"]
         assert question.path == f"/api/v1/namespaces/team/pods/pod-{uid}"
-        assert "gracePeriodSeconds" not in told, "a pod's own grace is kept"
+        self.graces[uid] = told.get("gracePeriodSeconds")
         self.deleted.append(uid)
         assert self.stage
         self.stage.leave(uid)
@@ -109,17 +115,19 @@ class Api:
 class Scene:
     """A full cluster of one node, its API server, and the leader who evicts."""
 
-    def __init__(self, specs: Mapping[str, QueueSpec] | None = None, **more: Any) -> None:
+    def __init__(self, specs: Mapping[str, QueueSpec] | None = None, *, grace: int | None = None, **more: Any) -> None:
         self.api, self.clock, self.silent = Api(), VirtualClock(start=WALL), ""
         self.specs = OWNER if specs is None else specs
         self.stage = self.api.stage = ReclaimStage(self.specs, **more)
         for number in range(4):
-            self.stage.submit(f"b{number}", 100, queue="blue")
+            spec = None if grace is None else {"terminationGracePeriodSeconds": grace}
+            self.stage.submit(f"b{number}", 100, queue="blue", spec=spec)
         self.stage.run()
         self._lead()
 
     def _lead(self) -> None:
         given = means(self.api, clock=self.clock, why_not=lambda: self.silent)
+        self._events = given.events
         self.evictor = Evictor(
             reclaim=self.stage.reclaim,
             consolidation=self.stage.consolidation,
@@ -140,12 +148,17 @@ class Scene:
 
     async def look(self, seconds: float = 1.0) -> None:
         """The leader looks for so long, and lets in whoever can be."""
-        running = asyncio.ensure_future(self.evictor.run())
+        running = asyncio.gather(self.evictor.run(), self._events.run())
         for _ in range(int(seconds)):
             await self.clock.advance(1.0)
             self.stage.run(after=1.0)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """Of which pods people were warned, and what was said."""
+        warned = (one for one in self.api.events if one["type"] == "Warning")
+        return [(one["regarding"]["name"], one["note"]) for one in warned]
 
     def go(self) -> None:
         """Whoever was evicted is gone."""
@@ -159,11 +172,36 @@ async def test_victims_are_evicted_and_the_owner_is_let_in() -> None:
     scene = Scene()
     scene.stage.submit("r0", 100, queue="red")
     await scene.look(5)
-    assert scene.api.tried == ["b3"]
+    assert (scene.api.tried, scene.api.graces) == (["b3"], {"b3": None})
     scene.go()
     await scene.look(5)
     assert scene.stage.pods["r0"].spec.node_name
     assert (scene.api.tried, scene.evictor.evicted) == (["b3"], 1)
+
+
+@pytest.mark.parametrize("way", ["evicted", "deleted"])
+async def test_nobody_is_given_more_time_than_the_operator_says(way: str) -> None:
+    """Whoever gives itself a day is evicted, or deleted against its budget, with the longest grace there is."""
+    scene = Scene(settings=QueueSettings(max_grace=90, budget_grace=0), grace=86_400)
+    if way == "deleted":
+        scene.api.budgets = [{"metadata": {"name": "mine", "namespace": "team"}, "spec": {"selector": {}}}]
+    scene.stage.submit("r0", 100, queue="red")
+    await scene.look(5)
+    assert (scene.api.deleted if way == "deleted" else scene.api.evicted) == ["b3"]
+    assert scene.api.graces == {"b3": 90}
+
+
+async def test_whom_the_kubelet_does_not_end_in_time_is_told_with_its_node() -> None:
+    """Once, as a warning on the pod; and another goes."""
+    scene = Scene()
+    scene.stage.submit("r0", 100, queue="red")
+    await scene.look(80)
+    assert scene.warnings() == []
+    await scene.look(60)
+    ((who, what),) = scene.warnings()
+    assert who == "pod-b3"
+    assert "node n0 has not ended it" in what
+    assert scene.api.evicted == ["b3", "b2"]
 
 
 async def test_one_of_whom_the_watch_is_late_to_tell_is_not_asked_twice() -> None:

@@ -104,7 +104,7 @@ def test_whoever_leaves_counts_as_gone_when_it_is_asked_whether_there_is_enough(
     stage.submit("whole", 100, queue="red")
     stage.run()
     assert stage.consolidate(after=LONG) == []
-    stage.leave("last", grace=600.0)
+    stage.leave("last", grace=240.0)
     assert len(stage.consolidate(after=61.0)) == 1
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 import pytest
 
+from aliquot_core.instants import second_time
 from aliquot_core.objects import Node
 from aliquot_scheduler.queues.said.spec import ModelQuota, Preemption, Quota
 from support.centre import gpus, make_node, sick
@@ -550,7 +551,12 @@ def test_it_is_told_where_room_is_made() -> None:
     stage.decide()
     (waiter,) = [one for one in stage.queues.waiting() if one.uid == "red0"]
     notice = stage.queues.notice(waiter)
-    assert (notice.reason, notice.message) == ("MakingRoom", "1 pod has to go for it, and it gets the room on n0")
+    since, until = second_time(stage.wall), second_time(stage.wall + 90.0)
+    assert notice.reason == "MakingRoom"
+    assert notice.message == (
+        f"1 pod has to go for it (team/pod-blue3 of queue blue) since {since}, until {until} at the latest, "
+        "and it gets the room on n0"
+    )
 
 
 def test_without_queues_nobody_goes() -> None:

@@ -72,6 +72,7 @@ class Register:
             inside=self.inside,
             books=self.books,
             wait_anew=self.take_as_waiting,
+            max_grace=settings.max_grace,
         )
         self.clearings, self.refuges = self.making_room.clearings, self.making_room.refuges
         self.second_turns = SecondTurns(

@@ -21,16 +21,13 @@ import msgspec
 
 from aliquot_core.claims import Claim, overdrawn
 from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.room.graces import grace_of, is_slow
 from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, summed
 
 GpuKey = tuple[str, str]
 
 # A limit may still be charged with who goes elsewhere: to try costs a search, and all who wait are looked at anew.
 _AGAIN = 1.0
-# Who is on the way out for so much longer than was said does not go: the node has lost touch, or the process hangs.
-OVERDUE = 60.0
-# What Kubernetes gives a pod that says nothing of it.
-_GRACE = 30
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +52,9 @@ class Clearing(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[Place, ...]
     victims: tuple[Waiter, ...]
     until: float
+    # Since when, and how long at most, by the clock on the wall; nobody knows of what the leader before us began.
+    since_wall: float | None = None
+    until_wall: float | None = None
     # Of victims who are moved: where room is kept for those who come in their place.
     moves: tuple[Place, ...] = ()
     # Of victims (UIDs) whose disruption budget is set aside for it.
@@ -65,6 +65,10 @@ class Clearing(msgspec.Struct, frozen=True, kw_only=True):
         """By which it is known."""
         return self.candidate.uid
 
+    def begun(self, *, now: float, wall: float) -> Clearing:
+        """The same, with what the clock on the wall says of it."""
+        return msgspec.structs.replace(self, since_wall=wall, until_wall=wall + self.until - now)
+
     @property
     def nodes(self) -> list[str]:
         """Where room is made."""
@@ -74,8 +78,9 @@ class Clearing(msgspec.Struct, frozen=True, kw_only=True):
 class Clearings:
     """All that stand."""
 
-    def __init__(self, *, picture: Picture) -> None:
+    def __init__(self, *, picture: Picture, max_grace: int) -> None:
         self._picture = picture
+        self.max_grace = max_grace
         self._standing: dict[str, Clearing] = {}
         self._whose: dict[str, str] = {}
         # Victims who were asked to go (UIDs).
@@ -141,13 +146,20 @@ class Clearings:
             self._standing[clearing.uid] = msgspec.structs.replace(clearing, candidate=candidate, places=places)
 
     def unasked(self, clearing: Clearing, *, bound: Mapping[str, Waiter]) -> list[Waiter]:
-        """Who is to be asked to go now; of those who run, by the last word on each, not who goes by itself."""
+        """Who is to be asked to go now; of those who run, by the last word on each, not who goes by itself in time."""
         there = [bound[victim.uid] for victim in clearing.victims if victim.uid in bound]
-        return [one for one in there if one.uid not in self._asked and not one.pod.metadata.deletion_timestamp]
+        return [one for one in there if one.uid not in self._asked and not self._goes_by_itself(one)]
+
+    def _goes_by_itself(self, one: Waiter) -> bool:
+        return bool(one.pod.metadata.deletion_timestamp) and not is_slow(one.pod, most=self.max_grace)
 
     def asked(self, uid: str) -> None:
         """A victim was asked to go: it is not asked twice."""
         self._asked.add(uid)
+
+    def all_asked(self) -> list[str]:
+        """Who was asked to go and is there still (UIDs)."""
+        return sorted(self._asked)
 
     def was_asked(self, uid: str) -> bool:
         """Whether a pod was asked to go, by whatever clearing; the watch may tell of it later."""
@@ -209,7 +221,6 @@ class Clearings:
         return True
 
 
-def longest_grace(going: Iterable[Waiter]) -> int:
-    """In how many seconds all of these are gone who were asked to go, by what they say."""
-    said = (one.pod.spec.termination_grace_period_seconds for one in going)
-    return max((_GRACE if seconds is None else seconds for seconds in said), default=_GRACE)
+def longest_grace(going: Iterable[Waiter], *, most: int) -> int:
+    """In how many seconds all of these are gone who are asked to go now; of those who leave no more is left."""
+    return max((grace_of(one.pod, most=most) for one in going), default=0)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.planting import Planting
-from aliquot_scheduler.queues.room.clearings import OVERDUE, Clearing, Clearings, longest_grace
+from aliquot_scheduler.queues.room.clearings import Clearing, Clearings, longest_grace
+from aliquot_scheduler.queues.room.graces import OVERDUE
 from aliquot_scheduler.queues.room.recalling import recalled
 from aliquot_scheduler.queues.room.refuges import Refuges
 from aliquot_scheduler.queues.waiting.books import Books
@@ -35,8 +36,9 @@ class MakingRoom:
         inside: Inside,
         books: Books,
         wait_anew: Callable[[Pod], None],
+        max_grace: int,
     ) -> None:
-        self.clearings = Clearings(picture=picture)
+        self.clearings = Clearings(picture=picture, max_grace=max_grace)
         self.refuges = Refuges(picture=picture)
         self._planting = planting
         self._hall = hall
@@ -126,7 +128,7 @@ class MakingRoom:
         """Keep what the leader before us kept, for these of whom it wrote so; nobody had a turn of us yet."""
         bound = self._inside.bound.values()
         going = (one for one in bound if one.pod.metadata.deletion_timestamp)
-        until = now + longest_grace(going) + OVERDUE
+        until = now + longest_grace(going, most=self.clearings.max_grace) + OVERDUE
         for clearing in recalled(waiters, bound=bound, word=word, until=until):
             yield from (place.waiter for place in clearing.places)
             self.begin(clearing)

@@ -32,5 +32,8 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     # So long PodDisruptionBudgets keep from an owner what it lent: whoever has borrowed may write one that never lets
     # anybody go. By then one that is meant well has let the next go; 0: none keeps what is borrowed.
     budget_grace: Annotated[float, msgspec.Meta(ge=0, le=366 * _DAY)] = 600.0
+    # Whoever has to go for others is asked to be gone within so many seconds, whatever grace it gives itself: an owner
+    # waits for no more than that, and a minute. To save a model takes minutes.
+    max_grace: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 300
     # The label that says whose a pod is; without it, the namespace is the user.
     user_label: Annotated[str, msgspec.Meta(max_length=317)] = ""

@@ -6,12 +6,13 @@ moment when it is asked. So the numbers in a condition are those of when it was 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
 
 from aliquot_core.counting import agreed, counted
+from aliquot_core.instants import second_time
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal, no_room
@@ -28,6 +29,10 @@ _WORDS = {
     Cause.CARDS: "NoRoom",
     Cause.NODES: "NoNode",
 }
+
+
+# So many of those who go are named.
+_NAMED = 3
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +57,23 @@ def making_room(clearing: Clearing) -> str:
     where = nodes[0] if len(nodes) == 1 else f"{nodes[0]} and {counted(len(nodes) - 1, 'more node')}"
     if not count:
         return f"room is kept for it on {where}"
-    who = f"{counted(count, 'pod')} {agreed(count, 'has', 'have')}"
-    return f"{who} to go for it, and it gets the room on {where}"
+    who = f"{counted(count, 'pod')} {agreed(count, 'has', 'have')} to go for it ({_named(clearing.victims)})"
+    return f"{who}{_when(clearing)}, and it gets the room on {where}"
+
+
+def _named(victims: Sequence[Waiter]) -> str:
+    """By name and queue, the first of them."""
+    first = [f"{one.pod.key} of queue {one.queue}" for one in victims[:_NAMED]]
+    more = len(victims) - len(first)
+    return ", ".join([*first, *([f"and {more} more"] if more else [])])
+
+
+def _when(clearing: Clearing) -> str:
+    """By then they are gone, or others are chosen."""
+    if clearing.since_wall is None or clearing.until_wall is None:
+        return ""
+    since, until = second_time(clearing.since_wall), second_time(clearing.until_wall)
+    return f" since {since}, until {until} at the latest"
 
 
 class Notices:
