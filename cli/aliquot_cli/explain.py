@@ -102,7 +102,8 @@ async def _queues(client: KubeClient, *, names: Names) -> tuple[Plan | None, dic
 
 
 def _text(told: Explanation) -> str:
-    parts = [f"{told.pod}: {told.state}\n  {told.summary}"]
+    reason = f" ({told.reason})" if told.reason else ""
+    parts = [f"{told.pod}: {told.state}{reason}\n  {told.summary}"]
     if told.asked:
         parts.append("\n".join(("asked", *(f"  {line}" for line in told.asked))))
     if told.slices:

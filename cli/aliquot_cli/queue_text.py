@@ -50,7 +50,14 @@ def _shown_text(rows: Sequence[QueueRow], namespace: str) -> str:
         if _is_said(row.memory):
             lines.append([_OF_MEMORY, *map(_mebibytes, _told_parts(row.memory)), *[""] * 6])
     said = f"As namespace {namespace} is shown it: OWN is its part. Queues themselves you may not read."
-    return f"{table(lines)}\n\n{said}"
+    return "\n\n".join([table(lines), *_what_for(rows), said])
+
+
+def _what_for(rows: Sequence[QueueRow]) -> Iterator[str]:
+    """Why the namespace's own pods wait; each pod's condition has its sentence."""
+    found = [(row.name, reason, str(count)) for row in rows if row.own for reason, count in row.own.reasons.items()]
+    if found:
+        yield table([("QUEUE", "ITS PODS WAIT FOR", "PODS"), *found])
 
 
 def _told_parts(part: Part) -> Sequence[int | None]:
@@ -167,7 +174,7 @@ def _whose(told: QueueAnswer) -> str:
 
 
 def _pods(pods: Sequence[WaitingPod], *, now: float) -> str:
-    heading = ("PLACE", "POD", "QUEUE", "USER", "PRIORITY", "ASKS", "WAITED", "WHY")
+    heading = ("PLACE", "POD", "QUEUE", "USER", "PRIORITY", "ASKS", "WAITED", "REASON", "WHY")
     lines = [
         (
             "never" if one.never else str(one.place) if one.place else _UNKNOWN,
@@ -177,7 +184,8 @@ def _pods(pods: Sequence[WaitingPod], *, now: float) -> str:
             str(one.priority),
             f"{one.compute} %, {one.memory} MiB",
             ago(one.since, now=now),
-            one.why or "its turn comes",
+            one.reason or _UNKNOWN,
+            one.why,
         )
         for one in pods
     ]

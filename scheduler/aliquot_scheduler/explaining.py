@@ -24,10 +24,11 @@ from aliquot_scheduler.fit.survey import Survey
 from aliquot_scheduler.picture.picture import Picture, picture_of
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.settings import QueueSettings
-from aliquot_scheduler.queues.telling.reasons import quota_of_path, why_it_waits
+from aliquot_scheduler.queues.telling.reasons import of_queues, quota_of_path, why_it_waits
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.states import said_of
 from aliquot_scheduler.queues.waiting.waits import UsualWait
 from aliquot_scheduler.reclaim.inquiry import Inquiry
 from aliquot_scheduler.resident import BEING_DELETED, HeldSlice, agents_word, residence
@@ -78,6 +79,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     slices: Sequence[HeldSlice] = ()
     nodes: Sequence[NodeAnswer] = ()
     queue: QueuePlace | None = None
+    # Why it waits in a word, as its condition says it.
+    reason: str = ""
     # What it uses of what it asked, as far as somebody tells.
     advice: Sequence[str] = ()
 
@@ -118,9 +121,9 @@ def explain(
     if pod.metadata.deletion_timestamp:
         why = f"{BEING_DELETED}, and gets no turn any more"
         return Explanation(pod=pod.key, state="ending", summary=why, asked=asked)
-    told = _waiting(pod, request, picture=picture, asked=asked, names=names, rules=rules)
     # Where others hold it no turn is kept for it, and one that is let in with room has had its own.
     gates = [gate.name for gate in pod.spec.scheduling_gates]
+    standing = None
     if plan is not None and gates in ([], [names.gate]):
         standing = Standing(
             picture=picture,
@@ -132,6 +135,9 @@ def explain(
             settings=settings,
             rules=rules,
         )
+    # With what is promised to others in the picture by then.
+    told = _waiting(pod, request, picture=picture, asked=asked, names=names, rules=rules)
+    if standing is not None:
         waiter = standing.waiter(pod)
         lost = waiter is not None and standing.has_lost_its_turn(waiter)
         if waiter is not None and (gates or lost or standing.is_shown(waiter)):
@@ -162,18 +168,20 @@ def by_its_condition(pod: Pod, *, names: Names) -> Explanation:
         return Explanation(pod=pod.key, state="placed", summary=why, node=node)
     if ending:
         return Explanation(pod=pod.key, state="ending", summary=f"{BEING_DELETED}, and gets no turn any more")
-    said = next((one for one in pod.status.conditions if one.type == names.admitted), None)
+    said = said_of(pod, names=names)
     if said is None or said.status == "True":
         return Explanation(
             pod=pod.key, state="waiting", summary=f"its queue has not held it up: {_scheduler_s_word(pod)}"
         )
-    return Explanation(pod=pod.key, state="waiting", summary=f"{said.message or said.reason}, as the leader wrote last")
+    summary = f"{said.message or said.reason}, as the leader wrote last"
+    return Explanation(pod=pod.key, state="waiting", summary=summary, reason=said.reason)
 
 
 def _in_its_queue(told: Explanation, waiter: Waiter, *, standing: Standing, inquiry: Inquiry) -> Explanation:
     """The same, with the pod's place; what a queue says against it comes before what nodes say."""
     # In this order: whoever comes before it is charged as if let in.
-    why, quota = why_it_waits(waiter, standing), quota_of_path(waiter, standing)
+    found, quota = why_it_waits(waiter, standing), quota_of_path(waiter, standing)
+    why = of_queues(found, waiter, standing)
     quota += [said] if (said := inquiry.why(waiter)) else []
     usual, waiting = standing.usual_wait(waiter.queue), len(standing.waiting(waiter.queue))
     never = bool(standing.why_never(waiter))
@@ -181,7 +189,7 @@ def _in_its_queue(told: Explanation, waiter: Waiter, *, standing: Standing, inqu
     summary = _said_first(why, told) if why else _behind(told, len(before)) if before else told.summary
     if not standing.plan.specs:
         # Others come first and groups wait all the same, but there is no queue to tell of.
-        return msgspec.structs.replace(told, summary=summary)
+        return msgspec.structs.replace(told, summary=summary, reason=found.word)
     place = QueuePlace(
         queue=waiter.queue,
         user=waiter.user,
@@ -193,7 +201,7 @@ def _in_its_queue(told: Explanation, waiter: Waiter, *, standing: Standing, inqu
         never=never,
         usual_wait=usual,
     )
-    return msgspec.structs.replace(told, summary=summary, queue=place)
+    return msgspec.structs.replace(told, summary=summary, queue=place, reason=found.word)
 
 
 def _asked(request: PodRequest) -> list[str]:

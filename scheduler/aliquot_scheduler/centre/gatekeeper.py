@@ -11,10 +11,11 @@ from aliquot_kube.pacing import sleep_unless
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.centre.nominations import Nominations
-from aliquot_scheduler.centre.pod_patches import LET_IN, let_through, status_of, was_told_to_wait
+from aliquot_scheduler.centre.pod_patches import LET_IN, let_through, status_of
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.queues.waiting.states import was_told_to_wait
 
 log = logging.getLogger(__name__)
 

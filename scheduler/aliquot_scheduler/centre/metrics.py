@@ -161,6 +161,14 @@ def _queues(reign: Reign) -> Iterable[Metric]:
     for queue, status in told.items():
         waiting.add_metric([queue], status.waiting)
     yield waiting
+    reasons = GaugeMetricFamily(
+        "aliquot_queue_waiting_for_pods",
+        "Pods that wait in a queue itself, by the word in their condition that says why.",
+        labels=["queue", "reason"],
+    )
+    for (queue, reason), count in sorted(reign.clerks.notices.reasons.items()):
+        reasons.add_metric([queue, reason], count)
+    yield reasons
     waits = SummaryMetricFamily(
         "aliquot_queue_wait_seconds", "How long pods waited until they were let in.", labels=["queue"]
     )

@@ -10,6 +10,7 @@ comes; and one that says that it waits though it was let in is mended, whoever w
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
 from aliquot_core.backoff import Backoff
 from aliquot_core.instants import second_time
@@ -17,9 +18,10 @@ from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
-from aliquot_scheduler.centre.pod_patches import LET_IN, said_of, saying
+from aliquot_scheduler.centre.pod_patches import LET_IN, saying
 from aliquot_scheduler.queues.telling.notices import Notice
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.queues.waiting.states import said_of
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +54,8 @@ class NoticeWriter:
         self._waits: dict[str, Pod] = {}
         self._written: dict[str, str] = {}
         self._wanted: dict[str, str] = {}
+        # By queue and word, how many waited at the last look.
+        self.reasons = Counter[tuple[str, str]]()
         # How often a pod could not be told, and when to try again.
         self._failures: dict[str, tuple[int, float]] = {}
 
@@ -87,11 +91,13 @@ class NoticeWriter:
 
     def _due(self) -> list[str]:
         """Whose reason is another one than is written, and was so at the last look; as many as can be told now."""
-        register, now = self._turns.register, self._clock.monotonic()
+        now = self._clock.monotonic()
         said = {uid: self._said(pod) for uid, pod in self._waits.items() if self._is_let_in(uid)}
         wanted = dict.fromkeys(said, LET_IN.reason)
-        for waiter in register.hall:
-            said[waiter.uid], wanted[waiter.uid] = self._said(waiter.pod), self._turns.word(waiter)
+        self.reasons = Counter[tuple[str, str]]()
+        for waiter, word in self._turns.words():
+            said[waiter.uid], wanted[waiter.uid] = self._said(waiter.pod), word
+            self.reasons[waiter.queue, word] += 1
         before, self._wanted = self._wanted, wanted
         self._written = {uid: reason for uid, reason in self._written.items() if uid in wanted}
         self._failures = {uid: failed for uid, failed in self._failures.items() if uid in wanted}

@@ -15,24 +15,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from aliquot_core.names import Names
-from aliquot_core.objects import Pod, PodCondition
+from aliquot_core.objects import Pod
 from aliquot_kube.patches import Patch, strategic_patch
 from aliquot_scheduler.deciding.offers import takes_any_node
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.telling.notices import Notice
+from aliquot_scheduler.queues.waiting.states import was_told_to_wait
 
 LET_IN = Notice(reason="LetIn", message="its turn has come")
-
-
-def said_of(pod: Pod, *, names: Names) -> PodCondition | None:
-    """What the pod says now, if it says anything."""
-    return next((one for one in pod.status.conditions if one.type == names.admitted), None)
-
-
-def was_told_to_wait(pod: Pod, *, names: Names) -> bool:
-    """Whether it says that it waits."""
-    said = said_of(pod, names=names)
-    return said is not None and said.status == "False"
 
 
 def saying(pod: Pod, notice: Notice, *, admitted: bool, names: Names, at: str, node: str = "") -> Patch:

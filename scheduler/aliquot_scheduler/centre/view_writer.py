@@ -97,6 +97,7 @@ class ViewWriter:
             homes=homes,
             at=at,
             shown=self._turns.shown(),
+            words=self._turns.words(),
         )
         # With a namespace goes all that is in it, and nothing can be made there any more.
         return {where: view for where, view in found.items() if _lasts(namespaces.get(where[0]))}

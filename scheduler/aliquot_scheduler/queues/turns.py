@@ -202,6 +202,10 @@ class Queues:
         """Why somebody waits, in a word."""
         return self._notices.word(waiter)
 
+    def words(self) -> Iterator[tuple[Waiter, str]]:
+        """All who wait, each with that word."""
+        return ((waiter, self.word(waiter)) for waiter in self._register.hall)
+
     def notice(self, waiter: Waiter) -> Notice:
         """The same with a sentence."""
         return self._notices.of(waiter)

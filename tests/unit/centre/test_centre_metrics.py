@@ -92,6 +92,15 @@ def test_each_figure_of_a_queue_is_what_its_status_says(reign: Reign) -> None:
     assert told.get_sample_value("aliquot_queue_used_compute_gpus", {"queue": "b"}) is None
 
 
+def test_who_waits_is_counted_by_the_word_in_the_conditions(reign: Reign) -> None:
+    """As of the last look of whoever writes those."""
+    reign.clerks.notices.reasons.update({("a", "NoRoom"): 3, ("a", "OverLimit"): 1})
+    told = registered(reign)
+    for reason, count in (("NoRoom", 3.0), ("OverLimit", 1.0), ("HeldBack", None)):
+        labels = {"queue": "a", "reason": reason}
+        assert told.get_sample_value("aliquot_queue_waiting_for_pods", labels) == count
+
+
 def test_pods_that_were_asked_to_go_are_counted_by_why_and_what_came_of_it(reign: Reign) -> None:
     """For others, for what they use, and for what has become of their group."""
     clerks = reign.clerks

@@ -15,7 +15,7 @@ from aliquot_scheduler.queues.said.contradictions import problems_of
 from aliquot_scheduler.queues.said.overkept import kept_beyond_all
 from aliquot_scheduler.queues.said.spec import ModelQuota, QueueSpec, Quota
 from aliquot_scheduler.queues.said.tree import plant
-from aliquot_scheduler.queues.telling import notices
+from aliquot_scheduler.queues.telling import why
 from aliquot_scheduler.queues.waiting.gathering import Lack
 
 ROOT = Path(__file__).parents[3]
@@ -63,7 +63,7 @@ def events() -> set[str]:
 
 def test_every_condition_has_its_line() -> None:
     """What a pod may be told is what an operator can look up."""
-    words = said_by(Path(notices.__file__)) | {lack.value for lack in Lack} | {LET_IN.reason}
+    words = said_by(Path(why.__file__)) | {lack.value for lack in Lack} | {LET_IN.reason}
     assert {"NoRoom", "TurnLost", "GangSplit"} <= words
     assert in_code(first_cells("a pod's condition")) == words
 

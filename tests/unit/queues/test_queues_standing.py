@@ -463,7 +463,12 @@ def test_who_finds_no_card_is_told_so() -> None:
     """In a queue's list in a word; with each node's reason when that pod is asked about."""
     full = [runs(f"r{at}", "default", 60, gpu=at) for at in range(4)]
     (waiting,) = waiting_pods("b", stand(*full, waits("w", "b", 50)))
-    assert waiting.why == "no GPU has room for it now"
+    free = "of all GPUs 160 of 400 % and 316000 of 320000 MiB are free"
+    counts = "it counts as 50 % of compute and 1000 MiB of memory"
+    assert (waiting.reason, waiting.why) == (
+        "NoRoom",
+        f"{counts}; {free}, and no node that may take it has room for it now",
+    )
     behind = explained(waits("v", "b", 50, at=5), waits("w", "b", 50), *full)
     assert behind.summary.startswith("the only node has no room: 0 of 4 GPUs have 50 % free")
     assert behind.summary.endswith("; 1 pod has its turn before it")

@@ -136,6 +136,8 @@ def test_a_namespace_is_shown_its_queues_and_its_part_of_them() -> None:
     assert sorted(found) == [("u", "red"), ("v", "blue"), ("v", "red"), ("w", "blue")]
     mine, theirs = found["u", "red"], found["v", "red"]
     assert (mine.path, mine.guarantee.compute, mine.limit.compute) == (("org", "red"), 100, None)
+    # Of memory it says nothing, and that is not a guarantee of 0.
+    assert mine.guarantee.memory is None
     assert (mine.used.compute, mine.waiting, mine.stop, mine.at) == (150, 1, "", "now")
     assert (mine.own.used.compute, mine.own.used.memory, mine.own.running, mine.own.waiting) == (100, 80_000, 1, 1)
     assert (theirs.own.used.compute, theirs.own.running, theirs.own.waiting) == (50, 1, 0)

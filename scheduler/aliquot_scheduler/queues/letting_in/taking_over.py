@@ -18,6 +18,7 @@ from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside, Way
 from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.states import state_of
 
 
 class TakingOver:
@@ -80,6 +81,8 @@ class TakingOver:
         waiter = enrolment.holder(pod)
         if waiter is None:
             return ""
+        if not state_of(pod, names=self._names).is_in:
+            return "its turn was taken back by the leader before"
         was_in = self._names.charged in pod.metadata.annotations
         if why := enrolment.why_never(waiter, was_in=was_in):
             return why

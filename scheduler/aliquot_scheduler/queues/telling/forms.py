@@ -39,6 +39,8 @@ class OwnPart(_Told, frozen=True, kw_only=True):
     memory: int
     running: int
     waiting: int
+    # How many wait for what, by the word in their conditions.
+    reasons: Mapping[str, int] = {}
 
 
 class ModelParts(_Told, frozen=True, kw_only=True):
@@ -83,6 +85,8 @@ class WaitingPod(_Told, frozen=True, kw_only=True):
     since: str
     compute: int
     memory: int
+    # In a word, as its condition says it; none of who is in no line for gates of others.
+    reason: str
     why: str
 
 

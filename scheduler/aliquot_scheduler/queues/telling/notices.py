@@ -1,4 +1,4 @@
-"""Why a pod waits, as the leader puts it into the pod's condition: a word that seldom changes, and a sentence.
+"""Why a pod waits, as the leader knows it: for its condition and Event, what its namespace is shown, and metrics.
 
 Only the word is compared: numbers change with every pod that comes or goes, and `aliquot explain` tells those of the
 moment when it is asked. So the numbers in a condition are those of when it was written.
@@ -6,7 +6,7 @@ moment when it is asked. So the numbers in a condition are those of when it was 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -15,21 +15,15 @@ from aliquot_core.counting import agreed, counted
 from aliquot_core.instants import second_time
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
-from aliquot_scheduler.queues.judging.rules import Cause, Refusal, no_room
+from aliquot_scheduler.queues.judging.elsewhere import admissible
+from aliquot_scheduler.queues.judging.rules import Cause, Refusal, Rules, no_room
 from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.room.clearings import Clearing
-from aliquot_scheduler.queues.telling.wording import Wording
-from aliquot_scheduler.queues.waiting.line import Waiter, still_needed
-
-_WORDS = {
-    Cause.QUOTA: "OverLimit",
-    Cause.FIRM: "OutsideGuarantee",
-    Cause.HELD_BACK: "HeldBack",
-    Cause.BEHIND: "Behind",
-    Cause.CARDS: "NoRoom",
-    Cause.NODES: "NoNode",
-}
-
+from aliquot_scheduler.queues.telling.why import MAKING_ROOM, NOBODY_GOES, TURN_LOST, Why, why
+from aliquot_scheduler.queues.telling.wording import Promised, Wording
+from aliquot_scheduler.queues.waiting.books import Books
+from aliquot_scheduler.queues.waiting.gathering import Gathering
+from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, still_needed, summed
 
 # So many of those who go are named.
 _NAMED = 3
@@ -77,66 +71,88 @@ def _when(clearing: Clearing) -> str:
 
 
 class Notices:
-    """Of all who wait; the word of each is looked up often, and the sentence only where it is to be told."""
+    """Of all who wait."""
+
+    def __init__(self, register: Register, *, names: Names) -> None:
+        self._knows = _Leader(register, names=names)
+
+    def word(self, waiter: Waiter) -> str:
+        """Why somebody waits, in a word."""
+        return why(waiter, self._knows).word
+
+    def of(self, waiter: Waiter) -> Notice:
+        """The same with a sentence."""
+        word, sentence = why(waiter, self._knows)
+        return Notice(reason=word, message=sentence())
+
+
+class _Leader:
+    """What the leader knows, by its register."""
 
     def __init__(self, register: Register, *, names: Names) -> None:
         self._register = register
         self._names = names
 
-    def word(self, waiter: Waiter) -> str:
-        """Why somebody waits, in a word."""
-        return self._saying(waiter)[0]
+    @property
+    def books(self) -> Books:
+        return self._register.books
 
-    def of(self, waiter: Waiter) -> Notice:
-        """The same with a sentence."""
-        word, sentence = self._saying(waiter)
-        return Notice(reason=word, message=sentence())
-
-    def _saying(self, waiter: Waiter) -> tuple[str, Callable[[], str]]:
+    def remembered(self, waiter: Waiter) -> Why | None:
         uid, register = waiter.uid, self._register
         if uid in register.lost and register.hall.rests_until(uid) is not None:
-            return "TurnLost", partial(turn_lost, register, waiter.pod)
+            return Why(TURN_LOST, partial(turn_lost, register, waiter.pod))
         if clearing := register.clearings.whose(uid):
-            return "MakingRoom", partial(making_room, clearing)
-        if why := register.hall.why_nowhere(uid):
-            is_there = waiter.queue in register.books.ledger.tree.nodes
-            return "NeverFits" if is_there else "NoQueue", partial(str, why)
-        if register.books.ledger.tree.nodes[waiter.queue].stop:
-            return "QueueHeld", lambda: self._wording().of_stop(waiter.queue)
-        if lack := register.hall.gathering(waiter, books=register.books, names=self._names):
-            return lack.lack.value, partial(str, lack.message)
-        return self._of_a_candidate(waiter)
+            return Why(MAKING_ROOM, partial(making_room, clearing))
+        return None
 
-    def _of_a_candidate(self, waiter: Waiter) -> tuple[str, Callable[[], str]]:
-        refusal = self._register.memory.why(waiter.queue, waiter.mark) or self._unasked(waiter)
-        together = still_needed(waiter, let_in=self._register.books.let_in)
-        if refusal is None and together == 1:
-            return "Waiting", partial(str, "it waits for its turn")
-        word, sentence = self._refused(waiter, refusal, together=together)
-        if standoff := self._register.standoffs.of(waiter):
-            return "NobodyGoes", lambda: f"{sentence()}; {standoff}"
-        return word, sentence
+    def why_nowhere(self, waiter: Waiter) -> str:
+        return self._register.hall.why_nowhere(waiter.uid)
 
-    def _refused(self, waiter: Waiter, refusal: Refusal | None, *, together: int) -> tuple[str, Callable[[], str]]:
-        if refusal is not None and (refusal.cause is not Cause.CARDS or together == 1):
-            return _WORDS[refusal.cause], lambda: self._wording().of_refusal(refusal, waiter)
-        return "GangWaits", lambda: self._wording().of_gang_without_room(self._gang(waiter, together))
+    def gathering(self, waiter: Waiter) -> Gathering | None:
+        return self._register.hall.gathering(waiter, books=self.books, names=self._names)
 
-    def _unasked(self, waiter: Waiter) -> Refusal | None:
-        """Why nobody asked for it in the last round: it would have found no card. Nor would its quota do, perhaps."""
+    def mates(self, waiter: Waiter, count: int) -> Sequence[Waiter]:
+        return self._register.hall.lines[waiter.queue].mates(waiter)[:count]
+
+    def refusal(self, waiter: Waiter) -> Refusal | None:
+        """Of the last round; who was not asked in it would have found no card, nor would its quota do, perhaps."""
         register = self._register
+        if found := register.memory.why(waiter.queue, waiter.mark):
+            return found
         refused = register.memory.refused.get(waiter.number)
         if register.cards.fitting()[waiter.number] and refused is None:
             return None
-        over = register.books.ledger.over(waiter.queue, waiter.amounts)
-        if over is None:
-            return no_room(refused or "")
-        account, dimension = over
-        asked = waiter.amounts[dimension]
-        return Refusal(cause=Cause.QUOTA, queue=account.node.name, dimension=dimension, asked=asked)
+        # For thousands at a look, so that all rules are asked for few of them.
+        candidate = self._candidate(waiter)
+        over = register.books.ledger.over(waiter.queue, candidate.amounts)
+        if over and not register.books.ledger.tree.dimensions.model_of(over[1]):
+            account, dimension = over
+            asked, pods = candidate.amounts[dimension], len(candidate.members)
+            return Refusal(cause=Cause.QUOTA, queue=account.node.name, dimension=dimension, asked=asked, pods=pods)
+        found = self.numbers(waiter) if over or waiter.shape.firm else None
+        return found if found and found.cause in {Cause.QUOTA, Cause.FIRM} else no_room(refused or "")
 
-    def _gang(self, waiter: Waiter, together: int) -> list[Waiter]:
-        return self._register.hall.lines[waiter.queue].mates(waiter)[:together]
+    def numbers(self, waiter: Waiter) -> Refusal | None:
+        register = self._register
+        rules, dimensions = Rules(ledger=self.books.ledger, cards=register.cards), self.books.ledger.tree.dimensions
+        return admissible(
+            self._candidate(waiter), rules=rules, dimensions=dimensions, without=register.enrolment.without
+        )[1]
 
-    def _wording(self) -> Wording:
-        return Wording(ledger=self._register.books.ledger, stock=self._register.cards.stock())
+    def passed(self, waiter: Waiter) -> Why | None:
+        del waiter
+        return None
+
+    def nobody_goes(self, waiter: Waiter, found: Why) -> Why | None:
+        standoff = self._register.standoffs.of(waiter)
+        return Why(NOBODY_GOES, lambda: f"{found.sentence()}; {standoff}") if standoff else None
+
+    def wording(self) -> Wording:
+        register = self._register
+        promised = Promised.of(register.inside.promised(), ledger=self.books.ledger)
+        return Wording(ledger=self.books.ledger, stock=register.cards.stock(), promised=promised)
+
+    def _candidate(self, waiter: Waiter) -> Candidate:
+        together = still_needed(waiter, let_in=self.books.let_in)
+        members = tuple(self.mates(waiter, together)) if together > 1 else (waiter,)
+        return Candidate(members=members, amounts=summed(members))

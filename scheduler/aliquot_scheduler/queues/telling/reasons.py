@@ -1,25 +1,106 @@
-"""Why a pod waits, with the numbers: what it asks, what its queue has, what the cards have."""
+"""Why a pod waits, to whoever may read pods, nodes and queues; with what each queue on the way up has of what it asks.
+
+By the numbers of the moment, and by the leader's last word of what it alone remembers.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from aliquot_scheduler.queues.judging.rules import Cause, Refusal, no_room
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, UNLIMITED, Node
 from aliquot_scheduler.queues.said.units import bare, spoken
 from aliquot_scheduler.queues.telling.standing import Standing
+from aliquot_scheduler.queues.telling.why import (
+    BEHIND,
+    GANG_WAITS,
+    MAKING_ROOM,
+    NOBODY_GOES,
+    OF_ROOM,
+    TURN_LOST,
+    Why,
+    why,
+)
+from aliquot_scheduler.queues.telling.wording import Wording
+from aliquot_scheduler.queues.waiting.books import Books
+from aliquot_scheduler.queues.waiting.gathering import Gathering
 from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.states import State
+
+# What one that waits is told of what it is guaranteed; empty if it is not.
+Due = Callable[[Waiter], str]
+_FIRST = frozenset({Cause.QUOTA, Cause.FIRM})
 
 
-def why_it_waits(waiter: Waiter, standing: Standing) -> str:
-    """What keeps one pod from being let in, were it the first of all; empty if nothing of queues does."""
+def why_it_waits(waiter: Waiter, standing: Standing) -> Why:
+    """What keeps one pod from being let in, were it the first of all."""
     if gates := standing.foreign_gates(waiter):
-        return f"it joins the line once others have lifted their gates: {', '.join(gates)}"
-    if never := standing.why_never(waiter):
-        return never
-    if held := standing.wording.of_stop(waiter.queue):
-        return held
-    if lack := standing.gathering(waiter):
-        return lack.message
+        # It is in no line, and nothing is written on it.
+        return Why("", lambda: f"it joins the line once others have lifted their gates: {', '.join(gates)}")
+    return why(waiter, _Reader(standing))
+
+
+def of_queues(why: Why, waiter: Waiter, standing: Standing) -> str:
+    """What queues say against it beside all that nodes do; empty if nothing."""
+    if why.word not in OF_ROOM:
+        return why.sentence()
     refusal = standing.refusal(waiter)
     return "" if refusal is None else standing.wording.of_refusal(refusal, waiter)
+
+
+class _Reader:
+    """What a standing shows."""
+
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+
+    @property
+    def books(self) -> Books:
+        return self._standing.books
+
+    def remembered(self, waiter: Waiter) -> Why | None:
+        """A turn is lost by who has no gate any more."""
+        lost = self._standing.state(waiter) is State.LET_IN_NO_MORE
+        return self._leaders(waiter, {MAKING_ROOM, TURN_LOST} if lost else {MAKING_ROOM})
+
+    def why_nowhere(self, waiter: Waiter) -> str:
+        return self._standing.why_never(waiter)
+
+    def gathering(self, waiter: Waiter) -> Gathering | None:
+        return self._standing.gathering(waiter)
+
+    def mates(self, waiter: Waiter, count: int) -> Sequence[Waiter]:
+        return self._standing.candidate(waiter).members[:count]
+
+    def refusal(self, waiter: Waiter) -> Refusal | None:
+        """As the leader finds it: what no card has room for is not asked further."""
+        refusal, may_fit = self.numbers(waiter), self._standing.may_fit(waiter)
+        if refusal is not None and (may_fit or refusal.cause in _FIRST):
+            return refusal
+        return None if may_fit and self._standing.has_room(waiter) else self._no_room(waiter, may_fit=may_fit)
+
+    def numbers(self, waiter: Waiter) -> Refusal | None:
+        return self._standing.refusal(waiter)
+
+    def passed(self, waiter: Waiter) -> Why | None:
+        """For whom, or that its gang finds no place as a whole: to know that, it would have to be laid."""
+        return self._leaders(waiter, {BEHIND, GANG_WAITS})
+
+    def nobody_goes(self, waiter: Waiter, found: Why) -> Why | None:
+        del found
+        return self._leaders(waiter, {NOBODY_GOES})
+
+    def wording(self) -> Wording:
+        return self._standing.wording
+
+    def _no_room(self, waiter: Waiter, *, may_fit: bool) -> Refusal:
+        return no_room(self._standing.why_no_node(waiter) if may_fit else "")
+
+    def _leaders(self, waiter: Waiter, words: set[str]) -> Why | None:
+        """The leader's last word, if it is one of these."""
+        said = self._standing.leaders_word(waiter)
+        return Why(said.reason, partial(str, said.message)) if said and said.reason in words else None
 
 
 def quota_of_path(waiter: Waiter, standing: Standing) -> list[str]:

@@ -12,10 +12,11 @@ import msgspec
 
 from aliquot_scheduler.queues.said.contradictions import ALL_MODELS, Thing, problems_by_queue, quota_of
 from aliquot_scheduler.queues.said.entry import Plan
-from aliquot_scheduler.queues.said.tree import ROOT, UNLIMITED, Dimensions, Node
+from aliquot_scheduler.queues.said.tree import ROOT, Dimensions, Node
 from aliquot_scheduler.queues.telling.forms import NO_QUEUE, ModelParts, Part, QueueRow
 from aliquot_scheduler.queues.telling.standing import Standing, Strays
 from aliquot_scheduler.queues.telling.status import QueueStatus
+from aliquot_scheduler.queues.telling.views import bounds_of
 
 _THINGS = ("compute", "memory")
 
@@ -108,11 +109,10 @@ def _part(node: Node, thing: str, status: QueueStatus | None) -> Part:
 
 
 def _said_of(node: Node, dimension: int, thing: Thing) -> Part:
-    """What the tree makes of the quota: a guarantee is no less than those below, a limit no more than may be had."""
-    quota, ceiling = quota_of(node.spec, thing), node.ceiling[dimension]
+    quota, (guarantee, limit) = quota_of(node.spec, thing), bounds_of(node, dimension, thing)
     return Part(
-        guarantee=node.guarantee[dimension] if quota.guarantee is not None or node.guarantee[dimension] else None,
-        limit=None if ceiling >= UNLIMITED else ceiling,
+        guarantee=guarantee,
+        limit=limit,
         weight=quota.weight,
         lending_limit=quota.lending_limit,
         borrowing_limit=quota.borrowing_limit,

@@ -13,7 +13,9 @@ from functools import partial
 import msgspec
 
 from aliquot_core.names import Names
-from aliquot_core.objects import Pod
+from aliquot_core.objects import Pod, PodCondition
+from aliquot_scheduler.deciding.places import Places
+from aliquot_scheduler.fit.bounds import Bounds
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.charged.usage import Forgetting
 from aliquot_scheduler.queues.judging.cards import Cards, Stock, hardware_of
@@ -25,13 +27,13 @@ from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, models_of, plant
 from aliquot_scheduler.queues.telling.report import recall, statuses
 from aliquot_scheduler.queues.telling.status import QueueStatus
-from aliquot_scheduler.queues.telling.wording import Wording
+from aliquot_scheduler.queues.telling.wording import Promised, Wording
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, still_needed, summed
 from aliquot_scheduler.queues.waiting.order import Order, Shares
-from aliquot_scheduler.queues.waiting.states import State, state_of
+from aliquot_scheduler.queues.waiting.states import State, said_of, state_of
 from aliquot_scheduler.queues.waiting.waits import UsualWait, usual_wait
 from aliquot_scheduler.rules.judging import NO_RULES
 from aliquot_scheduler.rules.judging import Rules as OwnRules
@@ -80,17 +82,20 @@ class Standing:
         settings: QueueSettings = QueueSettings(),  # noqa: B008 - frozen
         rules: OwnRules = NO_RULES,
     ) -> None:
-        """`told` is what the leader wrote last, and `wall` the time by which that has aged."""
+        """`told` is what the leader wrote last, and `wall` the time by which that has aged.
+
+        Into the picture comes what is promised to pods that are let in and not bound, as the leader has it in its own.
+        """
         hardware = hardware_of(picture, models_of(plan.specs))
         self.plan = plan = msgspec.structs.replace(plan, tree=plant(plan.specs, hardware=hardware))
         self.settings = settings
         self._names = names
         self.picture = picture
         self.cards = Cards(picture=picture, dimensions=plan.tree.dimensions, rules=rules)
-        self.stock: Stock = self.cards.stock()
+        self._places = Places(picture=picture, names=names, rules=rules)
         forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
         self.books = Books(tree=plan.tree, forgetting=forgetting)
-        self.books.capacity = self.stock.capacity
+        self.books.capacity = self.cards.stock().capacity
         self._enrolment = Enrolment(
             names=names,
             cards=self.cards,
@@ -102,10 +107,13 @@ class Standing:
         self._hall = Hall(why_never=self._enrolment.why_gang_never)
         # Who has a place.
         self.bound: list[Waiter] = []
+        self._promised: list[Waiter] = []
+        self._shown: set[str] = set()
         self._waiting: dict[str, list[Waiter]] = {}
         self._running: dict[str, int] = {}
         self._members: dict[str, list[Pod]] = {}
         self._take_in(pods)
+        self.stock: Stock = self.cards.stock()
         known = {name: status for name, status in (told or {}).items() if name in plan.tree.nodes}
         recall(self.books, known, forgetting=forgetting, wall=wall, now=_NOW)
 
@@ -118,12 +126,17 @@ class Standing:
             self._members.setdefault(waiter.queue, []).append(pod)
             if pod.ended:
                 continue
-            if state_of(pod, names=self._names).is_in and not self.is_shown(waiter):
+            if self._has_no_room(waiter):
+                self._shown.add(waiter.uid)
+            if self.state(waiter).is_in and not self.is_shown(waiter):
                 self.books.put(waiter, self._enrolment.charge(waiter))
                 self._running[waiter.queue] = self._running.get(waiter.queue, 0) + 1
-                self.bound += [waiter] if pod.spec.node_name else []
+                (self.bound if pod.spec.node_name else self._promised).append(waiter)
             else:
                 waiting.append(waiter)
+        for waiter in self._promised:
+            bounds = Bounds(node=waiter.pod.status.nominated_node_name)
+            self._places.best(waiter.pod, waiter.demand, bounds, now=_NOW)
         for waiter in waiting:
             self._waiting.setdefault(waiter.queue, []).append(waiter)
             if self.foreign_gates(waiter):
@@ -187,21 +200,33 @@ class Standing:
         is_in = state_of(pod, names=self._names).is_in
         return self._enrolment.holder(pod) if is_in else self._enrolment.waiter(pod)
 
+    def state(self, waiter: Waiter) -> State:
+        """By what is written on it."""
+        return state_of(waiter.pod, names=self._names)
+
+    def leaders_word(self, waiter: Waiter) -> PodCondition | None:
+        """What the leader wrote last on a pod that waits, if anything."""
+        said = said_of(waiter.pod, names=self._names)
+        return said if said and said.status == "False" else None
+
     def is_shown(self, waiter: Waiter) -> bool:
         """Whether a pod has no gate so that a cluster autoscaler sees it, as far as this can be told: it has no room.
 
         Who was promised room has it, though only the leader knows where; it is nominated for most.
         """
+        return waiter.uid in self._shown
+
+    def _has_no_room(self, waiter: Waiter) -> bool:
         node, pod = self.plan.tree.nodes.get(waiter.queue), waiter.pod
         if node is None or not node.spec.autoscale or pod.spec.scheduling_gates or pod.spec.node_name or pod.ended:
             return False
         if pod.status.nominated_node_name:
             return False
-        return not self.may_fit(waiter) or bool(self.why_no_node(waiter))
+        return not self.has_room(waiter)
 
     def has_lost_its_turn(self, waiter: Waiter) -> bool:
         """Whether a pod waits that has no gate any more, and not to be seen by an autoscaler."""
-        return state_of(waiter.pod, names=self._names) is State.LET_IN_NO_MORE and not self.is_shown(waiter)
+        return self.state(waiter) is State.LET_IN_NO_MORE and not self.is_shown(waiter)
 
     def foreign_gates(self, waiter: Waiter) -> list[str]:
         """The gates of others that a pod waits behind: it joins no line before they are lifted."""
@@ -216,6 +241,10 @@ class Standing:
     def may_fit(self, waiter: Waiter) -> bool:
         """Whether some card may have room for a pod; never wrongly no."""
         return self.cards.fitting()[waiter.number]
+
+    def has_room(self, waiter: Waiter) -> bool:
+        """Whether a node has room for a pod, on its GPUs and beside them."""
+        return bool(self.cards.roomy(waiter.demand).any()) and not self.why_no_node(waiter)
 
     def why_no_node(self, waiter: Waiter) -> str:
         """Why no node takes a pod that has room on its GPUs, in numbers; empty if one does, or none has."""
@@ -242,7 +271,8 @@ class Standing:
     @property
     def wording(self) -> Wording:
         """What is said of it all, by the numbers of now."""
-        return Wording(ledger=self.books.ledger, stock=self.stock)
+        promised = Promised.of(self._promised, ledger=self.books.ledger)
+        return Wording(ledger=self.books.ledger, stock=self.stock, promised=promised)
 
     def order(self) -> Iterator[Waiter]:
         """Everybody in a line, in the order in which they would be let in if there were quota and room for all.

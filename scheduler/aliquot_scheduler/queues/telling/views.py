@@ -7,12 +7,13 @@ Nothing is told of other namespaces but what they come to together.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from aliquot_scheduler.queues.said.contradictions import ALL_MODELS, Thing, quota_of
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, UNLIMITED, Node
 from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
 from aliquot_scheduler.queues.waiting.books import Books
@@ -26,8 +27,8 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Common settings of what is written into a view."""
 
 
-class Limits(_Written, frozen=True, kw_only=True, omit_defaults=True):
-    """What a queue may have at most; left out, there is no limit."""
+class Bounds(_Written, frozen=True, kw_only=True, omit_defaults=True):
+    """What a queue is guaranteed, or may have at most; left out, nothing is said of it."""
 
     compute: int | None = None
     memory: int | None = None
@@ -39,6 +40,8 @@ class Own(_Written, frozen=True, kw_only=True):
     used: Amounts = Amounts()
     running: int = 0
     waiting: int = 0
+    # How many of those wait for what, by the word in their conditions.
+    reasons: dict[str, int] = {}
 
 
 class View(_Written, frozen=True, kw_only=True):
@@ -47,8 +50,8 @@ class View(_Written, frozen=True, kw_only=True):
     # From the top of the tree down to the queue.
     path: tuple[str, ...] = ()
     stop: str = ""
-    guarantee: Amounts = Amounts()
-    limit: Limits = Limits()
+    guarantee: Bounds = Bounds()
+    limit: Bounds = Bounds()
     used: Amounts = Amounts()
     fair_share: Amounts = Amounts()
     asked: Amounts = Amounts()
@@ -75,11 +78,15 @@ def views(
     homes: Mapping[str, str],
     at: str,
     shown: Sequence[Waiter] = (),
+    words: Iterable[tuple[Waiter, str]] = (),
 ) -> dict[Where, View]:
     """Every view that there is to be; `homes` is each namespace's own queue, `statuses` those of the same instant.
 
-    Who is `shown` to an autoscaler is charged, and told as who waits.
+    Who is `shown` to an autoscaler is charged, and told as who waits. `words` says why each waits.
     """
+    reasons: defaultdict[Where, Counter[str]] = defaultdict(Counter)
+    for waiter, word in words:
+        reasons[waiter.pod.metadata.namespace, waiter.queue][word] += 1
     counts = Counter((waiter.pod.metadata.namespace, waiter.queue) for waiter in (*waiting, *shown))
     held = _without(books, shown)
     wanted = {*counts, *books.of_namespaces, *homes.items()}
@@ -88,7 +95,11 @@ def views(
         (namespace, queue): _view(
             nodes[queue],
             status=statuses[queue],
-            own=_own(held.get((namespace, queue), (0, 0, 0)), waiting=counts[namespace, queue]),
+            own=_own(
+                held.get((namespace, queue), (0, 0, 0)),
+                waiting=counts[namespace, queue],
+                reasons=reasons.get((namespace, queue), {}),
+            ),
             at=at,
         )
         for namespace, queue in sorted(wanted)
@@ -112,18 +123,29 @@ def of_the_moment(view: View) -> View:
     return msgspec.structs.replace(view, at="")
 
 
-def _own(held: Iterable[int], *, waiting: int) -> Own:
+def _own(held: Iterable[int], *, waiting: int, reasons: Mapping[str, int]) -> Own:
     compute, memory, running = held
-    return Own(used=Amounts(compute=compute, memory=memory), running=running, waiting=waiting)
+    told = dict(sorted(reasons.items()))
+    return Own(used=Amounts(compute=compute, memory=memory), running=running, waiting=waiting, reasons=told)
+
+
+def bounds_of(node: Node, dimension: int, thing: Thing) -> tuple[int | None, int | None]:
+    """What the tree makes of the quota: a guarantee is no less than those below, a limit no more than may be had.
+
+    None where nothing is said.
+    """
+    guarantee, ceiling = node.guarantee[dimension], node.ceiling[dimension]
+    says = quota_of(node.spec, thing).guarantee is not None
+    return guarantee if says or guarantee else None, None if ceiling >= UNLIMITED else ceiling
 
 
 def _view(node: Node, *, status: QueueStatus, own: Own, at: str) -> View:
-    most = {thing: node.ceiling[dim] for thing, dim in (("compute", COMPUTE), ("memory", MEMORY))}
+    compute, memory = (bounds_of(node, dim, (ALL_MODELS, thing)) for dim, thing in enumerate(("compute", "memory")))
     return View(
         path=tuple(name for name in reversed(node.path) if name != ROOT),
         stop=node.stop,
-        guarantee=Amounts(compute=node.guarantee[COMPUTE], memory=node.guarantee[MEMORY]),
-        limit=Limits(**{thing: ceiling for thing, ceiling in most.items() if ceiling < UNLIMITED}),
+        guarantee=Bounds(compute=compute[0], memory=memory[0]),
+        limit=Bounds(compute=compute[1], memory=memory[1]),
         used=status.used,
         fair_share=status.fair_share,
         asked=status.asked,

@@ -6,22 +6,20 @@ views (`told_by`: "view"): queues that it is at home in or has pods in, and its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.telling.forms import OwnPart, Part, QueueAnswer, QueueRow, WaitingPod
-from aliquot_scheduler.queues.telling.reasons import why_it_waits
+from aliquot_scheduler.queues.telling.reasons import Due, why_it_waits
 from aliquot_scheduler.queues.telling.rows import rows
 from aliquot_scheduler.queues.telling.standing import Standing, amounts_of
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.telling.views import View
+from aliquot_scheduler.queues.telling.why import NOBODY_GOES, TURN_LOST, WAITING, Why
 from aliquot_scheduler.queues.waiting.line import Waiter
-
-# What one that waits is told of what it is guaranteed; empty if it is not.
-Due = Callable[[Waiter], str]
 
 
 def _nothing_due(waiter: Waiter) -> str:
@@ -71,6 +69,7 @@ def shown(name: str, view: View, *, namespace: str) -> QueueAnswer:
         memory=view.own.used.memory,
         running=view.own.running,
         waiting=view.own.waiting,
+        reasons=view.own.reasons,
     )
     row = QueueRow(
         name=name,
@@ -105,7 +104,8 @@ def _shown(view: View, thing: str) -> Part:
 def waiting_pods(name: str, standing: Standing, *, due: Due = _nothing_due) -> list[WaitingPod]:
     """Who waits in a queue and below it, in the order of their places; those in no line last."""
     waiting = sorted(standing.waiting(name), key=lambda waiter: waiter.place)
-    reasons = {waiter.uid: _why(waiter, standing, due=due) for waiter in waiting}
+    reasons = {waiter.uid: why_it_waits(waiter, standing) for waiter in waiting}
+    sentences = {waiter.uid: _sentence(waiter, reasons[waiter.uid], standing, due=due) for waiter in waiting}
     never = {waiter.uid for waiter in waiting if standing.why_never(waiter)}
     places: dict[str, int] = {}
     missing = set(reasons)
@@ -116,26 +116,30 @@ def waiting_pods(name: str, standing: Standing, *, due: Due = _nothing_due) -> l
         if not missing:
             break
     found = [
-        _pod(waiter, place=places.get(waiter.uid, 0), never=waiter.uid in never, why=reasons[waiter.uid])
+        _pod(
+            waiter,
+            place=places.get(waiter.uid, 0),
+            never=waiter.uid in never,
+            reason=reasons[waiter.uid].word,
+            why=sentences[waiter.uid],
+        )
         for waiter in waiting
     ]
     return sorted(found, key=lambda one: (one.place == 0, one.place))
 
 
-def _why(waiter: Waiter, standing: Standing, *, due: Due) -> str:
-    why = why_it_waits(waiter, standing) or _cards(waiter, standing)
+def _sentence(waiter: Waiter, why: Why, standing: Standing, *, due: Due) -> str:
+    sentence = why.sentence()
     if standing.is_shown(waiter):
-        why = f"it is shown to a cluster autoscaler: {why}"
-    elif standing.has_lost_its_turn(waiter):
-        why = "; ".join(["its turn led to no binding", *([why] if why else [])])
-    return "; ".join([why, *([said] if (said := due(waiter)) else [])])
+        sentence = f"it is shown to a cluster autoscaler: {sentence}"
+    elif standing.has_lost_its_turn(waiter) and why.word != TURN_LOST:
+        sentence = "its turn led to no binding" + ("" if why.word == WAITING else f": {sentence}")
+    # The leader's word says that too.
+    more = "" if why.word == NOBODY_GOES else due(waiter)
+    return f"{sentence}; {more}" if more else sentence
 
 
-def _cards(waiter: Waiter, standing: Standing) -> str:
-    return standing.why_no_node(waiter) if standing.may_fit(waiter) else "no GPU has room for it now"
-
-
-def _pod(waiter: Waiter, *, place: int, never: bool, why: str) -> WaitingPod:
+def _pod(waiter: Waiter, *, place: int, never: bool, reason: str, why: str) -> WaitingPod:
     compute, memory = amounts_of(waiter)
     return WaitingPod(
         pod=waiter.pod.key,
@@ -147,5 +151,6 @@ def _pod(waiter: Waiter, *, place: int, never: bool, why: str) -> WaitingPod:
         since=waiter.pod.metadata.creation_timestamp or "",
         compute=compute,
         memory=memory,
+        reason=reason,
         why=why,
     )

@@ -6,8 +6,11 @@ many names three are told.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
+from aliquot_core.counting import agreed, counted
 from aliquot_core.membership import Topology
 from aliquot_scheduler.queues.charged.ledger import Ledger
 from aliquot_scheduler.queues.judging.asking import asked_of
@@ -25,12 +28,29 @@ _TOGETHER = {
 }
 
 
+class Promised(msgspec.Struct, frozen=True, kw_only=True):
+    """Of all GPUs what is kept for pods that were let in and are not bound yet, and how many they are."""
+
+    amounts: tuple[int, int] = (0, 0)
+    pods: int = 0
+
+    @classmethod
+    def of(cls, waiters: Iterable[Waiter], *, ledger: Ledger) -> Promised:
+        """By what they are charged with."""
+        held = [charge.amounts for waiter in waiters if (charge := ledger.of(waiter.uid))]
+        return cls(amounts=(sum(one[COMPUTE] for one in held), sum(one[MEMORY] for one in held)), pods=len(held))
+
+
+NOTHING = Promised()
+
+
 class Wording:
     """Sentences by the numbers of one instant."""
 
-    def __init__(self, *, ledger: Ledger, stock: Stock) -> None:
+    def __init__(self, *, ledger: Ledger, stock: Stock, promised: Promised = NOTHING) -> None:
         self._ledger = ledger
         self._stock = stock
+        self._promised = promised
         self._dimensions = ledger.tree.dimensions
 
     # --- what queues say ---------------------------------------------------------------------------------------------
@@ -143,7 +163,11 @@ class Wording:
         return f"{starts}; {self._free()}, and there is no {together}"
 
     def _free(self) -> str:
-        return f"of all GPUs {' and '.join(self._free_of(dim) for dim in (COMPUTE, MEMORY))} are free"
+        free = f"of all GPUs {' and '.join(self._free_of(dim) for dim in (COMPUTE, MEMORY))} are free"
+        if not self._promised.pods:
+            return free
+        whose = f"{counted(self._promised.pods, 'pod')} that {agreed(self._promised.pods, 'is', 'are')} not bound yet"
+        return f"{free}, beside {slices(self._promised.amounts, of=self._dimensions)} promised to {whose}"
 
     def _free_of(self, dimension: int) -> str:
         free, capacity = self._stock.free[dimension], self._stock.capacity[dimension]

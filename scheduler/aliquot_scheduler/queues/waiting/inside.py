@@ -67,6 +67,10 @@ class Inside:
         """Whether somebody was adopted, and the time is over in which kube-scheduler would have come by itself."""
         return self._ways.get(uid) is Way.ADOPTED and self._until[uid] <= now
 
+    def promised(self) -> list[Waiter]:
+        """Those for whom room is kept."""
+        return [self.coming[uid] for uid, way in self._ways.items() if way is Way.THROUGH]
+
     def shown(self) -> list[Waiter]:
         """Those who are shown, in the order in which they waited."""
         found = [self.coming[uid] for uid, way in self._ways.items() if way is Way.SHOWN]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from aliquot_core.names import Names
-from aliquot_core.objects import Pod
+from aliquot_core.objects import Pod, PodCondition
 
 
 class State(Enum):
@@ -34,5 +34,15 @@ def state_of(pod: Pod, *, names: Names) -> State:
         return State.BOUND
     if pod.spec.scheduling_gates:
         return State.WAITING
-    said = next((one.status for one in pod.status.conditions if one.type == names.admitted), "")
-    return State.LET_IN_NO_MORE if said == "False" else State.LET_IN
+    return State.LET_IN_NO_MORE if was_told_to_wait(pod, names=names) else State.LET_IN
+
+
+def said_of(pod: Pod, *, names: Names) -> PodCondition | None:
+    """What the pod says now, if it says anything."""
+    return next((one for one in pod.status.conditions if one.type == names.admitted), None)
+
+
+def was_told_to_wait(pod: Pod, *, names: Names) -> bool:
+    """Whether it says that it waits."""
+    said = said_of(pod, names=names)
+    return said is not None and said.status == "False"

@@ -1,0 +1,125 @@
+"""Why a pod waits, in a word and a sentence: one order of reasons, whoever says it and wherever.
+
+The leader asks this for conditions, Events, views, metrics and the page; `aliquot queue` and `aliquot explain` ask it
+of a standing. They differ in what they know, not in what it means: what the leader alone remembers (a lost turn, room
+that is being made, who is passed by whom) others read in the word that it wrote last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from aliquot_scheduler.queues.judging.rules import Cause, Refusal
+from aliquot_scheduler.queues.telling.wording import Wording
+from aliquot_scheduler.queues.waiting.books import Books
+from aliquot_scheduler.queues.waiting.gathering import Gathering
+from aliquot_scheduler.queues.waiting.line import Waiter, still_needed
+
+TURN_LOST, MAKING_ROOM, BEHIND, NOBODY_GOES = "TurnLost", "MakingRoom", "Behind", "NobodyGoes"
+NO_ROOM, NO_NODE, GANG_WAITS, WAITING = "NoRoom", "NoNode", "GangWaits", "Waiting"
+# These hang on what nodes and GPUs have, of which there is more to say than of queues.
+OF_ROOM = frozenset({NO_ROOM, NO_NODE, WAITING})
+
+_WORDS = {
+    Cause.QUOTA: "OverLimit",
+    Cause.FIRM: "OutsideGuarantee",
+    Cause.HELD_BACK: "HeldBack",
+    Cause.BEHIND: BEHIND,
+    Cause.CARDS: NO_ROOM,
+    Cause.NODES: NO_NODE,
+}
+_OF_OTHERS = frozenset({Cause.FIRM, Cause.HELD_BACK})
+
+
+class Why(NamedTuple):
+    """The word of each is looked up often, and the sentence worked out only where it is to be told."""
+
+    word: str
+    sentence: Callable[[], str]
+
+
+class Knowledge(Protocol):
+    """What one side knows of who waits."""
+
+    @property
+    def books(self) -> Books:
+        """Who is charged with what."""
+        ...
+
+    def remembered(self, waiter: Waiter) -> Why | None:
+        """What counts before all numbers: a turn that was lost, or room that is being made."""
+        ...
+
+    def why_nowhere(self, waiter: Waiter) -> str:
+        """Why it can't be let in whatever others do; empty if it could."""
+        ...
+
+    def gathering(self, waiter: Waiter) -> Gathering | None:
+        """What its gang lacks to be let in as a whole."""
+        ...
+
+    def mates(self, waiter: Waiter, count: int) -> Sequence[Waiter]:
+        """So many of its gang that wait."""
+        ...
+
+    def refusal(self, waiter: Waiter) -> Refusal | None:
+        """Why it is not let in as a candidate."""
+        ...
+
+    def numbers(self, waiter: Waiter) -> Refusal | None:
+        """What the numbers of queues say against it, whether or not there is room."""
+        ...
+
+    def passed(self, waiter: Waiter) -> Why | None:
+        """What came of it when it was looked at, where only a word is known of that."""
+        ...
+
+    def nobody_goes(self, waiter: Waiter, found: Why) -> Why | None:
+        """That others have borrowed what it is guaranteed and nobody goes, beside this; None where that is not so."""
+        ...
+
+    def wording(self) -> Wording:
+        """What is said by the numbers of this moment."""
+        ...
+
+
+def why(waiter: Waiter, knows: Knowledge) -> Why:
+    """Why somebody waits."""
+    if found := knows.remembered(waiter):
+        return found
+    nodes = knows.books.ledger.tree.nodes
+    if never := knows.why_nowhere(waiter):
+        return Why("NeverFits" if waiter.queue in nodes else "NoQueue", partial(str, never))
+    if nodes[waiter.queue].stop:
+        return Why("QueueHeld", lambda: knows.wording().of_stop(waiter.queue))
+    if lack := knows.gathering(waiter):
+        return Why(lack.lack.value, partial(str, lack.message))
+    return _of_a_candidate(waiter, knows)
+
+
+def _of_a_candidate(waiter: Waiter, knows: Knowledge) -> Why:
+    refusal, together = knows.refusal(waiter), still_needed(waiter, let_in=knows.books.let_in)
+    if found := knows.passed(waiter) if refusal is None or refusal.cause is Cause.CARDS else None:
+        return found
+    if refusal is None:
+        return Why(WAITING, partial(str, "it waits for its turn"))
+    found = _refused(waiter, refusal, knows, together=together)
+    return knows.nobody_goes(waiter, found) or found
+
+
+def _refused(waiter: Waiter, refusal: Refusal, knows: Knowledge, *, together: int) -> Why:
+    if refusal.cause is not Cause.CARDS or together == 1:
+        return Why(_WORDS[refusal.cause], lambda: _said(refusal, waiter, knows))
+    return Why(GANG_WAITS, lambda: knows.wording().of_gang_without_room(knows.mates(waiter, together)))
+
+
+def _said(refusal: Refusal, waiter: Waiter, knows: Knowledge) -> str:
+    """Where room is missing, and more room alone would not do, that too."""
+    wording = knows.wording()
+    said = wording.of_refusal(refusal, waiter)
+    also = knows.numbers(waiter) if refusal.cause is Cause.CARDS else None
+    if also is None or also.cause not in _OF_OTHERS:
+        return said
+    return f"{said}; {wording.of_refusal(also, waiter)}"
