@@ -16,7 +16,7 @@ import gc
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -29,6 +29,7 @@ from support.bench_figures import Asked
 from support.queue_replay import Job, Replay
 
 PATIENCE = QueueSettings().patience
+_LEAST_EVENTS = 2
 
 
 def main() -> None:
@@ -42,6 +43,8 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=1)
     parser.add_argument("--impatient", action="store_true")
     asked = parser.parse_args()
+    if asked.events < _LEAST_EVENTS:
+        parser.error(f"--events {asked.events}: a percentile needs {_LEAST_EVENTS} events at least")
     figures = Asked()
     for title, own in (("few shapes", False), ("a shape for each pod", True)):
         took = measure(asked, own_shapes=own)
@@ -82,8 +85,8 @@ def measure(asked: argparse.Namespace, *, own_shapes: bool) -> list[float]:
     took = []
     for number in range(asked.events):
         replay.now += 0.1
-        ending, coming = chance.choice(list(replay.running)), next(jobs)
-        leaving = chance.choice([one.name for one in waits if one.admitted is None][:50])
+        ending, coming = chance.choice(_some(replay.running, "runs", number)), next(jobs)
+        leaving = chance.choice(_some([one.name for one in waits if one.admitted is None][:50], "waits", number))
         began = time.process_time()
         if number % 3 == 0:
             replay.end(ending)
@@ -94,6 +97,13 @@ def measure(asked: argparse.Namespace, *, own_shapes: bool) -> list[float]:
         replay.decide()
         took.append(time.process_time() - began)
     return took
+
+
+def _some(names: Iterable[str], does: str, number: int) -> list[str]:
+    found = list(names)
+    if not found:
+        sys.exit(f"after {number} events nobody {does} any more: ask for more --pods or --nodes, or for fewer --events")
+    return found
 
 
 def specs_of(asked: argparse.Namespace) -> dict[str, QueueSpec]:

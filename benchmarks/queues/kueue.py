@@ -91,6 +91,7 @@ def main() -> None:
         waits = [job.admitted - job.at for job in done if job.kind == size and job.admitted is not None]
         print(f"{size:7} mean time to admission {mean(waits):6.1f} s (Kueue {kueue} s, its baseline)")
     figures = Asked()
+    figures.at_least("workloads ended", len(done), len(jobs))
     if asked.scale == "baseline" and not asked.reclaim:
         figures.at_most("makespan by the ideal", makespan / ideal, 1.3)
         figures.at_least("use in percent", 100 * ideal / makespan, 77.0)
