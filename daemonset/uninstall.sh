@@ -1,20 +1,22 @@
 #!/bin/sh
 # Takes Aliquot out of a cluster, however it was installed, with whatever it wrote on nodes and on pods that wait:
-#   daemonset/uninstall.sh [--yes] [--force] [--dry-run] [--help]
+#   daemonset/uninstall.sh [--yes] [--force] [--no-wait] [--dry-run] [--help]
 #
 #   --yes      do not ask; without a terminal nothing is done otherwise
 #   --force    also while pods hold slices: they would run on, uncounted
+#   --no-wait  do not wait for the kubelets: for five minutes they tell on each node's status what a plugin had that has
+#              left, and then 0 for ever, which is taken away only by who waits for it
 #   --dry-run  say what there is to go, and do nothing
 #   --help     print this
 #
 # The cluster is that of kubectl's current context. Pods that hold slices are to be ended first. Pods that wait lose
 # Aliquot's gate and go on waiting, for a scheduler that is gone: delete them, or install Aliquot again. Queues are
-# deleted with their definition. Where a node does not answer within ALIQUOT_PATIENCE seconds (300), the others withdraw,
+# deleted with their definition. Where a node does not answer within ALIQUOT_PATIENCE seconds (600), the others withdraw,
 # it is named, and what guards what it bears stays: bring it back, or delete it, and run this again.
 set -eu
 namespace=${ALIQUOT_NAMESPACE:-aliquot-system}
 domain=${ALIQUOT_DOMAIN:-aliquot.dev}
-patience=${ALIQUOT_PATIENCE:-300}
+patience=${ALIQUOT_PATIENCE:-600}
 joins=node.$domain/share
 ours=app.kubernetes.io/part-of=aliquot
 
@@ -78,7 +80,8 @@ withdraw() {
     pod=$(kubectl --namespace "$namespace" get configmap aliquot-withdraw --output 'jsonpath={.data.pod\.yaml}')
     for node; do
         # While its agent may live, it would write all of it anew.
-        echo "$silent" | grep -qxF "$node" || echo "$pod" | sed "s/NODE/$node/" | kubectl create --filename -
+        echo "$silent" | grep -qxF "$node" || echo "$pod" | sed "s/NODE/$node/; s/--withdraw/$how/" |
+            kubectl create --filename -
     done
 }
 
@@ -91,11 +94,12 @@ usage() {
     sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0"
 }
 
-sure=no force=no dry=no
+sure=no force=no dry=no how=--withdraw
 for argument; do
     case $argument in
     --yes) sure=yes ;;
     --force) force=yes ;;
+    --no-wait) how='--withdraw, --no-wait' ;;
     --dry-run) dry=yes ;;
     --help | -h) usage; exit 0 ;;
     *) echo "$argument is no option: nothing was done" >&2; usage >&2; exit 2 ;;
@@ -156,6 +160,7 @@ silent=$(waited_for 'aliquot-agent, aliquot-endpoint, aliquot-mps')
 kubectl --namespace "$namespace" delete pods --wait=false --selector app.kubernetes.io/name=aliquot-withdraw
 nodes=$(bearing)
 if [ -n "$nodes" ]; then
+    [ "$how" != --withdraw ] || echo "kubelets forget a plugin five minutes after it has left: waiting for that"
     # shellcheck disable=SC2046 # names of nodes have no blanks
     withdraw $(printf '%s\n' "$nodes" | sort -u)
 fi

@@ -24,6 +24,7 @@ from aliquot_agent.isolation.slice_files import SliceFiles
 from aliquot_agent.machine import Machine
 from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.pods.residents import ProcResidents
+from aliquot_agent.publishing.withdrawing import wait_until_forgotten
 from aliquot_agent.publishing.withdrawing import withdraw as withdraw_node
 from aliquot_agent.settings import NVML, AgentSettings
 from aliquot_agent.status import Status, nobody_hears
@@ -71,7 +72,10 @@ SWITCH = 0.001
 )
 @click.option("--gpus", metavar="SPEC", help='"nvml", or GPUs to simulate, such as 8xA100-80GB.')
 @click.option("--withdraw", is_flag=True, help="Take back all that agents wrote on the node's object, and end.")
-def agent(file: str | None, *, withdraw: bool, **flags: Any) -> None:
+@click.option(
+    "--no-wait", is_flag=True, help="With --withdraw: do not wait until the kubelet has forgotten the plugin."
+)
+def agent(file: str | None, *, withdraw: bool, no_wait: bool, **flags: Any) -> None:
     """Know this node's GPUs, publish them, and ready the slice of each granted container.
 
     \b
@@ -85,16 +89,19 @@ def agent(file: str | None, *, withdraw: bool, **flags: Any) -> None:
     names = sources.resolve("names", Names).value
     health = sources.resolve("health", HealthSettings).value
     if withdraw:
-        asyncio.run(leave_node(settings, names=names))
+        asyncio.run(leave_node(settings, names=names, waits=not no_wait))
     else:
         run_until_stopped(partial(serve_node, settings=settings, names=names, health=health))
 
 
-async def leave_node(settings: AgentSettings, *, names: Names) -> None:
-    """Take back what was published of the node."""
+async def leave_node(settings: AgentSettings, *, names: Names, waits: bool) -> None:
+    """Take back what was published of the node, and wait for the kubelet to forget the plugin."""
     transport, other = ways_of_a_node(settings.kubeconfig, user_agent=AGENT)
     try:
-        await withdraw_node(client=KubeClient(transport=transport), node=settings.node_name, names=names)
+        client, node = KubeClient(transport=transport), settings.node_name
+        await withdraw_node(client=client, node=node, names=names)
+        if waits:
+            await wait_until_forgotten(client=client, clock=SystemClock(), node=node, names=names)
     finally:
         await other.close()
         await transport.close()

@@ -126,13 +126,16 @@ class Installed:
         door = self.cluster.node(node).path(DOOR)
         return self.cluster.node(node).start_inside("endpoint-service", service_command(), ready=door.is_socket)
 
-    def withdraw(self, node: str) -> Json:
-        """Let a node leave as the README says: no agent, no endpoint, and a pod that takes back what was written."""
+    def leave(self, node: str) -> None:
+        """Let a node leave: no agent, no endpoint."""
         self.label(node, JOINS, None)
         for name in (AGENT, ENDPOINT):
             self.cluster.wait_for(f"{name} to leave {node}", lambda name=name: not self.pods(name, node=node))  # type: ignore[misc]
+
+    def withdraw(self, node: str) -> Json:
+        """Where it has left, a pod takes back what was written, as the README says."""
         wanted = yaml.safe_load(self.cluster.api.get(WITHDRAW)["data"]["pod.yaml"].replace("NODE", node))
-        return self.cluster.wait_for_phase(self.cluster.create_pod(wanted), "Succeeded")
+        return self.cluster.wait_for_phase(self.cluster.create_pod(wanted), "Succeeded", timeout=120)
 
     def restart_agents(self) -> None:
         """What `kubectl rollout restart` does."""
@@ -302,11 +305,12 @@ def binding(made: Json, node: str, annotations: Mapping[str, str]) -> Json:
     }
 
 
-def nothing_left(cluster: ClusterHarness, node: str) -> bool:
-    """Whether only the kubelet still knows of us: for five minutes it keeps the capacity of a plugin that has gone."""
+def nothing_left(cluster: ClusterHarness, node: str, *, but_kubelets: bool = False) -> bool:
+    """Whether nothing of ours is on the node's object; or but what its kubelet tells of a plugin that has gone."""
     found = cluster.api.get(f"/api/v1/nodes/{node}")
     metadata, status = found["metadata"], found["status"]
-    named = [*metadata.get("annotations", {}), *metadata.get("labels", {}), *status["capacity"]]
-    given = [name for name, count in status["allocatable"].items() if count != "0"]
-    kubelets = {NAMES.compute, NAMES.best_effort}
-    return not any(name.startswith(f"{NAMES.domain}/") for name in {*named} - kubelets | {*given})
+    named = {*metadata.get("annotations", {}), *metadata.get("labels", {}), *status["capacity"], *status["allocatable"]}
+    kubelets = {NAMES.compute, NAMES.best_effort} if but_kubelets else set()
+    # Nothing may be asked of it in any case.
+    kubelets -= {name for name, count in status["allocatable"].items() if count != "0"}
+    return not any(name.startswith(f"{NAMES.domain}/") for name in named - kubelets)

@@ -33,6 +33,8 @@ DEPLOYMENTS = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments"
 _SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{SYSTEM}/endpointslices"
 # 12 s on a quiet machine; it waits for what Kubernetes' own controllers take away, and once they took over two minutes.
 _UNINSTALLED_WITHIN = 280
+# Kubelets take five minutes.
+_FORGOTTEN_WITHIN = 400
 # What asks a page in a container that has no tool for that; without the modules that would take it most of a second.
 _ASK = """
 import os, socket, sys
@@ -42,15 +44,14 @@ with socket.create_connection((os.environ["POD_IP"], {port})) as page:
 """
 
 
-def run_uninstall(cluster: ClusterHarness) -> subprocess.CompletedProcess[str]:
-    """Run the script that operators run."""
+def run_uninstall(cluster: ClusterHarness, *, waits: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run the script that operators run, and let it wait for kubelets to forget the plugin or not."""
     kubectl = binaries.path_of("kubectl")
     own = {"PATH": f"{kubectl.parent}:{os.environ['PATH']}", "KUBECONFIG": str(cluster.kubeconfig())}
-    command, environment = [str(UNINSTALL), "--yes"], {**os.environ, **own}
+    command, environment = [str(UNINSTALL), "--yes", *([] if waits else ["--no-wait"])], {**os.environ, **own}
+    within = _UNINSTALLED_WITHIN + (_FORGOTTEN_WITHIN if waits else 0)
     try:
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=_UNINSTALLED_WITHIN, check=False
-        )
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=within, check=False)
     except subprocess.TimeoutExpired as late:
         late.add_note("\n".join(each.decode() for each in (late.stdout, late.stderr) if each))
         raise

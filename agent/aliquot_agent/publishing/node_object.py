@@ -57,8 +57,7 @@ def patches(node: Node, *, inventory: Inventory, names: Names) -> Patches:
 def withdrawal(node: Node, *, names: Names) -> Patches:
     """What takes back all that was written, for a node that Aliquot leaves; operators' own annotations stay.
 
-    The device plugin's resources are the kubelet's, but it never removes them: some five minutes after the plugin ended
-    it says 0, for ever.
+    The device plugin's resources are the kubelet's, but it never removes them (`withdrawing`).
     """
     annotations = {name: None for name in node.metadata.annotations if name == names.inventory}
     stale = {name: None for name in node.metadata.labels if name.startswith(names.of("gpu."))}

@@ -132,12 +132,7 @@ def test_a_kubelet_that_lost_its_record_stays_ready(
 ) -> None:
     """It registers anew and carries our memory over; no policy stands in its way, and pods run."""
     node = cluster.node("node2")
-    node.kubelet.stop()
-    node.path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink()
-    before = len(node.kubelet.log.read_text())
-    node.kubelet.start()
-    registered = "Successfully registered node"
-    cluster.wait_for("it to register", lambda: registered in node.kubelet.log.read_text()[before:] or None)
+    before = restarts_without_a_record(cluster, "node2")
     installed.wait_ready("node2")
     cluster.wait_for("the node to be ready", lambda: cluster.node_is_ready("node2") or None)
     cluster.wait_for_phase(installed.run(namespace, "node2", gpu=1), "Succeeded")
@@ -154,13 +149,39 @@ def test_a_kubelet_may_zero_its_memory_and_the_agent_tells_it_again(
     installed.wait_ready("node1")
 
 
+def restarts_without_a_record(cluster: ClusterHarness, name: str) -> int:
+    """Let a node have a kubelet that knows of no plugin; how much its log had said before."""
+    node = cluster.node(name)
+    node.kubelet.stop()
+    node.path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink()
+    before = len(node.kubelet.log.read_text())
+    node.kubelet.start()
+    registered = "Successfully registered node"
+    cluster.wait_for("it to register", lambda: registered in node.kubelet.log.read_text()[before:] or None)
+    return before
+
+
+def forgets_its_plugin(cluster: ClusterHarness, name: str) -> None:
+    """What a kubelet does five minutes after a plugin has left: it writes 0 once, and knows nothing of it any more."""
+    restarts_without_a_record(cluster, name)
+    zero = {"status": {"capacity": {NAMES.compute: "0", NAMES.best_effort: "0"}}}
+    cluster.api_as(f"system:node:{name}").patch(f"/api/v1/nodes/{name}/status", zero)
+
+
 def test_uninstalled_leaves_nothing_on_the_nodes(cluster: ClusterHarness, installed: Installed) -> None:
-    """One leaves while Aliquot stays, with the agent's own rights; the other when all of it goes."""
+    """One leaves while Aliquot stays, with the agent's own rights; the other when all of it goes.
+
+    No capacity either: a kubelet leaves 0 in the status of its node for ever. The five minutes themselves are waited
+    for in a soak (`cluster/test_installed`).
+    """
+    installed.leave("node2")
+    forgets_its_plugin(cluster, "node2")
     installed.withdraw("node2")
     assert cluster.api.find(f"{LEASES}/{NAMES.lease('node2')}") is None
     cluster.wait_for("nothing of ours to be left", partial(nothing_left, cluster, "node2"))
     assert installed.offers("node1")
     installed.uninstall()
+    forgets_its_plugin(cluster, "node1")
     kubeconfig = str(cluster.kubeconfig("admin"))
     withdraw = [COMMAND, "agent", "--withdraw", "--node-name", "node1", "--kubeconfig", kubeconfig]
     subprocess.run(withdraw, check=True, capture_output=True, timeout=120)

@@ -31,9 +31,10 @@ case "$*" in
 *"get pods --selector"*aliquot-agent*) with agent ;;
 *"get pods --selector"*aliquot-withdraw*) with withdraw ;;
 *"delete pods"*aliquot-withdraw) for node in $(with withdraw); do rm "$CLUSTER/$node/withdraw"; done ;;
-*"get configmap aliquot-withdraw"*) echo NODE ;;
+*"get configmap aliquot-withdraw"*) echo NODE --withdraw ;;
 "create --filename -")
-    read -r node
+    read -r node how
+    echo "$how" >"$all/how"
     if [ -e "$CLUSTER/$node/alive" ]; then rm "$CLUSTER/$node/bears"; else touch "$CLUSTER/$node/withdraw"; fi ;;
 *) [ "${1#get}" = "$1" ] || exit 0 ;;
 esac
@@ -124,6 +125,15 @@ def test_a_dead_node_that_is_deleted_holds_up_nothing(tmp_path: Path, states: st
     assert (cluster.uninstall("--yes").returncode, cluster.bearing()) == (1, {"b"})
     cluster.lost("b")
     assert cluster.uninstall("--yes").returncode == 0
+
+
+@pytest.mark.parametrize(("more", "how"), [((), "--withdraw"), (("--no-wait",), "--withdraw, --no-wait")])
+def test_kubelets_are_waited_for_unless_told_not_to(tmp_path: Path, more: tuple[str, ...], how: str) -> None:
+    """Each node waits for its own; who runs it is told what takes so long."""
+    told = Cluster(tmp_path, {"a": "alive agent bears"}).uninstall("--yes", *more)
+    assert told.returncode == 0
+    assert (tmp_path / "how").read_text() == f"{how}\n"
+    assert ("waiting for that" in told.stdout) is (not more)
 
 
 # What is written or deleted, by the first words of the call.
