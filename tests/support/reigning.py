@@ -48,6 +48,8 @@ class Reigning:
         chance = random.Random(7)  # noqa: S311 - the point is that it repeats
         # By object: what the leader asked of it other than to read it.
         self.writes: dict[str, list[str]] = {}
+        # What it read by itself; lists, and watches that it keeps open, are read at its start.
+        self.reads = Counter[str]()
         self._frontend = Frontend(fresh=seeded_fresh(chance), now=self._clock.wall(), guard=self._count)
         for name in (NAMES.namespace, NAMESPACE):
             self.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -104,9 +106,13 @@ class Reigning:
         return Counter(held.values())
 
     def _count(self, call: Call) -> None:
-        if call.user == CENTRE and call.method != "GET":
-            target = call.target
-            what = "/".join(part for part in (target.resource.plural, target.subresource) if part)
+        if call.user != CENTRE:
+            return
+        target = call.target
+        what = "/".join(part for part in (target.resource.plural, target.subresource) if part)
+        if call.method == "GET":
+            self.reads[what] += 1
+        else:
             self.writes.setdefault(target.key, []).append(f"{call.method} {what}")
 
 

@@ -39,6 +39,52 @@ async def test_a_pod_at_its_first_turn_is_written_to_three_times_and_without_a_g
         assert await on.slices_per_gpu() == {2: 8}
 
 
+async def test_16_halves_at_once_go_the_whole_way_to_two_on_each_of_8_cards_in_100_of_100_runs() -> None:
+    """Over the API server and its watches, gated and not, kube-scheduler's calls in any order."""
+    for seed in range(100):
+        chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        async with reigning() as on:
+            on.join("node-a")
+            names = [f"half-{number}" for number in range(16)]
+            spec: dict[str, Any] = {"schedulingGates": GATES} if seed % 2 else {}
+            await until(lambda on=on: not on.reign.why_not() and on.reign.picture.nodes["node-a"].out == "")  # type: ignore[misc]
+            for name in names:
+                on.create(PODS, pod_manifest(name, compute=50, memory=40_000, **spec))
+            await until(lambda on=on: len(on.reign.desk.pods) == 16)  # type: ignore[misc]
+            await until(lambda on=on, names=names: all(was_told(on, name) for name in names))  # type: ignore[misc]
+            chance.shuffle(names)
+            await asyncio.gather(*(placed_after(on, name, steps=chance.randrange(20)) for name in names))
+            assert await on.slices_per_gpu() == {2: 8}, seed
+
+
+async def placed_after(on: Reigning, name: str, *, steps: int) -> None:
+    """Be kube-scheduler to a pod after others have had so many turns of the loop."""
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    await on.place(name)
+
+
+async def test_a_decision_among_1000_nodes_asks_the_api_server_for_three_writes_and_nothing_else() -> None:
+    """However many nodes there are: what is known of them was read at the start, and comes by watches since then."""
+    async with reigning() as on:
+        names = node_names(1_000)
+        for name in names:
+            on.join(name)
+        known = on.reign.picture.nodes
+        await until(
+            lambda: not on.reign.why_not() and len(known) == 1_000 and not any(one.out for one in known.values())
+        )
+        on.reads.clear()
+        pods = [f"half-{number}" for number in range(8)]
+        for name in pods:
+            on.create(PODS, pod_manifest(name, compute=50, memory=40_000, schedulingGates=GATES))
+        await until(lambda: all(was_told(on, name) for name in pods))
+        await asyncio.gather(*map(on.place, pods))
+        each = ["PATCH pods/status", "PATCH pods", "POST pods/binding"]
+        assert on.writes == {f"{NAMESPACE}/{name}": each for name in pods}
+        assert on.reads == {}
+
+
 async def test_a_nomination_ends_with_its_turn() -> None:
     """kube-scheduler would keep the pod's room for it for good, whatever the centre says of that room."""
     async with reigning(promise=0.05) as on:
