@@ -1,15 +1,17 @@
 """Who leads: the state machine behind `Leadership`, without clock, network or chance.
 
 Theory of operation. Candidates share one lease. Whoever holds it renews it; the others look at it, and one that saw it
-unchanged for its whole duration takes it over. All instants are of the candidate's own monotonic clock: what others
+unchanged for its duration, less what it may have seen it late, takes it over: so a leader that dies costs no more than
+the lease's duration. All instants are of the candidate's own monotonic clock: what others
 wrote of time is compared for equality and never for order. The driver asks for the next step (`Look`, `Make`,
 `Take`, `Release`, `Rest`, `Leave`), does it, and tells how it went (`seen`, `written`, `released`, `failed`).
 
 What must always hold:
  1. Two candidates never both believe to lead at one instant, whatever their wall clocks say and however slow requests
     are. A leader's belief ends `duration - margin` after its last answered renewal was *sent*; a follower begins to
-    count when the answer that shows that renewal has *arrived*, which is later, and counts the whole duration. The
-    margin is for clocks that tick at different speeds (20 %), and for what the old leader still has on its way.
+    count when the answer that shows that renewal has *arrived*, which is later, and counts the duration less `early`.
+    What the margin is longer than that is for clocks that tick at different speeds (20 %), and for what the old leader
+    still has on its way.
  2. A claim goes over the very version that was judged: of two who claim, one is refused.
  3. After a claim of unknown outcome the lease is looked at before it is written again, and what a look shows renews
     nobody's belief: only an answered write does.
@@ -42,18 +44,30 @@ class ElectionSettingsError(ClusterError):
 class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Section `[election]`."""
 
-    # How long a lease is good for without being renewed; a leader that is killed costs so much and one look.
+    # How long a lease is good for without being renewed: what a leader that is killed costs at most.
     duration: Seconds = 10.0
     # From one renewal to the next.
-    renew: Seconds = 3.0
-    # So much earlier than others may take over a leader stops believing.
-    margin: Seconds = 2.0
+    renew: Seconds = 2.0
+    # So much earlier than the lease ends a leader stops believing.
+    margin: Seconds = 3.0
     # No request may take longer; one that does counts as lost.
     request: Seconds = 1.5
     # How often followers look, so that one that lets go is replaced within so much; and the first rest after a failure.
     look: Seconds = 0.5
 
+    @property
+    def early(self) -> float:
+        """So much before the lease ends others begin to take over: they see a renewal a look late, and may be busy."""
+        return 2 * self.look
+
     def __post_init__(self) -> None:
+        if self.early >= self.margin:
+            raise ElectionSettingsError(
+                f"others may take over {self.early:g} s before the lease ends, two looks, and a leader stops believing "
+                f"only {self.margin:g} s before",
+                where="settings election",
+                remedy="lengthen margin, or shorten look",
+            )
         # A renewal that is lost, a look that takes its time and another renewal that does so too.
         least = self.renew + 3 * self.request + self.look
         if least > self.duration - self.margin:
@@ -197,7 +211,7 @@ class Election:
             self._ripe_at = math.inf
         elif _mark(lease) != _mark(before):
             let_go = not lease.spec.holder_identity and lease.spec.renew_time
-            self._ripe_at = now if let_go else now + self._whole_duration(lease)
+            self._ripe_at = now if let_go else now + self._wait_out(lease)
 
     def written(self, lease: Lease, *, sent_at: float) -> None:
         """A claim or renewal stands; `sent_at` is when it was sent."""
@@ -224,9 +238,9 @@ class Election:
     def _is_mine(self) -> bool:
         return self._lease is not None and self._lease.spec.holder_identity == self._identity
 
-    def _whole_duration(self, lease: Lease) -> float:
+    def _wait_out(self, lease: Lease) -> float:
         """Its holder may have been started with longer times than ours, and acts by them."""
-        return max(self._settings.duration, lease.spec.lease_duration_seconds or 0)
+        return max(self._settings.duration, lease.spec.lease_duration_seconds or 0) - self._settings.early
 
 
 def _mark(lease: Lease | None) -> tuple[str, ...] | None:

@@ -143,7 +143,7 @@ class Leadership:
             await within(self._ask(step, sent_at=now), clock=self._clock, seconds=self._election.patience(now=now))
         except (ApiError, TimeoutError) as error:
             self._failures += 1
-            # Once for a whole outage: it is asked again every 3 s at most, all night long.
+            # Once for a whole outage: it is asked again every 2 s at most, all night long.
             level = logging.WARNING if self._failures == 1 else logging.DEBUG
             log.log(level, "the lease could not be asked", extra={"step": type(step).__name__, "error": str(error)})
             rest = self._backoff.delay(failures=self._failures, random=self._random)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from aliquot_core.instants import seconds_of
 from aliquot_core.names import LEADER_LEASE, NAMESPACE, Names
 from aliquot_core.objects import Lease
 from aliquot_kube.client import KubeClient
@@ -233,15 +234,19 @@ def test_one_leads_and_the_other_knows_where_to_ask() -> None:
     contest(story)
 
 
-@pytest.mark.parametrize("phase", [0.0, 0.7, 1.5, 2.2, 2.95, 3.001])
+@pytest.mark.parametrize("phase", [tenth / 10 for tenth in range(21)])
 def test_killed_leader_costs_at_most_the_length_of_its_lease(phase: float) -> None:
-    """Counted from its last renewal, and a look more: whoever follows can't see it earlier."""
+    """Whenever it dies between two renewals, counted from its death, and from its last renewal as the lease has it."""
 
     async def story(contest: Contest) -> None:
         leader, follower = await two(contest)
         await asyncio.sleep(5 + phase)
+        before = (await contest.lease()).spec
         contest.kill(leader)
-        assert await contest.until_led(within=TIMES.duration + TIMES.look + 0.05) == follower
+        assert await contest.until_led(within=TIMES.duration) == follower
+        after = (await contest.lease()).spec
+        silent = (seconds_of(after.acquire_time) or 0.0) - (seconds_of(before.renew_time) or 0.0)
+        assert TIMES.duration - TIMES.margin < silent <= (before.lease_duration_seconds or 0) == TIMES.duration
 
     contest(story)
 
@@ -353,7 +358,7 @@ def test_slow_answers_cost_nothing() -> None:
 def test_leader_cut_off_is_told_in_time_and_leads_again(
     trouble: Callable[[Question], Coroutine[Any, Any, None]],
 ) -> None:
-    """Its belief ends 8 s after its last renewal was sent, it is told so then, and somebody leads when all is well."""
+    """Its belief ends 7 s after its last renewal was sent, it is told so then, and somebody leads when all is well."""
 
     async def story(contest: Contest) -> None:
         leader, _ = await two(contest)
@@ -362,12 +367,12 @@ def test_leader_cut_off_is_told_in_time_and_leads_again(
         assert contest.told[-1] == (contest.loop.time(), leader, False)
         assert contest.candidates[leader].fence is None
         renewed = [at for at, _, leads in contest.told if leads][-1]
-        assert contest.loop.time() - renewed == pytest.approx(8.0, abs=0.01)
+        assert contest.loop.time() - renewed == pytest.approx(TIMES.duration - TIMES.margin, abs=0.01)
         asked = len(contest.asked)
         await asyncio.sleep(60)
         assert contest.leading == []
-        # Both rest longer and longer: two to three seconds, and what a request takes that is not answered.
-        assert len(contest.asked) - asked < 60
+        # Both rest longer and longer: one to two seconds, and what a request takes that is not answered.
+        assert len(contest.asked) - asked < 90
         contest.on_way = prompt
         begun = contest.loop.time()
         name = await contest.until_led(within=2 * TIMES.duration)
@@ -393,7 +398,7 @@ def test_belief_counts_from_when_the_renewal_was_sent() -> None:
         renewed = contest.sent("PATCH")
         contest.on_way = silent
         await contest.candidates[leader].until(leads=False)
-        assert contest.loop.time() - renewed == pytest.approx(8.0, abs=0.01)
+        assert contest.loop.time() - renewed == pytest.approx(TIMES.duration - TIMES.margin, abs=0.01)
 
     contest(story)
 
@@ -410,7 +415,8 @@ def test_whole_duration_counts_from_when_the_look_was_answered() -> None:
         contest.start("c")
         await contest.until_led(within=15)
         # It may have to wait for another look that is on its way.
-        assert 0.0 <= contest.sent("PATCH") - begun - TIMES.duration - 2 * 0.6 < 2 * 0.6
+        counted = TIMES.duration - TIMES.early
+        assert 0.0 <= contest.sent("PATCH") - begun - counted - 2 * 0.6 < 2 * 0.6
 
     contest(story)
 
@@ -443,7 +449,7 @@ def test_process_of_the_same_name_is_somebody_else() -> None:
         begun = contest.loop.time()
         contest.start("a")
         await contest.until_led(within=TIMES.duration + 0.1)
-        assert contest.loop.time() - begun > TIMES.duration - 0.1
+        assert contest.loop.time() - begun > TIMES.duration - TIMES.early - 0.1
         assert contest.candidates["a"].identity != first
 
     contest(story)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
+from aliquot_core.names import LEADER_LEASE
 from cluster.centre.asked import ZONE, asking, beside, slice_of
 from cluster.centre_half import NAMES, SCHEDULER, CentreHalf
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import pod, stays
 from cluster.node_half import NodeHalf
+from cluster.refusals import LEASES
+from support.lateness import Lateness
 
-# How long a leader's Lease lasts, and what a busy machine may take on top to hear and to write.
-LEASE, SLACK = timedelta(seconds=10), timedelta(seconds=20)
+LEADER = f"{LEASES}/{LEADER_LEASE}"
 # Two heart-beats of an agent; and how long a leader on a busy machine may take until it looks at the clock again.
 TWO_HEART_BEATS, LOOKS_AGAIN = 10.0, 3.0
 
@@ -210,8 +212,25 @@ def _back(cluster: ClusterHarness, centre: CentreHalf, half: NodeHalf) -> None:
     cluster.wait_for(f"{half.name} to be in", lambda: len(centre.logged("node in")) > seen or None)
 
 
+def told_until_taken(cluster: ClusterHarness) -> tuple[Json, Json]:
+    """What the Lease said last while its holder was the one of now, and first of the next."""
+    told: list[Json] = [cluster.api.get(LEADER)["spec"]]
+
+    def is_taken() -> bool:
+        # What the one who died has sent may still land.
+        told.append(cluster.api.get(LEADER)["spec"])
+        return bool(told[-1]["holderIdentity"] != told[0]["holderIdentity"])
+
+    cluster.wait_for("another to lead", is_taken)
+    return told[-2], told[-1]
+
+
 def test_a_leader_that_is_killed_costs_no_slice(cluster: ClusterHarness, centre: CentreHalf, namespace: str) -> None:
-    """The follower passes calls on, and leads after the Lease's length; all are bound, and no card is over-granted."""
+    """The follower passes calls on, and leads by the end of the Lease; all are bound, and no card is over-granted.
+
+    That is what the Lease itself says of its last renewal and of the claim after it: the next leader's own work is
+    measured by `benchmarks/cluster/leader.py`.
+    """
     first, second = centre.replicas[0], centre.add_replica()
     second.start()
     centre.point_scheduler_at(second)
@@ -222,12 +241,14 @@ def test_a_leader_that_is_killed_costs_no_slice(cluster: ClusterHarness, centre:
         for one in early:
             cluster.wait_for_phase(one, "Running")
         late = [cluster.create_pod(asking(f"late{number}", namespace, 25, 9_000, lasting=True)) for number in range(16)]
-        first.process.kill()
-        killed = datetime.now(UTC)
+        with Lateness() as lateness:
+            first.process.kill()
+            last, taken = told_until_taken(cluster)
+        assert taken["leaseTransitions"] == last["leaseTransitions"] + 1
+        silent = datetime.fromisoformat(taken["acquireTime"]) - datetime.fromisoformat(last["renewTime"])
+        assert silent.total_seconds() <= last["leaseDurationSeconds"] + lateness.worst
         for one in late:
             cluster.wait_for_phase(one, "Running")
-        leads = datetime.fromisoformat(second.logged("leads")[0]["time"])
-        assert leads - killed < LEASE + SLACK
         assert max(Counter(slice_of(cluster, one).gpu for one in early + late).values()) <= 4
         assert second.logged("knows the cluster")
     finally:

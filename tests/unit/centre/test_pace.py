@@ -155,9 +155,9 @@ async def test_follower_writes_nothing(api: FakeApi, clock: VirtualClock) -> Non
     leadership = candidate(api, clock)
     nodes: list[int | None] = [500]
     async with running(leadership.run(), setter(api, clock, leadership=leadership, nodes=nodes).run()):
-        await clock.advance(9)
+        await clock.advance(8)
         assert said(api) is None
-        await clock.advance(10)
+        await clock.advance(11)
         assert said(api) == "5"
         await leadership.resign()
         nodes[0] = 900

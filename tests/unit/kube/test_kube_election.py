@@ -80,22 +80,22 @@ TABLE: dict[str, tuple[Election, float, Step]] = {
     "nothing is known: look": (candidate(), 0, Look()),
     "held by another: look again soon": (follower(HELD), 0.1, Rest(START + 0.5)),
     "held by another, not looked for a while": (follower(HELD), 0.5, Look()),
-    "held by another and ripe between two looks": (follower(HELD), 9.999, Look()),
-    "ripe before the next look": (again(follower(HELD), after=9.6), 9.8, Rest(START + 10)),
-    "unchanged for a whole duration: take that version": (follower(HELD), 10, Take(HELD)),
-    "held by one with longer times": (follower(lease(duration=30)), 29, Look()),
-    "held by one with longer times, and ripe": (follower(lease(duration=30)), 30, Take(lease(duration=30))),
-    "held by one who says nothing of times": (follower(lease(duration=None)), 9.9, Look()),
+    "held by another and ripe between two looks": (follower(HELD), 8.999, Look()),
+    "ripe before the next look": (again(follower(HELD), after=8.6), 8.8, Rest(START + 9)),
+    "unchanged for its duration but two looks: take that version": (follower(HELD), 9, Take(HELD)),
+    "held by one with longer times": (follower(lease(duration=30)), 28, Look()),
+    "held by one with longer times, and ripe": (follower(lease(duration=30)), 29, Take(lease(duration=30))),
+    "held by one who says nothing of times": (follower(lease(duration=None)), 8.9, Look()),
     "free: take it at once": (follower(FREE), 0, Take(FREE)),
-    "never held: somebody may believe to hold one that is gone": (follower(NEW), 9.9, Look()),
-    "never held for a whole duration: take it": (follower(NEW), 10, Take(NEW)),
+    "never held: somebody may believe to hold one that is gone": (follower(NEW), 8.9, Look()),
+    "never held for so long: take it": (follower(NEW), 9, Take(NEW)),
     "none: make one": (follower(None), 0, Make()),
     "none, seen long ago: still none is taken": (follower(None), 20, Make()),
-    "leads: rest until the renewal": (leader(), 1, Rest(START + 3)),
-    "leads: renew": (leader(), 3, Take(MINE)),
+    "leads: rest until the renewal": (leader(), 1, Rest(START + 2)),
+    "leads: renew": (leader(), 2, Take(MINE)),
     "a renewal failed: rest": (lost(leader(), after=3), 3.1, Rest(START + 3.5)),
     "a renewal failed: look before writing": (lost(leader(), after=3), 3.5, Look()),
-    "a long rest ends with the belief": (lost(leader(), after=7, rest=3), 7, Rest(START + 8)),
+    "a long rest ends with the belief": (lost(leader(), after=6, rest=3), 6, Rest(START + 7)),
     "belief is over, nobody has taken it": (leader(), 100, Take(MINE)),
     "a look failed: rest": (lost(follower(HELD), after=1), 1.4, Rest(START + 1.5)),
     "a look failed: look again, though ripe": (lost(follower(HELD), after=10), 10.5, Look()),
@@ -122,31 +122,31 @@ def test_belief_counts_from_when_the_renewal_was_sent() -> None:
     """An answer that takes its time lengthens nothing."""
     election = leader()
     election.written(lease("me", version=3), sent_at=START + 3)
-    assert election.leads(now=START + 10.999)
-    assert not election.leads(now=START + 11)
+    assert election.leads(now=START + 9.999)
+    assert not election.leads(now=START + 10)
 
 
 def test_answer_that_comes_too_late_makes_no_leader() -> None:
     """A claim whose answer took longer than belief lasts is renewed before it counts."""
     election = follower(FREE)
     election.written(MINE, sent_at=START)
-    assert not election.leads(now=START + 8)
-    assert election.fence(now=START + 8) is None
-    assert election.step(now=START + 8) == Take(MINE)
+    assert not election.leads(now=START + 7)
+    assert election.fence(now=START + 7) is None
+    assert election.step(now=START + 7) == Take(MINE)
 
 
 def test_older_answer_takes_nothing_back() -> None:
     """Belief is never shortened by an answer."""
     election = leader()
     election.written(lease("me", version=3), sent_at=START - 1)
-    assert election.leads_until == START + 8
+    assert election.leads_until == START + 7
 
 
 def test_seeing_our_own_lease_renews_no_belief() -> None:
     """A look after a lost renewal may show that it arrived; only the next answered write counts."""
     election = lost(leader(), after=5)
     election.seen(lease("me", version=3), now=START + 6)
-    assert election.leads_until == START + 8
+    assert election.leads_until == START + 7
     assert election.step(now=START + 6) == Take(lease("me", version=3))
 
 
@@ -166,18 +166,18 @@ def test_lease_that_vanished_is_waited_for() -> None:
     election.seen(None, now=START + 9)
     assert election.step(now=START + 30) == Make()
     election.seen(NEW, now=START + 30)
-    assert not isinstance(election.step(now=START + 39.9), Take)
-    assert election.step(now=START + 40) == Take(NEW)
+    assert not isinstance(election.step(now=START + 38.9), Take)
+    assert election.step(now=START + 39) == Take(NEW)
 
 
 @pytest.mark.parametrize("change", [lease(version=2), lease("third"), lease(uid="b")], ids=["version", "holder", "uid"])
 def test_any_change_begins_the_count_anew(change: Lease) -> None:
-    """The lease must stand unchanged for a whole duration, seen by our own clock."""
+    """The lease must stand unchanged for so long, seen by our own clock."""
     election = follower(HELD)
     election.seen(HELD, now=START + 6)
     election.seen(change, now=START + 9)
-    assert not isinstance(election.step(now=START + 18.9), Take)
-    assert election.step(now=START + 19) == Take(change)
+    assert not isinstance(election.step(now=START + 17.9), Take)
+    assert election.step(now=START + 18) == Take(change)
 
 
 def test_lease_let_go_is_taken_at_once() -> None:
@@ -212,20 +212,20 @@ def test_resigning_twice_gives_no_more_time() -> None:
 
 def test_requests_of_a_leader_end_with_its_belief() -> None:
     """So its end is told in time; all others may take as long as the setting says."""
-    assert leader().patience(now=START + 3) == 1.5
-    assert leader().patience(now=START + 7.5) == 0.5
+    assert leader().patience(now=START + 2) == 1.5
+    assert leader().patience(now=START + 6.5) == 0.5
     assert leader().patience(now=START + 9) == 1.5
     assert candidate().patience(now=START) == 1.5
 
 
 def test_leader_is_known_while_its_lease_is_good() -> None:
     """Followers ask whoever holds the lease, until it is ripe; nobody is named by a free one."""
-    assert follower(HELD).holder(now=START + 9.9) == HELD
-    assert follower(HELD).holder(now=START + 10) is None
+    assert follower(HELD).holder(now=START + 8.9) == HELD
+    assert follower(HELD).holder(now=START + 9) is None
     assert follower(FREE).holder(now=START) is None
     assert follower(None).holder(now=START) is None
-    assert leader().holder(now=START + 7.9) == MINE
-    assert leader().holder(now=START + 8) is None
+    assert leader().holder(now=START + 6.9) == MINE
+    assert leader().holder(now=START + 7) is None
 
 
 def test_fence_is_the_term() -> None:
@@ -235,9 +235,16 @@ def test_fence_is_the_term() -> None:
     assert Fence(transitions=4, acquired="z") < Fence(transitions=5, acquired="a")
 
 
-@pytest.mark.parametrize("times", [{"duration": 9.9}, {"renew": 3.1}, {"margin": 2.1}, {"request": 1.6}, {"look": 0.6}])
+@pytest.mark.parametrize("times", [{"duration": 9.9}, {"renew": 2.1}, {"margin": 3.1}, {"request": 1.6}, {"look": 0.6}])
 def test_times_that_do_not_go_together_are_refused(times: dict[str, float]) -> None:
     """One lost request must not cost the leadership; the defaults are just good enough."""
     assert ElectionSettings().duration == 10
     with pytest.raises(ElectionSettingsError, match="one lost request"):
         ElectionSettings(**times)
+
+
+def test_others_never_take_over_before_a_leader_has_stopped_believing() -> None:
+    """They begin two looks before the lease ends, so that its end is the latest; belief must be over by then."""
+    assert ElectionSettings(margin=1.01).early == 1.0
+    with pytest.raises(ElectionSettingsError, match="1 s before the lease ends, two looks"):
+        ElectionSettings(margin=1.0)
