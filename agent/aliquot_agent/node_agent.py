@@ -15,8 +15,9 @@ from aliquot_agent.health.xids import Policy
 from aliquot_agent.isolation.ladder import Rung, Rungs
 from aliquot_agent.isolation.live_limits import LiveLimits
 from aliquot_agent.isolation.mode_watch import seats, watch_modes
+from aliquot_agent.isolation.node_processes import NodeProcesses
 from aliquot_agent.isolation.over_use import OverUse
-from aliquot_agent.isolation.trespassers import NodeProcesses, Trespassers
+from aliquot_agent.isolation.trespassers import Trespassers
 from aliquot_agent.machine import Machine
 from aliquot_agent.pods.node_mirrors import NodeMirrors
 from aliquot_agent.pods.spec_collecting import collect_specs

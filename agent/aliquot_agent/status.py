@@ -7,13 +7,14 @@ sample only, and takes a full node tens of milliseconds to work out: a thread do
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
 from prometheus_client.process_collector import ProcessCollector
 
 from aliquot_agent.health.inventories import verdict
+from aliquot_agent.isolation.beyond import Owner
 from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.pods.residents import Register
 from aliquot_agent.web.accounting import Accounting, Told, snapshot
@@ -30,11 +31,13 @@ from aliquot_core.names import Names
 LOOK_AGAIN = 60.0
 
 
-Heard = Callable[[Sequence[SliceUse]], None]
+# Takes in what slices use; says who made accounts larger since the last time.
+Heard = Callable[[Sequence[SliceUse]], Collection[Owner]]
 
 
-def nobody_hears(_: Sequence[SliceUse]) -> None:
+def nobody_hears(_: Sequence[SliceUse]) -> Collection[Owner]:
     """On a node that only watches."""
+    return ()
 
 
 class Status:
@@ -51,7 +54,7 @@ class Status:
         heard: Heard = nobody_hears,
         pacing_faults: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """`register` knows where processes live; `heard` is told of what slices use; `pacing_faults` are by kind."""
+        """`register` knows where processes live; `heard` takes in what slices use; `pacing_faults` are by kind."""
         self._pacing_faults = pacing_faults
         self._heard = heard
         self._heard_at: float | None = None
@@ -86,8 +89,8 @@ class Status:
         """Hand each sample on once, if it is known who holds what."""
         if sampled.claims is not None and sampled.at != self._heard_at:
             self._heard_at = sampled.at
-            self._heard(sampled.accounts.slices)
-            self._node.over_use.hear(sampled.accounts.slices)
+            filling = self._heard(sampled.accounts.slices)
+            self._node.over_use.hear(sampled.accounts.slices, filling=filling)
             self._node.trespassers.hear(sampled.accounts.trespassers)
             self._node.live_limits.hear(
                 sampled.accounts.slices, usages=sampled.usages, facts=self._node.gpus.cards.gpus

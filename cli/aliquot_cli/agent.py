@@ -19,6 +19,8 @@ import click
 from aliquot_agent.gpus.driver import GpuDriver
 from aliquot_agent.health.health_memory import HealthFile
 from aliquot_agent.health.xids import HealthSettings, policy
+from aliquot_agent.isolation.departed import Departed
+from aliquot_agent.isolation.node_processes import NodeProcesses
 from aliquot_agent.isolation.pacemaker import Pacemaker
 from aliquot_agent.isolation.slice_files import SliceFiles
 from aliquot_agent.machine import Machine
@@ -145,7 +147,8 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         heard=partial(tell_memory, pacemaker) if pacemaker else nobody_hears,
         pacing_faults=lambda: pacemaker.faults if pacemaker else {},
     )
-    pacing = [pacemaker.run] if pacemaker else []
+    departed = Departed(files=isolation, living=NodeProcesses(), clock=clock) if isolation else None
+    pacing = [pacemaker.run, departed.run] if pacemaker and departed else []
     http = HttpServer(address=settings.http_address, port=settings.http_port, pages=status.pages, clock=clock)
     try:
         await until(stop, node.run(status.run, http.run, *pacing), farewell=node.drain)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 
 from aliquot_agent.gpus.model import GpuFacts
+from aliquot_agent.isolation.beyond import Owner
 from aliquot_agent.isolation.mps_folder import MpsFolder
 from aliquot_agent.isolation.offering import Offered, lacks_mps, offered, wanted
 from aliquot_agent.isolation.pacemaker import Pacemaker
@@ -68,11 +69,12 @@ def what_hinders(files: SliceFiles | None, driver_files: DriverFiles, gpu: GpuFa
     return files.obstacle() or lacks_cuda(edits)
 
 
-def tell_memory(pacemaker: Pacemaker, slices: Sequence[SliceUse]) -> None:
-    """Hand on what the driver says that each slice holds."""
+def tell_memory(pacemaker: Pacemaker, slices: Sequence[SliceUse]) -> Collection[Owner]:
+    """Hand on what the driver says that each slice holds; who made accounts larger since the last time."""
     pacemaker.measured(
         {(one.uid, one.container, one.gpu): None if one.used_mib is None else one.used_mib * MIB for one in slices}
     )
+    return pacemaker.enlarged()
 
 
 def is_simulated(settings: AgentSettings) -> bool:

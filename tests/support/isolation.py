@@ -12,6 +12,7 @@ import shutil
 import struct
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -248,11 +249,13 @@ class Container:
         subprocess.run([*make, *told], check=True, timeout=_BUILT_WITHIN)
         return out
 
-    def run(self, *, interposed: bool = True, environment: dict[str, str] | None = None) -> Tenant:
-        """Start a process in it."""
+    def run(
+        self, *, interposed: bool = True, environment: dict[str, str] | None = None, under: Sequence[str] = ()
+    ) -> Tenant:
+        """Start a process in it, by that program if one is named."""
         library = self.library if interposed else self.world.built.driver
         tenant = Tenant(
-            tenant=self.world.built.tenant,
+            command=[*under, str(self.world.built.tenant)],
             environment={
                 "LD_LIBRARY_PATH": str(library.parent),
                 "FAKE_CUDA_WORLD": str(self.world.path),
@@ -269,14 +272,14 @@ class Container:
 class Tenant:
     """One process that takes memory and GPU time as it is told."""
 
-    def __init__(self, *, tenant: Path, environment: dict[str, str], sanitized: bool) -> None:
+    def __init__(self, *, command: Sequence[str], environment: dict[str, str], sanitized: bool) -> None:
         environment = {"PATH": os.environ["PATH"], **environment}
         if sanitized:
             environment["LD_PRELOAD"] = subprocess.run(
                 ["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True, timeout=60
             ).stdout.strip()
         self.process = subprocess.Popen(
-            [str(tenant)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
 
     def tell(self, line: str) -> None:

@@ -1,8 +1,9 @@
 """Who uses more than its slice climbs a ladder: noted, warned, throttled, given up to eviction. Pure.
 
 It is judged by the driver's word, which also sees what goes round the interposer. Memory that one has too much
-another lacks. Compute is too much only beside others: what nobody else is granted is nobody's loss, and compute can be
-taken back at any moment, so it leads to no eviction.
+another lacks. Who takes room on the node's disk, by making his account larger, counts as one who has too much memory:
+it is taken back, and the next attempt would take it again. Compute is too much only beside others: what nobody else is
+granted is nobody's loss, and compute can be taken back at any moment, so it leads to no eviction.
 
 What must hold: nobody climbs by one sample, or by one that is not known; who keeps inside for three samples is off the
 ladder, of memory and of compute by what is known of it alone, for some drivers never tell the other; nobody is higher
@@ -34,13 +35,17 @@ class Rung(IntEnum):
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):
-    """What one slice was granted and uses; None is what is not known. `shared`: others hold slices of the GPU."""
+    """What one slice was granted and uses; None is what is not known. `shared`: others hold slices of the GPU.
+
+    `fills`: its container took room on the node's disk, by the account that it may write.
+    """
 
     memory_mib: int
     limit: int
     used_mib: int | None
     used_percent: int | None
     shared: bool
+    fills: bool = False
 
 
 class Rungs(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +97,8 @@ class Climber(msgspec.Struct, frozen=True, kw_only=True):
 
 def memory_excess(use: Use) -> str | None:
     """What a sample has too much of it, in words, if anything; None if that is not known."""
+    if use.fills:
+        return "makes its account larger, which takes room on the node's disk"
     if use.used_mib is None:
         return None
     most = use.memory_mib + max(_SPARE_MIB, use.memory_mib * _SPARE_PART)

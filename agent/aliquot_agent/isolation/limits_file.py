@@ -35,6 +35,10 @@ _SLOTS_AT = 8192
 _SLOT = struct.Struct(f"<QII{MOST_GPUS}Q48x")
 _SLOT_COUNT_AT = 12
 _MOST_SLOTS = 1024
+_SLOT_IS = struct.Struct("<QII")
+# Behind what the process holds of each GPU: another number each time that the slot is cleared.
+_LIFE_AT = _SLOT_IS.size + 8 * MOST_GPUS
+_LIFE = struct.Struct("<Q")
 # isolation/lending.h: a count, what is lent, and what is borrowed.
 _LENDING_AT = _SLOTS_AT + _MOST_SLOTS * _SLOT.size
 _BORROWED = struct.Struct("<3Q4I")
@@ -71,6 +75,15 @@ class Meter(msgspec.Struct, frozen=True, kw_only=True):
     # For how long any process had work in flight; and the same by how many had, as `turns.SIZES` counts them.
     busy: int
     crowd: tuple[int, ...] = ()
+
+
+class Slot(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one process says what it holds: who it is, by its start and by its number in a pid namespace of its own."""
+
+    number: int
+    born: int
+    pid: int
+    namespace: int
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +164,42 @@ def read_account(read: Callable[[int, int], bytes], *, gpus: int) -> Account | N
         processes=_held(slots, gpus=gpus),
         borrowed=_borrowed(borrowed, gpus=gpus),
     )
+
+
+def read_slots(read: Callable[[int, int], bytes]) -> list[Slot]:
+    """The slots of an account that are some process's."""
+    (count,) = struct.unpack("<I", read(_SLOT_COUNT_AT, 4).ljust(4, b"\0"))
+    data = read(_SLOTS_AT, min(count, _MOST_SLOTS) * _SLOT.size)
+    found = (
+        Slot(number=number, born=born, pid=pid, namespace=namespace)
+        for number, (born, pid, namespace, *_) in enumerate(_whole(_SLOT, data))
+    )
+    return [one for one in found if one.born]
+
+
+def freeing(slot: Slot, *, read: Callable[[int, int], bytes]) -> list[tuple[int, bytes]]:
+    """What to write where, one after the other, to free the slot of a process that is gone; nothing if it is another's.
+
+    In the order of isolation/account.c: what it borrowed; its life, so that what it lent is its borrowers' to be
+    charged for; what it holds; and at last the slot itself, which from then on may be taken.
+    """
+    borrowed = _whole(_BORROWED, read(_BORROWED_AT, _MOST_BORROWED * _BORROWED.size))
+    given_back = [
+        (_BORROWED_AT + number * _BORROWED.size, bytes(8))
+        for number, (size, *_, borrower, _gpu, _orphan) in enumerate(borrowed)
+        if size and borrower == slot.number
+    ]
+    at = _SLOTS_AT + slot.number * _SLOT.size
+    now = read(at, _SLOT.size)
+    if len(now) != _SLOT.size or not now.startswith(_SLOT_IS.pack(slot.born, slot.pid, slot.namespace)):
+        return []
+    (life,) = _LIFE.unpack_from(now, _LIFE_AT)
+    return [
+        *given_back,
+        (at + _LIFE_AT, _LIFE.pack((life + 1) % (1 << 64))),
+        (at + _SLOT_IS.size, bytes(8 * MOST_GPUS)),
+        (at, bytes(8)),
+    ]
 
 
 def _meter(head: bytes, *, gpu: int) -> Meter:

@@ -1,8 +1,8 @@
 """A container's limits and account, kept open from beat to beat.
 
 They are read and written by calls and never mapped: the account is the tenant's to write, and to cut short, and who has
-a file mapped that is cut short is killed when he looks at it. Made larger it would fill the node's disk: it is cut back
-with each beat, which leaves a tenant what he can write in a tenth of a second.
+a file mapped that is cut short is killed when he looks at it. Made larger it would fill the node's disk, also where no
+size tells of it, for room can be taken behind a file's end: it is cut back with each beat.
 
 What is read is the head, and of the tables only what is in use: with the files opened anew and read whole a beat took
 three times as long (benchmarks/isolation/beat.py).
@@ -17,14 +17,20 @@ from aliquot_agent.isolation.limits_file import (
     ACCOUNT_BYTES,
     Account,
     GpuLimits,
+    Slot,
     decode_limits,
     encode_live,
+    freeing,
     live_offset,
     read_account,
+    read_slots,
 )
 from aliquot_agent.isolation.slice_files import ACCOUNT, LIMITS
 
 _MOST_LIMITS = 1 << 16
+# File systems give room in blocks of their own.
+_MOST_ON_DISK = 2 * ACCOUNT_BYTES
+_BLOCK = 512
 
 
 class OpenSlices:
@@ -39,7 +45,6 @@ class OpenSlices:
         except OSError:
             os.close(self._limits)
             raise
-        self._enlarged = False
         # Another one for each life of the container: its files are made anew. While it is open no number is used again.
         self.file = os.fstat(self._account).st_ino
         # By GPU, as they stand in the file: nobody but us writes there.
@@ -53,18 +58,29 @@ class OpenSlices:
             return False
 
     def cut_back(self) -> bool:
-        """Take off what the tenant made the account larger by; whether it is the first time."""
-        if os.fstat(self._account).st_size <= ACCOUNT_BYTES:
+        """Take off what the tenant made the account larger by, or took behind its end; whether there was any."""
+        status = os.fstat(self._account)
+        if status.st_size <= ACCOUNT_BYTES and status.st_blocks * _BLOCK <= _MOST_ON_DISK:
             return False
-        os.ftruncate(self._account, ACCOUNT_BYTES)
-        first, self._enlarged = not self._enlarged, True
-        return first
+        os.ftruncate(self._account, min(status.st_size, ACCOUNT_BYTES))
+        return True
 
     def account(self) -> Account | None:
         """What stands in the account; None while no process has opened it, or if it is not one."""
         if os.fstat(self._account).st_size != ACCOUNT_BYTES:
             return None
-        return read_account(lambda at, size: os.pread(self._account, size, at), gpus=len(self.limits))
+        return read_account(self._read, gpus=len(self.limits))
+
+    def slots(self) -> list[Slot]:
+        """Which processes say what they hold, as far as the account is one."""
+        return read_slots(self._read) if os.fstat(self._account).st_size == ACCOUNT_BYTES else []
+
+    def clear(self, slot: Slot) -> bool:
+        """Free the slot of a process that is gone; False if it is another's by now; raises OSError."""
+        steps = freeing(slot, read=self._read)
+        for at, data in steps:
+            os.pwrite(self._account, data, at)
+        return bool(steps)
 
     def write(self, limits: GpuLimits, *, gpu: int) -> None:
         """Put what may change in its place; raises OSError."""
@@ -75,3 +91,6 @@ class OpenSlices:
         """Let go of the files."""
         os.close(self._limits)
         os.close(self._account)
+
+    def _read(self, at: int, size: int) -> bytes:
+        return os.pread(self._account, size, at)

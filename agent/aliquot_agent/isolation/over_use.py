@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
-from aliquot_agent.isolation.beyond import Whose
+from aliquot_agent.isolation.beyond import Owner, Whose
 from aliquot_agent.isolation.ladder import Climber, Rung, Rungs, Use, already_up, climbed
 from aliquot_agent.signal import Signal
 from aliquot_agent.starting.ungranted import condition
@@ -77,8 +77,8 @@ class OverUse:
         """Slices that get no more than their guarantee."""
         return {whose for whose, rung in self.rungs.items() if rung >= Rung.THROTTLE}
 
-    def hear(self, slices: Sequence[SliceUse]) -> None:
-        """Take in a sample; slices of which it says nothing are over."""
+    def hear(self, slices: Sequence[SliceUse], *, filling: Collection[Owner] = ()) -> None:
+        """Take in a sample; slices of which it says nothing are over. `filling` are those who made accounts larger."""
         now, before = self._clock.monotonic(), self._climbers
         holders = Counter(one.gpu for one in slices)
         self._climbers = {}
@@ -86,7 +86,8 @@ class OverUse:
             whose = one.uid, one.container, one.gpu
             rungs = self._rungs_of(one.uid)
             then = before.get(whose) or self._begun(one.uid, now=now)
-            use = _use(one, shared=holders[one.gpu] > 1)
+            fills = Owner(pod=one.uid, container=one.container) in filling
+            use = _use(one, shared=holders[one.gpu] > 1, fills=fills)
             self._climbers[whose] = climber = climbed(then, use, now=now, rungs=rungs)
             self._tell(whose, then.rung, climber)
         self._changed.notify()
@@ -166,11 +167,12 @@ class OverUse:
         return INSIDE, "it keeps inside its slices again"
 
 
-def _use(one: SliceUse, *, shared: bool) -> Use:
+def _use(one: SliceUse, *, shared: bool, fills: bool) -> Use:
     return Use(
         memory_mib=one.memory_mib,
         limit=one.limit,
         used_mib=one.used_mib,
         used_percent=one.used_percent,
         shared=shared,
+        fills=fills,
     )

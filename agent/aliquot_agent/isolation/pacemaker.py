@@ -79,6 +79,7 @@ class Pacemaker:
         self._open: dict[str, OpenSlices] = {}
         # By container's folder and GPU.
         self._books: dict[tuple[str, str], _Book] = {}
+        self._enlarged: set[Owner] = set()
 
     @property
     def faults(self) -> Mapping[str, int]:
@@ -124,12 +125,27 @@ class Pacemaker:
             except OSError as error:
                 log.debug("no account", extra={"container": name, "error": str(error)})
                 continue
-            if own.cut_back():
-                log.warning("a container made its account larger", extra={"owner": str(owner_of(own.own))})
+            self._cut_back(own)
             yield name, own
             self._open[name] = own
         for own in before.values():
             own.close()
+
+    def _cut_back(self, own: OpenSlices) -> None:
+        """An account is as large as it was made; told of once a sample."""
+        try:
+            cut = own.cut_back()
+        except OSError as error:
+            log.warning("an account can't be cut back", extra={"container": own.own.name, "error": str(error)})
+            return
+        if cut and (owner := owner_of(own.own)) and owner not in self._enlarged:
+            self._enlarged.add(owner)
+            log.warning("a container made its account larger", extra={"owner": str(owner)})
+
+    def enlarged(self) -> set[Owner]:
+        """Who made the account larger since this was asked last."""
+        found, self._enlarged = self._enlarged, set()
+        return found
 
     def measured(self, told: Measured) -> None:
         """Take in what the driver says that containers hold."""

@@ -7,11 +7,8 @@ it where it is to stop them.
 from __future__ import annotations
 
 import logging
-import os
 import signal
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import Protocol
 
 from aliquot_agent.isolation.trespass import Case, Stage, Trespasser, judged
@@ -42,31 +39,6 @@ class Processes(Protocol):
     def signal(self, pid: int, *, born: int, number: signal.Signals) -> None:
         """Signal that very process, if it is still there; raises PermissionError."""
         ...
-
-
-class NodeProcesses:
-    """The real ones."""
-
-    def __init__(self, proc: Path = Path("/proc")) -> None:
-        self._proc = proc
-
-    def born(self, pid: int) -> int:
-        """When it started."""
-        try:
-            words = (self._proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
-            return int(words[19])
-        except (OSError, ValueError, IndexError):
-            return 0
-
-    def signal(self, pid: int, *, born: int, number: signal.Signals) -> None:
-        """By a descriptor: a number may be another process's between two looks."""
-        with suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(pid)
-            try:
-                if self.born(pid) == born:
-                    signal.pidfd_send_signal(descriptor, number)
-            finally:
-                os.close(descriptor)
 
 
 class Trespassers:

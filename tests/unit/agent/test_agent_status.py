@@ -15,6 +15,7 @@ from aliquot_agent.gpus.known_models import KNOWN_MODELS
 from aliquot_agent.gpus.model import GpuUsage
 from aliquot_agent.gpus.simulated import SimulatedDriver
 from aliquot_agent.health.sick_notes import notes, turned
+from aliquot_agent.isolation.beyond import Owner
 from aliquot_agent.pods.residents import ProcResidents
 from aliquot_agent.starting.decision import Known
 from aliquot_agent.starting.kubelet_view import Recorded
@@ -192,26 +193,31 @@ class TestSickNotes:
 
 
 def test_each_sample_is_handed_on_once_and_only_where_it_is_known_whose_it_is() -> None:
-    """To all who judge by samples; one counted twice would be two that agree."""
+    """To all who judge by samples, the ladder with who fills the disk; one counted twice would be two that agree."""
     paced: list[Sequence[SliceUse]] = []
-    laddered: list[Sequence[SliceUse]] = []
+    laddered: list[tuple[Sequence[SliceUse], object]] = []
+    filling = Owner(pod="u", container="c")
     strange: list[Sequence[tuple[int, str, str]]] = []
     limited: list[tuple[object, ...]] = []
     node: Any = SimpleNamespace(
-        over_use=SimpleNamespace(hear=laddered.append),
+        over_use=SimpleNamespace(hear=lambda slices, *, filling: laddered.append((slices, filling))),
         trespassers=SimpleNamespace(hear=strange.append),
         live_limits=SimpleNamespace(hear=lambda slices, *, usages, facts: limited.append((slices, usages, facts))),
         gpus=SimpleNamespace(cards=SimpleNamespace(gpus={A: "facts"})),
     )
-    status = Status(
-        node=node, register=ProcResidents(), names=NAMES, clock=VirtualClock(), version="1", heard=paced.append
-    )
+
+    def heard(slices: Sequence[SliceUse]) -> list[Owner]:
+        paced.append(slices)
+        return [filling] * len(paced)
+
+    status = Status(node=node, register=ProcResidents(), names=NAMES, clock=VirtualClock(), version="1", heard=heard)
     one = SliceUse(namespace="t", pod="p", uid="u", container="c", gpu=A, compute=1, limit=1, memory_mib=1)
     usages = {A: GpuUsage(uuid=A, memory_used_mib=7)}
     found = Accounts(slices=(one,), trespassers=((1, "u", A),))
     known = Sampled(at=1.0, accounts=found, claims={}, usages=usages)
     for sampled in (Sampled(at=0.5), known, known, msgspec.structs.replace(known, at=2.0, accounts=Accounts())):
         status._hear(sampled)
-    assert paced == laddered == [(one,), ()]
+    assert paced == [(one,), ()]
+    assert laddered == [((one,), [filling]), ((), [filling] * 2)]
     assert strange == [((1, "u", A),), ()]
     assert limited == [((one,), usages, {A: "facts"}), ((), usages, {A: "facts"})]

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aliquot_agent.isolation.beyond import Owner
 from aliquot_agent.isolation.ladder import LOOKS, Climber, Rung, Rungs, Use, climbed, compute_excess, memory_excess
 from aliquot_agent.isolation.over_use import OverUse
 from aliquot_agent.web.accounts import SliceUse
@@ -37,9 +38,9 @@ PATH = "/api/v1/namespaces/team/pods/u1/status"
 RUNGS = Rungs(top=Rung.EVICT, warn=30.0, throttle=60.0, evict=120.0)
 
 
-def use(mib: int | None = 100, percent: int | None = 0, *, shared: bool = True) -> Use:
+def use(mib: int | None = 100, percent: int | None = 0, *, shared: bool = True, fills: bool = False) -> Use:
     """A slice of 1,000 MiB and up to 50 %, used so much."""
-    return Use(memory_mib=1000, limit=50, used_mib=mib, used_percent=percent, shared=shared)
+    return Use(memory_mib=1000, limit=50, used_mib=mib, used_percent=percent, shared=shared, fills=fills)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,7 @@ def use(mib: int | None = 100, percent: int | None = 0, *, shared: bool = True) 
         (use(100, 61), "uses 61 % of its GPU's time, its limit is 50 %"),
         (use(100, 100, shared=False), ""),
         (use(1065, 100), "uses 1065 of 1000 MiB"),
+        (use(None, fills=True), "makes its account larger, which takes room on the node's disk"),
         (Use(memory_mib=10_000, limit=1, used_mib=10_500, used_percent=0, shared=True), ""),
         (Use(memory_mib=10_000, limit=1, used_mib=10_501, used_percent=0, shared=True), "uses 10501 of 10000 MiB"),
     ],
@@ -205,14 +207,16 @@ class Node:
             self.api.objects[PATH]["metadata"]["annotations"] = {NAMES.over_use: word}
         self.pods["u1"] = msgspec.convert(self.api.objects[PATH], Pod)
 
-    async def use(self, mib: int | None, *, seconds: float = 10.0, times: int = 1) -> None:
+    async def use(
+        self, mib: int | None, *, seconds: float = 10.0, times: int = 1, filling: Sequence[Owner] = ()
+    ) -> None:
         """So many samples of a slice of 1,000 MiB."""
         for _ in range(times):
             one = SliceUse(
                 namespace="team", pod="u1", uid="u1", container="main", gpu=A, compute=10, limit=20, memory_mib=1000,
                 used_mib=mib, used_percent=0,
             )  # fmt: skip
-            self.ladder.hear([one])
+            self.ladder.hear([one], filling=filling)
             await self.clock.advance(seconds)
 
     @property
@@ -257,6 +261,23 @@ async def test_a_pod_is_told_of_each_rung_once_and_given_up_on_the_last() -> Non
     assert (node.condition["status"], node.condition["reason"]) == ("True", "InsideSlice")
     assert node.told[-1] == ("Normal", "InsideSlice", f"main keeps inside its slice of GPU {A} again")
     assert node.ladder.rungs == {}
+    await node.close()
+
+
+async def test_who_fills_the_node_s_disk_by_its_account_climbs_too() -> None:
+    """Once leads nowhere; sample after sample leads up to eviction, with words; another container's is not its own."""
+    node = Node()
+    own, other = Owner(pod="u1", container="main"), Owner(pod="u1", container="side")
+    await node.use(100, filling=[own])
+    await node.use(100, times=10, filling=[other])
+    assert node.ladder.rungs == {}
+    await node.use(100, times=20, filling=[own])
+    assert node.ladder.rungs == {("u1", "main", A): Rung.EVICT}
+    assert node.condition["message"] == (
+        f"main makes its account larger, which takes room on the node's disk, on GPU {A}"
+    )
+    await node.use(100, times=LOOKS)
+    assert (node.ladder.rungs, node.condition["status"]) == ({}, "True")
     await node.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import itertools
 import os
 import struct
@@ -33,6 +34,7 @@ from aliquot_core.quantities import MiB, Percent
 from support.clocks import VirtualClock
 
 OWNER = Owner(pod="uid-1", container="main")
+FALLOC_FL_KEEP_SIZE = 1
 UUIDS = [f"GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a00{index}" for index in range(2)]
 
 
@@ -231,7 +233,16 @@ async def test_an_account_that_is_cut_short_while_it_is_open_stops_nobody(tmp_pa
     assert limits(cut).beat > paced
 
 
-async def test_an_account_that_a_tenant_enlarges_is_cut_back(tmp_path: Path) -> None:
+def enlarge(account: Path, mode: int) -> None:
+    """Take 64 MiB of the disk for it, as a tenant may."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with account.open("r+b") as file:
+        assert libc.fallocate(file.fileno(), mode, ctypes.c_long(0), ctypes.c_long(64 << 20)) == 0
+
+
+@pytest.mark.parametrize("mode", [0, FALLOC_FL_KEEP_SIZE])
+@pytest.mark.parametrize("size", [ACCOUNT_BYTES, 0])
+async def test_an_account_that_a_tenant_enlarges_is_cut_back(tmp_path: Path, mode: int, size: int) -> None:
     """With the next beat it takes no more of the disk than before, what stands in it stays, and the agent goes on."""
     files, clock = node(tmp_path), VirtualClock()
     await clock.advance(10)
@@ -239,11 +250,33 @@ async def test_an_account_that_a_tenant_enlarges_is_cut_back(tmp_path: Path) -> 
     pacemaker = Pacemaker(files=files, clock=clock)
     pacemaker.beat()
     launches(own, at=clock.monotonic())
-    with (own / "account").open("r+b") as file:
-        os.posix_fallocate(file.fileno(), 0, 64 << 20)
+    os.truncate(own / "account", size)
+    enlarge(own / "account", mode)
+    assert (own / "account").stat().st_blocks * 512 >= 64 << 20
     pacemaker.beat()
-    assert (own / "account").stat().st_size == ACCOUNT_BYTES
-    assert limits(own).rate == 1_000_000
+    status = (own / "account").stat()
+    assert status.st_size <= ACCOUNT_BYTES
+    assert status.st_blocks * 512 <= 2 * ACCOUNT_BYTES
+    if size:
+        assert limits(own).rate == 1_000_000
+
+
+async def test_who_enlarges_an_account_is_told_of_once_a_sample(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However often, and nothing is said of who does not; the next sample begins anew."""
+    files, clock = node(tmp_path), VirtualClock()
+    own = started(files, "hog", compute=10, limit=100)
+    pacemaker = Pacemaker(files=files, clock=clock)
+    pacemaker.beat()
+    assert pacemaker.enlarged() == set()
+    for sample in (1, 2):
+        for _ in range(3):
+            enlarge(own / "account", FALLOC_FL_KEEP_SIZE)
+            pacemaker.beat()
+        assert pacemaker.enlarged() == {OWNER}
+        assert pacemaker.enlarged() == set()
+        assert len([one for one in caplog.records if "made its account larger" in one.message]) == sample
 
 
 async def test_more_containers_than_are_kept_open_are_all_paced(

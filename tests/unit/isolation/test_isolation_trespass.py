@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aliquot_agent.isolation.node_processes import NodeProcesses
 from aliquot_agent.isolation.trespass import GRACE, LOOKS, Case, Stage, Trespasser, judged
-from aliquot_agent.isolation.trespassers import REASON, NodeProcesses, Trespassers
+from aliquot_agent.isolation.trespassers import REASON, Trespassers
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
