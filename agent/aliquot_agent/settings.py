@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from aliquot_agent.isolation.offering import check_lines
-from aliquot_core.settings import FilePath, Seconds, SocketPath, UnusableValueError, of_kind
+from aliquot_core.settings import FilePath, MountedPath, Seconds, SocketPath, UnusableValueError, of_kind
 
 NVML = "nvml"
 
@@ -63,13 +63,14 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Its `libnvidia-ml.so.1`, by which tools in a container see its slice, lies beside it.
     interposer: FilePath = "/opt/aliquot/lib/libcuda.so.1"
     # Limits and accounts of containers, which mount them from here.
-    isolation_folder: FilePath = "/var/lib/aliquot/isolation"
+    isolation_folder: MountedPath = "/var/lib/aliquot/isolation"
     # Where the agent and `aliquot mps` meet, which containers mount from too: [mps] folder must be the same.
-    mps_folder: FilePath = "/run/aliquot/mps"
+    mps_folder: MountedPath = "/run/aliquot/mps"
     # What a CUDA context takes on this node's GPUs, in MiB: measure it with `nvidia-smi` and an idle program.
     context_mib: Annotated[int, msgspec.Meta(ge=0, le=16_384)] = 512
     # How far it goes with who uses more than granted: only noted (log, metric), warned (Event), throttled (no idle
-    # compute; where the interposer holds the slice), given up for eviction (memory alone). In seconds, after how long.
+    # compute; where the interposer holds the slice), given up for eviction (memory alone). In seconds, after how long:
+    # each rung no sooner than the one below it.
     over_use: Literal["note", "warn", "throttle", "evict"] = "warn"
     over_use_warn: Seconds = 30.0
     over_use_throttle: Seconds = 60.0
@@ -95,6 +96,15 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     http_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 10940
     # Specs of pods that are gone are collected so often.
     collect: Seconds = 60.0
+
+    def __post_init__(self) -> None:
+        """Refuse a ladder whose rungs do not rise: a pod would be evicted before it was warned."""
+        if not self.over_use_warn <= self.over_use_throttle <= self.over_use_evict:
+            times = f"{self.over_use_warn:g}, {self.over_use_throttle:g} and {self.over_use_evict:g} s"
+            raise UnusableValueError(
+                f"over_use_warn, over_use_throttle and over_use_evict do not rise: {times}",
+                remedy="give each no less than the one before it",
+            )
 
     def wants(self, mode: str) -> bool:
         """Whether some GPU of the node is to hold slices so."""

@@ -4,7 +4,8 @@ A component's settings are one frozen struct, named by a section: field `node_na
 `--node-name`, the variable `ALIQUOT_AGENT_NODE_NAME` and the entry `node_name` of the file's `[agent]`. Unknown
 entries are errors, since a misspelt setting that is silently ignored is found out at the worst time. So is a value that
 could not work: what a type can't say, a function says that stands beside the type (`of_kind`). Everybody who resolves
-a section refuses the same, `aliquot config` and the process itself.
+a section refuses the same, `aliquot config` and the process itself. How several values go together, a section's struct
+says as it is made, by the same error.
 """
 
 from __future__ import annotations
@@ -54,6 +55,14 @@ def _check_path(path: str) -> None:
         raise UnusableValueError("it is no path", remedy="write the path of a file or folder")
 
 
+def _check_mounted(path: str) -> None:
+    _check_path(path)
+    if not path.startswith("/"):
+        raise UnusableValueError(
+            "containers mount from there, by its path on the node", remedy="write the whole path, from / on"
+        )
+
+
 def _check_socket(path: str) -> None:
     _check_path(path)
     if (length := len(path.encode())) > LONGEST_SOCKET:
@@ -64,6 +73,8 @@ def _check_socket(path: str) -> None:
 
 Seconds = Annotated[float, msgspec.Meta(ge=SHORTEST, le=LONGEST)]
 FilePath = Annotated[str, of_kind(_check_path)]
+# One that containers mount, or mount from.
+MountedPath = Annotated[str, of_kind(_check_mounted)]
 SocketPath = Annotated[str, of_kind(_check_socket)]
 
 
@@ -103,8 +114,12 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
                 flag = self.spelt.get(name, f"--{name.replace('_', '-')}")
                 values[name] = _checked(given, field=field, where=flag, refusal=FlagError)
                 sources[name] = f"flag {flag}"
-        # Each value was checked by itself, where its place is known.
-        return Resolved(section=section, value=msgspec.convert(values, kind, strict=False), sources=sources)
+        # Each value was checked by itself, where its place is known; what is left is how they go together.
+        try:
+            value = msgspec.convert(values, kind, strict=False)
+        except UnusableValueError as error:
+            raise SettingsError(error.what, where=f"settings of [{section}]", remedy=error.remedy) from None
+        return Resolved(section=section, value=value, sources=sources)
 
     def check_names(self, sections: Mapping[str, type[msgspec.Struct]]) -> None:
         """Refuse a section of the file that no component has, and a misspelt variable of one that does.

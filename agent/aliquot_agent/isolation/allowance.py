@@ -48,6 +48,22 @@ def restrained(slices: Sequence[SliceUse], *, restraints: Mapping[str, Restraint
     return found
 
 
+def bounded(slices: Sequence[SliceUse], said: Restraint, *, floor: int) -> str:
+    """Which of what a pod says of these slices of one container is not to be had, and why; empty if all is."""
+    memory, limit, compute = (sum(getattr(one, what) for one in slices) for what in ("memory_mib", "limit", "compute"))
+    least = floor * len(slices)
+    found = []
+    if said.memory is not None and said.memory > memory:
+        found.append(f"{said.memory} MiB are more than the {memory} that it was granted")
+    if said.memory is not None and said.memory < least:
+        found.append(f"{said.memory} MiB are less than the {least} that a CUDA context takes")
+    if said.compute is not None and said.compute > limit:
+        found.append(f"{said.compute} % are more than its limit of {limit}")
+    if said.compute is not None and said.compute < compute:
+        found.append(f"{said.compute} % are less than its compute of {compute}, which nobody takes from it")
+    return ", ".join(found)
+
+
 def lacking(
     before: Excess, slices: Sequence[SliceUse], *, allowed: Mapping[Whose, Allowed], used: int | None, usable: int
 ) -> Excess:

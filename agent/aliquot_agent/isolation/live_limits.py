@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from aliquot_agent.gpus.model import GpuFacts, GpuUsage
-from aliquot_agent.isolation.allowance import Allowed, given_way, lacking, restrained, whose
+from aliquot_agent.isolation.allowance import Allowed, bounded, given_way, lacking, restrained, whose
 from aliquot_agent.isolation.beyond import Excess, Whose
 from aliquot_agent.web.accounts import SliceUse
 from aliquot_core.isolation import INTERPOSER
@@ -22,7 +22,7 @@ from aliquot_kube.events import EventRecorder
 
 log = logging.getLogger(__name__)
 
-LESS, LACKS, AGAIN = "HoldsBack", "MemoryLacks", "SliceWhole"
+LESS, LACKS, AGAIN, UNREAD = "HoldsBack", "MemoryLacks", "SliceWhole", "HoldsBackUnread"
 
 
 class LiveLimits:
@@ -37,6 +37,8 @@ class LiveLimits:
         # What each slice may have, and why that is less than granted: for what was told of it.
         self.allowed: dict[Whose, Allowed] = {}
         self._told: dict[Whose, tuple[str, str]] = {}
+        # By UID, of whom what is written can't be read, and what was told of it.
+        self._unread: dict[str, str] = {}
 
     @property
     def lacks(self) -> dict[str, int]:
@@ -50,7 +52,7 @@ class LiveLimits:
         by_gpu: defaultdict[str, list[SliceUse]] = defaultdict(list)
         for one in slices:
             by_gpu[one.gpu].append(one)
-        restraints = {uid: self._restraint(uid) for uid in {one.uid for one in slices}}
+        restraints = self._restraints({one.uid for one in slices if one.isolation == INTERPOSER})
         own = restrained(slices, restraints=restraints, floor=self._floor)
         before, self._lacks, less = self._lacks, {}, dict[Whose, Allowed]()
         for gpu, here in by_gpu.items():
@@ -66,23 +68,38 @@ class LiveLimits:
             )
             less |= given_way(here, allowed=own, lack=lack.lasting, floor=self._floor)
         self.allowed = own | less
-        self._tell(slices, own=own, less=less)
+        self._tell([one for one in slices if one.isolation == INTERPOSER], own=own, less=less, restraints=restraints)
 
-    def _restraint(self, uid: str) -> Restraint:
-        pod = self._pods().get(uid)
-        try:
-            return restraint_of(pod, names=self._names) if pod else Restraint()
-        except QuantityError:
-            return Restraint()  # written where no webhook looked
+    def _restraints(self, uids: Collection[str]) -> dict[str, Restraint]:
+        """What pods say of themselves; what can't be read, which came where no webhook looked, is told once."""
+        found, before, self._unread = {}, self._unread, dict[str, str]()
+        for uid, pod in ((uid, self._pods().get(uid)) for uid in sorted(uids)):
+            try:
+                found[uid] = restraint_of(pod, names=self._names) if pod else Restraint()
+            except QuantityError as error:
+                self._unread[uid] = note = f"it has all that it was granted: {error}"
+                if pod and note != before.get(uid):
+                    log.warning("limits can't be read", extra={"pod": pod.key, "error": str(error)})
+                    self._event(pod, reason=UNREAD, note=note, warning=True)
+        return found
 
-    def _tell(self, slices: Sequence[SliceUse], *, own: Mapping[Whose, Allowed], less: Mapping[Whose, Allowed]) -> None:
+    def _tell(
+        self,
+        slices: Sequence[SliceUse],
+        *,
+        own: Mapping[Whose, Allowed],
+        less: Mapping[Whose, Allowed],
+        restraints: Mapping[str, Restraint],
+    ) -> None:
         """Once for each change of why; how much less memory it is for want of it, metrics say."""
         before, self._told = self._told, {}
+        containers: defaultdict[tuple[str, str], list[SliceUse]] = defaultdict(list)
+        for one in slices:
+            containers[one.uid, one.container].append(one)
         for one in slices:
             name = whose(one)
-            if one.isolation != INTERPOSER:
-                continue
-            said = _said(one, own[name], lacks=name in less)
+            why = bounded(containers[one.uid, one.container], restraints.get(one.uid, Restraint()), floor=self._floor)
+            said = _said(one, own[name], lacks=name in less, bounds=why)
             if said[0]:
                 self._told[name] = said
             if said != before.get(name, ("", "")):
@@ -94,18 +111,19 @@ class LiveLimits:
             return
         note = f"{one.container} {what or 'may have all again that it was granted'} of GPU {one.gpu}"
         log.info("limits", extra={"pod": pod.key, "container": one.container, "gpu": one.gpu, "what": what})
-        self._events.tell(
-            regarding=pod.reference, reason=reason or AGAIN, action="Limiting", note=note, warning=reason == LACKS
-        )
+        self._event(pod, reason=reason or AGAIN, note=note, warning=reason == LACKS)
+
+    def _event(self, pod: Pod, *, reason: str, note: str, warning: bool) -> None:
+        self._events.tell(regarding=pod.reference, reason=reason, action="Limiting", note=note, warning=warning)
 
 
-def _said(one: SliceUse, own: Allowed, *, lacks: bool) -> tuple[str, str]:
+def _said(one: SliceUse, own: Allowed, *, lacks: bool, bounds: str) -> tuple[str, str]:
     if lacks:
         return (
             LACKS,
             f"is best effort, and may take less than its {one.memory_mib} MiB while others hold what is granted",
         )
     if own == Allowed(memory=one.memory_mib, limit=one.limit):
-        return "", ""
-    what = f"may take {own.memory} of {one.memory_mib} MiB and burst to {own.limit} of {one.limit} %, as its pod says,"
-    return LESS, what
+        return (LESS, f"may have all ({bounds})") if bounds else ("", "")
+    what = f"may take {own.memory} of {one.memory_mib} MiB and burst to {own.limit} of {one.limit} %, as its pod says"
+    return LESS, f"{what} ({bounds})," if bounds else f"{what},"

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import msgspec
 
-from aliquot_core.settings import FilePath
+from aliquot_core.settings import MountedPath
 
 
 class MpsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Section `[mps]`."""
 
     # Where it meets the agent, and where daemons listen: [agent] mps_folder must be the same.
-    folder: FilePath = "/run/aliquot/mps"
+    folder: MountedPath = "/run/aliquot/mps"
     # NVIDIA's program, which comes with the driver: a path, or a name to be found on PATH.
     program: Annotated[str, msgspec.Meta(min_length=1)] = "nvidia-cuda-mps-control"
     # One server for pods of all users. Without it MPS serves one user at a time, and pods of others wait; drivers from

@@ -23,6 +23,17 @@ REFUSED: list[tuple[str, str, str]] = [
     ("AGENT_DOOR", LONG, "108 bytes are too many for a socket's path"),
     ("AGENT_POD_RESOURCES", "", "it is no path"),
     ("AGENT_CDI_FOLDER", "", "it is no path"),
+    # CDI takes whole paths only: each start would fail.
+    (
+        "AGENT_ISOLATION_FOLDER",
+        "isolation",
+        "containers mount from there, by its path on the node; write the whole path",
+    ),
+    ("AGENT_MPS_FOLDER", "./mps", "containers mount from there"),
+    ("AGENT_ISOLATION_FOLDER", "", "it is no path"),
+    ("MPS_FOLDER", "mps", "containers mount from there"),
+    ("AGENT_OVER_USE_WARN", "nan", ">= 0.001"),
+    ("AGENT_OVER_USE_EVICT", "inf", "<= 86400.0"),
     ("AGENT_NODE_NAME", "", "no node is called that"),
     ("AGENT_NODE_NAME", "Node 1", "no node is called that"),
     ("AGENT_NODE_NAME", "n1\n", "no node is called that"),
@@ -55,7 +66,7 @@ REFUSED: list[tuple[str, str, str]] = [
 @pytest.fixture(autouse=True)
 def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that is taken would start a process."""
-    for command in ("agent", "endpoint"):
+    for command in ("agent", "endpoint", "mps"):
         monkeypatch.setattr(f"aliquot_cli.{command}.run_until_stopped", lambda _: None)
     monkeypatch.setattr("aliquot_cli.running.configure_logging", lambda _: None)
 
@@ -64,7 +75,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_can_t_work_is_refused_by_all_in_the_same_words(variable: str, value: str, words: str) -> None:
     """With the place, what is wrong, and a remedy that leads out: not back to the command that refuses."""
     environment = {f"ALIQUOT_{variable}": value}
-    process = "endpoint" if variable.startswith("ENDPOINT") else "agent"
+    process = {"ENDPOINT": "endpoint", "MPS": "mps"}.get(variable.partition("_")[0], "agent")
     done = [CliRunner().invoke(main, [command], env=environment) for command in ("config", process)]
     for result in done:
         assert result.exit_code == 4, result.output
@@ -75,6 +86,29 @@ def test_what_can_t_work_is_refused_by_all_in_the_same_words(variable: str, valu
     assert "; " in told
     assert "or drop it: the default is " in told
     assert "aliquot config" not in told
+
+
+@pytest.mark.parametrize(
+    ("times", "taken"),
+    [
+        ({"WARN": "30", "THROTTLE": "30", "EVICT": "30"}, True),
+        ({"EVICT": "60"}, True),
+        ({"EVICT": "59"}, False),
+        ({"WARN": "61"}, False),
+        ({"THROTTLE": "1"}, False),
+        ({"THROTTLE": "121"}, False),
+    ],
+)
+def test_a_ladder_whose_rungs_do_not_rise_is_refused(times: dict[str, str], taken: bool) -> None:  # noqa: FBT001
+    """By all in the same words, with all three times: which of them is wrong, only its author knows."""
+    environment = {f"ALIQUOT_AGENT_OVER_USE_{name}": text for name, text in times.items()}
+    done = [CliRunner().invoke(main, [command], env=environment) for command in ("config", "agent")]
+    given = {"WARN": "30", "THROTTLE": "60", "EVICT": "120"} | times
+    told = (
+        "aliquot: settings of [agent]: over_use_warn, over_use_throttle and over_use_evict do not rise: "
+        f"{given['WARN']}, {given['THROTTLE']} and {given['EVICT']} s; give each no less than the one before it\n"
+    )
+    assert [(one.exit_code, one.stderr) for one in done] == [(0, "") if taken else (4, told)] * 2
 
 
 @pytest.mark.parametrize("command", ["config", "agent", "endpoint"])

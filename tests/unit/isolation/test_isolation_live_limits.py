@@ -272,9 +272,77 @@ async def test_what_a_pod_says_of_itself_counts_with_the_next_sample() -> None:
     node.say("g", {NAMES.memory_now: "a lot"})
     assert (await node.sample())[G] == Allowed(memory=500, limit=100)
     assert [(name, kind, reason) for name, kind, reason, _ in node.told] == [
-        ("g", "Normal", "HoldsBack"), ("g", "Normal", "HoldsBack"), ("g", "Normal", "SliceWhole")
+        ("g", "Normal", "HoldsBack"), ("g", "Normal", "HoldsBack"), ("g", "Warning", "HoldsBackUnread"),
+        ("g", "Normal", "SliceWhole"),
     ]  # fmt: skip
     assert node.told[0][3] == f"main may take 300 of 500 MiB and burst to 60 of 100 %, as its pod says, of GPU {A}"
+    await node.close()
+
+
+# Of a slice of 500 MiB and 50 to 100 %, where a context takes 100: what is in force, and what the pod is told.
+BOUNDS: dict[str, tuple[dict[str, str], Allowed, str]] = {
+    "below the floor": (
+        {NAMES.memory_now: "20"},
+        Allowed(memory=100, limit=100),
+        (
+            "may take 100 of 500 MiB and burst to 100 of 100 %, as its pod says "
+            "(20 MiB are less than the 100 that a CUDA context takes),"
+        ),
+    ),
+    "above the grant": (
+        {NAMES.memory_now: "9000"},
+        Allowed(memory=500, limit=100),
+        "may have all (9000 MiB are more than the 500 that it was granted)",
+    ),
+    "below its compute": (
+        {NAMES.compute_now: "10"},
+        Allowed(memory=500, limit=50),
+        (
+            "may take 500 of 500 MiB and burst to 50 of 100 %, as its pod says "
+            "(10 % are less than its compute of 50, which nobody takes from it),"
+        ),
+    ),
+    "above its limit, and less memory": (
+        {NAMES.memory_now: "300", NAMES.compute_now: "400"},
+        Allowed(memory=300, limit=100),
+        "may take 300 of 500 MiB and burst to 100 of 100 %, as its pod says (400 % are more than its limit of 100),",
+    ),
+    "just the bounds": ({NAMES.memory_now: "500", NAMES.compute_now: "100"}, Allowed(memory=500, limit=100), ""),
+}
+
+
+@pytest.mark.parametrize("what", BOUNDS)
+async def test_what_is_not_to_be_had_is_told(what: str) -> None:
+    """Once, with the amounts; what can be had of it is in force."""
+    notes, allowed, words = BOUNDS[what]
+    node = Node()
+    node.say("g", notes)
+    assert (await node.sample(times=3))[G] == allowed
+    assert node.told == ([("g", "Normal", "HoldsBack", f"main {words} of GPU {A}")] if words else [])
+    await node.close()
+
+
+@pytest.mark.parametrize("name", [NAMES.memory_now, NAMES.compute_now])
+@pytest.mark.parametrize(
+    "text",
+    ["a lot", "", "0", "-1", "nan", "NaN", "inf", "-inf", "1e400", "1e-400", "9" * 4000, "0x40", "½", "1.5", "1 2"],
+)
+async def test_what_can_t_be_read_takes_nothing_and_is_told_once(
+    name: str, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where no webhook looked, whatever was written: the pod has all, and an Event says which annotation it is."""
+    node = Node()
+    node.say("g", {name: text})
+    assert (await node.sample(times=3))[G] == Allowed(memory=500, limit=100)
+    ((who, kind, reason, note),) = node.told
+    assert (who, kind, reason) == ("g", "Warning", "HoldsBackUnread")
+    assert note.startswith(f"it has all that it was granted: annotation {name}: ")
+    assert len(note) < 500
+    node.say("g", {name: "ever more"})
+    await node.sample(times=2)
+    assert len(node.told) == 2
+    # The recorder would make one Event of the same word at each sample.
+    assert [one.message for one in caplog.records].count("limits can't be read") == 2
     await node.close()
 
 
