@@ -134,6 +134,15 @@ OF_NODES = (
         {5: 0, 12: 0, 16: 1},
     ),
     scene(
+        "PacingFails",
+        "beat after beat on one node until it ends, and once on another",
+        {
+            'aliquot_pacing_faults_total{node="n1",kind="ZeroDivisionError"}': "_x5 60+600x9 6000x20",
+            'aliquot_pacing_faults_total{node="n2",kind="ValueError"}': "_x5 1x40",
+        },
+        {5: 0, 7: 0, 8: 1, 21: 0},
+    ),
+    scene(
         "StartsRefused",
         "again and again on one node, once on another, and many that are not refused",
         {

@@ -64,7 +64,11 @@ def of_agents() -> Iterable[Metric]:
     sampled = FULL.sampled
     warm = {uuid: msgspec.structs.replace(usage, temperature_celsius=60.0) for uuid, usage in sampled.usages.items()}
     figures = msgspec.structs.replace(
-        FULL, calls=calls, trouble="missing", sampled=msgspec.structs.replace(sampled, usages=warm)
+        FULL,
+        calls=calls,
+        trouble="missing",
+        pacing_faults={"ValueError": 1},
+        sampled=msgspec.structs.replace(sampled, usages=warm),
     )
     return (*FiguresCollector(figures).collect(), *SlicesCollector(sampled.accounts.slices).collect())
 
