@@ -12,6 +12,7 @@ import msgspec
 from aliquot_cli.advice import advice
 from aliquot_cli.cluster import connected
 from aliquot_cli.handing_out import hand_out
+from aliquot_cli.held_how import held_how
 from aliquot_cli.names_of import complete_pods
 from aliquot_cli.options import (
     FORMS,
@@ -50,7 +51,8 @@ from aliquot_scheduler.resident import HeldSlice
 def explain(*, pod: str, namespace: str, form: str, page: str, **server: Any) -> None:
     """Say why a pod is where it is, or why it waits, with numbers.
 
-    What its workload uses of what it asks is shown where the centre's page tells it.
+    How its slices are held, what of that is hard and what cooperative, is said of each container. What its workload
+    uses of what it asks is shown where the centre's page tells it.
 
     \b
     Example:
@@ -90,7 +92,7 @@ async def _explained(pod: str, *, namespace: str, call: Call, page: str) -> Expl
         budgets=budgets,
     )
     lines = advice(wanted, pods=everything.pods, used=used, names=names, wall=time.time())
-    return msgspec.structs.replace(told, advice=lines)
+    return msgspec.structs.replace(told, advice=lines, held=held_how(told.slices))
 
 
 async def _queues(client: KubeClient, *, names: Names) -> tuple[Plan | None, dict[str, QueueStatus]]:
@@ -109,6 +111,8 @@ def _text(told: Explanation) -> str:
     if told.slices:
         heading = ("CONTAINER", "GPU", "MODEL", "COMPUTE", "MEMORY", "ISOLATION", "OTHER PODS")
         parts.append(table([heading, *(_row(one) for one in told.slices)]))
+    if told.held:
+        parts.append("\n".join(("isolation", *(f"  {line}" for line in told.held))))
     if told.advice:
         parts.append("\n".join(("use", *(f"  {line}" for line in told.advice))))
     if told.queue:

@@ -42,6 +42,21 @@ _OF_COMPUTE = {
 }
 
 
+# What keeps a slice, and what does not: docs/isolation.md has it at length.
+_BY_WHAT = {
+    OBSERVE: "nothing is enforced: over-use is seen, and answered as its queue says",
+    INTERPOSER: (
+        "cooperative: every way through the driver's interface is closed, and what goes round it is seen, counts "
+        "against the container's memory, and is answered as over-use"
+    ),
+    MPS: (
+        "cooperative: a program may unset its limits, memory is limited for each process by itself, and one program's "
+        "fatal fault ends the work of all on the GPU"
+    ),
+    MIG: "hard: by the GPU's own hardware, faults of others included",
+}
+
+
 def keeping(mode: str, quality: Quality) -> Keeping:
     """What a mode makes of a class's compute; a mode that this version does not know is only trusted to try."""
     return _OF_COMPUTE.get(mode, _OF_COMPUTE[OBSERVE])[quality]
@@ -50,6 +65,16 @@ def keeping(mode: str, quality: Quality) -> Keeping:
 def holds_memory(mode: str) -> bool:
     """Whether a container gets no more memory than its slice has; others are only watched."""
     return mode in {INTERPOSER, MIG}
+
+
+def promised(mode: str, quality: Quality) -> str:
+    """What becomes of a slice's compute and memory, as pods are told it."""
+    return f"compute {keeping(mode, quality)}, memory {'held' if holds_memory(mode) else 'only watched'}"
+
+
+def by_what(mode: str) -> str:
+    """What of that is hard and what cooperative; of a mode that this version does not know, that."""
+    return _BY_WHAT.get(mode, "how hard is for a later version to say")
 
 
 def enough(offered: Sequence[str], *, least: str) -> bool:

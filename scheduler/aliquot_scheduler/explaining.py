@@ -81,6 +81,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     queue: QueuePlace | None = None
     # Why it waits in a word, as its condition says it.
     reason: str = ""
+    # How its slices are held, what of it is hard and what cooperative.
+    held: Sequence[str] = ()
     # What it uses of what it asked, as far as somebody tells.
     advice: Sequence[str] = ()
 

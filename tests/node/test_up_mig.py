@@ -101,5 +101,7 @@ def test_simulated_cards_are_cut_as_they_are_written() -> None:
         assert held(up.until("played", "Running", "Failed"))[1:] == (50, 12_032)
         told = aliquot("explain", "real", folder=root / "home").stdout
         assert (uuid in told, "NVIDIA A100-SXM4-80GB MIG 1g.10gb" in told) == (True, True)
+        how = "mig, guaranteed: compute held, memory held; hard: by the GPU's own hardware, faults of others included"
+        assert f"\nisolation\n  main: {how}\n" in told
         assert "a30-mig-1" in aliquot("ps", folder=root / "home").stdout
         assert up.stop() == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aliquot_agent.starting.decision import Spec, Start
 from aliquot_core.grant import Slice
-from aliquot_core.isolation import holds_memory, keeping
+from aliquot_core.isolation import promised
 from aliquot_core.request import Quality, quality_of
 
 REASON = "SliceReady"
@@ -20,8 +20,7 @@ def _of_container(spec: Spec) -> str:
     quality = quality_of(compute=grant.compute, limit=grant.limit)
     parts = ", ".join(_of_slice(part, quality) for part in grant.slices)
     mode = grant.isolation or "unknown"
-    memory = "held" if holds_memory(mode) else "only watched"
-    return f"{spec.container}: {parts}; isolation {mode}: compute {keeping(mode, quality)}, memory {memory}"
+    return f"{spec.container}: {parts}; isolation {mode}: {promised(mode, quality)}"
 
 
 def _of_slice(part: Slice, quality: Quality) -> str:
