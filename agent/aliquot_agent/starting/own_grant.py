@@ -6,9 +6,9 @@ from aliquot_agent.isolation.gpu_modes import Seat, Use, hindrance
 from aliquot_agent.starting.decision import Known
 from aliquot_core.claims import check_grant
 from aliquot_core.errors import ClusterError
-from aliquot_core.grant import ContainerGrant, Grant, decode_grant
-from aliquot_core.inventory import Health
-from aliquot_core.isolation import MPS, Keeping, keeping, spans
+from aliquot_core.grant import ContainerGrant, Grant, Slice, decode_grant
+from aliquot_core.inventory import Gpu, Health
+from aliquot_core.isolation import MPS, Keeping, holds_memory, keeping, spans
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import quality_of
@@ -48,18 +48,31 @@ def _unkept(container: ContainerGrant, *, known: Known) -> str:
     mode = container.isolation
     for part in container.slices:
         gpu = known.inventory.gpu(part.gpu)
-        if gpu is None:
-            return f"GPU {part.gpu} is not on node {known.node}"
-        if gpu.health is Health.SICK:
-            return f"GPU {part.gpu} is sick: {gpu.reason or 'no reason known'}"
-        if mode and mode not in gpu.isolation:
-            return f"GPU {part.gpu} does not hold isolation {mode}"
-        if gpu.instance and (part.compute, part.memory) != (gpu.compute, gpu.usable):
-            return f"GPU {part.gpu} is an instance of MIG and given whole: {gpu.compute} and {gpu.usable}"
+        problem = _unfit(part, gpu, mode=mode) if gpu else f"is not on node {known.node}"
+        if problem:
+            return f"GPU {part.gpu} {problem}"
     if not spans(mode, wholes=[part.whole for part in container.slices]):
         return f"isolation {mode} does not reach over parts of several GPUs"
     quality = quality_of(compute=container.compute, limit=container.limit)
     return f"isolation {mode} can't hold what is {quality}" if keeping(mode, quality) is Keeping.REFUSED else ""
+
+
+def _unfit(part: Slice, gpu: Gpu, *, mode: str) -> str:
+    """What is wrong with a GPU for a slice of it."""
+    if gpu.health is Health.SICK:
+        return f"is sick: {gpu.reason or 'no reason known'}"
+    if mode and mode not in gpu.isolation:
+        return f"does not hold isolation {mode}"
+    if gpu.instance and (part.compute, part.memory) != (gpu.compute, gpu.usable):
+        return f"is an instance of MIG and given whole: {gpu.compute} and {gpu.usable}"
+    context = gpu.context or 0
+    if holds_memory(mode) and not gpu.instance and part.memory.value < context:
+        # Bound by a centre of before contexts were known: a program would fail as it begins, in the driver's words.
+        return (
+            f"takes {context} MiB for a CUDA context, more than the {part.memory} granted there: no program could "
+            "begin; delete the pod and ask for more, or let the operator measure this node's [agent] context_mib anew"
+        )
+    return ""
 
 
 def unready(grant: Grant, *, known: Known) -> str:

@@ -74,12 +74,13 @@ def ask(
     listed: tuple[Listed, ...] = (),
     names: tuple[str, ...] = (),
     standing: dict[str, Standing] | None = None,
+    inventory: Inventory = CARDS,
 ) -> Decision:
     """Decide on a call for these ids."""
     known = Known(
         node="n1",
         names=NAMES,
-        inventory=CARDS,
+        inventory=inventory,
         pods={pod.metadata.uid: pod for pod in pods},
         recorded=None if recorded is None else tuple(recorded),
         listed=listed,
@@ -187,6 +188,36 @@ def test_an_isolation_that_the_gpu_does_not_hold_is_refused() -> None:
     decision = ask({"x1"}, pods=[edited(BASE, encode_grant(grant))], recorded=[record("u1", "main", {"x1"})])
     assert isinstance(decision, Refuse)
     assert "does not hold isolation mig" in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("memory", "context", "isolation", "starts"),
+    [
+        (400, 512, "interposer", False),
+        (511, 512, "interposer", False),
+        (512, 512, "interposer", True),
+        (400, None, "interposer", True),
+        (400, 512, "observe", True),
+    ],
+)
+def test_a_slice_in_which_no_program_could_begin_is_refused_with_words(
+    memory: int, context: int | None, isolation: str, *, starts: bool
+) -> None:
+    """Where a limit holds it: by a grant from before the centre knew of contexts, or of a node told otherwise since."""
+    card = msgspec.structs.replace(CARDS.gpus[0], context=context, isolation=["observe", "interposer"])
+    held = ContainerGrant(slices=(slice_of(30, memory),), isolation=isolation)
+    pod = edited(
+        make_pod("u1", app={"main": (30, memory)}),
+        encode_grant(Grant(node="n1", pod="u1", containers={"main": held})),
+    )
+    inventory = msgspec.structs.replace(CARDS, gpus=(card, CARDS.gpus[1]))
+    decision = ask({"x1"}, pods=[pod], recorded=[record("u1", "main", {"x1"})], inventory=inventory)
+    assert isinstance(decision, Start if starts else Refuse)
+    if isinstance(decision, Refuse):
+        assert decision.reason.startswith(
+            f"container main: GPU GPU-a takes 512 MiB for a CUDA context, more than the {memory} MiB granted there: "
+        )
+        assert "ask for more" in decision.reason
 
 
 def test_a_slice_that_others_hold_is_refused() -> None:
