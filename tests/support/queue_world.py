@@ -6,26 +6,23 @@ What is checked is worked out anew from pods and specs, not read from the books 
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import permutations
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from aliquot_core.claims import NOTHING, Claim, overdrawn
 from aliquot_core.inventory import Gpu
-from aliquot_core.membership import Topology, parse_group
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB
-from aliquot_scheduler.fit.links import islands
-from aliquot_scheduler.queues.charged.ledger import Charge
-from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import HostLimits, ModelQuota, QueueSpec, Quota
 from aliquot_scheduler.queues.said.tree import ROOT, Tree
-from aliquot_scheduler.queues.waiting.line import Waiter, asked_by, firm_part, summed
+from aliquot_scheduler.queues.waiting.line import Waiter, firm_part, summed
 from support.centre import NAMES, gpus, make_node, sick
-from support.guarantee_oracle import Guarantees, Portion, Wish, demanding, kept_idle, wishes
+from support.guarantee_oracle import Guarantees, Wish, kept_idle
+from support.lying_oracle import can_lie
+from support.queue_count import Count
 from support.queue_stage import A100, H100, Stage, queue
 
 MEMORY = 80_000
@@ -36,9 +33,6 @@ SCARCE = "*H100*"
 ASKED = (10, 30, 50, 60, 90, 100, 150, 200)
 SETTINGS = QueueSettings(patience=100.0, hold=200.0)
 replace = msgspec.structs.replace
-Amounts = dict[str, list[int]]
-# A card, and what of its compute and memory is left.
-_Left = tuple[Gpu, int, int]
 
 
 class QueueWorld(Stage):
@@ -166,6 +160,9 @@ class QueueWorld(Stage):
     @staticmethod
     def _cards_of(at: int) -> list[Gpu]:
         return list(gpus(f"n{at}", NODES[at], memory=MEMORY, model=MODELS.get(at, A100)))
+
+    def _all_cards(self) -> list[list[Gpu]]:
+        return [self._cards_of(at) for at in range(len(NODES))]
 
     def wait(self) -> None:
         """Time passes, and may leap: whoever was let in and is not bound loses the turn."""
@@ -312,8 +309,8 @@ class QueueWorld(Stage):
 
     def go_on(self) -> None:
         """Whoever may ever be let in is, once those before have ended."""
-        for at in range(len(NODES)):
-            self.picture.node_seen(make_node(f"n{at}", self._cards_of(at)))
+        for at, cards in enumerate(self._all_cards()):
+            self.picture.node_seen(make_node(f"n{at}", cards))
         for _ in range(4 * len(self.pods) + 10):
             self.now += self.chance.uniform(301.0, 601.0)
             self.desk.tell_time(self.now)
@@ -333,7 +330,7 @@ class QueueWorld(Stage):
             return True
         # Of which models it is kept off by its queue is not worked out here.
         some_model = any(tree.nodes[name].spec.models for name in tree.path(waiter.queue))
-        return waiter.group is not None and (some_model or not can_lie(start))
+        return waiter.group is not None and (some_model or not can_lie(start, nodes=self._all_cards()))
 
     def _start(self, waiter: Waiter) -> list[Waiter]:
         """Those who are let in at once with it; nobody if they are too few."""
@@ -372,153 +369,11 @@ class QueueWorld(Stage):
         return False
 
 
-def can_lie(members: Sequence[Waiter]) -> bool:
-    """Whether there is any way to lay these on all nodes, were they empty, as their group wants to lie."""
-    topology = members[0].group.topology if members[0].group else Topology.ANY
-    nodes = [[(gpu, 100, MEMORY) for gpu in QueueWorld._cards_of(at)] for at in range(len(NODES))]
-    match topology:
-        case Topology.NODE:
-            return any(_lie(members, [node]) for node in nodes)
-        case Topology.NVLINK:
-            joined = [
-                [[one for one in node if one[0].uuid in some] for some in islands([one[0] for one in node])]
-                for node in nodes
-            ]
-            return any(_lie(members, [island]) for node in joined for island in node)
-        case _:
-            return _lie(members, nodes, apart=topology is Topology.SPREAD)
-
-
-def _lie(members: Sequence[Waiter], nodes: Sequence[Sequence[_Left]], *, apart: bool = False) -> bool:
-    """Each in turn on any cards of any node, and all that come after it too."""
-    if not members:
-        return True
-    request, parts = members[0].demand.request, members[0].demand.pieces or ()
-    for number, cards in enumerate(nodes):
-        for chosen in permutations(range(len(cards)), len(parts)):
-            left, pairs = list(cards), list(zip(chosen, parts, strict=True))
-            for at, part in pairs:
-                gpu, compute, memory = cards[at]
-                # A whole card is closed to those who ask memory alone, too.
-                rest = -1 if part.whole else memory - part.memory_on(MEMORY)
-                left[at] = gpu, compute - part.compute, rest
-            fits = all(cards[at][1] >= part.compute and cards[at][2] >= part.memory_on(MEMORY) for at, part in pairs)
-            fits &= all(not part.whole or cards[at][1:] == (100, MEMORY) for at, part in pairs)
-            fits &= all(request.models.admits(*cards[at][0].model_names) for at in chosen)
-            others = [*nodes[:number], *([] if apart else [left]), *nodes[number + 1 :]]
-            if fits and _lie(members[1:], others, apart=apart):
-                return True
-    return False
-
-
 def _sure(tree: Tree, name: str, dimension: int, *, given: Mapping[str, int]) -> int:
     """What is guaranteed there or given for good, whichever is more, there or below."""
     node = tree.nodes[name]
     below = sum(_sure(tree, child, dimension, given=given) for child in node.children)
     return max(node.guarantee[dimension], given.get(name, 0) + below)
-
-
-class Count:
-    """Everything that is charged and asked for, counted anew."""
-
-    def __init__(self, world: QueueWorld) -> None:
-        ledger = world.queues.books.ledger
-        self.tree = ledger.tree
-        self._width = len(self.tree.dimensions)
-        self.free = world.queues.stock().free
-        charges = ledger.charges().values()
-        self._charged = self._sum((charge.queue, charge.amounts) for charge in charges)
-        # By queue, what is asked at once.
-        self.asking = self._asking(world)
-        self._asks = self._sum((one.queue, one.amounts) for one in self.asking)
-        self.used = self._with_those_below(self._charged)
-        self.asked = self._with_those_below(self._asks)
-        self.firm = self._sum((charge.queue, charge.amounts) for charge in charges if charge.firm)
-        self.holders = set(ledger.charges())
-        # Who rests while room is made for it, by UID: it asks for nothing meanwhile.
-        self._resting = {one.uid: self._kept_for(world, one) for one in world.queues.register.clearings}
-
-    def _kept_for(self, world: QueueWorld, clearing: Clearing) -> tuple[Portion, list[int]]:
-        """What one will ask that rests, and how much of what there is is kept for it until then."""
-        portion = Portion(clearing.candidate.first.queue, *asked_by(clearing.candidate.members))
-        kept, nodes = [0] * len(self.free), world.picture.nodes
-        for (node, uuid), claim in (room for place in clearing.places for room in place.room.items()):
-            gpu = nodes[node].inventory.gpu(uuid) if node in nodes and not nodes[node].out else None
-            memory = gpu.usable.value if gpu and claim.closes else claim.memory.value
-            for dimension in world.queues.register.cards.counted_in(gpu) if gpu else ():
-                kept[dimension] += claim.compute.value
-                kept[dimension + 1] += memory
-        return portion, kept
-
-    def _asking(self, world: QueueWorld) -> list[Portion]:
-        """What is asked at once: by a pod, or by all that a gang needs to start; one that can't asks for nothing."""
-        askers: dict[object, list[Waiter]] = defaultdict(list)
-        for waiter in sorted(world.queues.waiting(), key=lambda one: one.place):
-            if world.queues.is_in_line(waiter.uid) and not self.tree.nodes[waiter.queue].stop:
-                askers[(waiter.queue, waiter.user, waiter.gang) if waiter.gang else waiter.uid].append(waiter)
-        charged = (world.pods[uid].metadata for uid in world.queues.books.ledger.charges())
-        groups = ((meta.namespace, parse_group(meta, names=NAMES)) for meta in charged)
-        gangs_in = Counter((space, one.name, one.size, one.minimum) for space, one in groups if one)
-        found: list[Portion] = []
-        for first, *others in askers.values():
-            needed = max(1, first.group.minimum - gangs_in[first.gang]) if first.group and first.gang else 1
-            if len(others) + 1 >= needed and self._asks_now(world, first):
-                start, rest = [first, *others][:needed], others[needed - 1 :]
-                found += [Portion(first.queue, *asked_by(some)) for some in (start, *([one] for one in rest))]
-        return found
-
-    @staticmethod
-    def _asks_now(world: QueueWorld, first: Waiter) -> bool:
-        """Not who never fits, and no gang while it demands nothing."""
-        quiet = world.queues.register.hall.in_vain.is_quiet(first)
-        return not quiet and world.queues.notice(first).reason != "NeverFits"
-
-    def _sum(self, parts: Iterable[tuple[str, Sequence[int]]]) -> Amounts:
-        found: Amounts = {}
-        for name, amounts in parts:
-            # What is in a queue that is there no more counts for all together.
-            known = self.tree.path(name)[0]
-            found[known] = [sum(pair) for pair in zip(found.get(known, [0] * self._width), amounts, strict=True)]
-        return found
-
-    def _with_those_below(self, own: Amounts) -> Amounts:
-        found = {name: [0] * self._width for name in self.tree.nodes}
-        for leaf, amounts in own.items():
-            for name in self.tree.path(leaf):
-                found[name] = [sum(pair) for pair in zip(found[name], amounts, strict=True)]
-        return found
-
-    def guarantees(self, dimension: int, *, up: Sequence[tuple[Portion, list[int]]] = ()) -> Guarantees:
-        """What is guaranteed, demanded, and still there to serve it; with those who rest no more (`up`)."""
-        charged = {name: amounts[dimension] for name, amounts in self._charged.items()}
-        asking = [*self.asking, *(portion for portion, _ in up)]
-        asked = wishes(demanding(asking, self.tree, used=self.used, firm=self.firm), dimension)
-        free = self.free[dimension] + sum(kept[dimension] for _, kept in up)
-        return Guarantees(self.tree, dimension=dimension, used=charged, asked=asked, free=free)
-
-    def check_limits(self, after: Count, charges: Mapping[str, Charge]) -> None:
-        """Those who were charged since took nobody over a limit."""
-        for uid in after.holders - self.holders:
-            charge = charges[uid]
-            for name in after.tree.path(charge.queue):
-                node = after.tree.nodes[name]
-                for dimension, amount in enumerate(charge.amounts):
-                    assert not amount or after.used[name][dimension] <= node.ceiling[dimension], (uid, name, dimension)
-            if charge.firm:
-                due = after.tree.nodes[charge.queue].due
-                for dimension, amount in enumerate(charge.amounts[: after.tree.dimensions.cards]):
-                    assert not amount or after.firm[charge.queue][dimension] <= due[dimension], (uid, dimension)
-
-    def check_next(self, after: Count) -> None:
-        """Those who were let in since took nothing that is others'.
-
-        Who rested asks at the instant at which its room is there: it is let in, or stands in line again.
-        """
-        up = [rested for uid, rested in self._resting.items() if uid not in after._resting]
-        for dimension in range(after.tree.dimensions.cards):
-            was, now = self.guarantees(dimension, up=up), after.guarantees(dimension)
-            assert now.lacking() <= was.lacking(), dimension
-            assert now.unasked().lacking() <= was.unasked().lacking(), dimension
 
 
 STEPS: dict[Callable[[QueueWorld], None], int] = {

@@ -21,7 +21,8 @@ from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget
 from support.centre import NAMES, WALL
 from support.guarantee_oracle import Guarantees, Portion, demanding, wishes
-from support.queue_world import MEMORY, STEPS, Count, QueueWorld
+from support.queue_count import Count
+from support.queue_world import MEMORY, STEPS, QueueWorld
 
 replace = msgspec.structs.replace
 _Gpu = tuple[str, str]
