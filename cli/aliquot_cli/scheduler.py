@@ -31,6 +31,7 @@ from aliquot_kube.questions import Timeouts, Transport
 from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.landscape import Landscape, told_contexts
 from aliquot_scheduler.admission.metrics import AdmissionMetrics
+from aliquot_scheduler.admission.profile import tell_profile
 from aliquot_scheduler.admission.routes import admission_routes
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.centre.centre import Centre
@@ -96,6 +97,7 @@ def scheduler(file: str | None, **flags: Any) -> None:
 
 async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
     """Be a replica until told to stop; whoever led lets the next one lead at once."""
+    tell_profile(settings.admission)
     clock, luck = SystemClock(), random.Random().random  # noqa: S311 - spreads retries, guards nothing
     # The election's is its own, so that no burst of bindings delays a renewal.
     transport, election = ways_of_the_centre(settings.centre.kubeconfig, user_agent=AGENT, clock=clock)

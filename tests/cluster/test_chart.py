@@ -15,6 +15,8 @@ from aliquot_agent.isolation.mps_settings import MpsSettings
 from aliquot_agent.settings import AgentSettings
 from aliquot_cli.sections import SECTIONS
 from aliquot_core.settings import Sources
+from aliquot_scheduler.admission.profile import at_odds
+from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.certificates.settings import CENTRE, KUBE_SCHEDULER
 from aliquot_scheduler.rules.expressions import RuleSettings
 from cluster.charts import CHART, helm, stale_manifests, template
@@ -296,6 +298,26 @@ def test_ways_round_are_warned_of_or_refused(
 def test_without_our_kube_scheduler_nothing_of_it_is_left() -> None:
     """Where the cluster's own has the profile."""
     assert "aliquot-kube-scheduler" not in json.dumps(template({"kubeScheduler": {"enabled": False}}))
+
+
+@pytest.mark.parametrize(
+    ("values", "profile", "told"),
+    [
+        ({}, "aliquot", None),
+        ({"centre": {"settings": {"admission": {"scheduler_name": "gpus"}}}}, "gpus", "gpus"),
+        ({"kubeScheduler": {"enabled": False}}, None, ""),
+    ],
+)
+def test_pods_are_given_to_the_profile_that_is_installed(values: Json, profile: str | None, told: str | None) -> None:
+    """Whatever it is called; where none is, the centre knows that the cluster's own has to have it."""
+    objects = template(values)
+    configs = of_kind(objects, "ConfigMap").values()
+    texts = [one["data"]["kube-scheduler.yaml"] for one in configs if "kube-scheduler.yaml" in one.get("data", {})]
+    assert [yaml.safe_load(text)["profiles"][0]["schedulerName"] for text in texts] == ([profile] if profile else [])
+    sources = Sources(environment=environment(dict(containers(objects))["aliquot-scheduler"]))
+    settings = sources.resolve("admission", AdmissionSettings).value
+    assert settings.profile == ("aliquot" if told is None else told)
+    assert at_odds(settings) == ""
 
 
 def test_of_several_replicas_one_always_stays() -> None:

@@ -22,6 +22,10 @@
 {{- end }}
 {{- end }}
 {{- end }}
+{{- /* The profile to which the webhook gives pods: one name for the setting and for the kube-scheduler that has it. */ -}}
+{{- define "profile" -}}
+{{- dig "admission" "scheduler_name" "aliquot" .Values.centre.settings -}}
+{{- end }}
 {{- define "pulling" -}}
 {{- with .Values.images.pullSecrets }}
 imagePullSecrets:
