@@ -42,7 +42,9 @@ class Clerks:
         aside: Aside,
     ) -> None:
         self._events = means.events
-        self.queue_writer = QueueWriter(turns=turns, means=means, there=lambda: watches.queues.objects)
+        self.queue_writer = QueueWriter(
+            turns=turns, means=means, there=lambda: watches.queues.objects, not_before=lambda: appraiser.book.until
+        )
         self.views = ViewWriter(
             turns=turns,
             means=means,

@@ -38,13 +38,15 @@ class QueueWriter:
         turns: Queues,
         there: Callable[[], Mapping[str, Queue]],
         means: Means,
+        not_before: Callable[[], str] = str,
     ) -> None:
-        """`there` is every Queue object by its name."""
+        """`there` is every Queue object by its name; `not_before` a time that the API server has told of, if any."""
         self._turns = turns
         self._client = means.client
         self._clock = means.clock
         self._resource = queues_of(means.names)
         self._there = there
+        self._not_before = not_before
         self._why_not = means.why_not
         self._written: dict[str, tuple[float, QueueStatus]] = {}
         # The specs that were judged last, and what is wrong with them.
@@ -69,7 +71,8 @@ class QueueWriter:
 
     def _statuses(self, *, now: float) -> dict[str, QueueStatus]:
         """Of every queue, also of one that hangs on nothing: it says so."""
-        at = second_time(self._clock.wall())
+        # The next leader lets usage age since then: by a clock that was set back here, it would forget too much.
+        at = max(second_time(self._clock.wall()), self._not_before())
         found = self._turns.statuses(now=now, at=at)
         for name, problems in self._problems().items():
             status = found.get(name, QueueStatus(at=at))

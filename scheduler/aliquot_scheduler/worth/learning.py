@@ -53,6 +53,11 @@ class MixBook:
         self._weight = 1.0
         self._seen: set[str] = set()
 
+    @property
+    def until(self) -> str:
+        """When the newest pod was created that is counted, by the API server's clock; empty if there was none."""
+        return self._until
+
     def seen(self, shape: Shape, *, uid: str, created: str) -> bool:
         """A pod is there; whether it was counted now. `created` is its creation timestamp as Kubernetes writes it."""
         if uid in self._seen or (created and created <= self._closed_until):

@@ -12,7 +12,7 @@ from aliquot_scheduler.worth.mix import Shape
 
 # Of a ConfigMap's 1 MiB. Four hundred shapes take 40 KB, unless somebody writes patterns of 4 KB on pods.
 LONGEST_PAGE = 500_000
-# Clocks of API servers and ours differ; a page from beyond would keep every new pod from being counted.
+# Clocks of API servers and ours differ.
 _SKEW = 3600.0
 
 Count = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
@@ -38,17 +38,22 @@ def encode_page(page: Page) -> str:
 
 
 def decode_page(text: str, *, now: float) -> Page:
-    """Read what `encode_page` wrote; `now` is in seconds since 1970."""
+    """Read what `encode_page` wrote; `now` is in seconds since 1970.
+
+    Of a page from beyond its end is taken back to now, or no new pod would be counted until then: either clock may have
+    been set back. Pods that are there may then count once more, and what was learnt is not lost.
+    """
     try:
         page = msgspec.json.decode(text, type=Page)
     except msgspec.MsgspecError as error:
         raise _refusal(str(error)) from error
-    if why := _oddity(page, now=now):
+    if why := _oddity(page):
         raise _refusal(why)
-    return page
+    beyond = page.until and (seconds_of(page.until) or 0.0) > now + _SKEW
+    return msgspec.structs.replace(page, until=second_time(now)) if beyond else page
 
 
-def _oddity(page: Page, *, now: float) -> str:
+def _oddity(page: Page) -> str:
     if any(bool(shape.gpus) != bool(shape.size) for shape, _ in page.counts):
         return "GPUs without a part of them, or a part without GPUs"
     if not page.until:
@@ -56,7 +61,7 @@ def _oddity(page: Page, *, now: float) -> str:
     until = seconds_of(page.until)
     if until is None or second_time(until) != page.until:
         return f"`until` is no time: {page.until[:40]!r}"
-    return f"`until` is in the future: {page.until}" if until > now + _SKEW else ""
+    return ""
 
 
 def _refusal(why: str) -> MixPageError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -95,6 +96,18 @@ async def test_a_status_is_written_whole_and_only_when_it_changes() -> None:
     assert {one.path.split("/")[-2] for one in desk.sink.asked} == {"a", "b"}
     await desk.lives(desk.queues, seconds=120)
     assert len(desk.sink.bodies("/status")) <= 3 + 4
+
+
+async def test_a_leader_whose_clock_is_set_back_lets_no_usage_be_forgotten() -> None:
+    """The next one lets it age since the time of the status: which is no earlier than what the API server told last."""
+    desk, told = Desk(), "2031-05-06T07:08:09Z"
+    for newest, expected in (("", "1970-01-12T13:46:45Z"), (told, told)):
+        writer = QueueWriter(
+            turns=desk.stage.queues, means=desk.means, there=lambda: desk.there, not_before=partial(str, newest)
+        )
+        desk.sink.asked.clear()
+        await desk.lives(writer, seconds=6)
+        assert {one[0]["value"]["at"] for one in desk.sink.bodies("/status")} == {expected}
 
 
 async def test_what_is_wrong_with_a_queue_stands_in_its_status_until_it_is_mended() -> None:
