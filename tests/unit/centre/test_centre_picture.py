@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -39,6 +42,50 @@ def test_a_granted_pod_takes_its_slice_and_gives_it_back_when_it_ends() -> None:
     assert free(picture, "n1", 1) == (70, MEMORY - 8_000)
     picture.pod_seen(msgspec.structs.replace(leaving, status=msgspec.structs.replace(pod.status, phase="Succeeded")))
     assert free(picture, "n1", 1) == (100, MEMORY)
+
+
+def steps_of(event: Callable[[], object]) -> int:
+    """How many functions are called."""
+    steps = 0
+
+    def count(_: FrameType, what: str, __: object) -> None:
+        nonlocal steps
+        steps += what in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        event()
+    finally:
+        sys.setprofile(before)
+    return steps
+
+
+def steps_of_each(nodes: int) -> dict[str, int]:
+    """What events about one node and one pod take, among so many nodes and ten times as many pods."""
+    there = [make_node(f"n{at}", gpus(f"n{at}", 8)) for at in range(nodes)]
+    picture = picture_with(*there)
+    for at in range(10 * nodes):
+        node = f"n{at % nodes}"
+        picture.pod_seen(bound(asks(f"u{at}", 10, 1_000), node=node, held={f"GPU-{node}-{at % 8}": (10, 1_000)}))
+    pod = bound(asks("one", 10, 1_000), node="n1", held={"GPU-n1-1": (10, 1_000)})
+    cordoned = make_node("n1", gpus("n1", 8), cordoned=True)
+    lease = make_lease("n1", renewed="2026-11-21T10:00:05.000000Z")
+    return {
+        "a pod is bound": steps_of(lambda: picture.pod_seen(pod)),
+        "it is told of again": steps_of(lambda: picture.pod_seen(pod)),
+        "it is gone": steps_of(lambda: picture.pod_gone(pod)),
+        "a heart-beat": steps_of(lambda: picture.lease_seen(lease, wall=WALL)),
+        "a node is cordoned": steps_of(lambda: picture.node_seen(cordoned)),
+        "a node changes otherwise": steps_of(lambda: picture.node_seen(cordoned)),
+    }
+
+
+def test_an_event_takes_as_many_steps_however_many_nodes_and_pods_there_are() -> None:
+    """Counted, not timed; a heart-beat goes into a heap, which is a little deeper."""
+    few, many = steps_of_each(20), steps_of_each(600)
+    assert few.keys() == many.keys()
+    assert {event: many[event] - steps for event, steps in few.items()} == dict.fromkeys(few, 0)
 
 
 def test_a_pod_that_is_gone_holds_nothing() -> None:
