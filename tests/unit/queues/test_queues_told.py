@@ -393,6 +393,18 @@ async def test_what_is_left_of_a_gang_that_can_not_run_is_evicted_once() -> None
     assert len(desk.sink.bodies("/eviction")) == desk.gangs.evicted == 2
 
 
+async def test_nobody_is_sent_back_while_nothing_may_be_decided() -> None:
+    """Another leads, or what is known is old; once that is over it goes."""
+    desk = Desk(settings=QueueSettings(stale_gang=5.0))
+    broken_gang(desk, "g")
+    desk.silent = "another replica leads"
+    await desk.lives(desk.gangs, seconds=15)
+    assert desk.sink.bodies("/eviction") == []
+    desk.silent = ""
+    await desk.lives(desk.gangs, seconds=15)
+    assert len(desk.sink.bodies("/eviction")) == 1
+
+
 async def test_nobody_is_sent_back_whose_gang_is_whole_again() -> None:
     """What was missing is there again while another one is asked: the others stay."""
     desk = Desk(settings=QueueSettings(stale_gang=5.0))
