@@ -54,6 +54,7 @@ bench-queues: $(READY) ## Measure queues beside what is asked of them; fails if 
 
 soak: $(READY) ## Long hunts: bounded, but not for every day
 	ALIQUOT_SOAK=1 $(BIN)/pytest tests/simulation tests/node tests/isolation
+	ALIQUOT_SOAK=1 $(BIN)/pytest tests/cluster/test_installed.py
 	$(BIN)/python benchmarks/cluster/recorded.py
 
 cluster: $(READY) ## Build the real Kubernetes that tests/cluster uses (Go, gcc, root; some 7 minutes, once a machine)
