@@ -53,16 +53,33 @@ struct crowd {
     _Atomic uint64_t ns[CROWD_SIZES];
 };
 
+/* Launches that pass although the container owes, or has enough in its queue (patience.c), and what is to be charged anew
+ * (meter.c). */
+struct patience {
+    _Atomic uint64_t busy_since; /* CLOCK_MONOTONIC in ns: since when some of its work was in flight at every moment */
+    _Atomic uint64_t next_at;    /* when one more may pass, while that goes on; 0: none passed yet */
+    _Atomic uint64_t doubled;    /* how many passed of which none is known to have ended */
+    _Atomic uint64_t escapes;    /* how many passed in all */
+    _Atomic uint64_t turn_until; /* until then no other launch may pass that takes long, or nobody knows how long */
+    _Atomic uint64_t uncharged;  /* ns of `busy` that nobody was charged for yet */
+    /* The agent's beat that charges go by, and the meter's numbers as of then. */
+    _Atomic uint64_t beat, in_flight, busy, charged;
+    _Atomic uint64_t longest; /* ns that passed until something ended by itself, at the most */
+    uint64_t reserved[5];
+};
+
 struct account {
     char magic[8];
     _Atomic uint32_t ready, highest; /* slots from `highest` on were never used */
     pthread_mutex_t lock;
     struct meter meter[MOST_GPUS] __attribute__((aligned(1024)));
     struct crowd crowd[MOST_GPUS];
+    struct patience patience[MOST_GPUS];
 };
 
 _Static_assert(sizeof(struct process_slot) == 192, "the agent reads 192 bytes for each process");
 _Static_assert(sizeof(struct meter) == 64 && sizeof(struct crowd) == 128, "the agent reads so much for each GPU");
+_Static_assert(sizeof(struct patience) == 128, "the agent reads so much for each GPU");
 _Static_assert(sizeof(struct account) <= SLOTS_AT, "slots begin after the head");
 _Static_assert(SLOTS_AT + MOST_PROCESSES * sizeof(struct process_slot) <= ACCOUNT_BYTES, "the file holds all slots");
 

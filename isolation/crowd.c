@@ -5,8 +5,6 @@
  * that he begins or ends, so nobody who is killed is counted for ever. */
 #include "crowd.h"
 
-#include "account.h"
-
 #define WINDOW 4000000ULL
 
 /* agent/aliquot_agent/isolation/turns.py has the same. */
@@ -21,10 +19,9 @@ static void add(struct crowd *crowd, double processes, uint64_t ns) {
     atomic_fetch_add(&crowd->ns[above - 1], ns - more);
 }
 
-void crowd_count(int gpu) {
-    struct crowd *crowd = &account->crowd[gpu];
-    uint64_t busy = account->meter[gpu].busy, counted = crowd->busy;
+void crowd_count(const struct meter *meter, struct crowd *crowd) {
+    uint64_t busy = meter->busy, counted = crowd->busy;
     if (busy < counted + WINDOW || !atomic_compare_exchange_strong(&crowd->busy, &counted, busy)) return;
-    uint64_t in_flight = account->meter[gpu].in_flight, before = atomic_exchange(&crowd->in_flight, in_flight);
+    uint64_t in_flight = meter->in_flight, before = atomic_exchange(&crowd->in_flight, in_flight);
     if (in_flight > before) add(crowd, (double)(in_flight - before) / (double)(busy - counted), busy - counted);
 }

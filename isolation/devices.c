@@ -1,6 +1,7 @@
+#include "devices.h"
+
 #include <string.h>
 
-#include "limits.h"
 #include "table.h"
 
 #define MOST_DEVICES 64
@@ -28,4 +29,24 @@ int gpu_of_device(int device) {
 int gpu_of_context(void) {
     CUdevice device;
     return REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS ? gpu_of_device(device) : -1;
+}
+
+bool context_enter(CUstream stream) {
+    CUcontext own = NULL, here = NULL;
+    bool is_made = (uintptr_t)stream > LAST_BUILT_IN_STREAM;
+    if (!is_made || REAL(cuStreamGetCtx)(stream, &own) != CUDA_SUCCESS) return false;
+    REAL(cuCtxGetCurrent)(&here);
+    return own != here && REAL(cuCtxPushCurrent_v2)(own) == CUDA_SUCCESS;
+}
+
+void context_leave(void) {
+    CUcontext left;
+    REAL(cuCtxPopCurrent_v2)(&left);
+}
+
+int gpu_of_stream(CUstream stream) {
+    bool entered = context_enter(stream);
+    int gpu = gpu_of_context();
+    if (entered) context_leave();
+    return gpu;
 }

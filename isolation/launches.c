@@ -1,4 +1,5 @@
 /* Every way to start work on the GPU, paced. */
+#include "limits.h"
 #include "pace.h"
 #include "table.h"
 
@@ -52,12 +53,14 @@ EXPORT CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, LAUNCH_SHAPE, unsig
     return result;
 }
 
-/* All or none: kernels of several GPUs wait for each other, so none may be held back while another runs. */
+/* All or none: kernels of several GPUs wait for each other, so none may be held back while another runs. Each has a GPU
+ * of its own. */
 EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned count, unsigned flags) {
-    CUstream stream = launches && count ? launches[0].stream : NULL;
-    int gpu = pace_before(stream, false);
+    int paced[MOST_GPUS];
+    unsigned told = launches && count <= MOST_GPUS ? count : 0;
+    for (unsigned i = 0; i < told; i++) paced[i] = pace_before(launches[i].stream, false);
     CUresult result = REAL(cuLaunchCooperativeKernelMultiDevice)(launches, count, flags);
-    pace_after(gpu, stream, false);
+    for (unsigned i = 0; i < told; i++) pace_after(paced[i], launches[i].stream, false);
     return result;
 }
 

@@ -6,11 +6,11 @@
 
 #include "driver.h"
 
-/* Wait until the container may use the GPU again. The slice's GPU that is meant; -1 where nothing is paced. */
+/* Wait until the container may use the stream's GPU again. What to tell afterwards; -1 where nothing is paced. */
 int pace_before(CUstream stream, bool per_thread);
 
-/* Note that work was given to that GPU. */
-void pace_after(int gpu, CUstream stream, bool per_thread);
+/* Note that the work was given to that GPU. */
+void pace_after(int paced, CUstream stream, bool per_thread);
 
 /* The thread has waited for the GPU: much of what it launched is done. */
 void pace_done(void);

@@ -2,6 +2,7 @@
  * reuse and thresholds need no model of ours. */
 #include <pthread.h>
 
+#include "devices.h"
 #include "holdings.h"
 #include "release.h"
 
@@ -81,13 +82,9 @@ static CUresult allocate_locked(int index, CUdeviceptr *address, size_t bytes, C
 
 /* The driver takes memory from the stream's GPU, whichever context is current. */
 static CUresult device_of(CUstream stream, CUdevice *device) {
-    CUcontext context = NULL;
-    bool is_made = (uintptr_t)stream > LAST_BUILT_IN_STREAM;
-    if (!limits || limits->gpus == 1 || !is_made || REAL(cuStreamGetCtx)(stream, &context) != CUDA_SUCCESS ||
-        REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS)
-        return REAL(cuCtxGetDevice)(device);
+    bool entered = limits && limits->gpus > 1 && context_enter(stream);
     CUresult result = REAL(cuCtxGetDevice)(device);
-    REAL(cuCtxPopCurrent_v2)(&context);
+    if (entered) context_leave();
     return result;
 }
 

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include "devices.h"
 #include "pace.h"
 #include "table.h"
 
@@ -55,10 +56,12 @@ bool event_here(CUevent *event, CUcontext *context) {
 }
 
 static void begin(struct tail *tail, CUstream stream, bool per_thread) {
+    bool entered = context_enter(stream);
     tail->thread = thread_of(stream, per_thread);
     if (tail->thread) event_here(&tail->event, &tail->event_context);
     tail->stream = stream;
     tail->context = context_here();
+    if (entered) context_leave();
 }
 
 bool stream_is_capturing(CUstream stream, bool per_thread) {

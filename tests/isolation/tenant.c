@@ -422,6 +422,29 @@ static void crowd(int count, double seconds, unsigned micros) {
     puts("0");
 }
 
+/* What is given to a stream of the second GPU while the first one's context is current: kernels as of a library. */
+static void astray(const char *how, double seconds, unsigned micros) {
+    CUgraphExec graph = strcmp(how, "graph") == 0 ? graph_of(micros) : NULL;
+    CUcontext other;
+    CUstream stream;
+    if (CU(cuDevicePrimaryCtxRetain)(&other, 1) != CUDA_SUCCESS) exit(5);
+    CU(cuCtxSetCurrent)(other);
+    CU(cuStreamCreate)(&stream, 0);
+    CU(cuCtxSetCurrent)(context);
+    for (uint64_t end = now_ns() + (uint64_t)(seconds * 1e9); now_ns() < end;) {
+        for (int i = 0; i < 20; i++) {
+            if (graph)
+                CU(cuGraphLaunch)(graph, stream);
+            else if (strcmp(how, "fill") == 0)
+                CU(cuMemsetD32Async)(held[0].value, 0, 250 * micros, stream);
+            else
+                CU(cuLaunchKernel)(NULL, micros, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+        }
+        CU(cuStreamSynchronize)(stream);
+    }
+    puts("0");
+}
+
 /* Many short kernels teach how long a launch takes; then a long one follows each short one at once, and nothing is asked
  * for until it is over. On streams of their own, they end at once. */
 static void sneak(const char *how, double seconds, unsigned milliseconds) {
@@ -750,6 +773,7 @@ static bool obey(const char *line) {
         use(seconds, name, micros, batch, idle);
     else if (sscanf(line, "crowd %d %lf %u", &batch, &seconds, &micros) == 3) crowd(batch, seconds, micros);
     else if (sscanf(line, "sneak %63s %lf %u", name, &seconds, &micros) == 3) sneak(name, seconds, micros);
+    else if (sscanf(line, "astray %63s %lf %u", name, &seconds, &micros) == 3) astray(name, seconds, micros);
     else if (sscanf(line, "capture %d", &batch) == 1) capture(batch);
     else if (sscanf(line, "serve %lf %u %d %u", &seconds, &micros, &batch, &idle) == 4)
         serve(seconds, micros, batch, idle);

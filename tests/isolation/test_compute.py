@@ -11,6 +11,7 @@ import select
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,7 +19,7 @@ import pytest
 from aliquot_agent.isolation.limits_file import WHOLE, Meter
 from aliquot_agent.isolation.pacing import Share
 from aliquot_agent.isolation.turns import SIZES
-from support.isolation import MIB, Container, World
+from support.isolation import MIB, Built, Container, World
 from support.pacing import Pacer
 
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
@@ -189,13 +190,16 @@ def test_what_was_lent_is_back_within_a_twentieth_of_a_second(world: World, proc
 
 
 def test_who_had_the_whole_gpu_owes_nothing_when_others_come(world: World) -> None:
-    """Four processes that are charged for four GPUs, while nobody else wants one: none of it is to be paid later."""
+    """Four processes at work all the time, while nobody else wants the GPU: none of it is to be paid later."""
     container = world.container(memory_mib=2000, guarantee=10, rate=10)
     pace(container, rate=100)
+    began = time.monotonic_ns()
     for _ in range(4):
         container.run().started().tell(f"use {PATIENCE_S} kernel 200 100")
-    began = time.monotonic_ns()
-    wait_for(lambda: meter(container).charged > time.monotonic_ns() - began + SECOND, why="it is not charged fourfold")
+    wait_for(
+        lambda: meter(container).in_flight > time.monotonic_ns() - began + SECOND, why="they are not at work at once"
+    )
+    assert meter(container).charged <= time.monotonic_ns() - began
     assert meter(container).free_at <= time.monotonic_ns()
 
 
@@ -223,6 +227,44 @@ def test_a_long_kernel_does_not_hide_behind_a_short_one(world: World, how: str) 
     passed = time.monotonic_ns() - began
     # A fifth of a second that was not used may be caught up with, and some kernels may be on their way.
     assert world.busy_ns(container.number) <= (passed + SECOND // 5) / 10 + SECOND // 10
+
+
+@pytest.mark.parametrize("how", ["kernel", "graph", "fill"])
+def test_what_is_given_to_another_gpus_stream_is_that_gpus(built: Built, tmp_path: Path, how: str) -> None:
+    """With the context of a whole GPU current, the tenth of the other GPU is a tenth: it is the stream that counts."""
+    world = World(built=built, folder=tmp_path, memory_mib=(16_384, 16_384))
+    container = world.container(memory_mib=2000, gpus=2)
+    tenth = msgspec.structs.replace(container.gpus[1], guarantee=WHOLE // 10, rate=WHOLE // 10)
+    container.set(tenth, gpu=1)
+    tenant = container.run().started()
+    assert tenant.ask(f"take linear {2 * MIB}") == "0"
+    began = time.monotonic_ns()
+    assert tenant.ask(f"astray {how} 2 200") == "0"
+    passed = time.monotonic_ns() - began
+    world.close()
+    assert world.busy_ns(container.number, gpu=0) == 0
+    assert SECOND // 20 <= world.busy_ns(container.number, gpu=1) <= (passed + SECOND // 5) / 10 + SECOND // 20
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_no_launch_passes_a_long_kernel_unpaid(world: World, threads: int) -> None:
+    """A tenth of the GPU is one kernel of a second in ten, whoever else of the process wants to launch meanwhile."""
+    container = world.container(memory_mib=1000, guarantee=10, rate=10)
+    container.run().started().tell(f"crowd {threads} {PATIENCE_S} 1000000")
+    wait_for(lambda: meter(container).in_flight > 0, why="it does not begin")
+    used(world, [container], seconds=5)
+    assert world.busy_ns(container.number) <= 1.1 * SECOND
+
+
+def test_a_launch_passes_that_others_may_wait_for(world: World) -> None:
+    """Beside a kernel without end another process of the container, whose launch it may wait for, waits ten seconds."""
+    container = world.container(memory_mib=2000, guarantee=10, rate=10)
+    container.run().started().tell(f"use {PATIENCE_S} kernel {3600 * 1_000_000} 1")
+    wait_for(lambda: meter(container).free_at > time.monotonic_ns() + SECOND, why="it owes nothing")
+    began = time.monotonic_ns()
+    assert container.run().started().ask("use 0.001 kernel 100 1").split()[0] == "1"
+    assert time.monotonic_ns() - began > 8 * SECOND
+    assert meter(container).escapes == 1
 
 
 def test_what_a_capture_takes_up_is_no_work(world: World) -> None:

@@ -1,77 +1,97 @@
-"""A GPU without time: it serves processes in turns of 2 ms, and containers are held back as isolation/pace.c does it.
+"""A GPU without time, on which the interposer's own pacing holds launches back: tests/isolation/virtual_gpu.c.
 
-In steps of a fifth of a millisecond, so what comes out is the same on any machine.
+Time passes as the test says, and what comes out is the same on any machine. Here is the agent's part: ten times a
+second it reads what the containers' accounts say, and writes their limits, in the layout of the real files.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from aliquot_agent.isolation.limits_file import (
+    ACCOUNT_BYTES,
+    ACCOUNT_MAGIC,
+    WHOLE,
+    Account,
+    GpuLimits,
+    Meter,
+    encode_limits,
+    encode_live,
+    live_offset,
+    read_account,
+)
 from aliquot_agent.isolation.pacing import Pace, Seen, Share, next_beat
-from aliquot_agent.isolation.turns import SIZES
+from support.require import skip_or_fail
 
-STEP = 200_000
 SECOND = 1_000_000_000
-_TURN, _BEAT, _CREDIT, _DEEPEST = 2_000_000, 100_000_000, 200_000_000, 10_000_000
+_BEAT = SECOND // 10
+_HERE = Path(__file__).parent.parent.parent
+_PURE = ("pace_core.c", "patience.c", "meter.c", "crowd.c")
+_UUID = "GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a000"
+_GPU_LIMITS_AT = live_offset(0) - 16
+# Kernels of a fifth of a millisecond.
+SHORT = (200_000,)
 
 
-@dataclass(kw_only=True)
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """The pure parts of the interposer with the GPU around them, compiled once."""
+    if not shutil.which("gcc"):
+        skip_or_fail("native", "gcc is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "virtual_gpu.so"
+        sources = [str(_HERE / "isolation" / name) for name in _PURE]
+        sources.append(str(_HERE / "tests" / "isolation" / "virtual_gpu.c"))
+        flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+        include = f"-I{_HERE / 'isolation'}"
+        subprocess.run(["gcc", *flags, include, "-o", str(library), *sources], check=True, timeout=180)
+        loaded = ctypes.CDLL(str(library))
+    number, pointer, index = ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int
+    for name, result, arguments in (
+        ("make", pointer, ()),
+        ("slice", index, (pointer, pointer, pointer)),
+        ("program", index, (pointer, index, pointer, number, number, number)),
+        ("run", None, (pointer, number)),
+        ("now", number, (pointer,)),
+        ("used", number, (pointer, index)),
+        ("launched", number, (pointer, index)),
+    ):
+        function = getattr(loaded, f"virtual_gpu_{name}")
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+@dataclass(frozen=True, kw_only=True)
 class Program:
-    """One process: launches a batch of kernels of one step each, waits for them, and so on."""
+    """One process: launches a batch of kernels, waits for them, does something else for a while, and so on."""
 
     batch: int = 100
-    left: int = 0
-    queued: int = 0
+    # In nanoseconds; from the first again after the last.
+    lengths: Sequence[int] = SHORT
+    idle: int = 0
 
 
 @dataclass(kw_only=True)
 class Slice:
-    """One container, its account and what is in force for it."""
+    """One container and what is in force for it."""
 
     share: Share
-    programs: list[Program]
-    rate: float
-    weight: float = 1.0
-    free_at: float = 0.0
-    in_flight: int = 0
-    busy: int = 0
-    crowd: list[int] = field(default_factory=lambda: [0] * len(SIZES))
-    charged: int = 0
-    held: int = 0
-    wanted: int = 0
-    used: int = 0
+    programs: Sequence[Program] = ()
 
-    def charge(self, *, now: int) -> None:
-        """Let every process pay that has work in flight."""
-        at_work = sum(program.queued > 0 for program in self.programs)
-        self.in_flight += at_work * STEP
-        self.busy += STEP if at_work else 0
-        if at_work:
-            self.crowd[SIZES.index(at_work)] += STEP
-        for _ in range(at_work):
-            cost = int(STEP * self.weight)
-            self.charged += cost
-            self.free_at = max(self.free_at, now - _CREDIT) + cost / self.rate
-            if self.rate >= 1:
-                self.free_at = min(self.free_at, now)
 
-    def deepest(self) -> float:
-        """How much a process has queued at the most: what all have together is as deep as what one has."""
-        return _DEEPEST / max(1, sum(program.queued > 0 for program in self.programs))
+@dataclass(kw_only=True)
+class _Files:
+    """What the container and its agent share, in memory."""
 
-    def launch(self, program: Program, *, now: int) -> None:
-        """As much of its batch as it may."""
-        if not program.left and not program.queued:
-            program.left = program.batch
-        if not program.left:
-            return
-        self.wanted = now
-        may = self.free_at <= now or self.rate >= 1
-        while may and program.left and program.queued < self.deepest():
-            program.queued += STEP
-            program.left -= 1
-        self.held += 0 if may else STEP
+    limits: bytearray
+    account: bytearray
 
 
 @dataclass(kw_only=True)
@@ -79,69 +99,118 @@ class VirtualGpu:
     """One GPU and those who contend for it."""
 
     slices: Sequence[Slice]
-    now: int = 0
-    _turn: int = 0
-    _left: int = 0
+    # Whether an agent is there.
+    paced: bool = True
+    _files: list[_Files] = field(default_factory=list)
+    _kept: list[object] = field(default_factory=list)
     _paces: dict[str, Pace] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Let all of them begin."""
+        self._library = _library()
+        self._gpu = self._library.virtual_gpu_make()
+        for number, one in enumerate(self.slices):
+            self._files.append(_files(one.share))
+            limits = _address(self._files[-1].limits) + _GPU_LIMITS_AT
+            self._library.virtual_gpu_slice(self._gpu, _address(self._files[-1].account), limits)
+            for program in one.programs:
+                self.begin(number, program)
+        self._next_beat = self.now + _BEAT
+
+    @property
+    def now(self) -> int:
+        """Its time."""
+        return int(self._library.virtual_gpu_now(self._gpu))
+
+    def begin(self, number: int, program: Program) -> int:
+        """Let a process of a slice begin; by what number it is known."""
+        lengths = (ctypes.c_uint64 * len(program.lengths))(*program.lengths)
+        self._kept.append(lengths)
+        told = ctypes.addressof(lengths), len(lengths), program.batch, program.idle
+        return int(self._library.virtual_gpu_program(self._gpu, number, *told))
+
+    def launched(self, program: int) -> int:
+        """How far it came in its list."""
+        return int(self._library.virtual_gpu_launched(self._gpu, program))
+
+    def account(self, number: int) -> Account:
+        """What a slice's account says."""
+        content = self._files[number].account
+        found = read_account(lambda at, size: bytes(content[at : at + size]), gpus=1)
+        assert found is not None
+        return found
 
     def run(self, seconds: float) -> list[float]:
         """Let time pass; percent of the GPU that each slice used meanwhile."""
-        before, began = [one.used for one in self.slices], self.now
-        while self.now < began + seconds * SECOND:
-            self._serve()
-            for one in self.slices:
-                one.charge(now=self.now)
-                for program in one.programs:
-                    one.launch(program, now=self.now)
-            self.now += STEP
-            if self.now % _BEAT == 0:
+        before, began = self._used(), self.now
+        end = began + round(seconds * SECOND)
+        while self.now < end:
+            self._library.virtual_gpu_run(self._gpu, min(end, self._next_beat) - self.now)
+            if self.now >= self._next_beat:
                 self._beat()
-        return [100 * (one.used - early) / (self.now - began) for one, early in zip(self.slices, before, strict=True)]
+        return [100 * (late - early) / (self.now - began) for early, late in zip(before, self._used(), strict=True)]
 
-    def _serve(self) -> None:
-        """A step for whose turn it is; who has nothing to do has none."""
-        queues = [(one, program) for one in self.slices for program in one.programs]
-        if not self._left or not queues[self._turn][1].queued:
-            order = [(self._turn + step) % len(queues) for step in range(1, len(queues) + 1)]
-            self._turn = next((at for at in order if queues[at][1].queued), self._turn)
-            self._left = _TURN
-        one, program = queues[self._turn]
-        if program.queued:
-            program.queued -= STEP
-            self._left -= STEP
-            one.used += STEP
+    def _used(self) -> list[int]:
+        return [int(self._library.virtual_gpu_used(self._gpu, number)) for number in range(len(self.slices))]
 
     def _beat(self) -> None:
         """What the agent does ten times a second."""
+        self._next_beat = self.now + _BEAT
+        if not self.paced:
+            return
         shares = {str(number): one.share for number, one in enumerate(self.slices)}
-        seen = {str(number): _seen(one) for number, one in enumerate(self.slices)}
+        seen = {str(number): _seen(self.account(number).meters[0]) for number in range(len(self.slices))}
         self._paces = next_beat(shares, self._paces, seen, now=self.now, since=self.now - _BEAT)
-        for number, one in enumerate(self.slices):
-            one.rate, one.weight = self._paces[str(number)].rate, self._paces[str(number)].weight
+        for name, pace in self._paces.items():
+            limits = _limits(shares[name], rate=pace.rate, weight=pace.weight, beat=self.now)
+            at, words = live_offset(0), encode_live(limits)
+            self._files[int(name)].limits[at : at + len(words)] = words
 
 
-def contending(shares: Sequence[int], *, processes: Sequence[int] = (), batch: int = 100) -> VirtualGpu:
+def contending(
+    shares: Sequence[int], *, processes: Sequence[int] = (), batch: int = 100, lengths: Sequence[int] = SHORT
+) -> VirtualGpu:
     """Slices of so many percent that all want more, each with so many processes, or one."""
     counts = processes or [1] * len(shares)
     return VirtualGpu(
         slices=[
             Slice(
                 share=Share(guarantee=share / 100, limit=share / 100),
-                programs=[Program(batch=batch) for _ in range(count)],
-                rate=share / 100,
+                programs=[Program(batch=batch, lengths=lengths)] * count,
             )
             for share, count in zip(shares, counts, strict=True)
         ]
     )
 
 
-def _seen(one: Slice) -> Seen:
+def _files(share: Share) -> _Files:
+    limits = encode_limits([_limits(share, rate=share.guarantee)], driver="")
+    return _Files(limits=bytearray(limits), account=bytearray(ACCOUNT_MAGIC.ljust(ACCOUNT_BYTES, b"\0")))
+
+
+def _address(memory: bytearray) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+
+def _limits(share: Share, *, rate: float, weight: float = 1.0, beat: int = 0) -> GpuLimits:
+    return GpuLimits(
+        uuid=_UUID,
+        memory=0,
+        context=0,
+        guarantee=round(share.guarantee * WHOLE),
+        rate=round(rate * WHOLE),
+        weight=round(weight * WHOLE),
+        beat=beat,
+    )
+
+
+def _seen(meter: Meter) -> Seen:
     return Seen(
-        in_flight=one.in_flight,
-        busy=one.busy,
-        crowd=tuple(one.crowd),
-        charged=one.charged,
-        held=one.held,
-        wanted=one.wanted,
+        in_flight=meter.in_flight,
+        busy=meter.busy,
+        crowd=meter.crowd,
+        charged=meter.charged,
+        held=meter.held,
+        wanted=meter.wanted,
         used=None,
     )

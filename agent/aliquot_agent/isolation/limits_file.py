@@ -31,6 +31,9 @@ _METER = struct.Struct("<6Q16x")
 _METERS_AT = 1024
 _CROWD = struct.Struct("<24x13Q")
 _CROWDS_AT = _METERS_AT + 16 * _METER.size
+# Of what is for launches that pass unpaid, their number.
+_PATIENCE = struct.Struct("<24xQ96x")
+_PATIENCE_AT = _CROWDS_AT + 16 * _CROWD.size
 _SLOTS_AT = 8192
 _SLOT = struct.Struct(f"<QII{MOST_GPUS}Q48x")
 _SLOT_COUNT_AT = 12
@@ -75,6 +78,8 @@ class Meter(msgspec.Struct, frozen=True, kw_only=True):
     # For how long any process had work in flight; and the same by how many had, as `turns.SIZES` counts them.
     busy: int
     crowd: tuple[int, ...] = ()
+    # How many launches passed although the container owed, because work in flight might have waited for them.
+    escapes: int = 0
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,8 +157,8 @@ def read_account(read: Callable[[int, int], bytes], *, gpus: int) -> Account | N
 
     The tenant may write whatever he likes, and cut the file short while it is read.
     """
-    head = read(0, _CROWDS_AT + gpus * _CROWD.size)
-    if len(head) != _CROWDS_AT + gpus * _CROWD.size or not head.startswith(ACCOUNT_MAGIC):
+    head = read(0, _PATIENCE_AT + gpus * _PATIENCE.size)
+    if len(head) != _PATIENCE_AT + gpus * _PATIENCE.size or not head.startswith(ACCOUNT_MAGIC):
         return None
     (count,) = struct.unpack_from("<I", head, _SLOT_COUNT_AT)
     slots = read(_SLOTS_AT, min(count, _MOST_SLOTS) * _SLOT.size)
@@ -205,8 +210,16 @@ def freeing(slot: Slot, *, read: Callable[[int, int], bytes]) -> list[tuple[int,
 def _meter(head: bytes, *, gpu: int) -> Meter:
     free_at, in_flight, charged, wanted, held, busy = _METER.unpack_from(head, _METERS_AT + gpu * _METER.size)
     crowd = _CROWD.unpack_from(head, _CROWDS_AT + gpu * _CROWD.size)
+    (escapes,) = _PATIENCE.unpack_from(head, _PATIENCE_AT + gpu * _PATIENCE.size)
     return Meter(
-        free_at=free_at, in_flight=in_flight, charged=charged, wanted=wanted, held=held, busy=busy, crowd=crowd
+        free_at=free_at,
+        in_flight=in_flight,
+        charged=charged,
+        wanted=wanted,
+        held=held,
+        busy=busy,
+        crowd=crowd,
+        escapes=escapes,
     )
 
 

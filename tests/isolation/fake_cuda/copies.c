@@ -3,25 +3,25 @@
 #include "fake.h"
 #include "world.h"
 
-static CUresult work(uint64_t bytes) {
-    if (fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
-    world_submit(fake_gpu(), bytes);
+static CUresult work(uint64_t bytes, CUstream stream) {
+    if (fake_gpu_of_stream(stream) < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    world_submit(fake_gpu_of_stream(stream), bytes);
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
     (void)to, (void)value;
-    return work(count);
+    return work(count, NULL);
 }
 
 CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
-    (void)to, (void)value, (void)stream;
-    return work(4 * count);
+    (void)to, (void)value;
+    return work(4 * count, stream);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    (void)to, (void)from, (void)stream;
-    return work(bytes);
+    (void)to, (void)from;
+    return work(bytes, stream);
 }
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
@@ -29,14 +29,13 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CU
 }
 
 CUresult cuMemcpy2DAsync_v2(const struct flat_copy *copy, CUstream stream) {
-    (void)stream;
-    return work(copy->width * copy->height);
+    return work(copy->width * copy->height, stream);
 }
 
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, void *attributes,
                                size_t *which, size_t kinds, CUstream stream) {
-    (void)to, (void)from, (void)attributes, (void)which, (void)kinds, (void)stream;
+    (void)to, (void)from, (void)attributes, (void)which, (void)kinds;
     uint64_t all = 0;
     for (size_t i = 0; i < count; i++) all += bytes[i];
-    return work(all);
+    return work(all, stream);
 }

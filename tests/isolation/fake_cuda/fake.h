@@ -5,9 +5,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "driver.h"
+
 /* The GPU of the calling thread's context, or -1. */
 int fake_gpu(void);
 int fake_gpu_of(const void *context);
+int fake_gpu_of_stream(CUstream stream);
 /* The context itself. */
 const void *fake_owner(void);
 /* Free a block of a pool; false if it is none. */

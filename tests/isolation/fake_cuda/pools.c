@@ -310,7 +310,7 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     CUresult result = cuGraphUpload(exec, stream);
-    if (result == CUDA_SUCCESS) world_submit(fake_gpu(), exec->ns);
+    if (result == CUDA_SUCCESS) world_submit(fake_gpu_of_stream(stream), exec->ns);
     return result;
 }
 

@@ -14,6 +14,7 @@ struct driver_stream {
 struct driver_event {
     uint64_t target;
     int gpu;
+    const void *context;
 };
 
 CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
@@ -38,6 +39,15 @@ static bool captures(CUstream stream) {
     return is_made(stream) && stream->captures;
 }
 
+/* The GPU that it works on: of a stream that was made, whichever context is current. -1: it has none. */
+static int gpu_of(CUstream stream) {
+    return is_made(stream) ? fake_gpu_of(stream->context) : fake_gpu();
+}
+
+int fake_gpu_of_stream(CUstream stream) {
+    return gpu_of(stream);
+}
+
 static void must_live(CUstream stream) {
     if (is_made(stream) && stream->ended) abort();
 }
@@ -45,8 +55,8 @@ static void must_live(CUstream stream) {
 CUresult cuStreamQuery(CUstream stream) {
     must_live(stream);
     if (captures(stream)) abort(); /* it would spoil the capture */
-    if (!is_made(stream) && fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
-    int gpu = is_made(stream) ? fake_gpu_of(stream->context) : fake_gpu();
+    int gpu = gpu_of(stream);
+    if (gpu < 0) return CUDA_ERROR_INVALID_CONTEXT;
     return world_done(gpu) >= world_submitted(gpu) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -68,8 +78,10 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext *context) {
 }
 
 CUresult cuStreamSynchronize(CUstream stream) {
-    (void)stream;
-    return cuCtxSynchronize();
+    if (gpu_of(stream) < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    world_wait(gpu_of(stream), world_submitted(gpu_of(stream)));
+    fake_pools_settle();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamIsCapturing(CUstream stream, int *status) {
@@ -90,6 +102,7 @@ CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
 CUresult cuEventCreate(CUevent *event, unsigned flags) {
     (void)flags;
     *event = calloc(1, sizeof **event);
+    (*event)->context = fake_owner();
     return CUDA_SUCCESS;
 }
 
@@ -100,9 +113,10 @@ CUresult cuEventDestroy_v2(CUevent event) {
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
     must_live(stream);
-    if (fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
-    event->gpu = fake_gpu();
-    event->target = world_submitted(fake_gpu());
+    if (gpu_of(stream) < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (event->context != (is_made(stream) ? stream->context : fake_owner())) return CUDA_ERROR_INVALID_HANDLE;
+    event->gpu = gpu_of(stream);
+    event->target = world_submitted(event->gpu);
     return CUDA_SUCCESS;
 }
 
@@ -119,10 +133,11 @@ CUresult cuEventSynchronize(CUevent event) {
     return CUDA_SUCCESS;
 }
 
+/* As a kernel of a library (cuKernel…) does, which is no context's own: it runs in the stream's. */
 static CUresult run(uint64_t microseconds, CUstream stream) {
     must_live(stream);
-    if (fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
-    if (!captures(stream)) world_submit(fake_gpu(), microseconds * 1000);
+    if (gpu_of(stream) < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!captures(stream)) world_submit(gpu_of(stream), microseconds * 1000);
     return CUDA_SUCCESS;
 }
 

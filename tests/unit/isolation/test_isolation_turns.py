@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from aliquot_agent.isolation.pacing import Pace, Seen, Share, next_beat
 from aliquot_agent.isolation.turns import SIZES, Lately, weights
-from support.virtual_gpu import contending
 
 SPAN = 100_000_000
 # For which part of the time how many processes had work in flight.
@@ -138,23 +137,3 @@ def test_no_moment_is_free_however_crowded_a_gpu_is() -> None:
     """Where a thousand containers claim a thousand processes each, a moment still costs what limits can say."""
     found = weights({str(at): lately({1024: 1.0}) for at in range(1000)})
     assert min(found.values()) >= 1e-6
-
-
-@pytest.mark.parametrize(
-    ("shares", "processes", "batch"),
-    [
-        ((10, 20, 30, 40), (1, 1, 1, 1), 100),
-        ((10, 20, 30, 40), (1, 1, 1, 1), 500),
-        ((30, 70), (1, 8), 100),
-        ((70, 30), (1, 8), 100),
-        ((10, 90), (1, 1), 100),
-        ((50, 30, 20), (4, 4, 4), 100),
-    ],
-)
-def test_contending_slices_have_their_shares_without_a_driver_that_tells_use(
-    shares: tuple[int, ...], processes: tuple[int, ...], batch: int
-) -> None:
-    """Within two points over ten seconds, however many processes a slice has: more of them win nothing."""
-    gpu = contending(shares, processes=processes, batch=batch)
-    gpu.run(4)
-    assert gpu.run(10) == pytest.approx(list(shares), abs=2.0)

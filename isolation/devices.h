@@ -1,0 +1,17 @@
+/* Which of the slice's GPUs it is, by the driver's ways to name one. */
+#ifndef ALIQUOT_DEVICES_H
+#define ALIQUOT_DEVICES_H
+
+#include <stdbool.h>
+
+#include "driver.h"
+#include "limits.h"
+
+/* The GPU that a stream works on, or -1: its context's, whichever is current; of a default stream, the current one's. */
+int gpu_of_stream(CUstream stream);
+
+/* Make a stream's context the current one; false if it is, or a default stream's, or nobody can tell. */
+bool context_enter(CUstream stream);
+void context_leave(void);
+
+#endif
