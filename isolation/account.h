@@ -77,9 +77,6 @@ struct account {
     struct patience patience[MOST_GPUS];
 };
 
-_Static_assert(sizeof(struct process_slot) == 192, "the agent reads 192 bytes for each process");
-_Static_assert(sizeof(struct meter) == 64 && sizeof(struct crowd) == 128, "the agent reads so much for each GPU");
-_Static_assert(sizeof(struct patience) == 128, "the agent reads so much for each GPU");
 _Static_assert(sizeof(struct account) <= SLOTS_AT, "slots begin after the head");
 _Static_assert(SLOTS_AT + MOST_PROCESSES * sizeof(struct process_slot) <= ACCOUNT_BYTES, "the file holds all slots");
 

@@ -124,6 +124,13 @@ typedef struct {
     int result;
 } CUDA_GRAPH_INSTANTIATE_PARAMS;
 
+/* How a process that was put aside is brought back: on other GPUs, by pairs. */
+typedef struct {
+    void *pairs;
+    unsigned pair_count;
+    char reserved[60];
+} CUcheckpointRestoreArgs;
+
 /* Told of the driver. */
 CUresult cuInit(unsigned flags);
 CUresult cuDeviceGetCount(int *count);
@@ -171,6 +178,8 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *image, int *jit, void
 CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, int *jit, void **jit_values, unsigned jit_count,
                                int *options, void **values, unsigned count);
 CUresult cuLibraryUnload(CUlibrary library);
+
+CUresult cuCheckpointProcessRestore(int process, CUcheckpointRestoreArgs *how);
 
 /* Memory. */
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes);

@@ -1,7 +1,7 @@
 /* What the container may use. The agent writes this file; the container has it mounted read-only.
  *
  * The numbers of a GPU change while the container runs; each is one aligned word, so that a reader never sees half of
- * one. agent/aliquot_agent/isolation/limits_file.py writes the same layout. */
+ * one. layout.txt has the layout. */
 #ifndef ALIQUOT_LIMITS_H
 #define ALIQUOT_LIMITS_H
 
@@ -31,9 +31,6 @@ struct limits {
     char driver[240];
     struct gpu_limits gpu[MOST_GPUS];
 };
-
-_Static_assert(sizeof(struct gpu_limits) == 128, "the agent writes 128 bytes for each GPU");
-_Static_assert(sizeof(struct limits) == 256 + 128 * MOST_GPUS, "the agent writes 256 bytes before the GPUs");
 
 /* Where the two files lie: linked in, so that no variable of the environment can point elsewhere. */
 extern const char limits_path[], account_path[];

@@ -736,6 +736,11 @@ static void look_up(const char *name, int version, unsigned long long flags) {
     printf("%d %d %s %s\n", result, status, where.dli_sname ? where.dli_sname : "-", where.dli_fname ? where.dli_fname : "-");
 }
 
+static void restore(unsigned pairs) {
+    CUcheckpointRestoreArgs how = {.pair_count = pairs};
+    printf("%d\n", CU(cuCheckpointProcessRestore)(getpid(), &how));
+}
+
 static void call(const char *name) {
     printf("%d\n", ((int (*)(void))find(name))());
 }
@@ -778,6 +783,7 @@ static bool obey(const char *line) {
     else if (sscanf(line, "serve %lf %u %d %u", &seconds, &micros, &batch, &idle) == 4)
         serve(seconds, micros, batch, idle);
     else if (sscanf(line, "lookup %255s %llu %llu", name, &number, &third) == 3) look_up(name, (int)number, third);
+    else if (sscanf(line, "restore %llu", &number) == 1) restore((unsigned)number);
     else if (sscanf(line, "call %255s", name) == 1) call(name);
     else if (sscanf(line, "load-again %255s", name) == 1) load_again(name);
     else if (sscanf(line, "load-apart %255s", name) == 1) load_apart(name);

@@ -57,6 +57,14 @@ def test_refused_names_say_that_they_are_not_supported(world: World) -> None:
     assert {tenant.ask(f"call {name}") for name in ruled("refused")} == {str(NOT_SUPPORTED)}
 
 
+def test_a_process_is_brought_back_on_the_gpus_that_it_is_charged_for(world: World) -> None:
+    """A checkpoint is restored where it was; on other GPUs, where nothing is charged for it, not at all."""
+    tenant = world.container(memory_mib=1000).run()
+    answers_itself = FIRST_ANSWER + names().index("cuCheckpointProcessRestore")
+    assert tenant.ask("restore 0") == str(answers_itself)
+    assert tenant.ask("restore 1") == str(NOT_SUPPORTED)
+
+
 @pytest.mark.parametrize(
     ("symbol", "version", "flags", "expected"),
     [
