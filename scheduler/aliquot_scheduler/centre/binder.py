@@ -10,7 +10,6 @@ which we have not been told yet is waited for.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
@@ -25,9 +24,9 @@ from aliquot_kube.errors import (
     ServerTroubleError,
     UnreachableError,
 )
-from aliquot_kube.pacing import sleep_unless
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
+from aliquot_scheduler.centre.tidings import Tidings
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.promises import Ended, Promise
 from aliquot_scheduler.extender.decisions import Filtered
@@ -64,13 +63,11 @@ class Binder:
         self._names = means.names
         self._why_not = means.why_not
         self._watched = means.long_turns.watched
-        # Who waits for word on a pod, by its UID.
-        self._untold: dict[str, asyncio.Event] = {}
+        self._tidings = Tidings(clock=means.clock)
 
     def told(self, pod: Pod) -> None:
         """The watch has told the desk of a pod."""
-        if waiting := self._untold.get(pod.metadata.uid):
-            waiting.set()
+        self._tidings.told(pod)
 
     def filter(self, pod: Pod, nodes: Sequence[str]) -> Filtered:
         """Which of these nodes have room."""
@@ -99,7 +96,7 @@ class Binder:
         """Bind and grant in one write; empty, or why not."""
         self._check()
         if uid not in self._desk.pods and self._desk.promises.of(uid):
-            await self._until_told(uid)
+            await self._tidings.of(uid, seconds=_UNTIL_TOLD)
             self._check()
         with self._watched("bind", lambda: f"pod {namespace}/{name}"):
             begun = self._desk.begin_bind(uid=uid, node=node, now=self._clock.monotonic())
@@ -118,14 +115,6 @@ class Binder:
         else:
             log.info("bound", extra=where)
         return why
-
-    async def _until_told(self, uid: str) -> None:
-        """Wait for the watch, for a while."""
-        waiting = self._untold.setdefault(uid, asyncio.Event())
-        try:
-            await sleep_unless(clock=self._clock, seconds=_UNTIL_TOLD, woken=waiting)
-        finally:
-            self._untold.pop(uid, None)
 
     async def settle_doubts(self) -> None:
         """Look up what has become of writes in doubt, until cancelled."""

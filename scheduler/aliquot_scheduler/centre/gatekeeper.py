@@ -1,4 +1,9 @@
-"""Carries turns out: a pod is nominated for its node, and its gate is lifted."""
+"""Carries turns out: a pod's status says what is to be said of it, and its gate is lifted.
+
+The API server works a write out by what its watches have told, and once more if that was not the last word: the second
+of two writes right after each other costs it twice (2.4 ms more of its CPU, run: 1.36.3). So word of the first is
+waited for, for a moment.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,14 @@ import logging
 from collections.abc import Iterator
 
 from aliquot_core.instants import second_time
+from aliquot_core.objects import Pod
 from aliquot_kube.pacing import sleep_unless
+from aliquot_kube.patches import Patch
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.centre.nominations import Nominations
 from aliquot_scheduler.centre.pod_patches import LET_IN, let_through, status_of
+from aliquot_scheduler.centre.tidings import Tidings
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.turns import Queues
@@ -23,6 +31,8 @@ log = logging.getLogger(__name__)
 _HANDS = 16
 # Heart-beats and promises grow old without any event.
 _TICK = 0.5
+# Watches tell within milliseconds; where one is late, its server has more to do than to work something out twice.
+_UNTIL_TOLD = 0.25
 # kube-scheduler waits for its answers meanwhile.
 _AT_A_STRETCH = 0.02
 
@@ -46,8 +56,13 @@ class Gatekeeper:
         self._why_not = means.why_not
         self._watched = means.long_turns.watched
         self._nominations = Nominations(desk=desk, client=means.client)
+        self._tidings = Tidings(clock=means.clock)
         self._hands = asyncio.Semaphore(_HANDS)
         self._changed = asyncio.Event()
+
+    def told(self, pod: Pod) -> None:
+        """The watch has told of a pod."""
+        self._tidings.told(pod)
 
     def look(self) -> None:
         """Something changed: somebody may fit now."""
@@ -86,8 +101,7 @@ class Gatekeeper:
 
     async def _tell(self, turn: Turn) -> None:
         try:
-            async with self._hands:
-                await self._write(turn)
+            await self._write(turn)
         except NOT_WRITTEN as error:
             log.warning("a pod could not be told of its turn", extra={"pod": turn.pod.key, "error": str(error)})
             self._not_told(turn)
@@ -104,14 +118,20 @@ class Gatekeeper:
             self._turns.not_told(latest, now=self._clock.monotonic())
 
     async def _write(self, turn: Turn) -> None:
-        pod = turn.pod
-        where = {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
+        pod, uid = turn.pod, turn.pod.metadata.uid
         node = turn.promise.node if turn.promise else ""
-        status = status_of(turn, names=self._names, at=second_time(self._clock.wall()))
-        if status is not None:
-            await self._client.patch(PODS, **where, patch=status, subresource="status")
-        patch = let_through(turn, queue=self._turns.charged_in(pod.metadata.uid), names=self._names)
-        await self._client.patch(PODS, **where, patch=patch)
+        at = second_time(self._clock.wall())
+        if (status := status_of(turn, names=self._names, at=at, nodes=self._desk.nodes)) is not None:
+            written = self._patch(pod, status, subresource="status")
+            await self._tidings.of(uid, seconds=_UNTIL_TOLD, after=written)
+        await self._patch(pod, let_through(turn, queue=self._turns.charged_in(uid), names=self._names))
         if was_told_to_wait(pod, names=self._names):
             self._events.tell(pod, LET_IN, action="Admitting")
         log.info("let through", extra={"pod": pod.key, "node": node, "turn": turn.number})
+
+    async def _patch(self, pod: Pod, patch: Patch, *, subresource: str = "") -> None:
+        meta = pod.metadata
+        async with self._hands:
+            await self._client.patch(
+                PODS, name=meta.name, namespace=meta.namespace, patch=patch, subresource=subresource
+            )

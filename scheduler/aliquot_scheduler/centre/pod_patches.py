@@ -1,7 +1,8 @@
 """What the leader writes on a pod that waits, or waits no more: its condition, its nomination, its gate, its turn.
 
 The nomination spares kube-scheduler the round over all nodes: it tries that node first,
-alone. It would also pass over what the pod prefers, so a pod that prefers or avoids anything is not nominated.
+alone. It would also pass over what the pod prefers, so a pod that prefers or avoids anything is not nominated. Where
+nothing else is to be said in its status, it is a write by itself, and dearer than the round over 1,000 nodes.
 
 All are strategic merges: for the other kinds kube-apiserver writes the whole pod as JSON and reads it back, which
 is 0.3 to 0.5 ms more of its CPU for each patch (run: 1.36.3).
@@ -21,6 +22,9 @@ from aliquot_scheduler.deciding.offers import takes_any_node
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.telling.notices import Notice
 from aliquot_scheduler.queues.waiting.states import was_told_to_wait
+
+# Of all processes' CPU the write takes 5.5 ms, kube-scheduler's round 4.2 ms for each 1,000 nodes (run: 1.36.3).
+FEW_NODES = 1_000
 
 LET_IN = Notice(reason="LetIn", message="its turn has come")
 
@@ -69,13 +73,25 @@ def nominated(pod: Pod, node: str) -> Patch:
     return strategic_patch({"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}})
 
 
-def status_of(turn: Turn, *, names: Names, at: str) -> Patch | None:
-    """Where there is room for it; and that it waits no more, if it was told that it does. None if there is nothing."""
+def status_of(turn: Turn, *, names: Names, at: str, nodes: int) -> Patch | None:
+    """Where there is room for it; and that it waits no more, if it was told that it does. None if there is nothing.
+
+    `nodes` is how many kube-scheduler would look at.
+    """
     pod = turn.pod
     node = turn.promise.node if turn.promise and takes_any_node(pod) else ""
     if was_told_to_wait(pod, names=names):
         return saying(pod, LET_IN, admitted=True, names=names, at=at, node=node)
-    return nominated(pod, node) if node else None
+    return nominated(pod, node) if node and _is_worth_a_write(pod, names=names, nodes=nodes) else None
+
+
+def _is_worth_a_write(pod: Pod, *, names: Names, nodes: int) -> bool:
+    """Whether a nomination is, that nothing else is to be said with.
+
+    kube-scheduler keeps the CPU of its node for a nominated pod. Alone, at its first turn, a pod may go elsewhere as
+    well; one of a group that can't would hold up all of it, and one that had a turn before has waited long enough.
+    """
+    return nodes > FEW_NODES or names.group in pod.metadata.labels or not pod.spec.scheduling_gates
 
 
 def not_nominated(pod: Pod) -> Patch:

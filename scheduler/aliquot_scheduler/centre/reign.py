@@ -228,6 +228,7 @@ class Reign:
         self.desk.pod_seen(pod)
         self.turns.pod_seen(pod)
         self.binder.told(pod)
+        self.gatekeeper.told(pod)
         if pod.ended or (pod.spec.scheduling_gates and self.turns.is_in_line(pod.metadata.uid)):
             # Not for what we have just written on one that is let in.
             self.gatekeeper.look()

@@ -261,3 +261,8 @@ class Desk:
     def pods(self) -> Mapping[str, Pod]:
         """All pods that have not ended, by UID."""
         return self._pods
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are, whatever they have."""
+        return len(self._picture.nodes)

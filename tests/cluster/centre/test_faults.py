@@ -52,6 +52,7 @@ def test_a_pod_that_no_node_can_take_keeps_its_room_from_nobody(
         return "nominatedNodeName" in cluster.current(one)["status"]
 
     for one in stuck:
+        # At its second turn: its first one says nothing in its status, among so few nodes.
         cluster.wait_for("it to be nominated", lambda one=one: nominated(one))  # type: ignore[misc]
         # For five seconds at least: then it has another turn.
         cluster.wait_for("its nomination to be taken back", lambda one=one: not nominated(one))  # type: ignore[misc]

@@ -77,7 +77,7 @@ async def test_nobody_is_let_through_until_it_is_known_again(way: str) -> None:
         assert key not in on.writes
         on.clock.ahead, on.leads = 0.0, True
         on.reign.gatekeeper.look()
-        await until(lambda: on.writes.get(key) == ["PATCH pods/status", "PATCH pods"])
+        await until(lambda: on.writes.get(key) == ["PATCH pods"])
 
 
 async def test_a_binding_that_waited_for_word_is_judged_anew(monkeypatch: pytest.MonkeyPatch) -> None:

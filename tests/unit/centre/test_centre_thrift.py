@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aliquot_core.objects import Pod
+from aliquot_scheduler.centre import gatekeeper, pod_patches
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.promises import Ended
 from aliquot_scheduler.queues.turns import Queues
@@ -21,17 +22,33 @@ from support.server_apart import PODS
 GATES = [{"name": NAMES.gate}]
 
 
-@pytest.mark.parametrize("gated", [True, False], ids=["gated", "ungated"])
-async def test_a_pod_at_its_first_turn_is_written_to_three_times_and_without_a_gate_once(*, gated: bool) -> None:
-    """16 halves at once on 8 cards: nominated, let through and bound, and two on each card."""
+LIFTED, NOMINATED = "PATCH pods", "PATCH pods/status"
+# Whether it waits behind its gate, its group, how many nodes are few, and what is written before its binding.
+FIRST_TURNS: dict[str, tuple[bool, str, int, list[str]]] = {
+    "ungated": (False, "", 1, []),
+    "gated": (True, "", 1, [LIFTED]),
+    "gated, more nodes": (True, "", 0, [NOMINATED, LIFTED]),
+    "gated, of a group": (True, "g", 1, [NOMINATED, LIFTED]),
+}
+
+
+@pytest.mark.parametrize("row", FIRST_TURNS)
+async def test_how_often_a_pod_at_its_first_turn_is_written_to(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 halves at once on 8 cards: three times at most, and two on each card."""
+    gated, group, few, lifting = FIRST_TURNS[row]
+    monkeypatch.setattr(pod_patches, "FEW_NODES", few)
+    # The watch tells of the first of two writes.
+    monkeypatch.setattr(gatekeeper, "_UNTIL_TOLD", 3_600.0)
     async with reigning() as on:
         on.join("node-a")
         names = [f"half-{number}" for number in range(16)]
         spec: dict[str, Any] = {"schedulingGates": GATES} if gated else {}
         for name in names:
-            on.create(PODS, pod_manifest(name, compute=50, memory=40_000, **spec))
+            manifest = pod_manifest(name, compute=50, memory=40_000, **spec)
+            if group:
+                manifest["metadata"] |= {"labels": {NAMES.group: group}, "annotations": {NAMES.group_size: "16"}}
+            on.create(PODS, manifest)
         keys = [f"{NAMESPACE}/{name}" for name in names]
-        lifting = ["PATCH pods/status", "PATCH pods"] if gated else []
         await until(lambda: not on.reign.why_not() and on.reign.picture.nodes["node-a"].out == "")
         await until(lambda: all(on.writes.get(key, []) == lifting for key in keys))
         await asyncio.gather(*map(on.place, names))
@@ -64,7 +81,7 @@ async def placed_after(on: Reigning, name: str, *, steps: int) -> None:
     await on.place(name)
 
 
-async def test_a_decision_among_1000_nodes_asks_the_api_server_for_three_writes_and_nothing_else() -> None:
+async def test_a_decision_among_1000_nodes_asks_the_api_server_for_two_writes_and_nothing_else() -> None:
     """However many nodes there are: what is known of them was read at the start, and comes by watches since then."""
     async with reigning() as on:
         names = node_names(1_000)
@@ -80,18 +97,19 @@ async def test_a_decision_among_1000_nodes_asks_the_api_server_for_three_writes_
             on.create(PODS, pod_manifest(name, compute=50, memory=40_000, schedulingGates=GATES))
         await until(lambda: all(was_told(on, name) for name in pods))
         await asyncio.gather(*map(on.place, pods))
-        each = ["PATCH pods/status", "PATCH pods", "POST pods/binding"]
+        each = [LIFTED, "POST pods/binding"]
         assert on.writes == {f"{NAMESPACE}/{name}": each for name in pods}
         assert on.reads == {}
 
 
-async def test_a_nomination_ends_with_its_turn() -> None:
+async def test_a_nomination_ends_with_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """kube-scheduler would keep the pod's room for it for good, whatever the centre says of that room."""
+    monkeypatch.setattr(pod_patches, "FEW_NODES", 0)
     async with reigning(promise=0.05) as on:
         on.join("node-a", cards=1)
         key = f"{NAMESPACE}/stuck"
         on.create(PODS, pod_manifest("stuck", compute=60, memory=40_000, schedulingGates=GATES))
-        turn = ["PATCH pods/status", "PATCH pods", "PATCH pods/status"]
+        turn = [NOMINATED, LIFTED, NOMINATED]
         # Its scheduler was never heard, so the next one comes late.
         await until(lambda: on.writes.get(key, []) == turn)
         assert await on.nominated("stuck") == ""

@@ -21,7 +21,7 @@ from aliquot_scheduler.centre.gang_returner import GangReturner
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.centre.pod_events import PodEvents
-from aliquot_scheduler.centre.pod_patches import status_of
+from aliquot_scheduler.centre.pod_patches import FEW_NODES, status_of
 from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.telling.status import read_status
@@ -422,20 +422,43 @@ async def test_nobody_is_sent_back_whose_gang_is_whole_again() -> None:
     assert len(desk.sink.bodies("/eviction")) == 1
 
 
-@pytest.mark.parametrize("told", [False, True])
-def test_whoever_was_told_to_wait_is_told_that_it_waits_no_more(*, told: bool) -> None:
-    """In the same write as its nomination; a pod that has no condition gets none."""
+SAID = PodCondition(type=NAMES.admitted, status="False", reason="NoRoom")
+MANY = FEW_NODES + 1
+# Whether it was told to wait, its group, how many nodes there are; what is written in its status: node and condition.
+NOMINATIONS: dict[str, tuple[bool, str, int, tuple[str, list[str]] | None]] = {
+    "few nodes": (False, "", FEW_NODES, None),
+    "many nodes": (False, "", MANY, ("n0", [])),
+    "one of a group": (False, "g", 1, ("n0", [])),
+    "it says that it waits": (True, "", 1, ("n0", ["True"])),
+    "both": (True, "", MANY, ("n0", ["True"])),
+}
+
+
+@pytest.mark.parametrize("row", NOMINATIONS)
+def test_a_nomination_is_written_where_it_is_worth_it(row: str) -> None:
+    """With what else is to be said in a pod's status; else where it spares more than it costs, or a whole group."""
+    told, group, nodes, expected = NOMINATIONS[row]
     stage = Stage(TWO)
-    pod = stage.submit("p", 100, queue="a")
+    pod = stage.submit("p", 100, queue="a", group=group, notes={"group-size": "1"} if group else None)
     if told:
-        said = PodCondition(type=NAMES.admitted, status="False", reason="NoRoom")
-        stage.see(replace(pod, status=replace(pod.status, conditions=[said])))
+        stage.see(replace(pod, status=replace(pod.status, conditions=[SAID])))
     stage.round()
-    patch = status_of(stage.turns["p"], names=NAMES, at="2026-11-21T10:00:00Z")
+    patch = status_of(stage.turns["p"], names=NAMES, at="2026-11-21T10:00:00Z", nodes=nodes)
+    said = json.loads(patch.body)["status"] if patch else None
+    conditions = [one["status"] for one in said.get("conditions", [])] if said else []
+    assert (said and (said["nominatedNodeName"], conditions)) == expected
+
+
+def test_a_later_turn_is_nominated_wherever_it_is() -> None:
+    """It has no gate any more, and lost a turn already."""
+    stage = Stage(TWO)
+    stage.submit("p", 100, queue="a")
+    stage.round()
+    turn = stage.turns["p"]
+    lifted = replace(turn, pod=replace(turn.pod, spec=replace(turn.pod.spec, scheduling_gates=[])), number=2)
+    patch = status_of(lifted, names=NAMES, at="2026-11-21T10:00:00Z", nodes=1)
     assert patch is not None
-    body = json.loads(patch.body)
-    assert body["status"]["nominatedNodeName"] == "n0"
-    assert [one["status"] for one in body["status"].get("conditions", [])] == (["True"] if told else [])
+    assert json.loads(patch.body)["status"] == {"nominatedNodeName": "n0"}
 
 
 @pytest.mark.parametrize("told", [False, True])
@@ -444,14 +467,34 @@ async def test_an_event_tells_that_a_pod_waits_no_more(*, told: bool) -> None:
     desk = Desk()
     pod = desk.stage.submit("p", 100, queue="a")
     if told:
-        said = PodCondition(type=NAMES.admitted, status="False", reason="NoRoom")
-        desk.stage.see(replace(pod, status=replace(pod.status, conditions=[said])))
+        desk.stage.see(replace(pod, status=replace(pod.status, conditions=[SAID])))
     desk.stage.beat()
     gatekeeper = Gatekeeper(desk=desk.stage.desk, turns=desk.stage.queues, means=desk.means)
     await asyncio.gather(desk.lives(gatekeeper, seconds=3), desk.lives(desk.events, seconds=3))
-    assert len(desk.sink.bodies("/status")) == 1
+    assert [body["reason"] for body in desk.sink.bodies("/events")] == (["LetIn"] if told else [])
     # Any other kind costs the API server more.
     kinds = [one.content_type for one in desk.sink.asked if one.method == "PATCH" and "/pods/" in one.path]
-    assert kinds == [STRATEGIC_MERGE_PATCH] * 2
-    events = [(event["reason"], event["action"]) for event in desk.sink.bodies("/events")]
-    assert events == ([("LetIn", "Admitting")] if told else [])
+    assert kinds == [STRATEGIC_MERGE_PATCH] * (2 if told else 1)
+
+
+@pytest.mark.parametrize("heard", [True, False], ids=["as soon as it tells", "late if it is silent"])
+async def test_a_gate_is_lifted_once_the_watch_has_told_of_the_status(*, heard: bool) -> None:
+    """The API server would work out the second write twice, by what was before the first and then anew."""
+    desk = Desk()
+    pod = desk.stage.submit("p", 100, queue="a")
+    desk.stage.see(replace(pod, status=replace(pod.status, conditions=[SAID])))
+    desk.stage.beat()
+    gatekeeper = Gatekeeper(desk=desk.stage.desk, turns=desk.stage.queues, means=desk.means)
+    running = asyncio.ensure_future(gatekeeper.run())
+
+    def written() -> list[str]:
+        return [one.path.rpartition("/")[2] for one in desk.sink.asked if one.method == "PATCH"]
+
+    await desk.clock.advance(0.2)
+    assert written() == ["status"]
+    if heard:
+        gatekeeper.told(pod)
+    await desk.clock.advance(0.01 if heard else 0.1)
+    assert written() == ["status", "pod-p"]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
