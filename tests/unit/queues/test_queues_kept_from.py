@@ -8,18 +8,24 @@ from fractions import Fraction
 from random import Random
 from typing import Any, cast
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aliquot_scheduler.queues.charged.fair import due_of
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal
 from aliquot_scheduler.queues.letting_in.gangs import Placing
 from aliquot_scheduler.queues.letting_in.keeping import Keeping
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.said.settings import QueueSettings
-from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.spec import ModelQuota, QueueSpec, Quota
+from aliquot_scheduler.queues.said.tree import COMPUTE
+from aliquot_scheduler.queues.said.tree import MEMORY as MEMORY_OF
 from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
-from support.queue_stage import Stage, queue
+from support.centre import gpus, make_node
+from support.queue_stage import A100, H100, Stage, queue
+from support.share_definition import Judge, sound_trees
 from support.share_oracle import Oracle
 
 NODES, CARDS, MEMORY = 3, 4, 80_000
@@ -50,7 +56,7 @@ class Scene:
         self.now = self.stage.now + self.chance.choice((0.0, 500.0))
         register = self.stage.queues.register
         register.tell_time(self.now)
-        self.books, self.lines = register.books, register.hall.lines
+        self.books, self.cards, self.lines = register.books, register.cards, register.hall.lines
         self.waiting = sorted(self.stage.queues.waiting(), key=lambda one: one.uid)
 
     def _specs(self) -> dict[str, QueueSpec]:
@@ -178,10 +184,170 @@ def test_a_node_is_kept_from_whom_the_rule_as_written_says(seed: int) -> None:
         memory.keep_for(alone(head), (f"kept-for-{head.uid}",))
     # No room is asked for here.
     placing = cast("Placing", None)
-    keeping = Keeping(books=scene.books, lines=scene.lines, memory=memory, placing=placing, now=scene.now)
+    cards, lines = scene.cards, scene.lines
+    keeping = Keeping(books=scene.books, cards=cards, lines=lines, memory=memory, placing=placing, now=scene.now)
     for other in scene.waiting:
         expected = {f"kept-for-{head.uid}" for head in heads if head is not other and written.is_kept(head, other)}
         assert keeping.kept_from(alone(other)) == expected, (other.uid, other.queue, other.user)
+
+
+def placing_of(stage: Stage, *, now: float) -> Placing:
+    """As a round has it."""
+    register = stage.queues.register
+    return Placing(
+        picture=stage.picture,
+        cards=register.cards,
+        rooms=stage.desk,
+        let_in=register.books.let_in,
+        bounds=register.inside.bounds,
+        stayers=register.stayers,
+        now=now,
+    )
+
+
+@pytest.mark.parametrize("free", [0, 1, 3])
+def test_who_is_not_asked_would_have_no_room(free: int) -> None:
+    """Whom a quick look leaves no room beside what is kept for others has none by a close look; and some are so."""
+    left, none = 0, 0
+    for seed in range(40):
+        scene = Scene(seed)
+        stage, register = scene.stage, scene.stage.queues.register
+        stage.end(*sorted(register.inside.bound)[:free])
+        memory = SweepMemory(patience=0.0, hold=10_000.0, owed=10_000.0)
+        for number, head in enumerate(scene.waiting[:NODES]):
+            memory.head_refused(head.uid, now=scene.now)
+            memory.keep_for(alone(head), (f"n{number}",))
+        placing, lines = placing_of(stage, now=scene.now), scene.lines
+        keeping = Keeping(
+            books=scene.books, cards=scene.cards, lines=lines, memory=memory, placing=placing, now=scene.now
+        )
+        for other in map(alone, scene.waiting):
+            has_room = bool(placing.roomy(other) - keeping.kept_from(other))
+            assert keeping.leaves_room(other) >= has_room, (seed, other.uid)
+            left += has_room
+            none += not keeping.leaves_room(other)
+    assert none, "nobody was passed over"
+    assert left or not free
+
+
+def test_all_who_stand_back_are_told_for_whom_however_many_they_are() -> None:
+    """Also those at whom nobody looks closely, since many would have room where it is kept from them."""
+    specs = {"a": queue(), "b": queue()}
+    stage = Stage(specs, nodes=(2,), settings=QueueSettings(patience=10.0, hold=1_000.0))
+    for number in range(2):
+        stage.submit(f"b{number}", 100, queue="b", user="first")
+    assert stage.run() == ["b0", "b1"]
+    stage.submit("large", 200, queue="a", notes={"gpus": "2"})
+    assert stage.run() == []
+    for number in range(40):
+        stage.submit(f"s{number:02}", 20 + number, queue="b", user=f"u{number:02}")
+    assert stage.run(after=20.0) == []
+    stage.end("b0")
+    for after in (0.0, 0.1, 1.5):
+        assert stage.run(after=after) == []
+        waiting = {waiter.uid: stage.queues.notice(waiter) for waiter in stage.queues.waiting()}
+        small = [notice for uid, notice in waiting.items() if uid != "large"]
+        assert {notice.reason for notice in small} == {"Behind"}
+        assert all("team/pod-large has waited" in notice.message for notice in small)
+    stage.end("b1")
+    assert stage.run(after=0.1) == ["large"]
+    (waiter, *_) = (one for one in stage.queues.waiting())
+    assert stage.queues.word(waiter) == "NoRoom"
+
+
+class Due(msgspec.Struct, frozen=True, kw_only=True):
+    """Two queues on eight GPUs or more: how many each uses and asks for, and whether a head of `b` goes before `a`."""
+
+    a: QueueSpec = queue()
+    a_uses: int
+    b_uses: int
+    # Of `a`; `b` asks for as many, and its head for one more.
+    asks: int = 8
+    model: str = ""
+    cordoned: int = 0
+    kept: bool
+
+
+DUE = {
+    # b is due 600 of 1200, and 400 of the 800 that pods can have.
+    "four GPUs more idle": Due(a_uses=3, b_uses=5, cordoned=-1, kept=True),
+    "they are cordoned": Due(a_uses=3, b_uses=5, cordoned=1, kept=False),
+    # Of four H100 a has two, and may have no more: so b is due 600 of 800.
+    "a asks for H100, of which it may have no more": Due(
+        a=queue(models={"*H100*": ModelQuota(compute=Quota(limit=200))}), a_uses=2, b_uses=5, model=H100, kept=True
+    ),
+    "a asks for any, and may have A100": Due(
+        a=queue(models={"*H100*": ModelQuota(compute=Quota(limit=200))}), a_uses=2, b_uses=5, kept=False
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DUE.values(), ids=DUE)
+def test_nodes_are_kept_by_the_shares_that_are_shown(case: Due) -> None:
+    """What pods can't have, since nodes are cordoned or a limit for a model forbids, is nobody's share."""
+    stage = Stage({"a": case.a, "b": queue()}, nodes=(4, 4), models={0: A100, 1: H100}, memory=MEMORY)
+    cards = [f"GPU-n1-{at}" for at in range(4)] + [f"GPU-n0-{at}" for at in range(4)]
+    for number in range(case.a_uses + case.b_uses):
+        mine = "a" if number < case.a_uses else "b"
+        stage.submit(f"p{number}", 100, queue=mine, notes={"gpu-uuid": cards[number]})
+    assert len(stage.run()) == case.a_uses + case.b_uses
+    if case.cordoned:
+        stage.picture.node_seen(make_node("n2", gpus("n2", 4), cordoned=case.cordoned > 0))
+        stage.beat()
+    for number in range(case.asks):
+        stage.submit(f"a{number}", 100, queue="a", notes={"gpu-model": case.model} if case.model else {})
+        stage.submit(f"b{number}", 100, queue="b")
+    register = stage.queues.register
+    register.tell_time(stage.now + 100.0)
+    memory, now = SweepMemory(patience=0.0, hold=10_000.0, owed=10_000.0), stage.now + 100.0
+    waiting = {waiter.uid: alone(waiter) for waiter in stage.queues.waiting()}
+    memory.head_refused("b0", now=now)
+    memory.keep_for(waiting["b0"], ("n0",))
+    keeping = Keeping(
+        books=register.books,
+        cards=register.cards,
+        lines=register.hall.lines,
+        memory=memory,
+        placing=placing_of(stage, now=now),
+        now=now,
+    )
+    assert (keeping.kept_from(waiting["a0"]) == {"n0"}) == case.kept
+
+
+def test_shares_by_which_nodes_are_kept_are_fair_by_definition() -> None:
+    """Of a cluster of which a part is cordoned, with pods on both parts, in compute and memory."""
+    judged = 0
+    for seed in range(60):
+        chance = Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        specs, *claims = sound_trees(chance)
+        stage = Stage(
+            {name: msgspec.structs.replace(spec, namespaces=("*",)) for name, spec in specs.items()},
+            nodes=(CARDS,) * NODES,
+            memory=100,
+        )
+        leaves = sorted(claims[0].asked)
+        for number in range(chance.randint(12, 40)):
+            stage.submit(f"p{number:02}", chance.choice((20, 50, 100)), 20, queue=chance.choice(leaves))
+        stage.run()
+        for node in ("n0", "n1"):
+            stage.picture.node_seen(make_node(node, gpus(node, CARDS, memory=100), cordoned=True))
+        stage.beat()
+        register = stage.queues.register
+        register.tell_time(stage.now)
+        ledger, holdings = register.books.ledger, register.inside.bound.values()
+        for dim, whole in zip((COMPUTE, MEMORY_OF), claims, strict=True):
+            away = {
+                uid for uid in register.inside.bound if {n for n, _ in stage.picture.holdings.of(uid)} & {"n0", "n1"}
+            }
+            there = 100 * CARDS + sum(one.amounts[dim] for one in holdings if one.uid in away)
+            asked = {leaf: ledger.accounts[leaf].used[dim] + ledger.accounts[leaf].asked[dim] for leaf in leaves}
+            claim = msgspec.structs.replace(whole, asked=asked, capacity=there)
+            if claim.short() and any(map(claim.idle, claim.parents)):
+                continue
+            found = due_of(ledger, dimension=dim, reach=register.cards.reach())
+            assert not list(Judge(claim).faults({leaf: found[leaf] for leaf in leaves})), seed
+            judged += sum(asked.values()) > there
+    assert judged > 10
 
 
 def heads_of(count: int, *, memory: SweepMemory) -> list[Candidate]:

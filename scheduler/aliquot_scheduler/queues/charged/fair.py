@@ -1,4 +1,4 @@
-"""What each queue could get by what all ask, as it is shown: shares of what pods can have, model by model.
+"""What each queue could get by what all ask, as it is shown and as nodes are kept by it: of what pods can have.
 
 By hand, for compute, and for memory likewise:
 
@@ -17,9 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from operator import add
 
 import msgspec
 
+from aliquot_scheduler.queues.charged.ledger import Ledger
 from aliquot_scheduler.queues.charged.shares import Terms, divided, rounded, terms_of
 from aliquot_scheduler.queues.said.tree import Tree
 
@@ -33,11 +35,24 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[frozenset[int], ...] = ()
 
 
-def fair_shares(tree: Tree, *, dimension: int, reach: Reach, demand: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Everybody's share of compute or memory in whole numbers.
+def due_of(ledger: Ledger, *, dimension: int, reach: Reach) -> dict[str, Fraction]:
+    """Everybody's share of compute or memory, by what all use and ask at this moment."""
+    tree = ledger.tree
+    leaves = [account for account in ledger.accounts.values() if tree.leaf(account.node.name)]
+    # Of all GPUs whatever is asked, of models only by those who have no others.
+    demand = {one.node.name: tuple(map(add, one.used, (*one.asked[:2], *one.tied[2:]))) for one in leaves}
+    return exact_fair_shares(tree, dimension=dimension, reach=reach, demand=demand)
 
-    `demand` is what leaves use and ask in each dimension; of models, what has no GPUs of others.
-    """
+
+def fair_shares(tree: Tree, *, dimension: int, reach: Reach, demand: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """The same of such a demand, in whole numbers."""
+    return rounded(tree, exact_fair_shares(tree, dimension=dimension, reach=reach, demand=demand))
+
+
+def exact_fair_shares(
+    tree: Tree, *, dimension: int, reach: Reach, demand: Mapping[str, Sequence[int]]
+) -> dict[str, Fraction]:
+    """`demand` is what leaves use and ask in each dimension; of models, what has no GPUs of others."""
     models = range(dimension + 2, tree.dimensions.cards, 2)
     there, terms = reach.amounts, terms_of(tree, dimension)
     beyond: dict[str, dict[int, Fraction]] = {leaf: {} for leaf in demand}
@@ -50,7 +65,7 @@ def fair_shares(tree: Tree, *, dimension: int, reach: Reach, demand: Mapping[str
         kept_off = _taken_off(((dim, Fraction(there[dim] - node.ceiling[dim])) for dim in models), reach)
         terms[name] = terms[name]._replace(ceiling=min(terms[name].ceiling, there[dimension] - kept_off))
     left = {leaf: amounts[dimension] - _taken_off(beyond[leaf].items(), reach) for leaf, amounts in demand.items()}
-    return rounded(tree, divided(tree, terms, capacity=there[dimension], demand=left))
+    return divided(tree, terms, capacity=there[dimension], demand=left)
 
 
 def _of_model(tree: Tree, of_model: int, *, of_all: Mapping[str, Terms]) -> dict[str, Terms]:

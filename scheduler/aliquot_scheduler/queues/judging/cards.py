@@ -27,7 +27,7 @@ from aliquot_scheduler.picture.grid import Bools, Cells
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.charged.fair import Reach
 from aliquot_scheduler.queues.judging.at_most import most_of
-from aliquot_scheduler.queues.judging.fitting import Asked, Fitting, asked_of
+from aliquot_scheduler.queues.judging.fitting import Asked, ByRow, Fitting, asked_of
 from aliquot_scheduler.queues.said.dues import ALL_CARDS, Hardware
 from aliquot_scheduler.queues.said.tree import Dimensions
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
@@ -215,6 +215,10 @@ class Cards:
     def few_fitting(self) -> frozenset[int] | None:
         """The numbers for which it says yes, where the cards are so full that these are few; else None."""
         return self._fitting.few()
+
+    def fitting_by_row(self) -> ByRow:
+        """The same of each node, as things are now."""
+        return self._fitting.by_row()
 
     def kinds(self, request: PodRequest) -> frozenset[int]:
         """The kinds of cards that the pod allows, and that allow it; some may have too little memory to give."""

@@ -6,7 +6,7 @@ who may fit is laid out on real cards (0.3 ms for 8,000 GPUs).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,8 @@ class Fitting:
         self._grid = grid
         self._kinds = kinds
         self._firsts: dict[Asked, _Firsts] = {}
+        # The same by number.
+        self._pieces: list[tuple[_Firsts, int, int]] = []
         # How many shapes have a number.
         self.registered = 0
         self._known: tuple[int, list[bool]] = (_NONE, [])
@@ -68,7 +70,9 @@ class Fitting:
         request = demand.request
         pieces = demand.pieces or pieces_of(request.containers[0])
         first = (self.registered, pieces[0].compute, max(1, pieces[0].memory))
-        self._firsts.setdefault(asked_of(request), _Firsts(request=request)).add(first)
+        firsts = self._firsts.setdefault(asked_of(request), _Firsts(request=request))
+        firsts.add(first)
+        self._pieces.append((firsts, *first[1:]))
         self.registered += 1
         self._known = _NONE, []
         return self.registered - 1
@@ -91,6 +95,10 @@ class Fitting:
         self.all()
         return self._few
 
+    def by_row(self) -> ByRow:
+        """The same of each node, as things are now."""
+        return ByRow(grid=self._grid, kinds=self._kinds, pieces=self._pieces)
+
     def _frontier(self) -> list[list[int]]:
         """For each kind and number of percent, the most memory of a card with so much compute; -1 if there is none."""
         grid = self._grid
@@ -104,3 +112,44 @@ class Fitting:
             np.maximum.at(most.reshape(-1), places[room], grid.memory[room])
             self._table = grid.version, np.maximum.accumulate(most[:, ::-1], axis=1)[:, ::-1].tolist()
         return self._table[1]
+
+
+class ByRow:
+    """On which nodes, by their rows, a card may have room for the first piece of a shape: as of its making."""
+
+    def __init__(
+        self,
+        *,
+        grid: Grid,
+        kinds: Callable[[PodRequest], Collection[int]],
+        pieces: Sequence[tuple[_Firsts, int, int]],
+    ) -> None:
+        """`pieces` are by number: with whom it shares which kinds it allows, and how much of a card it needs."""
+        self._kinds = kinds
+        self._pieces = pieces
+        self._kinds_of: dict[_Firsts, list[int]] = {}
+        compute = np.where(grid.holders == 0, grid.compute, np.minimum(grid.compute, WHOLE.value - 1))
+        room = grid.open & ~grid.closed & grid.bindable[:, np.newaxis] & (compute > 0)
+        # Those where any compute is left.
+        self.rows: list[int] = np.flatnonzero(room.any(axis=1)).tolist()
+        self._places = {row: place for place, row in enumerate(self.rows)}
+        most = np.full((len(grid.kinds), len(self.rows), WHOLE.value + 1), -1, dtype=np.int32)
+        rows, columns = np.nonzero(room[self.rows])
+        cells = grid.part(np.array(self.rows, dtype=np.intp))
+        places = cells.kind[rows, columns], rows, compute[self.rows][rows, columns]
+        np.maximum.at(most, places, cells.memory[rows, columns])
+        self._most = np.maximum.accumulate(most[:, :, ::-1], axis=2)[:, :, ::-1]
+
+    def asks_no_compute(self, number: int) -> bool:
+        """Whether such a shape asks for no compute, so that it may lie on other rows too."""
+        return self._pieces[number][1] == 0
+
+    def takes(self, number: int, rows: Iterable[int]) -> bool:
+        """Whether one of these rows may have room for such a shape."""
+        places = [self._places[row] for row in rows]
+        if not places:
+            return False
+        firsts, compute, least = self._pieces[number]
+        if firsts not in self._kinds_of:
+            self._kinds_of[firsts] = sorted(self._kinds(firsts.request))
+        return any(int(self._most[kind, places, compute].max()) >= least for kind in self._kinds_of[firsts])

@@ -63,6 +63,9 @@ class Placing:
         # By the number of a shape, as long as the cards are the same.
         self._roomy_at = -1
         self._roomy_on: dict[int, frozenset[str]] = {}
+        # By rows, likewise.
+        self._held_at = -1
+        self._held_by: list[int] = []
 
     def place(self, candidate: Candidate, *, but: frozenset[str]) -> list[Promise]:
         """Room for all of them, or for none; not on nodes that are kept for others."""
@@ -207,11 +210,12 @@ class Placing:
         if first.number not in self._roomy_on:
             able = self._cards.roomy(first.demand) & self._cards.ground.admits(first.shape.host)
             rows = np.flatnonzero(self._cards.ruled.admits(first.pod, first.demand, among=able))
-            self._roomy_on[first.number] = frozenset(self._names[row] for row in rows.tolist() if row in self._names)
+            self._roomy_on[first.number] = frozenset(self.names[row] for row in rows.tolist() if row in self.names)
         return self._roomy_on[first.number]
 
     @cached_property
-    def _names(self) -> dict[int, str]:
+    def names(self) -> Mapping[int, str]:
+        """Whose row is whose."""
         return {known.row: name for name, known in self._picture.nodes.items()}
 
     def why_no_node(self, candidate: Candidate) -> str:
@@ -236,10 +240,9 @@ class Placing:
 
         The emptiest first; none if all of them together would not do.
         """
-        grid = self._picture.grid
-        cells = self._stayers.beside(hardware=self._cards.hardware(), doublings=doublings)
-        held = (grid.total * grid.open - grid.compute * (grid.open & ~grid.closed)).sum(axis=1)
+        cells = self._stayers.beside(hardware=self._hardware, doublings=doublings)
         rows = {name: self._picture.nodes[name].row for name in among if name in self._picture.nodes}
+        held = self._held()
         emptiest = sorted(rows, key=lambda name: (held[rows[name]], name))
         if candidate.topology is Topology.ANY and is_plain(candidate.members):
             return self._enough(candidate, emptiest, cells)
@@ -253,17 +256,28 @@ class Placing:
                 return tuple(sorted({lying.node for lying in found.values()}))
         return ()
 
+    @cached_property
+    def _hardware(self) -> int:
+        return self._cards.hardware()
+
+    def _held(self) -> list[int]:
+        """How much compute is in use, by row."""
+        grid = self._picture.grid
+        if self._held_at != grid.version:
+            held = (grid.total * grid.open - grid.compute * (grid.open & ~grid.closed)).sum(axis=1)
+            self._held_at, self._held_by = grid.version, held.tolist()
+        return self._held_by
+
     def _enough(self, candidate: Candidate, nodes: Sequence[str], cells: Cells) -> tuple[str, ...]:
         """As many of them as have what is asked, where each takes its part of it."""
-        able, usable = self._able_later(candidate.first, cells), cells.open & ~cells.closed
-        free = (cells.compute * usable).sum(axis=1), (cells.memory * usable).sum(axis=1, dtype=np.int64)
+        able, free = self._able_later(candidate.first, cells), cells.open & ~cells.closed
         asked, chosen = candidate.amounts, list[str]()
         compute = memory = 0
         for name in nodes:
             if able[row := self._picture.nodes[name].row]:
                 chosen.append(name)
-                compute += int(free[0][row])
-                memory += int(free[1][row])
+                compute += int(cells.compute[row, free[row]].sum())
+                memory += int(cells.memory[row, free[row]].sum(dtype=np.int64))
                 if compute >= asked[COMPUTE] and memory >= least_memory(candidate.members, candidate.amounts):
                     return tuple(chosen)
         return ()

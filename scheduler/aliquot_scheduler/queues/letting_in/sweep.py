@@ -30,6 +30,9 @@ from aliquot_scheduler.queues.waiting.order import Order, within_guarantee
 
 # Of so few it is as quick to look at each as to ask whether any may be able.
 _SHORT = 64
+# Who has room only where it is kept from them is looked at closely, to be told what is so; where that comes to many in
+# one sweep, since such a node got room, the others are told by what they ask of a card alone.
+_MOST_ASKED_IN_VAIN = 16
 _NO_ROOM = frozenset({Cause.CARDS, Cause.NODES})
 
 
@@ -63,7 +66,11 @@ class Sweep:
         self._headed: set[str] = set()
         self._may, self._few = cards.fitting(), cards.few_fitting()
         memory.pause(now=now)
-        self._keeping = Keeping(books=books, lines=hall.lines, memory=memory, placing=placing, now=now)
+        self._keeping = Keeping(books=books, cards=cards, lines=hall.lines, memory=memory, placing=placing, now=now)
+        # Those of whom others may have been told that they stand back for them.
+        unmoved = map(hall.standing, memory.unmoved(now=now))
+        self._stood_back_for = frozenset(head.pod.key for head in unmoved if head)
+        self._asked_in_vain = 0
         self._impatient = memory.impatient(now=now)
         # Who is looked at though nothing is free for them: nodes may be kept, now or for some time already; or quota,
         # which matters only if anybody comes in.
@@ -92,7 +99,7 @@ class Sweep:
                 () if complete else Order(ledger=self._books.ledger, shares=self._shares, candidates=candidates)
             ):
                 tried, refusal = self._admissible(candidate)
-                promises = self._promised(tried) if refusal is None else []
+                promises, beside = self._promised(tried) if refusal is None else ([], None)
                 if promises:
                     self.again = candidate.uid in self._memory.kept(now=self._now)
                     yield tried, promises
@@ -103,7 +110,7 @@ class Sweep:
                     if self._is_over(candidates):
                         break
                 else:
-                    self._pass_over(candidate, refusal, tried=tried)
+                    self._pass_over(candidate, refusal, tried=tried, beside=beside)
                 if self._placing.in_vain >= MOST_IN_VAIN:
                     return
             complete = True
@@ -134,13 +141,15 @@ class Sweep:
     def room_changed(self) -> None:
         """Somebody was let in, or room is kept for others than before: what is free is counted anew."""
         self._rules.let_in()
+        self._keeping.room_changed()
         self._may, self._few = self._cards.fitting(), self._cards.few_fitting()
 
     def _is_hopeless(self, queue: str, line: Line) -> bool:
         """Whether a line has nobody whom any card has room for: of 200 lines most are so."""
         able = self._able(queue, line)
         if able is None or able:
-            return False
+            # Where nodes are kept they often are all that has room.
+            return self._keeping.anything() and self._next(queue) is None
         self._note_first(queue, line)
         return True
 
@@ -183,7 +192,8 @@ class Sweep:
         return None
 
     def _users(self, queue: str, line: Line) -> Sequence[str]:
-        return self._shares.in_order(queue, line.users())
+        users = line.users()
+        return tuple(users) if len(users) == 1 else self._shares.in_order(queue, users)
 
     def _first_able(self, queue: str, user: str, heads: Heads, number: int) -> int:
         """The place of the next candidate that may come in; thousands may not, so little is done for each."""
@@ -194,7 +204,7 @@ class Sweep:
             passed, watched = self._passed[queue], self._watched
             for place in self._places(heads, start, everybody=bool(watched)):
                 candidate = heads[place]
-                able = candidate.uid in watched or self._may_fit(candidate)
+                able = candidate.uid in watched or (self._may_fit(candidate) and not self._stands_back(candidate))
                 if able and (user, candidate.shape) not in passed and not self._is_never(candidate):
                     number = place
                     break
@@ -242,36 +252,58 @@ class Sweep:
         """Whether a card may be there: what is taken in this sweep changes nothing of what was found not to be."""
         return self._may[candidate.number] and candidate.shape not in self._memory.refused
 
-    def _promised(self, candidate: Candidate) -> list[Promise]:
-        """Room for all of them, or for none."""
+    def _stands_back(self, candidate: Candidate) -> bool:
+        """Whether nothing has room for it but what is kept from it, and it is told so: it need not be asked."""
+        if not self._keeping.anything() or self._keeping.leaves_room(candidate):
+            return False
+        if within_guarantee(self._books.ledger, candidate):
+            return False
+        queue, mark = candidate.first.queue, candidate.first.mark
+        refusal = self._memory.why(queue, mark)
+        if refusal is not None and refusal.first in self._stood_back_for:
+            self._memory.say_again(queue, mark)
+            return True
+        self._asked_in_vain += 1
+        if self._asked_in_vain <= _MOST_ASKED_IN_VAIN or not candidate.one_piece:
+            return False
+        self._memory.said(queue, mark, self._behind(self._keeping.roughly_behind(candidate)))
+        return True
+
+    def _promised(self, candidate: Candidate) -> tuple[list[Promise], Refusal | None]:
+        """Room for all of them, or for none; and why there is none, where nodes are kept from it."""
         if not self._may_fit(candidate):
-            return []
-        but = (
-            frozenset[str]() if within_guarantee(self._books.ledger, candidate) else self._keeping.kept_from(candidate)
-        )
-        if but and (candidate.shape, but) in self._memory.refused_beside:
-            return []
-        # Most are seen to have room on such nodes alone; to search costs more.
-        in_vain = bool(but) and self._placing.roomy(candidate) <= but
-        promises = [] if in_vain else self._placing.place(candidate, but=but)
+            return [], None
+        but, refused = frozenset[str](), self._memory.refused_beside
+        if self._keeping.anything() and not within_guarantee(self._books.ledger, candidate):
+            roomy = self._placing.roomy(candidate)
+            # Most are seen to have room on such nodes alone; to search costs more.
+            but = self._keeping.kept_from(candidate)
+            if roomy and roomy <= but:
+                return [], self._refusal_beside(candidate)
+        if but and (candidate.shape, but) in refused:
+            return [], refused[candidate.shape, but]
+        promises = self._placing.place(candidate, but=but)
         self._memory.taken({promise.node for promise in promises}, by=candidate.uid)
         if not promises and but:
-            self._memory.refused_beside[candidate.shape, but] = self._refusal_beside(candidate)
-        elif not promises:
+            refused[candidate.shape, but] = self._refusal_beside(candidate)
+            return [], refused[candidate.shape, but]
+        if not promises:
             self._memory.refuse(candidate, why=self._placing.why_no_node(candidate))
-        return promises
+        return promises, None
 
     def _refusal_beside(self, candidate: Candidate) -> Refusal:
         """Of one that found no room but on nodes that are kept for others, if there."""
         if (uid := self._keeping.behind(candidate)) is not None:
-            head = self._hall.standing(uid)
-            return Refusal(cause=Cause.BEHIND, first=head.pod.key if head else uid)
+            return self._behind(uid)
         return no_room(self._placing.why_no_node(candidate))
 
-    def _pass_over(self, candidate: Candidate, refusal: Refusal | None, *, tried: Candidate) -> None:
-        beside = None
-        if refusal is None and (known := self._memory.refused_beside):
-            beside = known.get((tried.shape, self._keeping.kept_from(tried)))
+    def _behind(self, uid: str) -> Refusal:
+        head = self._hall.standing(uid)
+        return Refusal(cause=Cause.BEHIND, first=head.pod.key if head else uid)
+
+    def _pass_over(
+        self, candidate: Candidate, refusal: Refusal | None, *, tried: Candidate, beside: Refusal | None
+    ) -> None:
         refusal = refusal or no_room(self._memory.refused.get(tried.shape, ""))
         self._remember(candidate, beside or refusal)
         if candidate.first.uid in self._impatient:

@@ -66,6 +66,8 @@ class SweepMemory:
         # Since when the head of a line is refused, by the UID of its first pod.
         self._since: dict[str, float] = {}
         self._kept: dict[str, tuple[str, ...]] = {}
+        # Of whom other nodes are kept than at the beginning of the sweep before.
+        self._moved: set[str] = set()
         # The same of this instant, until it changes.
         self._kept_now: tuple[float, dict[str, tuple[str, ...]]] | None = None
         # How each head was found when it was looked at last since it lost patience; who of them kept quota from others
@@ -133,6 +135,11 @@ class SweepMemory:
     def said(self, queue: str, mark: Mark, refusal: Refusal) -> None:
         """Why a candidate was passed over."""
         self._said[queue, mark] = refusal
+
+    def say_again(self, queue: str, mark: Mark) -> None:
+        """What was said of it in the sweep before holds still."""
+        if refusal := self._said_before.get((queue, mark)):
+            self._said.setdefault((queue, mark), refusal)
 
     def why(self, queue: str, mark: Mark) -> Refusal | None:
         """Why such a candidate was passed over last, if it was."""
@@ -236,6 +243,11 @@ class SweepMemory:
             self._kept_now = now, kept
         return self._kept_now[1]
 
+    def unmoved(self, *, now: float) -> set[str]:
+        """For whom nodes are kept at this moment, and were before the last sweep began; to be asked once in a sweep."""
+        moved, self._moved = self._moved, set()
+        return {uid for uid, nodes in self.kept(now=now).items() if nodes and uid not in moved}
+
     def keeping(self, uid: str) -> tuple[Candidate, set[Side]] | None:
         """For whom it is, and how far its share reaches so far."""
         return self._keeping.get(uid)
@@ -260,12 +272,15 @@ class SweepMemory:
             self._keeping.pop(uid, None)
         if self._kept.get(uid, ()) != nodes:
             self._kept[uid] = nodes
+            self._moved.add(uid)
             self._kept_now = None
             # Others may fit where they did not.
             self._forget_refused()
 
     def taken(self, nodes: Collection[str], *, by: str) -> None:
         """Somebody is let in there, by a guarantee of theirs: for whom one of these was kept, another is chosen."""
+        if not nodes:
+            return
         for uid in [uid for uid, kept in self._kept.items() if uid != by and not set(kept).isdisjoint(nodes)]:
             self.keep(uid, ())
             self._not_looked_at(uid)

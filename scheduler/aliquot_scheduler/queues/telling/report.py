@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from operator import add
 
 from aliquot_core.instants import seconds_of
-from aliquot_scheduler.queues.charged.fair import Reach, fair_shares
+from aliquot_scheduler.queues.charged.fair import Reach, due_of
+from aliquot_scheduler.queues.charged.shares import rounded
 from aliquot_scheduler.queues.charged.usage import Forgetting
 from aliquot_scheduler.queues.said.overkept import kept_beyond_all
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT
@@ -73,11 +73,7 @@ def recall(books: Books, told: Mapping[str, QueueStatus], *, forgetting: Forgett
 
 
 def _due(books: Books, dimension: int, reach: Reach) -> dict[str, int]:
-    tree = books.ledger.tree
-    leaves = [account for account in books.ledger.accounts.values() if tree.leaf(account.node.name)]
-    # Of all GPUs whatever is asked, of models only by those who have no others.
-    demand = {one.node.name: tuple(map(add, one.used, (*one.asked[:2], *one.tied[2:]))) for one in leaves}
-    return fair_shares(tree, dimension=dimension, reach=reach, demand=demand)
+    return rounded(books.ledger.tree, due_of(books.ledger, dimension=dimension, reach=reach))
 
 
 def _users(books: Books, *, now: float) -> dict[str, dict[str, Amounts]]:

@@ -123,6 +123,11 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(member.number for member in self.members)
 
     @property
+    def one_piece(self) -> bool:
+        """Whether one card takes all of it."""
+        return len(self.members) == 1 and len(self.first.demand.pieces or ()) == 1
+
+    @property
     def topology(self) -> Topology:
         """How its group wants to lie."""
         return self.first.group.topology if self.first.group else Topology.ANY

@@ -1,0 +1,145 @@
+"""How far the share of a head reaches that has lost patience, where its way and somebody else's part.
+
+There two siblings stand side by side: two queues, or two users of one queue. The share of the head's sibling reaches
+
+1. if what it uses is within its fair share with the head counted in: of queues the one that is shown (`fair.py`), in
+   exact fractions; of users equal parts of their queue's;
+2. in turns, if the head is larger than what is left of that share, and some is left: if lately it has used no larger
+   part of what all siblings used than it is due of what they are due. What is kept idle for it counts as used
+   (`books.py`), so nobody gets more than its share by asking for much at once.
+
+Once it reaches so it does until the head is in or its time is over: else a node that is nearly empty would be filled
+again, and be of use to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from math import floor
+from typing import NamedTuple
+
+from aliquot_scheduler.queues.charged.fair import due_of
+from aliquot_scheduler.queues.charged.shares import equal_shares
+from aliquot_scheduler.queues.judging.cards import Cards
+from aliquot_scheduler.queues.letting_in.sweep_memory import Dues, Sibling, Side, SweepMemory
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
+from aliquot_scheduler.queues.waiting.books import Books
+from aliquot_scheduler.queues.waiting.line import Candidate, Line
+
+_BOTH = (COMPUTE, MEMORY)
+
+
+class Left(NamedTuple):
+    """What a sibling has left of its share: in whole numbers, whether that is anything, and whether it is its turn."""
+
+    whole: Sequence[int]
+    some: Sequence[bool]
+    # It has used no larger part lately of what all did than it is due of what they are.
+    in_turn: bool
+
+
+class Reaching:
+    """As of the beginning of one sweep."""
+
+    def __init__(
+        self, *, books: Books, cards: Cards, lines: Mapping[str, Line], memory: SweepMemory, now: float
+    ) -> None:
+        self._books = books
+        self._cards = cards
+        self._lines = lines
+        self._memory = memory
+        self._now = now
+        # By the queue that they are siblings in.
+        self._users_known: dict[str, Mapping[Side, Sibling]] = {}
+        # What is left on each side where somebody asked; of a queue's users the queue is told with them.
+        self._left: dict[Side, Left | None] = {}
+
+    def begin(self, head: Candidate) -> None:
+        """Nodes are kept for it from now on; what then stands idle for it, and is charged to it, ends nothing."""
+        keeping = self._memory.keeping(head.uid)
+        if keeping is None:
+            return
+        path = self._books.ledger.tree.path(head.first.queue)
+        sides: list[tuple[str, Side]] = [(head.first.queue, (head.first.queue, head.first.user))]
+        sides += [(parent, name) for name, parent in pairwise(path)]
+        keeping[1].update(mine for parent, mine in sides if self._is_within(mine, parent, head.amounts))
+
+    def reaches(self, head: Candidate, mine: Side, parent: str) -> bool:
+        """Whether a head's share reaches on its side below a queue, or did since it keeps nodes."""
+        keeping = self._memory.keeping(head.uid)
+        if keeping is None:
+            return False
+        if mine not in keeping[1] and self._is_within(mine, parent, head.amounts):
+            keeping[1].add(mine)
+        return mine in keeping[1]
+
+    def _is_within(self, mine: Side, parent: str, amounts: Sequence[int]) -> bool:
+        if mine not in self._left:
+            self._left[mine] = self._left_of(mine, parent)
+        if (left := self._left[mine]) is None:
+            return False
+        if all(amounts[dim] <= left.whole[dim] for dim in _BOTH):
+            return True
+        return left.in_turn and all(left.some[dim] for dim in _BOTH if amounts[dim])
+
+    def _left_of(self, mine: Side, parent: str) -> Left | None:
+        """None if its namespace is at home elsewhere since its turn was looked at."""
+        siblings = self._of(parent)
+        if (me := siblings.get(mine)) is None:
+            return None
+        rivals = [one for one in siblings.values() if one.priority <= me.priority and one.due_part]
+        lately, due = sum(one.lately for one in rivals), sum(one.due_part for one in rivals)
+        left = [me.due[dim] - me.used[dim] for dim in _BOTH]
+        in_turn = me.lately * due <= me.due_part * lately
+        return Left(whole=[floor(part) for part in left], some=[part > 0 for part in left], in_turn=in_turn)
+
+    def _of(self, parent: str) -> Mapping[Side, Sibling]:
+        children = self._books.ledger.tree.nodes[parent].children
+        # Anew with what is due, if that is worked out anew; of users what they hold counts now.
+        self._shares()
+        known = self._memory.siblings if children else self._users_known
+        if parent not in known:
+            known[parent] = {child: self._queue(child) for child in children} if children else self._users(parent)
+        return known[parent]
+
+    def _queue(self, name: str) -> Sibling:
+        account, due = self._books.ledger.accounts[name], [share[name] for share in self._shares()]
+        return Sibling(
+            used=account.used,
+            due=due,
+            due_part=self._part([max(Fraction(), due[dim] - account.node.due[dim]) for dim in _BOTH]),
+            lately=self._part(self._books.usage.of(name, now=self._now)),
+            priority=account.node.priority,
+        )
+
+    def _users(self, queue: str) -> Mapping[Side, Sibling]:
+        line, holds = self._lines.get(queue), self._books.users.held_in(queue)
+        asked = {user: line.asked(user) for user in line.users()} if line else {}
+        nothing = (0, 0)
+        used = {user: holds.get(user, nothing) for user in sorted(holds.keys() | asked.keys())}
+        shares = [
+            equal_shares(share[queue], needs={user: used[user][dim] + asked.get(user, nothing)[dim] for user in used})
+            for dim, share in enumerate(self._shares())
+        ]
+        found: dict[Side, Sibling] = {}
+        for user, held in used.items():
+            due, who = [share[user] for share in shares], (queue, user)
+            lately = self._part(self._books.users.of(who, now=self._now))
+            found[who] = Sibling(used=held, due=due, due_part=self._part(due), lately=lately)
+        return found
+
+    def _shares(self) -> Dues:
+        """What each queue is due, of both dimensions."""
+        ledger = self._books.ledger
+
+        def work_out() -> Dues:
+            reach = self._cards.reach()
+            return [due_of(ledger, dimension=dim, reach=reach) for dim in _BOTH]
+
+        return self._memory.due(ledger.tree, now=self._now, work_out=work_out)
+
+    def _part(self, amounts: Sequence[float | Fraction]) -> float:
+        """The larger part of all there is."""
+        return max(float(amounts[dim]) / max(1, self._books.capacity[dim]) for dim in _BOTH)
