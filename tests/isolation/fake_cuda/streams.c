@@ -1,6 +1,7 @@
 /* Streams, events and launches of the fake driver. All streams of a process are one queue. */
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "driver.h"
 #include "fake.h"
@@ -134,17 +135,28 @@ CUresult cuEventSynchronize(CUevent event) {
 }
 
 /* As a kernel of a library (cuKernel…) does, which is no context's own: it runs in the stream's. */
-static CUresult run(uint64_t microseconds, CUstream stream) {
+static CUresult run_for(uint64_t ns, CUstream stream) {
     must_live(stream);
     if (gpu_of(stream) < 0) return CUDA_ERROR_INVALID_CONTEXT;
-    if (!captures(stream)) world_submit(gpu_of(stream), microseconds * 1000);
+    if (!captures(stream)) world_submit(gpu_of(stream), ns);
+    return CUDA_SUCCESS;
+}
+
+static CUresult run(uint64_t microseconds, CUstream stream) {
+    return run_for(microseconds * 1000, stream);
+}
+
+/* A function of a program that runs on real GPUs too (tests/gpu): its first parameter is how many rounds it goes, and a
+ * round takes this GPU a nanosecond. */
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+    if (strcmp(name, "work") != 0) return CUDA_ERROR_NOT_FOUND;
+    *function = (CUfunction)(uintptr_t)module;
     return CUDA_SUCCESS;
 }
 
 CUresult cuLaunchKernel(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream, void **parameters, void **extra) {
-    (void)f, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
-    (void)shared, (void)parameters, (void)extra;
-    return run(grid_x, stream);
+    (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z, (void)shared, (void)extra;
+    return f && parameters ? run_for(*(const uint64_t *)parameters[0], stream) : run(grid_x, stream);
 }
 
 CUresult cuLaunchKernel_ptsz(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstream stream, void **parameters,
