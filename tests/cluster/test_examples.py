@@ -26,6 +26,8 @@ FOLDERS = sorted(folder.name for folder in EXAMPLES.iterdir() if folder.is_dir()
 CARDS = 4
 # In production five minutes.
 PATIENCE = 3.0
+# In production a minute.
+OWED = 5.0
 # Who ends is followed within a tenth of that, on a quiet machine.
 FOLLOWED = 2.0
 # Of the small ones before which a large one waits, so many are left for when patience is over.
@@ -44,7 +46,11 @@ def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - i
 @pytest.fixture(scope="module")
 def centre(cluster: ClusterHarness) -> Iterator[PlayedCentre]:
     """One node of four cards, as the examples say; whose a pod is says a label."""
-    settings = {"ALIQUOT_QUEUES_PATIENCE": str(PATIENCE), "ALIQUOT_QUEUES_USER_LABEL": NAMES.of("user")}
+    settings = {
+        "ALIQUOT_QUEUES_PATIENCE": str(PATIENCE),
+        "ALIQUOT_QUEUES_OWED": str(OWED),
+        "ALIQUOT_QUEUES_USER_LABEL": NAMES.of("user"),
+    }
     played = PlayedCentre(cluster, gpus=[CARDS], **settings)
     played.start()
     yield played
@@ -89,6 +95,12 @@ def end(centre: PlayedCentre, namespace: str, count: int) -> None:
     """Let so many of those end that hold slices."""
     for pod in centre.holding(namespace)[:count]:
         centre.end(pod)
+
+
+def cards(centre: PlayedCentre, namespace: str) -> int:
+    """On how many GPUs the pods of a namespace lie."""
+    grants = [decode_grant(pod["metadata"]["annotations"][NAMES.grant]) for pod in centre.holding(namespace)]
+    return len({part.gpu for grant in grants for _, part in grant.slices()})
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -144,6 +156,20 @@ def _first(centre: PlayedCentre) -> None:
             # Job makes again what was sent away.
             centre.lined_up({"first-red": 6})
             assert centre.leaving("first-red") == []
+
+
+@example("slivers-everywhere")
+def _slivers(centre: PlayedCentre) -> None:
+    with centre.applied(manifests_of("slivers-everywhere", "red")):
+        centre.settled({"slivers-red": 40})
+        assert cards(centre, "slivers-red") == CARDS
+        with centre.applied(manifests_of("slivers-everywhere", "blue")):
+            centre.cluster.wait_for(
+                "three probes to be asked to go", lambda: len(centre.leaving("slivers-red")) == 3 or None
+            )
+            centre.let_go("slivers-red")
+            centre.settled({"slivers-red": 40, "whole-blue": 300})
+            assert cards(centre, "slivers-red") == 1
 
 
 @example("hard-reservation")
@@ -291,8 +317,7 @@ def test_an_example_of_use_shows_in_a_cluster_what_it_shows_on_one_machine(centr
 def _so(centre: PlayedCentre, stage: Stage) -> None:
     centre.settled(stage.held)
     for namespace, count in stage.cards.items():
-        grants = [decode_grant(pod["metadata"]["annotations"][NAMES.grant]) for pod in centre.holding(namespace)]
-        assert len({part.gpu for grant in grants for _, part in grant.slices()}) == count
+        assert cards(centre, namespace) == count
     centre.lined_up(stage.waiting)
     for namespace, count in stage.done.items():
 

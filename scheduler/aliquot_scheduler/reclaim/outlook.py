@@ -39,16 +39,20 @@ class Outlook:
         self._released: dict[str, Charge] = {}
         self._again = Again(ledger=ledger, gangs=gangs)
 
-    def begin(self, *, leaving: Iterable[Resident], places: Iterable[Place], scene: Scene) -> None:
+    def begin(
+        self, *, leaving: Iterable[Resident], places: Iterable[Place], scene: Scene, moved: Collection[str] = ()
+    ) -> None:
         """Those leave already, and these places are kept; the scene knows of both.
 
-        What is kept is not free as it is, so only those GPUs change from which somebody goes.
+        Of those who leave these are moved (UIDs): they come again, and are charged as they are. What is kept is not
+        free as it is, so only those GPUs change from which somebody goes.
         """
         for place in places:
             self._charge(place.waiter)
         keys: set[GpuKey] = set()
         for one in leaving:
-            self._release(one)
+            if one.uid not in moved:
+                self._release(one)
             keys |= one.claims.keys()
         for key in sorted(keys):
             self._foresee(key, scene=scene)

@@ -12,8 +12,9 @@ real cards; the same state gives the same clearings; nothing that was lent here 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.cards import Cards
@@ -28,6 +29,7 @@ from aliquot_scheduler.queues.waiting.line import Candidate
 from aliquot_scheduler.reclaim.lacking import lacking_for
 from aliquot_scheduler.reclaim.outlook import Outlook
 from aliquot_scheduler.reclaim.policy import NEVER, Policy
+from aliquot_scheduler.reclaim.rearranging import Orders, Patience, Rearranging, Wider
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Rights, owner_of, within_due
 from aliquot_scheduler.reclaim.scene import Scene
@@ -35,19 +37,33 @@ from aliquot_scheduler.reclaim.search import Bounds, InOrder, Search
 from aliquot_scheduler.reclaim.settling import Settling
 from aliquot_scheduler.reclaim.standoff import Standoff, standoff, why_nobody_goes
 
+# Places tried in one look where others are to be moved: 0.3 s at the most.
+_MOST_TRIES = 600
+
 
 class Planner:
     """One look at everything."""
 
     def __init__(
-        self, *, picture: Picture, cards: Cards, books: Books, clearings: Clearings, residents: Residents, now: float
+        self,
+        *,
+        picture: Picture,
+        cards: Cards,
+        books: Books,
+        clearings: Clearings,
+        residents: Residents,
+        now: float,
+        moved: Collection[str] = (),
     ) -> None:
+        """`moved` is who goes and comes again to room that is kept for it (UIDs)."""
         self._picture = picture
         self._cards = cards
         self._books = books
         self._clearings = clearings
         self._residents = residents
         self._now = now
+        self._moved = moved
+        self._patience, self._orders = Patience(_MOST_TRIES), Orders()
         leaving = residents.leaving.values()
         self._scene = Scene(picture=picture, leaving=leaving)
         self._settling = Settling(picture=picture, cards=cards, let_in=books.let_in)
@@ -69,15 +85,21 @@ class Planner:
         """While all is judged as it will be; what clearings were made meanwhile counts to the end."""
         places = [place for clearing in self._clearings for place in clearing.places]
         try:
-            self._outlook.begin(leaving=self._residents.leaving.values(), places=places, scene=self._scene)
+            self._outlook.begin(
+                leaving=self._residents.leaving.values(), places=places, scene=self._scene, moved=self._moved
+            )
             yield
         finally:
             self._outlook.end()
 
-    def plan(self, candidate: Candidate, *, policy: Policy) -> Clearing | None:
-        """Room for a candidate, and whoever has to go for it; None if none can be made."""
+    def plan(self, candidate: Candidate, *, policy: Policy, moving: bool = True) -> Clearing | None:
+        """Room for a candidate, and whoever has to go for it; None if none can be made.
+
+        With `moving` others may be moved for an owner, where that alone helps.
+        """
         self._lacks = ""
-        return self._planned(candidate, self._rights(candidate, policy), residents=self._residents)
+        clearing = self._planned(candidate, self._rights(candidate, policy), residents=self._residents)
+        return self._rearranged(candidate, policy) if clearing is None and moving else clearing
 
     def plan_past_budgets(self, candidate: Candidate, *, policy: Policy) -> Clearing | None:
         """The same as if no disruption budget kept what was lent; inside a queue they hold."""
@@ -98,15 +120,41 @@ class Planner:
             search = Search(
                 scene=self._scene, residents=residents, rights=rights, known=self._bounds, in_order=self._in_order
             )
-            if self._made_room(search, candidate, rights):
-                self._spare(search, candidate)
-                if clearing := self._judged(search, candidate, rights):
-                    return clearing
-            for one in search.victims.values():
-                self._outlook.stays(one)
-            search.undo()
-            # Nodes that were out of the question for it need not be for the next.
-            self._bounds.clear()
+            if clearing := self._found(search, candidate, rights):
+                return clearing
+        return None
+
+    def _rearranged(self, candidate: Candidate, policy: Policy) -> Clearing | None:
+        """Room for an owner that finds none in one piece: pods that a controller makes anew are moved before others."""
+        lacks, variants = self._lacks, product((False, True), repeat=2)
+        for (orphans, moves_first), rights in (
+            (variant, one) for variant in variants for one in self._as_owner(candidate, policy)
+        ):
+            search = Rearranging(
+                scene=self._scene,
+                residents=self._residents,
+                rights=Wider(rights, orphans=orphans, moves_first=moves_first),
+                able=self._settling.able,
+                patience=self._patience,
+                orders=self._orders,
+            )
+            if clearing := self._found(search, candidate, rights):
+                # Nobody has told those who search by each right of the nodes that are not as they were.
+                self._bounds.clear()
+                return clearing
+        self._lacks = lacks
+        return None
+
+    def _found(self, search: Search, candidate: Candidate, rights: Rights) -> Clearing | None:
+        if self._made_room(search, candidate, rights):
+            self._spare(search, candidate)
+            if clearing := self._judged(search, candidate, rights):
+                return clearing
+        for one in search.victims.values():
+            self._outlook.stays(one)
+        search.undo()
+        # Nodes that were out of the question for it need not be for the next.
+        self._bounds.clear()
         return None
 
     def why_nobody_goes(self, candidate: Candidate, *, policy: Policy, settings: QueueSettings) -> str:
@@ -242,12 +290,15 @@ class Planner:
         return self._clearing(search, candidate)
 
     def _clearing(self, search: Search, candidate: Candidate) -> Clearing:
-        victims = sorted(search.victims.values(), key=lambda one: (one.lost, one.uid))
+        # Who is moved is asked last: if one of the others is kept, nobody was moved in vain.
+        movers = [one for one, _ in search.moves]
+        victims = [*sorted(search.victims.values(), key=lambda one: (one.lost, one.uid)), *movers]
         going = [*(one.waiter for one in victims), *self._slowest]
         return Clearing(
             candidate=candidate,
             places=tuple(search.places),
             victims=tuple(one.waiter for one in victims),
+            moves=tuple(place for _, place in search.moves),
             against_budgets=self._residents.set_budgets_aside(victims, gone=self._scene.gone),
             until=self._now + longest_grace(going, most=self._clearings.max_grace) + OVERDUE,
         )

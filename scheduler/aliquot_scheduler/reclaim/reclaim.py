@@ -90,6 +90,7 @@ class Reclaim:
             clearings=register.clearings,
             residents=self.residents(now=now, wall=wall, budgets=budgets),
             now=now,
+            moved=register.refuges.movers(),
         )
         with planner.supposing():
             return list(islice(self._decided(planner, now=now, wall=wall), _MOST_AT_ONCE))
@@ -119,7 +120,7 @@ class Reclaim:
 
     def _planned(self, candidate: Candidate, planner: Planner, *, policy: Policy, now: float) -> Clearing | None:
         """As budgets allow; if they do not, and it is long known, without them."""
-        if clearing := planner.plan(candidate, policy=policy):
+        if clearing := planner.plan(candidate, policy=policy, moving=self._may_move_others(candidate, now=now)):
             return clearing
         if not planner.is_kept_by_budgets(candidate, policy=policy):
             return None
@@ -127,6 +128,11 @@ class Reclaim:
         self._in_the_way[_asked(candidate)] = since, now
         is_over = now - since >= self._queues.register.settings.budget_grace
         return planner.plan_past_budgets(candidate, policy=policy) if is_over else None
+
+    def _may_move_others(self, candidate: Candidate, *, now: float) -> bool:
+        """Once it has waited for a while: where pods end within seconds its guarantee is in one piece by itself."""
+        register = self._queues.register
+        return now - register.joined.get(candidate.uid, now) >= register.settings.owed
 
     def _tell(self, candidate: Candidate, planner: Planner | None, *, now: float) -> None:
         """Why nobody goes for it: told until it is looked at once more, and a little longer."""

@@ -47,17 +47,19 @@ class Scene:
         self.gone.remove(one.uid)
         self._count(one, sign=-1)
 
-    def comes(self, place: Place) -> None:
-        """A pod lies there."""
+    def comes(self, place: Place, *, key: str = "") -> None:
+        """A pod lies there; `key` is by what the picture will keep the room, if not by its UID."""
+        by = key or place.waiter.uid
         for gpu, claim in place.room.items():
-            self._coming[gpu][place.waiter.uid] = claim
-        self._guests[place.node][place.waiter.uid] = (*place.waiter.shape.host.amounts, 1)
+            self._coming[gpu][by] = claim
+        self._guests[place.node][by] = (*place.waiter.shape.host.amounts, 1)
 
-    def leaves(self, place: Place) -> None:
+    def leaves(self, place: Place, *, key: str = "") -> None:
         """It does not after all."""
+        by = key or place.waiter.uid
         for gpu in place.room:
-            del self._coming[gpu][place.waiter.uid]
-        del self._guests[place.node][place.waiter.uid]
+            del self._coming[gpu][by]
+        del self._guests[place.node][by]
 
     # --- questions ---------------------------------------------------------------------------------------------------
     def cards(self, known: KnownNode, demand: Demand, *, only: Sequence[str] = ()) -> list[tuple[int, Gpu]]:

@@ -84,6 +84,11 @@ class Search:
         self._known = known
         self._in_order: InOrder = {} if in_order is None else in_order
 
+    @property
+    def moves(self) -> list[tuple[Resident, Place]]:
+        """Who is moved, and where to: nobody, where all who go have no place again."""
+        return []
+
     def send_until(self, enough: Callable[[list[Resident]], bool], *, queue: str, dimension: int, tree: Tree) -> bool:
         """Whether those who use something of a queue's are enough, if one after the other goes, with who goes along."""
         sent: list[Resident] = []

@@ -35,7 +35,7 @@ class Settling:
 
     def settle(self, search: Search, candidate: Candidate) -> bool:
         """A place for each of them, or for none."""
-        able = {one.number: self._able(one) for one in candidate.members}
+        able = {one.number: self.able(one) for one in candidate.members}
         match candidate.topology:
             case Topology.NODE | Topology.NVLINK:
                 return self._together(search, candidate, able)
@@ -43,7 +43,7 @@ class Settling:
                 return self._apart(search, candidate, able)
         return all(search.settle(member, able=able[member.number]) for member in _hardest_first(candidate, able))
 
-    def _able(self, member: Waiter) -> Bools:
+    def able(self, member: Waiter) -> Bools:
         """The nodes that take it, were their GPUs empty."""
         ground = self._cards.ground
         able = self._cards.able(member.demand) & ground.suits(member.shape.host) & self._picture.grid.bindable

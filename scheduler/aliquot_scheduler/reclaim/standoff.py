@@ -103,8 +103,7 @@ def why_nobody_goes(found: Standoff, *, lacks: str, settings: QueueSettings) -> 
     """
     said = [_kept(why, found, grace=settings.budget_grace) for why in Hindrance if found.kept.get(why)]
     if found.able:
-        pieces = "what they leave has no room for it in one piece"
-        pieces += "" if settings.moves_per_hour else " (and nobody is moved: queues.moves_per_hour is 0)"
+        pieces = "what they leave has no room for it in one piece, nor if others were moved"
         but = f"that would not do: {lacks}" if lacks else pieces
         said.append(f"{counted(found.able, 'pod')} may go, and {but}")
     return "; ".join(said)

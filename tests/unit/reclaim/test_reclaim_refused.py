@@ -86,8 +86,7 @@ ROWS = {
         queues={"a": OWNER, "b": queue(), "f": queue(guarantee=60)},
         before={"a": queue(), "b": queue(guarantee=200), "f": queue(guarantee=60)},
         said="inside the guarantee of queue a; others have borrowed 140 % of compute (b 140 %); nobody goes for it: "
-        "2 pods may go, and what they leave has no room for it in one piece "
-        "(and nobody is moved: queues.moves_per_hour is 0)",
+        "2 pods may go, and what they leave has no room for it in one piece, nor if others were moved",
     ),
     "memory is guaranteed, and compute is kept for who would have to go": Row(
         queues={"a": queue(memory=Quota(guarantee=CARD)), "v": queue(guarantee=140)},

@@ -118,10 +118,12 @@ class MakingRoom:
 
     def begin_for_substitute(self, waiter: Waiter, *, now: float) -> bool:
         """Whether one comes for somebody who was moved: the room that is kept for that one is for it."""
-        if not len(self.refuges) or (place := self.refuges.taken_by(waiter)) is None:
+        if not len(self.refuges) or (refuge := self.refuges.taken_by(waiter)) is None:
             return False
         alone = Candidate(members=(waiter,), amounts=waiter.amounts)
-        self.begin(Clearing(candidate=alone, places=(place,), victims=(), until=now + _COMES))
+        # Others may be on their way out of it still.
+        until = max(now + _COMES, refuge.until)
+        self.begin(Clearing(candidate=alone, places=(refuge.place,), victims=(), until=until))
         return True
 
     def recall(self, waiters: Sequence[Waiter], *, word: str, now: float) -> Iterator[Waiter]:

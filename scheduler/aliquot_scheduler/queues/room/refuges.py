@@ -1,10 +1,12 @@
 """Room that is kept for those who are moved, until the pod comes that takes one's place.
 
 A pod can't be carried from card to card: it is asked to go, whoever made it makes another, and that one lies where room
-is kept for it. Which one it is, is known by its controller, its queue and its shape. It is let in as others are for
-whom room was made (`clearings.py`); a refuge that nobody comes for is closed when its time is over.
+is kept for it. Which one it is, is known by its controller (or its user, where it has none), its queue and its shape.
+It is let in as others are for whom room was made (`clearings.py`); a refuge that nobody comes for is closed when its
+time is over.
 
-What must always hold: a refuge is room that was free when it was opened, and is kept for one pod alone.
+What must always hold: a refuge is room that was free when it was opened, or is so once those are gone who go for the
+same clearing, and is kept for one pod alone.
 """
 
 from __future__ import annotations
@@ -48,27 +50,28 @@ class Refuges:
         """Keep room for whoever comes in the place of these."""
         for place in places:
             self._open[place.waiter.uid] = Refuge(place=place, until=until, drains=drains)
-            key = _key(place.waiter.uid)
+            key = key_of(place.waiter.uid)
             self._picture.keep(key, place.room)
             self._picture.hosts.keep(key, node=place.node, amounts=place.waiter.shape.host.amounts)
 
     def close(self, uid: str) -> None:
         """Nobody is moved there any more."""
         if self._open.pop(uid, None) is not None:
-            self._picture.keep(_key(uid), {})
-            self._picture.hosts.keep_nothing(_key(uid))
+            self._picture.keep(key_of(uid), {})
+            self._picture.hosts.keep_nothing(key_of(uid))
 
     def drained(self, bound: Mapping[str, Waiter]) -> list[Refuge]:
         """Of those who go for nobody else: whose pod runs, and is not on its way out."""
         there = [one for one in self if one.drains and one.place.waiter.uid in bound]
         return [one for one in there if not bound[one.place.waiter.uid].pod.metadata.deletion_timestamp]
 
-    def taken_by(self, waiter: Waiter) -> Place | None:
-        """The place of one that comes for somebody who was moved; it is kept for nobody at this moment."""
+    def taken_by(self, waiter: Waiter) -> Refuge | None:
+        """What is kept for one that comes for somebody who was moved; it is kept for nobody at this moment."""
         for uid, refuge in self._open.items():
             if uid != waiter.uid and _is_its_place(refuge.place.waiter, waiter):
                 self.close(uid)
-                return msgspec.structs.replace(refuge.place, waiter=waiter)
+                place = msgspec.structs.replace(refuge.place, waiter=waiter)
+                return msgspec.structs.replace(refuge, place=place)
         return None
 
     def tell_time(self, now: float) -> None:
@@ -85,15 +88,16 @@ def controller_of(pod: Pod) -> str:
 
 
 def _is_its_place(moved: Waiter, waiter: Waiter) -> bool:
+    """Made by the same; where nobody makes them, of the same user."""
     owner = controller_of(moved.pod)
     return (
         owner == controller_of(waiter.pod)
-        and bool(owner)
+        and (bool(owner) or moved.user == waiter.user)
         and moved.pod.metadata.namespace == waiter.pod.metadata.namespace
         and (moved.queue, moved.shape) == (waiter.queue, waiter.shape)
     )
 
 
-def _key(uid: str) -> str:
-    # Not the UID alone: the one who is moved may hold a card of the same node still.
+def key_of(uid: str) -> str:
+    """By which its room is kept: not the UID, since the one who is moved may hold a card of the same node still."""
     return f"{uid}/moved"
