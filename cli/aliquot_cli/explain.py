@@ -17,7 +17,7 @@ from aliquot_cli.names_of import complete_pods
 from aliquot_cli.options import (
     FORMS,
     Call,
-    ObjectName,
+    PodName,
     form_option,
     make_call,
     namespace_option,
@@ -43,23 +43,27 @@ from aliquot_scheduler.resident import HeldSlice
 
 
 @click.command()
-@click.argument("pod", type=ObjectName(), shell_complete=complete_pods)
+@click.argument("pod", type=PodName(), metavar="[NAMESPACE/]POD", shell_complete=complete_pods)
 @namespace_option
 @page_option
 @server_options
 @form_option(usual="text", forms=FORMS[1:])
-def explain(*, pod: str, namespace: str, form: str, page: str, **server: Any) -> None:
+def explain(*, pod: tuple[str, str], namespace: str, form: str, page: str, **server: Any) -> None:
     """Say why a pod is where it is, or why it waits, with numbers.
 
     How its slices are held, what of that is hard and what cooperative, is said of each container. What its workload
     uses of what it asks is shown where the centre's page tells it.
 
     \b
-    Example:
+    Examples:
       aliquot explain -n team-a trainer-0
+      aliquot explain team-a/trainer-0
     """
-    told = asyncio.run(_explained(pod, namespace=namespace, call=make_call(**server), page=page))
-    hand_out(printed(told, form=form, text=lambda _: _text(told), lines=lambda: [f"pod/{pod}"]))
+    said, name = pod
+    if said and namespace and said != namespace:
+        raise click.UsageError(f"pod {said}/{name} is not in namespace {namespace} (-n): leave one of both out")
+    told = asyncio.run(_explained(name, namespace=said or namespace, call=make_call(**server), page=page))
+    hand_out(printed(told, form=form, text=lambda _: _text(told), lines=lambda: [f"pod/{name}"]))
 
 
 async def _explained(pod: str, *, namespace: str, call: Call, page: str) -> Explanation:

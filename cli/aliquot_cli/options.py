@@ -41,6 +41,22 @@ class ObjectName(click.ParamType[str]):
         return value
 
 
+class PodName(click.ParamType[tuple[str, str]]):
+    """A pod's name, or NAMESPACE/NAME as tables and messages write it: a namespace, which may be empty, and a name."""
+
+    name = "name"
+
+    def convert(
+        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Refuse what is no name."""
+        if isinstance(value, tuple):
+            return value
+        namespace, _, name = value.rpartition("/")
+        read = ObjectName(may_be_left_out="/" not in value)
+        return read.convert(namespace, param, ctx), ObjectName().convert(name, param, ctx)
+
+
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """Whom a command asks, and by which settings."""
 

@@ -168,7 +168,8 @@ def _slivers(centre: PlayedCentre) -> None:
                 "three probes to be asked to go", lambda: len(centre.leaving("slivers-red")) == 3 or None
             )
             centre.let_go("slivers-red")
-            centre.settled({"slivers-red": 40, "whole-blue": 300})
+            # The Job controller lets 40 s pass before it makes the third pod again.
+            centre.settled({"slivers-red": 40, "whole-blue": 300}, timeout=90)
             assert cards(centre, "slivers-red") == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -19,6 +20,8 @@ from support.up_process import NAMES, Up, eventually, naming, running_up
 
 # Needs several users, kinds that only a cluster has, or no cluster at all.
 ELSEWHERE = {"many-namespaces", "placing", "own-rule"}
+# In production a minute; pods of no other example wait for what is guaranteed to them and lies in pieces.
+OWED = {"ALIQUOT_QUEUES_OWED": "2"}
 HOGS: Mapping[str, Sequence[Stage]] = {
     "bulk-submission": [
         Stage(["queues", "ann"], {"lab-ann": 400}, waiting={"lab-ann": 36}),
@@ -32,6 +35,10 @@ HOGS: Mapping[str, Sequence[Stage]] = {
         Stage(["queues", "red"], {"first-red": 400}),
         # Two of red's were asked to go, and made again.
         Stage(["blue"], {"first-red": 200, "first-blue": 200}, waiting={"first-red": 6}),
+    ],
+    "slivers-everywhere": [
+        Stage(["queues", "red"], {"slivers-red": 40}, {"slivers-red": 4}),
+        Stage(["blue"], {"slivers-red": 40, "whole-blue": 300}, {"slivers-red": 1, "whole-blue": 3}),
     ],
     "hard-reservation": [
         Stage(["queues", "research"], {"research": 300}, waiting={"research": 5}),
@@ -71,7 +78,7 @@ def up() -> Iterator[Up]:
     if not binaries.find("kubectl"):
         skip_or_fail("cluster", "kubectl is not built (make cluster)")
     with short_folder() as root:
-        with running_up(root / "home", gpus="4xA100-80GB") as running:
+        with running_up(root / "home", gpus="4xA100-80GB", environment=os.environ | OWED) as running:
             yield running
             assert running.stop() == 0
         assert naming(root) == []

@@ -41,6 +41,8 @@ CODES = {
     "up --exit-after -1": 2,
     "run --compute 0 -- true": 2,
     "explain ''": 2,
+    "explain /pod": 2,
+    "explain -n one other/pod": 2,
     "explain -n default/pods/a? b": 2,
     "logs 'a b'": 2,
     "stop a ''": 2,

@@ -134,6 +134,23 @@ def test_whose_turn_led_to_nothing_is_told_so() -> None:
     assert (pod.place, pod.why) == (1, "its turn led to no binding")
 
 
+MAKES_ROOM = "1 pod has to go for it (team/pod-r2 of queue b) since ten, until eleven at the latest, and so on"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "told"),
+    [("False", "MakingRoom", True), ("True", "MakingRoom", False), ("False", "HeldBack", False)],
+)
+def test_for_whom_room_is_made_is_told_so(status: str, reason: str, *, told: bool) -> None:
+    """By `explain` and `queue` alike, as the leader says it: who goes, since when and until when at the latest."""
+    condition = {"type": NAMES.admitted, "status": status, "reason": reason, "message": MAKES_ROOM}
+    pod = waits("w1", "a", 50)
+    pod = msgspec.structs.replace(pod, status=msgspec.convert({"conditions": [condition]}, type(pod.status)))
+    assert explained(pod).summary.startswith(MAKES_ROOM) is told
+    (row,) = waiting_pods("a", stand(pod))
+    assert row.why.startswith(MAKES_ROOM) is told
+
+
 def test_who_is_shown_to_an_autoscaler_is_told_so_in_its_queue() -> None:
     """As `aliquot explain` says it."""
     growing = plan({"g": {"autoscale": True, "namespaces": ["*"]}})
