@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import click
 
 from aliquot_cli.cluster import connected
-from aliquot_cli.handing_out import hand_out
+from aliquot_cli.handing_out import hand_out, standard_output, written_down
 from aliquot_cli.options import DATA, Call, form_option, make_call, server_options
 from aliquot_cli.printing import as_data, is_data
 from aliquot_cli.reading import in_force, read_everything, read_namespaces, read_queues
@@ -22,6 +23,9 @@ from aliquot_kube.errors import ForbiddenError, NotFoundError
 from aliquot_kube.resources import CONFIG_MAPS, DISRUPTION_BUDGETS
 from aliquot_scheduler.simulating.deciding import Decisions, Replayed
 from aliquot_scheduler.simulating.snapshot import Snapshot, SnapshotError, packed, unpacked
+
+# Instead of a file: what other commands are led into, or come from.
+_STREAM = "-"
 
 
 class HiddenClusterError(ClusterError):
@@ -37,12 +41,13 @@ def snapshot(*, path: Path, replay: bool, form: str, **server: Any) -> None:
     """Write a cluster down as it is at this instant, as far as decisions depend on it; or replay such a file.
 
     Images, commands, environments and messages are left out, and all annotations but Aliquot's own. Names and labels
-    are in it.
+    are in it. A FILE of - is standard output, or standard input to replay.
 
     \b
-    Example:
+    Examples:
       aliquot snapshot cluster.json.gz
       aliquot snapshot --replay cluster.json.gz
+      aliquot snapshot - | aliquot snapshot --replay -
     """
     if replay:
         found = _read_file(path)
@@ -50,9 +55,13 @@ def snapshot(*, path: Path, replay: bool, form: str, **server: Any) -> None:
         _warn(found)
         hand_out(as_data(told, form=form) if is_data(form) else _text(told))
         return
-    if path.exists():
-        raise SnapshotError("it is there already", where=str(path), remedy="name a file that is not")
+    _check_free(path)
     found = asyncio.run(_taken(make_call(**server)))
+    if str(path) == _STREAM:
+        _warn(found)
+        with written_down():
+            standard_output().write(packed(found))
+        return
     try:
         path.write_bytes(packed(found))
     except OSError as error:
@@ -63,6 +72,17 @@ def snapshot(*, path: Path, replay: bool, form: str, **server: Any) -> None:
     hand_out(f"{', '.join(counted(size, thing) for thing, size in sizes.items())}: {path}")
 
 
+def _check_free(path: Path) -> None:
+    """Before the cluster is asked."""
+    if str(path) == _STREAM:
+        if standard_output().isatty():
+            raise SnapshotError(
+                "a snapshot is packed, and nothing to read", where="standard output", remedy="send it to a file"
+            )
+    elif path.exists():
+        raise SnapshotError("it is there already", where=str(path), remedy="name a file that is not")
+
+
 def _warn(found: Snapshot) -> None:
     if found.unread:
         unread = " and ".join(found.unread)
@@ -71,7 +91,7 @@ def _warn(found: Snapshot) -> None:
 
 def _read_file(file: Path) -> Snapshot:
     try:
-        data = file.read_bytes()
+        data = sys.stdin.buffer.read() if str(file) == _STREAM and sys.stdin else file.read_bytes()
     except OSError as error:
         failed = f"can't be read: {error.strerror or error}"
         raise SnapshotError(failed, where=str(file), remedy="name a file that `aliquot snapshot` wrote") from None

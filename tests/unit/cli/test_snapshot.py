@@ -300,6 +300,23 @@ def test_a_replay_is_printed(tmp_path: Path) -> None:
     assert (taken.exit_code, "it is there already" in taken.stderr) == (3, True)
 
 
+def test_it_is_led_from_one_command_to_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packed, on standard output and nothing else with it; and read from standard input."""
+    made = Snapshot(wall=WALL, names=NAMES, settings=InForce(), unread=["disruption budgets"])
+
+    async def taken(call: Call) -> Snapshot:
+        del call
+        return made
+
+    monkeypatch.setattr("aliquot_cli.snapshot._taken", taken)
+    monkeypatch.setattr("aliquot_cli.snapshot.make_call", lambda **_: CALL)
+    done = CliRunner().invoke(main, ["snapshot", "-"])
+    assert (done.exit_code, done.stdout_bytes) == (0, packed(made))
+    assert "without disruption budgets" in done.stderr
+    again = CliRunner().invoke(main, ["snapshot", "--replay", "-"], input=done.stdout_bytes)
+    assert (again.exit_code, again.stdout) == (0, "0 wait\n")
+
+
 def test_a_replay_says_what_its_file_is_without(tmp_path: Path) -> None:
     """Who took it could not list budgets: whom one would have kept may be named as a victim."""
     made = Snapshot(wall=WALL, names=NAMES, settings=InForce(), unread=["disruption budgets"])

@@ -77,6 +77,15 @@ def test_a_line_that_can_not_be_meant_is_refused_with_its_number(line: str, told
     assert told in str(error.value)
 
 
+def test_a_pod_that_is_there_twice_is_refused() -> None:
+    """By its name and when it was created; one that was made again later, or that has no name, is another."""
+    heading, again = f"{HEADING},name", "1000,64,1,500,,7,8,9,trainer"
+    once = ("1000,64,1,500,,1,2,3,trainer", again, "1000,64,1,500,,1,2,3,", "1000,64,1,500,,1,2,3,")
+    assert len(read(*once, heading=heading).jobs) == 4
+    with pytest.raises(TraceError, match=r"line 6: pod 'trainer' is there twice, created at 7"):
+        read(*once, again, heading=heading)
+
+
 def test_a_list_without_times_is_refused() -> None:
     """It is told which columns are missing, and of a list without any end what to fill."""
     with pytest.raises(TraceError, match="scheduled_time, deletion_time is missing"):

@@ -2,7 +2,8 @@
 
 Columns beside those of `simulating/reading.py`: `creation_time`, `scheduled_time`, `deletion_time` in seconds, and, as
 people have them, `queue` and `user`: where some pods name a queue, the others are in `default`. A pod without an end,
-or that no machine could take, is left out, and counted.
+or that no machine could take, is left out, and counted. Of pods with a `name` none may be there twice: one that was
+made again under its name was created later.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ from aliquot_scheduler.simulating.workload import Machine, Need
 
 TIME_COLUMNS = ("creation_time", "scheduled_time", "deletion_time")
 OWNER_COLUMNS = ("queue", "user")
+_NAME_COLUMN = "name"
 # Of a list that says nothing of owners.
 NOBODY = ""
 
+# Where a row has its creation.
+_CREATED = len(POD_COLUMNS)
 # 300 years.
 _LATEST = 10**10
 # A name that Kubernetes would take is none longer.
@@ -52,8 +56,10 @@ def read_timetable(
     fits = _Fits(machines)
     rows: list[_Row] = []
     left_out = 0
-    columns = (*POD_COLUMNS, *TIME_COLUMNS)
-    for where, cells in rows_of(lines, name=name, columns=columns, optional=(CARD_COLUMN, *OWNER_COLUMNS)):
+    seen = set[tuple[str, str]]()
+    columns, optional = (*POD_COLUMNS, *TIME_COLUMNS), (CARD_COLUMN, *OWNER_COLUMNS, _NAME_COLUMN)
+    for where, (*cells, pod) in rows_of(lines, name=name, columns=columns, optional=optional):
+        _check_once(pod, created=cells[_CREATED], seen=seen, where=where)
         row = _row(cells, where=where, hardware=hardware)
         if row is None or not fits.any(row.need):
             left_out += 1
@@ -63,6 +69,15 @@ def read_timetable(
         told = "it has no pod with an end that a node could take"
         raise TraceError(told, where=name, remedy="fill creation_time, scheduled_time and deletion_time")
     return _timetable(rows, machines=machines, left_out=left_out)
+
+
+def _check_once(pod: str, *, created: str, seen: set[tuple[str, str]], where: str) -> None:
+    """A list that was written behind itself would be twice the work that there was."""
+    if (pod, created) in seen:
+        told = f"pod {pod[:_LONGEST]!r} is there twice, created at {created or 'no time'}"
+        raise TraceError(told, where=where, remedy="leave one of both out, or give it a name of its own")
+    if pod:
+        seen.add((pod, created))
 
 
 class _Fits:
