@@ -29,7 +29,7 @@ from aliquot_scheduler.queues.waiting.line import Candidate
 from aliquot_scheduler.reclaim.lacking import lacking_for
 from aliquot_scheduler.reclaim.outlook import Outlook
 from aliquot_scheduler.reclaim.policy import NEVER, Policy
-from aliquot_scheduler.reclaim.rearranging import Orders, Patience, Rearranging, Wider
+from aliquot_scheduler.reclaim.rearranging import DEPTHS, Orders, Patience, Rearranging, Wider
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Rights, owner_of, within_due
 from aliquot_scheduler.reclaim.scene import Scene
@@ -126,24 +126,27 @@ class Planner:
 
     def _rearranged(self, candidate: Candidate, policy: Policy) -> Clearing | None:
         """Room for an owner that finds none in one piece: pods that a controller makes anew are moved before others."""
-        lacks, variants = self._lacks, product((False, True), repeat=2)
-        for (orphans, moves_first), rights in (
-            (variant, one) for variant in variants for one in self._as_owner(candidate, policy)
-        ):
-            search = Rearranging(
-                scene=self._scene,
-                residents=self._residents,
-                rights=Wider(rights, orphans=orphans, moves_first=moves_first),
-                able=self._settling.able,
-                patience=self._patience,
-                orders=self._orders,
-            )
-            if clearing := self._found(search, candidate, rights):
-                # Nobody has told those who search by each right of the nodes that are not as they were.
-                self._bounds.clear()
-                return clearing
+        lacks, variants = self._lacks, product(DEPTHS, (False, True), (False, True))
+        for deepest, orphans, moves_first in variants:
+            for rights in self._as_owner(candidate, policy):
+                wider = Wider(rights, orphans=orphans, moves_first=moves_first)
+                if clearing := self._found(self._rearranging(wider, deepest=deepest), candidate, rights):
+                    # Nobody has told those who search by each right of the nodes that are not as they were.
+                    self._bounds.clear()
+                    return clearing
         self._lacks = lacks
         return None
+
+    def _rearranging(self, wider: Wider, *, deepest: int) -> Rearranging:
+        return Rearranging(
+            scene=self._scene,
+            residents=self._residents,
+            rights=wider,
+            able=self._settling.able,
+            patience=self._patience,
+            orders=self._orders,
+            deepest=deepest,
+        )
 
     def _found(self, search: Search, candidate: Candidate, rights: Rights) -> Clearing | None:
         if self._made_room(search, candidate, rights):

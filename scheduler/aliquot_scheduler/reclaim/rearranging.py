@@ -36,8 +36,8 @@ from aliquot_scheduler.reclaim.scene import Scene
 from aliquot_scheduler.reclaim.search import Search
 from aliquot_scheduler.reclaim.trying import Option
 
-# For whom others are moved, and for each of those once more, and so on.
-_DEEPEST = 3
+# For whom others are moved, for each of those once more, and so on: first as shallow as can be, since less is moved.
+DEPTHS = (1, 4)
 # The cheapest nodes are tried, so many at once; of a node so many choices of cards.
 _AT_ONCE = 4
 _MOST_NODES = 32
@@ -123,8 +123,9 @@ class Rearranging(Search):
         able: Callable[[Waiter], Bools],
         patience: Patience,
         orders: Orders,
+        deepest: int,
     ) -> None:
-        """`able` is the nodes that take a pod, were their GPUs empty.
+        """`able` is the nodes that take a pod, were their GPUs empty; for those that deep nobody is moved any more.
 
         `orders` are those for whoever was before it, as far as the same was asked by the same rights.
         """
@@ -133,6 +134,7 @@ class Rearranging(Search):
         self._able = able
         self._patience = patience
         self._orders = orders
+        self._deepest = deepest
         # Who is moved, and where each of them is to lie, by UID.
         self._movers: dict[str, Resident] = {}
         self._moves: dict[str, Place] = {}
@@ -181,7 +183,7 @@ class Rearranging(Search):
 
     def _suppose(self, option: Option, *, deep: int) -> list[Resident]:
         """It lies there; who is to be moved for that, the largest first: for them there are fewer places."""
-        self._wider.moving = deep < _DEEPEST
+        self._wider.moving = deep < self._deepest
         movers = []
         for one in option.victims:
             self._trying.go(one)
@@ -243,7 +245,7 @@ class Rearranging(Search):
             if not self._patience.left:
                 return
             self._patience.left -= 1
-            self._wider.moving = task.deep < _DEEPEST
+            self._wider.moving = task.deep < self._deepest
             if (option := self._trying.option(waiter, known, only=only)) is not None:
                 place = msgspec.structs.replace(option.place, gpus=())
                 yield msgspec.structs.replace(option, place=place)

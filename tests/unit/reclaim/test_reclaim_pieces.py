@@ -113,6 +113,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     guarantee: int = 100
     notes: Mapping[str, str] | None = None
     b: QueueSpec = msgspec.field(default_factory=lambda: queue(guarantee=100))
+    c: QueueSpec = msgspec.field(default_factory=queue)
     nodes: Sequence[int] = (2,)
     goes: frozenset[str] = frozenset()
     moves: int = 0
@@ -162,6 +163,33 @@ ROWS = {
         b=queue(guarantee=200),
         moves=2,
     ),
+    "who could go is moved so that another may": Row(
+        # Of c one may go, and for b0 there is room only where the large one lies.
+        there={
+            "c0": on(0, 40),
+            "b0": on(0, 60),
+            "c1": on(1, 60),
+            "b1": on(1, 40),
+            "f0": on(2, 60, more={"notes": FIRM}),
+        },
+        nodes=(3,),
+        notes={"gpu-uuid": "GPU-n0-0"},
+        c=queue(guarantee=40),
+        goes=frozenset({"c1"}),
+        moves=2,
+    ),
+    "the one that has no choice takes the place of one that has": Row(
+        there={
+            "b0": on(0, 50),
+            "b1": on(0, 30, memory=40_000),
+            "b2": on(1, 50),
+            "b3": on(2, 50, memory=60_000),
+        },
+        nodes=(3,),
+        notes={"gpu-uuid": "GPU-n0-0"},
+        b=queue(guarantee=180),
+        moves=2,
+    ),
     "nobody makes them anew": Row(
         there={uid: replace(lies, by="") for uid, lies in (HALVES | LENT).items()},
         goes=frozenset({"c0", "c1"}),
@@ -177,7 +205,7 @@ ROWS = {
 
 def board_of(row: Row, **more: Any) -> Board:
     """And the owner's pods wait."""
-    queues = {"a": queue(guarantee=row.guarantee), "b": row.b, "c": queue(), "f": queue(guarantee=100)}
+    queues = {"a": queue(guarantee=row.guarantee), "b": row.b, "c": row.c, "f": queue(guarantee=100)}
     stage = board(row.there, queues, nodes=row.nodes, **{"settings": AT_ONCE, **more})
     for number, ask in enumerate(row.asks):
         stage.submit(f"a{number}", *ask, queue="a", notes=row.notes)
@@ -238,10 +266,25 @@ def test_the_room_of_one_that_is_moved_is_kept_until_those_are_gone_who_leave_it
     again = stage.made_anew(moved, there[moved])
     for _ in range(18):
         assert stage.run(after=10.0) == []
+    (waiter,) = [one for one in stage.queues.waiting() if one.uid == again]
+    assert stage.queues.notice(waiter).message == "room is kept for it on n0"
     for uid in asked:
         if uid != moved:
             stage.gone(uid)
     assert set(stage.run(after=1.0)) == {"a0", again}
+
+
+def test_who_is_moved_uses_what_it_has_until_it_comes_again() -> None:
+    """Else another of its queue would be inside the guarantee meanwhile, and go to and fro with it."""
+    row = ROWS["halves inside a guarantee, and the rest is borrowed"]
+    there = {**row.there, "c2": on(2, 100, memory=CARD)}
+    stage = board_of(msgspec.structs.replace(row, there=there, nodes=(3,), notes={"gpu-uuid": "GPU-n0-0"}))
+    (clearing,) = stage.decide(after=1.0)
+    assert len(clearing.moves) == 1
+    stage.evict()
+    stage.submit("b9", 50, queue="b", user="another")
+    stage.run(after=1.0)
+    assert stage.decide(after=A_WHILE) == []
 
 
 def test_why_nobody_is_moved_is_told() -> None:
