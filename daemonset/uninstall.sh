@@ -99,7 +99,7 @@ for argument; do
     case $argument in
     --yes) sure=yes ;;
     --force) force=yes ;;
-    --no-wait) how='--withdraw, --no-wait' ;;
+    --no-wait) how=--withdraw-no-wait ;;
     --dry-run) dry=yes ;;
     --help | -h) usage; exit 0 ;;
     *) echo "$argument is no option: nothing was done" >&2; usage >&2; exit 2 ;;

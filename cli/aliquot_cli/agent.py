@@ -75,9 +75,9 @@ SWITCH = 0.001
 @click.option("--gpus", metavar="SPEC", help='"nvml", or GPUs to simulate, such as 8xA100-80GB.')
 @click.option("--withdraw", is_flag=True, help="Take back all that agents wrote on the node's object, and end.")
 @click.option(
-    "--no-wait", is_flag=True, help="With --withdraw: do not wait until the kubelet has forgotten the plugin."
+    "--withdraw-no-wait", is_flag=True, help="The same, without waiting until the kubelet has forgotten the plugin."
 )
-def agent(file: str | None, *, withdraw: bool, no_wait: bool, **flags: Any) -> None:
+def agent(file: str | None, *, withdraw: bool, withdraw_no_wait: bool, **flags: Any) -> None:
     """Know this node's GPUs, publish them, and ready the slice of each granted container.
 
     \b
@@ -90,8 +90,8 @@ def agent(file: str | None, *, withdraw: bool, no_wait: bool, **flags: Any) -> N
     settings = sources.resolve("agent", AgentSettings).value
     names = sources.resolve("names", Names).value
     health = sources.resolve("health", HealthSettings).value
-    if withdraw:
-        asyncio.run(leave_node(settings, names=names, waits=not no_wait))
+    if withdraw or withdraw_no_wait:
+        asyncio.run(leave_node(settings, names=names, waits=not withdraw_no_wait))
     else:
         run_until_stopped(partial(serve_node, settings=settings, names=names, health=health))
 

@@ -2,9 +2,9 @@
 
 Theory of operation. Candidates share one lease. Whoever holds it renews it; the others look at it, and one that saw it
 unchanged for its duration, less what it may have seen it late, takes it over: so a leader that dies costs no more than
-the lease's duration. All instants are of the candidate's own monotonic clock: what others
-wrote of time is compared for equality and never for order. The driver asks for the next step (`Look`, `Make`,
-`Take`, `Release`, `Rest`, `Leave`), does it, and tells how it went (`seen`, `written`, `released`, `failed`).
+the lease's duration. All instants are of the candidate's own monotonic clock: what others wrote of time is compared for
+equality and never for order. The driver asks for the next step (`Look`, `Make`, `Take`, `Release`, `Rest`, `Leave`),
+does it, and tells how it went (`seen`, `written`, `released`, `failed`).
 
 What must always hold:
  1. Two candidates never both believe to lead at one instant, whatever their wall clocks say and however slow requests

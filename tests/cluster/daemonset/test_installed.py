@@ -183,6 +183,6 @@ def test_uninstalled_leaves_nothing_on_the_nodes(cluster: ClusterHarness, instal
     installed.uninstall()
     forgets_its_plugin(cluster, "node1")
     kubeconfig = str(cluster.kubeconfig("admin"))
-    withdraw = [COMMAND, "agent", "--withdraw", "--node-name", "node1", "--kubeconfig", kubeconfig]
+    withdraw = [COMMAND, "agent", "--withdraw-no-wait", "--node-name", "node1", "--kubeconfig", kubeconfig]
     subprocess.run(withdraw, check=True, capture_output=True, timeout=120)
     cluster.wait_for("nothing of ours to be left", partial(nothing_left, cluster, "node1"))

@@ -127,7 +127,7 @@ def test_a_dead_node_that_is_deleted_holds_up_nothing(tmp_path: Path, states: st
     assert cluster.uninstall("--yes").returncode == 0
 
 
-@pytest.mark.parametrize(("more", "how"), [((), "--withdraw"), (("--no-wait",), "--withdraw, --no-wait")])
+@pytest.mark.parametrize(("more", "how"), [((), "--withdraw"), (("--no-wait",), "--withdraw-no-wait")])
 def test_kubelets_are_waited_for_unless_told_not_to(tmp_path: Path, more: tuple[str, ...], how: str) -> None:
     """Each node waits for its own; who runs it is told what takes so long."""
     told = Cluster(tmp_path, {"a": "alive agent bears"}).uninstall("--yes", *more)
