@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
@@ -16,7 +15,7 @@ from support.isolation import CONTEXT, MIB, Container, Tenant, World
 pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
 
 OUT_OF_MEMORY = "2"
-KILLS = 1000 if os.environ.get("ALIQUOT_SOAK") else 200
+KILLS = 1000
 
 
 def fill(tenant: Tenant, way: str, size: int) -> int:
