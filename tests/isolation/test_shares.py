@@ -188,6 +188,17 @@ def test_eight_processes_that_begin_at_once_are_not_kept_waiting_for_it(kernels:
     assert meter.charged <= meter.busy
 
 
+@pytest.mark.parametrize("percent", [10, 50])
+def test_processes_together_pay_for_no_more_than_there_was(percent: int) -> None:
+    """Eight at work at once, with no agent to weigh them: the slice still has all of its share."""
+    share = Share(guarantee=percent / 100, limit=percent / 100)
+    gpu = VirtualGpu(slices=[Slice(share=share, programs=[Program()] * 8)], paced=False)
+    gpu.run(2)
+    assert gpu.run(10)[0] == pytest.approx(percent, abs=1)
+    meter = gpu.account(0).meters[0]
+    assert meter.charged <= meter.busy
+
+
 @pytest.mark.parametrize("length", [10 * MICRO, 200 * MICRO, 25 * MILLI])
 @pytest.mark.parametrize(("limit", "least", "most"), [(0.5, 48, 52), (1.0, 95, 100)])
 def test_a_slice_alone_uses_all_it_may(length: int, limit: float, least: int, most: int) -> None:
