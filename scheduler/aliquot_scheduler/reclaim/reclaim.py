@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import Any
 
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
@@ -23,6 +22,7 @@ from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
 from aliquot_scheduler.queues.waiting.order import Order, Shares
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
+from aliquot_scheduler.reclaim.in_the_way import Asked, InTheWay, asked_of
 from aliquot_scheduler.reclaim.inquiry import told_of
 from aliquot_scheduler.reclaim.lodgers import Known, MayGo, residents_of, terms_of, whoever
 from aliquot_scheduler.reclaim.planning import Planner
@@ -33,15 +33,11 @@ from aliquot_scheduler.reclaim.rights import owner_of
 # For whom nothing was found, and whom a budget kept from going, in seconds.
 COOLDOWN = 10.0
 SPARED = 60.0
-# Whoever was kept out by budgets is found again within a cooldown; else nobody waits for that any more.
-_STILL_IN_THE_WAY = 60.0
 # Whoever fits gets a turn within so long, and what it takes is known before others are sent away; else it never may.
 _ITS_TURN = 5.0
 
 # Nobody is answered meanwhile, and an API server takes no more evictions than that in a second.
 _MOST_AT_ONCE = 200
-
-_Asked = tuple[str, str, Any]
 
 
 class Reclaim:
@@ -50,10 +46,9 @@ class Reclaim:
     def __init__(self, *, queues: Queues, picture: Picture) -> None:
         self._queues = queues
         self._picture = picture
-        self._vain: dict[_Asked, float] = {}
+        self._vain: dict[Asked, float] = {}
         self._spared: dict[str, float] = {}
-        # For whom disruption budgets were in the way: since when, and when that was found last.
-        self._in_the_way: dict[_Asked, tuple[float, float]] = {}
+        self._in_the_way = InTheWay(names=queues.register.names)
         # Who needs nobody to go, as far as this look goes.
         self._fitting: set[str] = set()
         self._fits_since: dict[str, float] = {}
@@ -102,9 +97,9 @@ class Reclaim:
         lines = {queue: partial(self._next, queue, shares) for queue in sorted(set(self._claimants()))}
         for candidate in Order(ledger=ledger, shares=shares, candidates=lines):
             queue = candidate.first.queue
-            clearing = self._planned(candidate, planner, policy=policy_of(queue, tree=ledger.tree), now=now)
+            clearing = self._planned(candidate, planner, policy=policy_of(queue, tree=ledger.tree), now=now, wall=wall)
             if clearing is None:
-                self._vain[_asked(candidate)] = now + COOLDOWN
+                self._vain[asked_of(candidate)] = now + COOLDOWN
                 self._tell(candidate, planner, now=now)
                 continue
             if not planner.has_to_wait(clearing):
@@ -118,15 +113,15 @@ class Reclaim:
             shares.changed(queue)
             yield clearing
 
-    def _planned(self, candidate: Candidate, planner: Planner, *, policy: Policy, now: float) -> Clearing | None:
+    def _planned(
+        self, candidate: Candidate, planner: Planner, *, policy: Policy, now: float, wall: float
+    ) -> Clearing | None:
         """As budgets allow; if they do not, and it is long known, without them."""
         if clearing := planner.plan(candidate, policy=policy, moving=self._may_move_others(candidate, now=now)):
             return clearing
         if not planner.is_kept_by_budgets(candidate, policy=policy):
             return None
-        since = self._in_the_way.get(_asked(candidate), (now, now))[0]
-        self._in_the_way[_asked(candidate)] = since, now
-        is_over = now - since >= self._queues.register.settings.budget_grace
+        is_over = self._in_the_way.found(candidate, now=now, wall=wall) >= self._queues.register.settings.budget_grace
         return planner.plan_past_budgets(candidate, policy=policy) if is_over else None
 
     def _may_move_others(self, candidate: Candidate, *, now: float) -> bool:
@@ -203,7 +198,7 @@ class Reclaim:
         return owns or policy.within_queue != NEVER
 
     def _may_claim(self, candidate: Candidate) -> bool:
-        if candidate.uid in self._fitting or _asked(candidate) in self._vain:
+        if candidate.uid in self._fitting or asked_of(candidate) in self._vain:
             return False
         if not all(is_foreseen(one) for one in candidate.members) or self.why_paused(candidate, now=self._now):
             return False
@@ -227,7 +222,7 @@ class Reclaim:
         self._now = now
         self._vain = {asked: until for asked, until in self._vain.items() if until > now}
         self._spared = {uid: until for uid, until in self._spared.items() if until > now}
-        self._in_the_way = {one: at for one, at in self._in_the_way.items() if now - at[1] < _STILL_IN_THE_WAY}
+        self._in_the_way.look_around(now)
         self._fits_since = {uid: since for uid, since in self._fits_since.items() if uid in self._fitting}
         self._fitting.clear()
         self._lowest = {}
@@ -272,7 +267,3 @@ class Reclaim:
 
 def _is_guaranteed(queue: str, *, tree: Tree) -> bool:
     return any(any(tree.nodes[name].guarantee) for name in tree.path(queue))
-
-
-def _asked(candidate: Candidate) -> _Asked:
-    return candidate.first.queue, candidate.first.user, candidate.shape

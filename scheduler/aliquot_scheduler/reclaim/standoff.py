@@ -24,6 +24,9 @@ from aliquot_scheduler.queues.waiting.line import Candidate
 from aliquot_scheduler.reclaim.residents import Hindrance, Kept, Residents
 from aliquot_scheduler.reclaim.rights import Taking, owner_of
 
+# In what is said of budgets: by this the next leader knows that it was said.
+SETTING = "queues.budget_grace"
+
 
 class Lent(msgspec.Struct, frozen=True, kw_only=True):
     """Of what a candidate is guaranteed: by which queue, and what others beside it use beyond what they are due."""
@@ -113,7 +116,7 @@ def _told_of_budgets(names: Sequence[str], *, grace: float) -> str:
     """Who can do what: whose it is may raise it, and whoever waits need only wait."""
     one, others = names[0], len(names) - 1
     more = f" and {counted(others, 'more')}" if others else ""
-    after = f"set aside {grace:.0f} s after it was first in the way (queues.budget_grace)"
+    after = f"set aside {grace:.0f} s after it was first in the way ({SETTING})"
     return f"PodDisruptionBudget {one}{more}: whose it is may raise it, else it is {after}"
 
 

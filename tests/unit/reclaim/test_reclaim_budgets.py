@@ -12,9 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from aliquot_core.instants import second_time
+from aliquot_core.objects import PodCondition
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import Preemption, QueueSpec
+from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget
+from support.centre import NAMES
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 
@@ -124,6 +128,50 @@ def test_the_grace_begins_anew_where_nobody_waited_for_a_minute() -> None:
     stage.gone("a0")
     assert stage.decide(budgets=row.budgets, after=70.0) == []
     stage.see(pod)
+    assert going(stage, row, until=stage.now + GRACE - LOOK) == {}
+    assert len(going(stage, row, until=stage.now + 3 * LOOK)) == 1
+
+
+def told(stage: ReclaimStage, uid: str) -> None:
+    """The leader writes why the pod waits, as it does when that is another reason than is written."""
+    (waiter,) = (one for one in stage.queues.waiting() if one.uid == uid)
+    notice, pod = stage.queues.notice(waiter), stage.pods[uid]
+    if any(one.reason == notice.reason for one in pod.status.conditions):
+        return
+    said = PodCondition(
+        type=NAMES.admitted,
+        status="False",
+        reason=notice.reason,
+        message=notice.message,
+        last_transition_time=second_time(stage.wall),
+    )
+    stage.see(replace(pod, status=replace(pod.status, conditions=[said])))
+
+
+@pytest.mark.parametrize(("tells", "goes"), [(True, 1), (False, 0)])
+def test_leaders_that_change_do_not_lengthen_the_grace(tells: bool, goes: int) -> None:  # noqa: FBT001 - a column
+    """What a pod was told says since when budgets are in its way; who was told nothing waits for another grace."""
+    row = ROWS["a budget that lets nobody go"]
+    stage = stage_of(row)
+    begun = stage.now
+    for leader in range(1, 4):
+        assert going(stage, row, until=begun + leader * GRACE / 4) == {}
+        if tells:
+            told(stage, "a0")
+        stage.reclaim = Reclaim(queues=stage.queues, picture=stage.picture)
+    assert going(stage, row, until=begun + GRACE - LOOK) == {}
+    # It was told a quarter of the grace after it came, when the first leader ended.
+    assert len(going(stage, row, until=begun + 1.25 * GRACE + 3 * LOOK)) == goes
+
+
+def test_what_a_pod_was_told_long_ago_is_no_reason_for_a_leader_that_knows() -> None:
+    """Budgets were in nobody's way since: from the next time on they have their whole grace."""
+    row = ROWS["a budget that lets nobody go"]
+    stage = stage_of(row)
+    assert going(stage, row, until=stage.now + GRACE / 2) == {}
+    told(stage, "a0")
+    stage.now += GRACE / 2
+    stage.run(after=1.0)
     assert going(stage, row, until=stage.now + GRACE - LOOK) == {}
     assert len(going(stage, row, until=stage.now + 3 * LOOK)) == 1
 

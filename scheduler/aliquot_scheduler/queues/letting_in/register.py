@@ -44,7 +44,7 @@ class Register:
     """All pods that queues know of, each in its state."""
 
     def __init__(self, *, names: Names, picture: Picture, settings: QueueSettings, rules: Rules) -> None:
-        self._names = names
+        self.names = names
         self._planting = Planting(names=names, picture=picture, user_label=settings.user_label, rules=rules)
         self.now = 0.0
         self.hall = Hall(why_never=self._why_gang_never, patience=settings.patience, hold=settings.hold)
@@ -326,7 +326,7 @@ class Register:
 
     def _is_next(self, pod: Pod) -> bool:
         """Whether ours is the last gate: a turn is for pods that can use it."""
-        return [gate.name for gate in pod.spec.scheduling_gates] == [self._names.gate]
+        return [gate.name for gate in pod.spec.scheduling_gates] == [self.names.gate]
 
     def _look_anew(self) -> None:
         """Other hardware: gangs may start that could not, and more may be given for good, or beside what is kept."""
