@@ -8,6 +8,7 @@ import pytest
 from aliquot_core.objects import PodCondition
 from aliquot_scheduler.deciding.promises import PROMISE
 from aliquot_scheduler.deciding.turns import MOST_AT_ONCE
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.waiting.probation import PART, PAUSE
 from support.queue_stage import Stage, queue
@@ -87,6 +88,20 @@ def test_who_asks_for_all_cards_comes_in_after_one_turn_too(specs: dict[str, Que
         stage.good(f"g{number}", 400)
         assert stage.goes_on(900.0, until=f"g{number}") <= PROMISE + STEP
         stage.end(f"g{number}")
+
+
+def test_a_user_in_doubt_keeps_no_card_for_who_may_not_come_yet() -> None:
+    """One of its pods has waited for longer than patience when others lose their turns, and has none for a while."""
+    stage = Stage({"a": queue(), "b": queue()}, nodes=(4,), settings=QueueSettings(patience=STEP))
+    for number in range(8):
+        stage.submit(f"c{number}", 100, queue="a", user="careless")
+    assert len(stage.round(after=STEP)) == 4
+    for number in range(4):
+        stage.submit(f"g{number}", 100, queue="b", user="good")
+    let_in: list[str] = []
+    while stage.now < PROMISE + 3 * STEP:
+        let_in += stage.round(after=STEP)
+    assert sorted(let_in) == ["g0", "g1", "g2", "g3"]
 
 
 def test_those_who_lost_turns_have_a_quarter_of_all_turns_at_a_time() -> None:

@@ -80,6 +80,7 @@ class Register:
             hall=self.hall,
             inside=self.inside,
             clearings=self.clearings,
+            memory=self.memory,
             stand_in_line=self._stand_in_line,
         )
         self.taking_over = TakingOver(

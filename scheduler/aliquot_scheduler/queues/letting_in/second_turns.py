@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.room.clearings import Clearings
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
@@ -23,12 +24,14 @@ class SecondTurns:
         hall: Hall,
         inside: Inside,
         clearings: Clearings,
+        memory: SweepMemory,
         stand_in_line: Callable[[Waiter], None],
     ) -> None:
         self._probation = probation
         self._hall = hall
         self._inside = inside
         self._clearings = clearings
+        self._memory = memory
         self._stand_in_line = stand_in_line
 
     def end_rests(self, *, books: Books, now: float) -> None:
@@ -59,6 +62,14 @@ class SecondTurns:
             alone = len(lines) == 1 and len(line.users()) == 1
             doubted = (user for user in line.users() if probation.in_doubt((queue, user)))
             line.closed = {user for user in doubted if (queue, user) in coming or (paused and not alone)}
+        if probation.anybody_in_doubt:
+            self._keep_nothing_for_the_closed(now=now)
+
+    def _keep_nothing_for_the_closed(self, *, now: float) -> None:
+        """Who may not come in is no head of a line: else a node stood idle for it, and it waits anew from now on."""
+        for waiter in filter(None, map(self._hall.standing, self._memory.impatient(now=now))):
+            if waiter.user in self._hall.lines[waiter.queue].closed and waiter.uid not in self._probation:
+                self._memory.forget(waiter.uid)
 
     def let_in(self, waiter: Waiter, *, books: Books) -> None:
         """One has come in: of a user in doubt no other does now that has lost no turn itself."""
