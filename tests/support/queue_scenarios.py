@@ -10,6 +10,9 @@ from typing import Any
 
 import msgspec
 
+from aliquot_core.problems import Problems
+from aliquot_scheduler.queues.said.spec import QueueSpec, read_queue
+
 Spec = Mapping[str, Any]
 
 
@@ -26,8 +29,12 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is submitted, how many of a queue's running pods end or have to go, and what is so then: held, waiting."""
+    """Who is submitted, how many of a queue's running pods end or have to go, and what is so then: held, waiting.
 
+    Before that, queues that say something else from now on; without a word they are deleted.
+    """
+
+    says: Mapping[str, Spec | None] = {}
     submit: Sequence[Pods] = ()
     end: Mapping[str, int] = {}
     goes: Mapping[str, int] = {}
@@ -41,6 +48,25 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     queues: Mapping[str, Spec]
     steps: Sequence[Step]
+
+
+def said_now(said: Mapping[str, Spec], step: Step) -> dict[str, Spec]:
+    """What all queues say from that step on."""
+    return {name: spec for name, spec in {**said, **step.says}.items() if spec is not None}
+
+
+def specs_of(said: Mapping[str, Spec]) -> dict[str, QueueSpec]:
+    """The same as it is read; pods of all namespaces may name them."""
+    problems = Problems()
+    found = {
+        name: read_queue({**spec, "namespaces": ["*"]}, name=name, problems=problems) for name, spec in said.items()
+    }
+    assert not problems.found
+    return found
+
+
+# Each small one fills a card with a large one.
+_UNLIKE = [Pods(queue="red", count=2, compute=compute, gang="job", notes={"group-size": "4"}) for compute in (10, 90)]
 
 
 def _each(**counts: int) -> list[Pods]:
@@ -145,6 +171,52 @@ SCENARIOS = (
                 waiting={"red": 3},
             ),
             Step(end={"blue": 1}, held={"red": 300, "blue": 100}),
+        ],
+    ),
+    Scenario(
+        # One after the other, the two small ones would be laid on the card that is free, and no large one beside them.
+        name="a gang of small and large pods is laid together, and not started in halves",
+        queues={"red": {}, "blue": {}},
+        steps=[
+            Step(submit=_each(blue=3), held={"blue": 300}),
+            Step(submit=_UNLIKE, held={"red": 0, "blue": 300}, waiting={"red": 4}),
+            Step(end={"blue": 1}, held={"red": 200, "blue": 200}, waiting={"red": 0}),
+        ],
+    ),
+    Scenario(
+        name="below its use a limit sends nobody away, and lets nobody in until enough have ended",
+        queues={"red": {}, "blue": {}},
+        steps=[
+            Step(submit=_each(red=6), held={"red": 400}, waiting={"red": 2}),
+            Step(says={"red": {"compute": {"limit": 200}}}, held={"red": 400}, waiting={"red": 2}),
+            Step(end={"red": 2}, submit=_each(blue=1), held={"red": 200, "blue": 100}, waiting={"red": 2}),
+            Step(end={"red": 1}, held={"red": 200, "blue": 100}, waiting={"red": 1}),
+        ],
+    ),
+    Scenario(
+        name="of a queue that is deleted who runs goes on, and who waits comes in once it is there again",
+        queues={"red": {"compute": {"guarantee": 400}}, "blue": {}},
+        steps=[
+            Step(submit=_each(red=5), held={"red": 400}, waiting={"red": 1}),
+            Step(says={"red": None}, submit=_each(blue=2), held={"red": 400}, waiting={"red": 1, "blue": 2}),
+            # Nothing is kept for a queue that is gone.
+            Step(end={"red": 2}, held={"red": 200, "blue": 200}, waiting={"red": 1, "blue": 0}),
+            Step(end={"red": 1}, held={"red": 100, "blue": 200}, waiting={"red": 1}),
+            Step(says={"red": {}}, held={"red": 200, "blue": 200}, waiting={"red": 0}),
+        ],
+    ),
+    Scenario(
+        name="what a queue that is moved holds counts for the limit of its new parent",
+        queues={
+            "old": {"compute": {"limit": 200}},
+            "new": {"compute": {"limit": 300}},
+            "red": {"parent": "old"},
+            "blue": {"parent": "old"},
+        },
+        steps=[
+            Step(submit=_each(red=4), held={"red": 200}, waiting={"red": 2}),
+            Step(submit=_each(blue=1), held={"red": 200}, waiting={"red": 2, "blue": 1}),
+            Step(says={"red": {"parent": "new"}}, held={"red": 300, "blue": 100}, waiting={"red": 1, "blue": 0}),
         ],
     ),
     Scenario(

@@ -176,6 +176,10 @@ class Stage:
         self.desk.pod_gone(self.pods.pop(uid))
         self.queues.pod_gone(uid)
 
+    def held(self, queue: str) -> int:
+        """How much compute those are charged with who were let in by it, whether or not it is there still."""
+        return sum(one.amounts[0] for one in self.queues.books.ledger.charges().values() if one.queue == queue)
+
     def used(self, queue: str) -> tuple[int, int]:
         """What a queue is charged with: compute and memory."""
         compute, memory, *_ = self.queues.books.ledger.accounts[queue].used

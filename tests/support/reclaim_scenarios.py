@@ -54,6 +54,22 @@ RECLAIMS = (
         ],
     ),
     Scenario(
+        # What it was guaranteed and used is borrowed from then on.
+        name="a guarantee that shrinks below its use is taken back for who is guaranteed it now",
+        queues={"red": {"compute": {"guarantee": 400}}, "blue": {}},
+        steps=[
+            Step(submit=cards("red", 5), held={"red": 400}, waiting={"red": 1}),
+            Step(
+                says={"red": {"compute": {"guarantee": 100}}, "blue": {"compute": {"guarantee": 200}}},
+                held={"red": 400},
+                waiting={"red": 1},
+            ),
+            Step(
+                submit=cards("blue", 3), goes={"red": 2}, held={"red": 200, "blue": 200}, waiting={"red": 1, "blue": 1}
+            ),
+        ],
+    ),
+    Scenario(
         name="lower priority of the same user goes where the queue says so",
         queues={"red": {"preemption": {"withinQueue": "SameUser"}}},
         steps=[

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from cluster.installed import NAMES
 from cluster.played_centre import PlayedCentre
 from cluster.queueing import QUEUES, queue
 from cluster.queues.told import said, used
-from support.queue_scenarios import SCENARIOS, Pods, Scenario
+from support.queue_scenarios import SCENARIOS, Pods, Scenario, said_now
 from support.reclaim_scenarios import RECLAIMS
 
 
@@ -56,7 +58,10 @@ def test_it_is_as_the_table_says(cluster: ClusterHarness, centre: PlayedCentre, 
     priorities = {pods.priority for step in scenario.steps for pods in step.submit} - {0}
     classes = [priority_class(value) for value in sorted(priorities)]
     with centre.applied([*classes, *queues, *(home(name) for name in sorted(leaves))]):
+        said = dict(scenario.queues)
         for step in scenario.steps:
+            for name, spec in step.says.items():
+                says(cluster, name, spec)
             for pods in step.submit:
                 submit(cluster, pods, made)
             for name, count in step.end.items():
@@ -70,6 +75,30 @@ def test_it_is_as_the_table_says(cluster: ClusterHarness, centre: PlayedCentre, 
             centre.settled({f"{name}-1": held for name, held in step.held.items()})
             centre.lined_up({f"{name}-1": count for name, count in step.waiting.items()})
             assert not any(going(centre, [f"{name}-1" for name in leaves]).values()), "nobody goes beside those"
+            if step.says:
+                said = said_now(said, step)
+                cluster.wait_for("all queues to be told of", partial(is_told, centre, said))
+
+
+def says(cluster: ClusterHarness, name: str, spec: Mapping[str, Any] | None) -> None:
+    """A queue says so from now on; or is deleted."""
+    if spec is None:
+        cluster.api.delete(f"{QUEUES}/{name}")
+    else:
+        cluster.api.apply(queue(name, **spec))
+
+
+def is_told(centre: PlayedCentre, queues: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether all statuses say that so much is used as pods hold."""
+    return {name: used(centre, name) for name in queues} == below(centre, queues)
+
+
+def below(centre: PlayedCentre, queues: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """What the pods in each queue hold by their grants, or below it; no tree here is deeper than that."""
+    own = {name: centre.held(f"{name}-1") for name in queues}
+    return {
+        name: own[name] + sum(own[child] for child in queues if queues[child].get("parent") == name) for name in queues
+    }
 
 
 def going(centre: PlayedCentre, namespaces: Iterable[str]) -> dict[str, int]:
@@ -242,23 +271,3 @@ def test_a_namespace_deleted_under_load_leaves_its_cards_to_others(
             "nothing to be charged there", lambda: used(centre, "red") == 0 and used(centre, "blue") == 400
         )
         cluster.wait_for("it to be gone", lambda: cluster.api.find("/api/v1/namespaces/red-1") is None)
-
-
-def test_a_queue_moved_under_load_is_charged_below_its_new_parent(
-    cluster: ClusterHarness, centre: PlayedCentre
-) -> None:
-    """What runs goes on and counts there; what waited for the limit of the old one comes in, here and there."""
-    tree = [queue("old", compute={"limit": 200}), queue("new", compute={"limit": 300})]
-    tree += [queue("red", parent="old"), queue("blue", parent="old")]
-    with centre.applied([*tree, home("red"), home("blue")]):
-        made = {"red": 0, "blue": 0}
-        submit(cluster, Pods(queue="red", count=4, compute=100), made)
-        centre.settled({"red-1": 200})
-        submit(cluster, Pods(queue="blue", count=2, compute=50), made)
-        centre.lined_up({"red-1": 2, "blue-1": 2})
-        ran = {pod["metadata"]["name"] for pod in centre.holding("red-1")}
-        cluster.api.patch(f"{QUEUES}/red", {"spec": {"parent": "new"}})
-        centre.settled({"red-1": 300, "blue-1": 100})
-        assert ran <= {pod["metadata"]["name"] for pod in centre.holding("red-1")}
-        cluster.wait_for("both to be told of", lambda: used(centre, "old") == 100 and used(centre, "new") == 300)
-        centre.lined_up({"red-1": 1, "blue-1": 0})

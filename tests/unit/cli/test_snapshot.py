@@ -20,14 +20,12 @@ from aliquot_cli.snapshot import read_snapshot
 from aliquot_cli.sources import gather
 from aliquot_core.instants import second_time
 from aliquot_core.objects import Container, EnvVar, Pod, PodCondition, Queue
-from aliquot_core.problems import Problems
 from aliquot_kube.clock import SystemClock
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.in_force import InForce
 from aliquot_scheduler.queues.room.recalling import words_for
 from aliquot_scheduler.queues.said.settings import QueueSettings
-from aliquot_scheduler.queues.said.spec import read_queue
 from aliquot_scheduler.simulating.deciding import LetIn, Replayed, makes_room
 from aliquot_scheduler.simulating.snapshot import Snapshot, SnapshotError, packed, unpacked
 from aliquot_scheduler.worth.mix import Shape as MixShape
@@ -35,7 +33,7 @@ from aliquot_scheduler.worth.page import Page, encode_page
 from aliquot_standalone.apiserver.direct import DirectTransport
 from support.centre import WALL, asks, gpus, make_lease, make_node
 from support.large_cluster import NAMES, NAMESPACE, pod_manifest
-from support.queue_scenarios import Scenario
+from support.queue_scenarios import Scenario, said_now, specs_of
 from support.queue_stage import Stage, queue
 from support.reclaim_scenarios import RECLAIMS
 from support.reclaim_stage import A_WHILE, ReclaimStage, gone, submit
@@ -183,10 +181,11 @@ def test_a_replay_tells_of_room_that_the_leader_was_making() -> None:
 @pytest.mark.parametrize("scenario", RECLAIMS, ids=lambda one: one.name)
 def test_what_is_left_out_changes_no_decision(scenario: Scenario) -> None:
     """Before each step's pods are decided on: those go whom the table says, by the file and by all that there was."""
-    manifests = {name: {**spec, "namespaces": ["*"]} for name, spec in scenario.queues.items()}
-    specs = {name: read_queue(spec, name=name, problems=Problems()) for name, spec in manifests.items()}
-    stage, made = ReclaimStage(specs, nodes=(4,)), Counter[str]()
+    said = dict(scenario.queues)
+    stage, made = ReclaimStage(specs_of(said), nodes=(4,)), Counter[str]()
     for step in scenario.steps:
+        said = said_now(said, step)
+        stage.queues.queues_seen(specs_of(said))
         for pods in step.submit:
             submit(stage, pods, made)
         for name, count in step.end.items():
@@ -199,7 +198,10 @@ def test_what_is_left_out_changes_no_decision(scenario: Scenario) -> None:
             nodes=[make_node("n0", gpus("n0", 4))],
             leases=[make_lease("n0", renewed=second_time(stage.wall))],
             pods=[_with_secrets(pod) for pod in stage.pods.values()],
-            queues=[_read_queue({"metadata": {"name": name}, "spec": spec}) for name, spec in manifests.items()],
+            queues=[
+                _read_queue({"metadata": {"name": name}, "spec": {**spec, "namespaces": ["*"]}})
+                for name, spec in said.items()
+            ],
         )
         data = packed(whole)
         told = Replayed(unpacked(data, where="memory")).decide()

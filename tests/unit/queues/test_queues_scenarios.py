@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aliquot_core.problems import Problems
-from aliquot_scheduler.queues.said.spec import read_queue
-from support.queue_scenarios import SCENARIOS, Pods, Scenario
+from support.queue_scenarios import SCENARIOS, Pods, Scenario, said_now, specs_of
 from support.queue_stage import Stage
 
 
@@ -20,15 +18,12 @@ def _submit(stage: Stage, pods: Pods, made: dict[str, list[str]]) -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
 def test_it_is_as_the_table_says(scenario: Scenario) -> None:
     """After each step, once nobody is let in any more."""
-    problems = Problems()
-    specs = {
-        name: read_queue({**spec, "namespaces": ["*"]}, name=name, problems=problems)
-        for name, spec in scenario.queues.items()
-    }
-    assert not problems.found
-    stage = Stage(specs, nodes=(4,))
-    made: dict[str, list[str]] = {name: [] for name in specs}
+    said = dict(scenario.queues)
+    stage = Stage(specs_of(said), nodes=(4,))
+    made: dict[str, list[str]] = {name: [] for name in said}
     for step in scenario.steps:
+        said = said_now(said, step)
+        stage.queues.queues_seen(specs_of(said))
         for pods in step.submit:
             _submit(stage, pods, made)
         for queue, count in step.end.items():
@@ -36,6 +31,6 @@ def test_it_is_as_the_table_says(scenario: Scenario) -> None:
             stage.end(*running[:count])
         while stage.run(after=1.0):
             pass
-        assert {queue: stage.used(queue)[0] for queue in step.held} == dict(step.held)
+        assert {queue: stage.held(queue) for queue in step.held} == dict(step.held)
         waiting = [waiter.queue for waiter in stage.queues.waiting()]
         assert {queue: waiting.count(queue) for queue in step.waiting} == dict(step.waiting)

@@ -6,9 +6,7 @@ from collections import Counter
 
 import pytest
 
-from aliquot_core.problems import Problems
-from aliquot_scheduler.queues.said.spec import read_queue
-from support.queue_scenarios import Scenario
+from support.queue_scenarios import Scenario, said_now, specs_of
 from support.reclaim_scenarios import RECLAIMS
 from support.reclaim_stage import ReclaimStage, gone, submit
 
@@ -16,14 +14,11 @@ from support.reclaim_stage import ReclaimStage, gone, submit
 @pytest.mark.parametrize("scenario", RECLAIMS, ids=lambda one: one.name)
 def test_it_is_as_the_table_says(scenario: Scenario) -> None:
     """After each step, once nobody is let in any more and nobody has to go."""
-    problems = Problems()
-    specs = {
-        name: read_queue({**spec, "namespaces": ["*"]}, name=name, problems=problems)
-        for name, spec in scenario.queues.items()
-    }
-    assert not problems.found
-    stage, made = ReclaimStage(specs, nodes=(4,)), Counter[str]()
+    said = dict(scenario.queues)
+    stage, made = ReclaimStage(specs_of(said), nodes=(4,)), Counter[str]()
     for step in scenario.steps:
+        said = said_now(said, step)
+        stage.queues.queues_seen(specs_of(said))
         for pods in step.submit:
             submit(stage, pods, made)
         for queue, count in step.end.items():
