@@ -28,6 +28,10 @@ CARDS = 4
 PATIENCE = 3.0
 # In production a minute.
 OWED = 5.0
+# In production ten; so long that what a pod is told of it can be seen.
+BUDGET_GRACE = 15
+# Within so many seconds whoever has to go is gone, by the setting as it comes.
+MAX_GRACE = 300
 # Who ends is followed within a tenth of that, on a quiet machine.
 FOLLOWED = 2.0
 # Of the small ones before which a large one waits, so many are left for when patience is over.
@@ -49,6 +53,7 @@ def centre(cluster: ClusterHarness) -> Iterator[PlayedCentre]:
     settings = {
         "ALIQUOT_QUEUES_PATIENCE": str(PATIENCE),
         "ALIQUOT_QUEUES_OWED": str(OWED),
+        "ALIQUOT_QUEUES_BUDGET_GRACE": str(BUDGET_GRACE),
         "ALIQUOT_QUEUES_USER_LABEL": NAMES.of("user"),
     }
     played = PlayedCentre(cluster, gpus=[CARDS], **settings)
@@ -257,6 +262,43 @@ def _endless(centre: PlayedCentre) -> None:
 def _events(centre: PlayedCentre, namespace: str) -> str:
     """What Events of a namespace say."""
     return "\n".join(event["message"] for event in centre.api.items(f"/api/v1/namespaces/{namespace}/events"))
+
+
+@example("leaving-slowly")
+def _slowly(centre: PlayedCentre) -> None:
+    with centre.applied(manifests_of("leaving-slowly", "red")):
+        centre.settled({"slow-red": 400})
+        with centre.applied(manifests_of("leaving-slowly", "blue")):
+            centre.cluster.wait_for("two of red's to be asked to go", lambda: len(centre.leaving("slow-red")) == 2)
+            graces = {pod["metadata"]["deletionGracePeriodSeconds"] for pod in centre.leaving("slow-red")}
+            assert graces == {MAX_GRACE}
+            centre.let_go("slow-red")
+            centre.settled({"slow-red": 200, "slow-blue": 200})
+
+
+@example("budget-of-ones-own")
+def _budget(centre: PlayedCentre) -> None:
+    with centre.applied(manifests_of("budget-of-ones-own", "red")):
+        centre.settled({"kept-red": 400})
+        with centre.applied(manifests_of("budget-of-ones-own", "blue")):
+            kept = "4 pods are kept by PodDisruptionBudget kept-red/all-of-it"
+            centre.cluster.wait_for("blue to be told of the budget", lambda: kept in _events(centre, "kept-blue"))
+            centre.cluster.wait_for("two of red's to go", lambda: len(centre.leaving("kept-red")) == 2, timeout=60)
+            centre.let_go("kept-red")
+            centre.settled({"kept-red": 200, "kept-blue": 200})
+            assert centre.leaving("kept-red") == []
+
+
+@example("never-bound")
+def _never_bound(centre: PlayedCentre) -> None:
+    with centre.applied(manifests_of("never-bound", "red")):
+        # Four have their turns.
+        centre.lined_up({"stuck-red": 4})
+        with centre.applied(manifests_of("never-bound", "blue")):
+            centre.lined_up({"stuck-blue": 4})
+            centre.settled({"stuck-red": 0, "stuck-blue": 400}, timeout=90)
+            lost = "its turn led to no binding"
+            centre.cluster.wait_for("red to be told of its turns", lambda: lost in _events(centre, "stuck-red"))
 
 
 @example("half-started-groups")

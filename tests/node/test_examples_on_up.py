@@ -18,8 +18,8 @@ from support.http_api import Json
 from support.require import skip_or_fail
 from support.up_process import NAMES, Up, eventually, naming, running_up
 
-# Needs several users, kinds that only a cluster has, or no cluster at all.
-ELSEWHERE = {"many-namespaces", "placing", "own-rule"}
+# Needs several users, kinds that only a cluster has or what only kube-scheduler knows, or no cluster at all.
+ELSEWHERE = {"many-namespaces", "placing", "own-rule", "budget-of-ones-own", "never-bound"}
 # In production a minute; pods of no other example wait for what is guaranteed to them and lies in pieces.
 OWED = {"ALIQUOT_QUEUES_OWED": "2"}
 HOGS: Mapping[str, Sequence[Stage]] = {
@@ -67,6 +67,11 @@ HOGS: Mapping[str, Sequence[Stage]] = {
         Stage(["large"], {"many-small": 400}, waiting={"few-large": 4}),
     ],
     "endless-line": [Stage(["queues", "loop"], {"endless": 400}, waiting={"endless": 6})],
+    "leaving-slowly": [
+        Stage(["queues", "red"], {"slow-red": 400}),
+        # Two of red's were asked to go, and made again.
+        Stage(["blue"], {"slow-red": 200, "slow-blue": 200}, waiting={"slow-red": 2}),
+    ],
     "half-started-groups": [Stage(["queues", "one", "two"], {"runs": 300}, waiting={"runs": 3})],
 }
 SHOWN = {**USES, **HOGS}
