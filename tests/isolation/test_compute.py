@@ -246,14 +246,13 @@ def test_what_is_given_to_another_gpus_stream_is_that_gpus(built: Built, tmp_pat
     assert SECOND // 20 <= world.busy_ns(container.number, gpu=1) <= (passed + SECOND // 5) / 10 + SECOND // 20
 
 
-@pytest.mark.parametrize("threads", [1, 4])
-def test_no_launch_passes_a_long_kernel_unpaid(world: World, threads: int) -> None:
-    """A tenth of the GPU is one kernel of a second in ten, whoever else of the process wants to launch meanwhile."""
+def test_no_launch_passes_a_long_kernel_unpaid(world: World) -> None:
+    """A tenth of the GPU is one kernel of two seconds in twenty, though other threads want to launch meanwhile."""
     container = world.container(memory_mib=1000, guarantee=10, rate=10)
-    container.run().started().tell(f"crowd {threads} {PATIENCE_S} 1000000")
+    container.run().started().tell(f"crowd 4 {PATIENCE_S} 2000000")
     wait_for(lambda: meter(container).in_flight > 0, why="it does not begin")
     used(world, [container], seconds=5)
-    assert world.busy_ns(container.number) <= 1.1 * SECOND
+    assert world.busy_ns(container.number) <= 2.1 * SECOND
 
 
 def test_a_launch_passes_that_others_may_wait_for(world: World) -> None:

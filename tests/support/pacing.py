@@ -9,7 +9,7 @@ from typing import Self
 
 import msgspec
 
-from aliquot_agent.isolation.limits_file import WHOLE, decode_account
+from aliquot_agent.isolation.limits_file import WHOLE, Meter, decode_account
 from aliquot_agent.isolation.pacing import Pace, Seen, Share, next_beat
 from support.isolation import Container
 
@@ -55,7 +55,11 @@ def _seen(container: Container, *, told: bool) -> Seen | None:
     account = decode_account(container.account_path.read_bytes(), gpus=1)
     if account is None:
         return None
-    meter = account.meters[0]
+    return seen_of(account.meters[0], used=container.world.busy_ns(container.number) if told else None)
+
+
+def seen_of(meter: Meter, *, used: int | None = None) -> Seen:
+    """A meter's counters as pacing takes them."""
     return Seen(
         in_flight=meter.in_flight,
         busy=meter.busy,
@@ -63,7 +67,7 @@ def _seen(container: Container, *, told: bool) -> Seen | None:
         charged=meter.charged,
         held=meter.held,
         wanted=meter.wanted,
-        used=container.world.busy_ns(container.number) if told else None,
+        used=used,
     )
 
 

@@ -21,13 +21,13 @@ from aliquot_agent.isolation.limits_file import (
     WHOLE,
     Account,
     GpuLimits,
-    Meter,
     encode_limits,
     encode_live,
     live_offset,
     read_account,
 )
-from aliquot_agent.isolation.pacing import Pace, Seen, Share, next_beat
+from aliquot_agent.isolation.pacing import Pace, Share, next_beat
+from support.pacing import seen_of
 from support.require import skip_or_fail
 
 SECOND = 1_000_000_000
@@ -159,7 +159,7 @@ class VirtualGpu:
         if not self.paced:
             return
         shares = {str(number): one.share for number, one in enumerate(self.slices)}
-        seen = {str(number): _seen(self.account(number).meters[0]) for number in range(len(self.slices))}
+        seen = {str(number): seen_of(self.account(number).meters[0]) for number in range(len(self.slices))}
         self._paces = next_beat(shares, self._paces, seen, now=self.now, since=self.now - _BEAT)
         for name, pace in self._paces.items():
             limits = _limits(shares[name], rate=pace.rate, weight=pace.weight, beat=self.now)
@@ -201,16 +201,4 @@ def _limits(share: Share, *, rate: float, weight: float = 1.0, beat: int = 0) ->
         rate=round(rate * WHOLE),
         weight=round(weight * WHOLE),
         beat=beat,
-    )
-
-
-def _seen(meter: Meter) -> Seen:
-    return Seen(
-        in_flight=meter.in_flight,
-        busy=meter.busy,
-        crowd=meter.crowd,
-        charged=meter.charged,
-        held=meter.held,
-        wanted=meter.wanted,
-        used=None,
     )
