@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from aliquot_cli.pod_rows import Used
-from aliquot_core.errors import AliquotError
-from aliquot_core.grant import ContainerGrant, decode_grant
+from aliquot_core.grant import ContainerGrant, readable_grant
 from aliquot_core.names import Names
 from aliquot_core.objects import OwnerReference, Pod
 
@@ -85,10 +84,8 @@ def _could(resource: str, used: int | None, asked: int, *, hours: float) -> list
 
 
 def _held(pod: Pod, *, names: Names) -> Sequence[ContainerGrant]:
-    try:
-        return list(decode_grant(pod.metadata.annotations.get(names.grant, "")).containers.values())
-    except AliquotError:
-        return []
+    grant = readable_grant(pod.metadata.annotations.get(names.grant))
+    return list(grant.containers.values()) if grant else []
 
 
 def _maker(pod: Pod) -> OwnerReference | None:

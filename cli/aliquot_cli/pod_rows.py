@@ -8,7 +8,7 @@ import msgspec
 
 from aliquot_cli.pod_stages import Progress, Stage, progress_of
 from aliquot_core.errors import AliquotError
-from aliquot_core.grant import Grant, decode_grant
+from aliquot_core.grant import readable_grant
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import asks, parse_request
@@ -145,7 +145,8 @@ def _why(progress: Progress, place: WaitingPod | None) -> str:
 
 
 def _parts(pod: Pod, *, names: Names, picture: Picture | None) -> list[GpuPart]:
-    grant = _grant(pod, names=names)
+    # `aliquot explain` says what is wrong with one; here the pod is listed all the same.
+    grant = readable_grant(pod.metadata.annotations.get(names.grant))
     known = picture.nodes.get(pod.spec.node_name) if picture else None
     sums: dict[str, tuple[int, int]] = {}
     for _, part in grant.slices() if grant and not pod.ended else ():
@@ -161,15 +162,6 @@ def _parts(pod: Pod, *, names: Names, picture: Picture | None) -> list[GpuPart]:
         )
         for uuid, (compute, memory) in sums.items()
     ]
-
-
-def _grant(pod: Pod, *, names: Names) -> Grant | None:
-    text = pod.metadata.annotations.get(names.grant)
-    try:
-        return decode_grant(text) if text else None
-    except AliquotError:
-        # `aliquot explain` says what is wrong with it; here the pod is listed all the same.
-        return None
 
 
 def _amounts(pod: Pod, parts: Sequence[GpuPart], *, names: Names) -> tuple[int | None, int | None]:

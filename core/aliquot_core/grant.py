@@ -162,6 +162,14 @@ def decode_grant(text: str) -> Grant:
     return Grant(node=raw.node, pod=raw.pod, containers=containers)
 
 
+def readable_grant(text: str | None) -> Grant | None:
+    """The grant, or None: for whoever shows what pods hold, and leaves it to others to say what is wrong with one."""
+    try:
+        return decode_grant(text) if text else None
+    except GrantError:
+        return None
+
+
 def _read(text: str) -> _GrantText:
     version = _version.decode(text).v
     if version != VERSION:

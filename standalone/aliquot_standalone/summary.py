@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from aliquot_core.errors import AliquotError
-from aliquot_core.grant import Grant, decode_grant
+from aliquot_core.grant import readable_grant
 from aliquot_core.inventory import Gpu, decode_inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node, Pod
@@ -45,7 +44,7 @@ def summarise(
     slices = [
         one
         for pod in pods
-        if not pod.ended and (grant := _grant(pod, names=names))
+        if not pod.ended and (grant := readable_grant(pod.metadata.annotations.get(names.grant)))
         for container in grant.containers.values()
         for one in container.slices
     ]
@@ -65,11 +64,3 @@ def summarise(
 def _gpus(node: Node, *, names: Names) -> Iterable[Gpu]:
     text = node.metadata.annotations.get(names.inventory)
     return decode_inventory(text).gpus if text else ()
-
-
-def _grant(pod: Pod, *, names: Names) -> Grant | None:
-    text = pod.metadata.annotations.get(names.grant)
-    try:
-        return decode_grant(text) if text else None
-    except AliquotError:
-        return None

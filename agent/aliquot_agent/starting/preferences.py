@@ -13,8 +13,7 @@ import msgspec
 
 from aliquot_agent.starting.kubelet_view import Listed, Recorded
 from aliquot_core.door import Prefer
-from aliquot_core.errors import AliquotError
-from aliquot_core.grant import ContainerGrant, decode_grant
+from aliquot_core.grant import ContainerGrant, readable_grant
 from aliquot_core.isolation import MIG
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
@@ -59,13 +58,9 @@ def narrowed(found: Iterable[Candidate], *, listed: Iterable[Listed]) -> tuple[C
 
 
 def _granted(pod: Pod, *, names: Names) -> Iterator[tuple[str, ContainerGrant]]:
-    text = pod.metadata.annotations.get(names.grant)
-    if text is None:
-        return
-    try:
-        yield from decode_grant(text).containers.items()
-    except AliquotError:
-        return  # refused with its reason at PreStart; here it only can't be advised
+    # One that can't be read is refused with its reason at PreStart; here it only can't be advised.
+    if grant := readable_grant(pod.metadata.annotations.get(names.grant)):
+        yield from grant.containers.items()
 
 
 def _wanted(

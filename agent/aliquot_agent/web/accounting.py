@@ -19,7 +19,7 @@ from aliquot_agent.web.exposition import write
 from aliquot_agent.web.figures import Sampled
 from aliquot_agent.web.metrics import SlicesCollector
 from aliquot_agent.web.usage_watch import Sample
-from aliquot_core.grant import GrantError, decode_grant
+from aliquot_core.grant import readable_grant
 from aliquot_core.objects import Pod
 
 log = logging.getLogger(__name__)
@@ -80,10 +80,8 @@ class Accounting:
         """A pod with its grant; none where only what it started with is left, or its grant was spoilt since."""
         if pod is None or pod.ended:
             return None
-        try:
-            return Tenant(pod=pod, grant=decode_grant(pod.metadata.annotations.get(self._grant, "")))
-        except GrantError:
-            return None
+        grant = readable_grant(pod.metadata.annotations.get(self._grant))
+        return None if grant is None else Tenant(pod=pod, grant=grant)
 
     def _drifts(self, known: Known) -> frozenset[Drift]:
         """What was so at the last look too: kubelet and API server tell of the same change at different times."""

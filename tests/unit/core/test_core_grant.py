@@ -19,6 +19,7 @@ from aliquot_core.grant import (
     Slice,
     decode_grant,
     encode_grant,
+    readable_grant,
 )
 from aliquot_core.quantities import LARGEST, MiB, Percent
 
@@ -60,7 +61,7 @@ GRANTS = st.builds(
 def test_a_grant_comes_back_as_it_was_written(grant: Grant) -> None:
     """And its text is the same each time, on one line of plain characters."""
     text = encode_grant(grant)
-    assert decode_grant(text) == grant
+    assert decode_grant(text) == readable_grant(text) == grant
     assert encode_grant(decode_grant(text)) == text
     assert text.isascii()
     assert text.isprintable()
@@ -219,6 +220,12 @@ def test_what_is_not_exactly_a_grant_is_refused(row: str) -> None:
     assert caught.value.where.startswith("grant")
     assert caught.value.remedy
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("text", [None, "", "{", '{"v":1}', '{"v":99}'])
+def test_whoever_only_shows_it_takes_none_where_it_can_not_be_read(text: str | None) -> None:
+    """Not there, cut off, or of a version to come."""
+    assert readable_grant(text) is None
 
 
 def test_the_rows_above_are_wrong_in_one_thing_only() -> None:
