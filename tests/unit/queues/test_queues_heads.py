@@ -1,0 +1,88 @@
+"""How long the head of a line is passed where others are guaranteed something, under limits, beside groups."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+import pytest
+
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec
+from support.queue_stage import Stage, queue
+
+PATIENCE, RUNS = 100.0, 150.0
+# A look comes up to 15 s after what it looks for.
+BOUND = 2 * PATIENCE + RUNS + 15.0
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a queue that is due four of twelve GPUs: how it lies, and what it and the others are guaranteed."""
+
+    pods: int = 1
+    topology: str = ""
+    mine: int | None = None
+    others: int | None = None
+
+
+HEADS = {
+    "a pod": Head(),
+    "a gang": Head(pods=4),
+    "a gang on one node": Head(pods=4, topology="node"),
+    "a pod inside a guarantee": Head(mine=400),
+    "a pod inside a guarantee, beside others": Head(mine=400, others=400),
+    "a gang inside a guarantee, beside others": Head(pods=4, mine=400, others=200),
+    "a gang on one node inside a guarantee, beside others": Head(pods=4, topology="node", mine=400, others=400),
+}
+
+
+def specs_of(head: Head, chance: Random) -> dict[str, QueueSpec]:
+    """A tree with limits that leave the head its share."""
+    return {
+        "o": queue(limit=chance.choice((None, 800))),
+        "a": queue(chance.choice(("", "o")), guarantee=head.mine),
+        "b": queue(chance.choice(("", "o")), guarantee=head.others, limit=chance.choice((None, 600, 800))),
+        "c": queue(limit=chance.choice((None, 200, 400))),
+    }
+
+
+def submit_others(stage: Stage, made: int, chance: Random) -> None:
+    """More than end meanwhile, of two queues: single pods, and now and then a group."""
+    for number in range(4):
+        stage.submit(f"s{made}-{number}", chance.choice((30, 60, 100)), queue=chance.choice("bbc"))
+    if chance.random() < 0.3:
+        for number in range(2):
+            size = {"group-size": "2"}
+            stage.submit(f"g{made}-{number}", chance.choice((50, 100)), queue="c", group=f"g{made}", notes=size)
+
+
+def submit_head(stage: Stage, head: Head) -> set[str]:
+    """It asks a whole node."""
+    notes = {"group-size": str(head.pods)} if head.pods > 1 else {"gpus": "4"}
+    notes |= {"group-topology": head.topology} if head.topology else {}
+    names = {f"head{number}" for number in range(head.pods)}
+    for name in sorted(names):
+        stage.submit(name, 400 // head.pods, queue="a", group="head" if head.pods > 1 else "", notes=notes)
+    return names
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", HEADS)
+def test_a_head_is_in_within_its_bound(name: str, seed: int) -> None:
+    """At most twice its patience and the longest run, while streams of others never end."""
+    chance = Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    settings = QueueSettings(patience=PATIENCE, hold=3 * RUNS)
+    stage = Stage(specs_of(HEADS[name], chance), nodes=(4, 4, 4), settings=settings)
+    ends: dict[str, float] = {}
+    head, since, made = set[str](), 0.0, 0
+    while not head or not head <= ends.keys():
+        stage.end(*[uid for uid, end in ends.items() if end <= stage.now and uid in stage.pods])
+        made += 1
+        submit_others(stage, made, chance)
+        if stage.now >= RUNS / 2 and not head:
+            for waiter in stage.queues.waiting():
+                stage.gone(waiter.uid)
+            head, since = submit_head(stage, HEADS[name]), stage.now
+        for uid in stage.run(after=chance.uniform(5.0, 15.0)):
+            ends[uid] = stage.now + chance.uniform(0.2, 1.0) * RUNS
+        assert not head or stage.now - since <= BOUND, "it waits too long"
