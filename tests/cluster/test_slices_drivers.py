@@ -187,6 +187,7 @@ def interposing(make_half: MakeHalf, node: Node, nvml: FakeNvml) -> Iterator[Nod
         ALIQUOT_AGENT_SAMPLE="0.2",
         ALIQUOT_AGENT_OVER_USE="evict",
         ALIQUOT_AGENT_OVER_USE_WARN="0.2",
+        ALIQUOT_AGENT_OVER_USE_THROTTLE="0.3",
         ALIQUOT_AGENT_OVER_USE_EVICT="0.4",
         **nvml.environment(),
     )
