@@ -19,14 +19,14 @@ from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import Rooms
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.fit.links import islands
-from aliquot_scheduler.picture.grid import Bools, Cells
-from aliquot_scheduler.picture.host_room import PODS
+from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.judging.apart import NOWHERE, apart
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.laying import Lying, Tries
 from aliquot_scheduler.queues.judging.stayers import Stayers
-from aliquot_scheduler.queues.judging.trial import Place, Scenery, is_plain, laid, least_memory, places_of, tries_for
+from aliquot_scheduler.queues.judging.trial import Place, Scenery, is_plain, laid, least_memory, tries_for
+from aliquot_scheduler.queues.letting_in.room_to_come import RoomToCome
 from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.queues.said.tree import COMPUTE
 from aliquot_scheduler.queues.waiting.line import Candidate, GangKey, Waiter
@@ -56,16 +56,13 @@ class Placing:
         self._now = now
         self._let_in = let_in
         self._bounds = bounds
-        self._stayers = stayers
+        self.to_come = RoomToCome(picture=picture, cards=cards, stayers=stayers, lay=self._laid)
         # Searches that found nothing.
         self.in_vain = 0
         self._nodes: frozenset[str] | None = None
         # By the number of a shape, as long as the cards are the same.
         self._roomy_at = -1
         self._roomy_on: dict[int, frozenset[str]] = {}
-        # By rows, likewise.
-        self._held_at = -1
-        self._held_by: list[int] = []
 
     def place(self, candidate: Candidate, *, but: frozenset[str]) -> list[Promise]:
         """Room for all of them, or for none; not on nodes that are kept for others."""
@@ -195,7 +192,7 @@ class Placing:
         """The nodes of those of its group who are in."""
         return frozenset(node for uid in self._mates(candidate) for node, _ in self._picture.holdings.of(uid))
 
-    # --- room to come ------------------------------------------------------------------------------------------------
+    # --- what is asked -----------------------------------------------------------------------------------------------
     def nodes(self) -> frozenset[str]:
         """Those that pods may be bound to."""
         if self._nodes is None:
@@ -222,69 +219,6 @@ class Placing:
         """Why no node takes its first pod that has room on its GPUs; empty if that is not what it lacks."""
         first = candidate.first
         return self._cards.why_no_node(first.pod, first.demand, host=first.shape.host)
-
-    def idle_on(self, groups: Mapping[str, Iterable[str]]) -> dict[str, tuple[int, int]]:
-        """What of compute and memory is free on each of these groups of nodes."""
-        grid = self._picture.grid
-        usable = grid.open & ~grid.closed
-        compute = (grid.compute * usable).sum(axis=1)
-        memory = (grid.memory * usable).sum(axis=1, dtype=np.int64)
-        found: dict[str, tuple[int, int]] = {}
-        for name, nodes in groups.items():
-            rows = [self._picture.nodes[node].row for node in nodes if node in self._picture.nodes]
-            found[name] = sum(int(compute[row]) for row in rows), sum(int(memory[row]) for row in rows)
-        return found
-
-    def best_kept(self, candidate: Candidate, *, among: Iterable[str], doublings: int = 0) -> tuple[str, ...]:
-        """Where it would have room soonest: nodes on which all of it could lie once all but those who stay have ended.
-
-        The emptiest first; none if all of them together would not do.
-        """
-        cells = self._stayers.beside(hardware=self._hardware, doublings=doublings)
-        rows = {name: self._picture.nodes[name].row for name in among if name in self._picture.nodes}
-        held = self._held()
-        emptiest = sorted(rows, key=lambda name: (held[rows[name]], name))
-        if candidate.topology is Topology.ANY and is_plain(candidate.members):
-            return self._enough(candidate, emptiest, cells)
-        host = self._picture.hosts.allocatable.copy()
-        if candidate.topology is Topology.SPREAD:
-            host[:, PODS] = np.minimum(host[:, PODS], 1)
-        scenery = Scenery(cells, host, lambda one: self._able_later(one, cells))
-        tries = tries_for(candidate.members)
-        for places in places_of(candidate.topology, map(self._picture.nodes.__getitem__, emptiest)):
-            if found := self._laid(candidate, places, tries, scenery):
-                return tuple(sorted({lying.node for lying in found.values()}))
-        return ()
-
-    @cached_property
-    def _hardware(self) -> int:
-        return self._cards.hardware()
-
-    def _held(self) -> list[int]:
-        """How much compute is in use, by row."""
-        grid = self._picture.grid
-        if self._held_at != grid.version:
-            held = (grid.total * grid.open - grid.compute * (grid.open & ~grid.closed)).sum(axis=1)
-            self._held_at, self._held_by = grid.version, held.tolist()
-        return self._held_by
-
-    def _enough(self, candidate: Candidate, nodes: Sequence[str], cells: Cells) -> tuple[str, ...]:
-        """As many of them as have what is asked, where each takes its part of it."""
-        able, free = self._able_later(candidate.first, cells), cells.open & ~cells.closed
-        asked, chosen = candidate.amounts, list[str]()
-        compute = memory = 0
-        for name in nodes:
-            if able[row := self._picture.nodes[name].row]:
-                chosen.append(name)
-                compute += int(cells.compute[row, free[row]].sum())
-                memory += int(cells.memory[row, free[row]].sum(dtype=np.int64))
-                if compute >= asked[COMPUTE] and memory >= least_memory(candidate.members, candidate.amounts):
-                    return tuple(chosen)
-        return ()
-
-    def _able_later(self, one: Waiter, cells: Cells) -> Bools:
-        able = self._cards.roomy(one.demand, cells) & self._cards.ground.suits(one.shape.host)
-        return self._cards.ruled.admits(one.pod, one.demand, among=able)
 
     # --- one place for all -------------------------------------------------------------------------------------------
     def _places(self, candidate: Candidate, but: frozenset[str]) -> list[Bounds]:

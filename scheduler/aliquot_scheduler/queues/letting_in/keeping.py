@@ -63,9 +63,9 @@ class Keeping:
         placing, mine = self._placing, self._kept.get(candidate.uid, ())
         doublings = self._memory.doublings(candidate.uid, now=self._now)
         free = placing.nodes() - {node for node, heads in self._heads.items() if heads != [candidate.uid]}
-        if free.issuperset(mine) and placing.best_kept(candidate, among=mine, doublings=doublings):
+        if free.issuperset(mine) and placing.to_come.best_kept(candidate, among=mine, doublings=doublings):
             return mine
-        return placing.best_kept(candidate, among=free, doublings=doublings)
+        return placing.to_come.best_kept(candidate, among=free, doublings=doublings)
 
     def anything(self) -> bool:
         """Whether any node is kept for anybody."""
@@ -110,7 +110,7 @@ class Keeping:
         """What stands idle for heads, no more than each asks; by their first pods."""
         kept = {uid: nodes for uid, nodes in self._memory.kept(now=self._now).items() if nodes}
         found: dict[str, tuple[Whose, tuple[int, int]]] = {}
-        for uid, free in self._placing.idle_on(kept).items() if kept else ():
+        for uid, free in self._placing.to_come.idle_on(kept).items() if kept else ():
             if keeping := self._memory.keeping(uid):
                 head = keeping[0]
                 least = min(free[0], head.amounts[COMPUTE]), min(free[1], head.amounts[MEMORY])
