@@ -7,10 +7,34 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from aliquot_scheduler.queues.said.settings import QueueSettings
-from aliquot_scheduler.queues.telling.standing import SiblingStanding, UserStanding
 
 # Whose queue was deleted. In parentheses, which no queue's name has.
 NO_QUEUE = "(no queue)"
+
+
+class UserStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """A user's part of a queue; who has less goes first."""
+
+    user: str
+    share: float
+    waiting: int
+
+
+class SiblingStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue among those beside it: higher priority first, then who has less beyond guarantees, then of all."""
+
+    name: str
+    priority: int
+    beyond: float
+    of_all: float
+
+
+class Strays(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods of queues that are gone, or hang on nothing: what they hold, how many do, and how many wait."""
+
+    used: tuple[int, int]
+    running: int
+    waiting: int
 
 
 class _Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -13,8 +13,8 @@ import msgspec
 from aliquot_scheduler.queues.said.contradictions import ALL_MODELS, Thing, problems_by_queue, quota_of
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.tree import ROOT, Dimensions, Node
-from aliquot_scheduler.queues.telling.forms import NO_QUEUE, ModelParts, Part, QueueRow
-from aliquot_scheduler.queues.telling.standing import Standing, Strays
+from aliquot_scheduler.queues.telling.forms import NO_QUEUE, ModelParts, Part, QueueRow, Strays
+from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.telling.views import bounds_of
 

@@ -25,6 +25,7 @@ from aliquot_scheduler.queues.judging.rules import Refusal, Rules
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, models_of, plant
+from aliquot_scheduler.queues.telling.forms import SiblingStanding, Strays, UserStanding
 from aliquot_scheduler.queues.telling.report import recall, statuses
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.telling.wording import Promised, Wording
@@ -40,31 +41,6 @@ from aliquot_scheduler.rules.judging import Rules as OwnRules
 
 # Everything is of one instant, and only what lies between two would count.
 _NOW = 0.0
-
-
-class UserStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """A user's part of a queue; who has less goes first."""
-
-    user: str
-    share: float
-    waiting: int
-
-
-class SiblingStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue among those beside it: higher priority first, then who has less beyond guarantees, then of all."""
-
-    name: str
-    priority: int
-    beyond: float
-    of_all: float
-
-
-class Strays(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods of queues that are gone, or hang on nothing: what they hold, how many do, and how many wait."""
-
-    used: tuple[int, int]
-    running: int
-    waiting: int
 
 
 class Standing:
