@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "holdings.h"
+#include "map.h"
 
 #define UNIT 256ULL /* the driver's alignment of blocks */
 #define UNITS (GRANULE / UNIT)
@@ -14,12 +14,16 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
  * inside a large block are only counted: nobody else can lie in them. */
 static struct map shared;
 
+/* By words: a block of a MiB has 4,096 units. */
 static void mark(uint64_t *bitmap, uint64_t from, uint64_t to, bool used) {
-    for (uint64_t unit = from / UNIT; bitmap && unit < (to + UNIT - 1) / UNIT; unit++) {
+    uint64_t first = from / UNIT, end = (to + UNIT - 1) / UNIT;
+    for (uint64_t at = first; bitmap && at < end; at = (at / 64 + 1) * 64) {
+        uint64_t next = (at / 64 + 1) * 64, rest = next > end ? next - end : 0;
+        uint64_t bits = (~0ULL << (at % 64)) & (~0ULL >> rest);
         if (used)
-            bitmap[unit / 64] |= 1ULL << (unit % 64);
+            bitmap[at / 64] |= bits;
         else
-            bitmap[unit / 64] &= ~(1ULL << (unit % 64));
+            bitmap[at / 64] &= ~bits;
     }
 }
 

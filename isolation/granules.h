@@ -8,6 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define GRANULE (2ULL << 20) /* the driver takes device memory in pages of 2 MiB */
+#define TO_GRANULES(bytes) (((bytes) + GRANULE - 1) & ~(GRANULE - 1))
+
 /* Enter a block; the bytes of granules that no other block lies in. */
 uint64_t granules_enter(uint64_t address, uint64_t bytes, int gpu);
 

@@ -3,12 +3,11 @@
 #define ALIQUOT_HOLDINGS_H
 
 #include "account.h"
+#include "granules.h"
 #include "map.h"
 #include "table.h"
 
-#define GRANULE (2ULL << 20) /* the driver takes device memory in pages of 2 MiB */
 #define LENT 1U /* of a block, of a pool or not: other processes may have opened it */
-#define TO_GRANULES(bytes) (((bytes) + GRANULE - 1) & ~(GRANULE - 1))
 #define LARGEST_SIZE (1ULL << 46) /* more is no size but an overflow on its way */
 
 enum kind {

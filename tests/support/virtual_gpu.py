@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from aliquot_agent.isolation.limits_file import (
     ACCOUNT_BYTES,
@@ -28,11 +24,10 @@ from aliquot_agent.isolation.limits_file import (
 )
 from aliquot_agent.isolation.pacing import Pace, Share, next_beat
 from support.pacing import seen_of
-from support.require import skip_or_fail
+from support.pure_c import ROOT, compiled
 
 SECOND = 1_000_000_000
 _BEAT = SECOND // 10
-_HERE = Path(__file__).parent.parent.parent
 _PURE = ("pace_core.c", "patience.c", "meter.c", "crowd.c")
 _UUID = "GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a000"
 _GPU_LIMITS_AT = live_offset(0) - 16
@@ -43,16 +38,8 @@ SHORT = (200_000,)
 @functools.cache
 def _library() -> ctypes.CDLL:
     """The pure parts of the interposer with the GPU around them, compiled once."""
-    if not shutil.which("gcc"):
-        skip_or_fail("native", "gcc is not installed")
-    with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "virtual_gpu.so"
-        sources = [str(_HERE / "isolation" / name) for name in _PURE]
-        sources.append(str(_HERE / "tests" / "isolation" / "virtual_gpu.c"))
-        flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-        include = f"-I{_HERE / 'isolation'}"
-        subprocess.run(["gcc", *flags, include, "-o", str(library), *sources], check=True, timeout=180)
-        loaded = ctypes.CDLL(str(library))
+    sources = [ROOT / "isolation" / name for name in _PURE]
+    loaded = compiled(*sources, ROOT / "tests" / "isolation" / "virtual_gpu.c")
     number, pointer, index = ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int
     for name, result, arguments in (
         ("make", pointer, ()),
