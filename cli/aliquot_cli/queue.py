@@ -43,13 +43,14 @@ class NoQueueError(UserError):
 def queue(*, name: str | None, namespace: str, form: str, **server: Any) -> None:
     """Show how the queues stand: guaranteed, used, borrowed, due, waiting.
 
-    FAIR SHARE is what a queue is due by what all of them ask now, of all GPUs alike: it leaves out what queues say of
-    single models, which GPUs pods can use, and that what is never to be evicted stays. Memory is shown where a queue
-    speaks of it, and of all with -o wide.
+    FAIR SHARE is what a queue is due by what all of them ask now, and by what they say of single models. It leaves out
+    on which nodes and GPUs pods can lie otherwise, and that pods that are never to be evicted stay. Memory is shown
+    where a queue speaks of it, and of all with -o wide.
 
-    With NAME, all of that queue: who is before whom in it, and why each pod waits. Whoever may not read queues is
-    told of those that a namespace is shown (-n). Exits 3 if there is no such queue, or none that you may see; 4 if
-    the API server can't be asked.
+    With NAME, all of that queue: who is before whom in it, and why each pod waits; of a queue that was deleted, which
+    pods still run and wait as its own, and with '(no queue)' those of all such. Whoever may not read queues is told
+    of those that a namespace is shown (-n). Exits 3 if there is no such queue and no pod of it, or none that you may
+    see; 4 if the API server can't be asked.
 
     \b
     Examples:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 import pytest
@@ -62,3 +63,13 @@ def test_help_has_an_example_on_a_line_of_its_own(command: list[str]) -> None:
     assert any(
         line.strip().startswith("aliquot ") or "=" in line.split()[0] for line in told[example + 1 : example + 3]
     )
+
+
+def test_what_fair_shares_leave_out_is_told_as_in_the_document() -> None:
+    """In the same words, so that neither stays behind when the shares learn to count more."""
+    document = " ".join((Path(__file__).parents[3] / "docs/queues.md").read_text().split())
+    told = " ".join(CliRunner().invoke(main, ["queue", "--help"]).output.split())
+    _, said, rest = told.partition("It leaves out ")
+    sentence = said + rest.partition(". ")[0]
+    assert len(sentence) > len(said) + 20
+    assert sentence in document
