@@ -20,6 +20,7 @@ from aliquot_core.request import PodRequest, parse_request
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.fit.ground import Ground, host_ask
+from aliquot_scheduler.fit.refusals import told_often
 from aliquot_scheduler.fit.survey import Survey
 from aliquot_scheduler.picture.picture import Picture, picture_of
 from aliquot_scheduler.queues.said.entry import Plan
@@ -233,10 +234,12 @@ def _waiting(
         else NodeAnswer(node=name, fits=True, why=_room(found, name))
         for name in sorted(rows)
     ]
+    no_node = ground.why_none(ask, roomy=found.fits, refused=lambda nodes: {name: refusals[name] for name in nodes})
+    lacks_room = all(name in refusals and not refusals[name].final for name in unfit)
     return Explanation(
         pod=pod.key,
         state="waiting",
-        summary=_why_it_waits(pod, answers, no_node=ground.why_none(ask, roomy=found.fits), names=names),
+        summary=_why_it_waits(pod, answers, no_node=no_node, lacks_room=lacks_room, names=names),
         asked=asked,
         nodes=answers,
     )
@@ -248,20 +251,21 @@ def _room(found: Survey, node: str) -> str:
     return "; ".join(["has room", *(said.remarks if said else ())])
 
 
-def _why_it_waits(pod: Pod, answers: Sequence[NodeAnswer], *, no_node: str, names: Names) -> str:
+def _why_it_waits(pod: Pod, answers: Sequence[NodeAnswer], *, no_node: str, lacks_room: bool, names: Names) -> str:
     gates = [gate.name for gate in pod.spec.scheduling_gates]
     foreign = [gate for gate in gates if gate != names.gate]
     if foreign:
         return f"it waits behind gates that are not Aliquot's: {', '.join(foreign)}"
     able = sum(answer.fits for answer in answers)
+    takes = none_of(len(answers), "node", one="does not take it", none="takes it")
     if no_node:
-        return f"{none_of(len(answers), 'node', one='does not take it', none='takes it')}: {no_node}"
+        return f"{takes}: {no_node}"
     if not answers:
         return "the cluster has no nodes"
     if not able:
         reasons = Counter(answer.why for answer in answers)
-        common = "; ".join(_of_nodes(why, count, of=len(answers)) for why, count in reasons.most_common(3))
-        return f"{none_of(len(answers), 'node', one='has no room', none='has room')}: {common}"
+        none = none_of(len(answers), "node", one="has no room", none="has room") if lacks_room else takes
+        return f"{none}: {told_often(reasons)}"
     room = _have_room(able, len(answers))
     if gates:
         return f"{room}{_when(pod, names=names)}"
@@ -273,10 +277,6 @@ def _when(pod: Pod, *, names: Names) -> str:
     if pod.metadata.labels.get(names.group):
         return " for this pod alone; those of its group come in together, once all have room"
     return "; its turn comes next, unless that room was promised to others a moment ago"
-
-
-def _of_nodes(why: str, count: int, *, of: int) -> str:
-    return why if of == 1 else f"{why} ({count})"
 
 
 def _have_room(able: int, nodes: int) -> str:

@@ -8,6 +8,7 @@ Affinity between pods, topology spread, volumes and ports are not foreseen: a tu
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 import numpy as np
@@ -18,11 +19,15 @@ from aliquot_core.hosts import extended_request, host_request
 from aliquot_core.names import Names
 from aliquot_core.node_rules import ANY_NODE, Wanted, barrier, tolerations_of, wanted_by, why_absent, why_unsuited
 from aliquot_core.objects import Pod, Toleration
+from aliquot_scheduler.fit.refusals import Refusal, told_often
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.host_room import CPU, MEMORY, MILLI, PODS, HostInts
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 
 _GIB = 2**30
+
+# Why GPUs of these nodes do not take a pod.
+Refused = Callable[[Mapping[str, KnownNode]], Mapping[str, Refusal]]
 
 
 class HostAsk(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,16 +87,18 @@ class Ground:
         """Another number once `could` says anything else."""
         return hash(self.could(ask).tobytes())
 
-    def why_none(self, ask: HostAsk, *, roomy: Bools) -> str:
-        """Why none of the nodes takes it that have room on their GPUs, in numbers; empty if one does, or none has."""
+    def why_none(self, ask: HostAsk, *, roomy: Bools, refused: Refused) -> str:
+        """Why none of the nodes takes it that have room on their GPUs, in numbers; empty if one does, or none has.
+
+        Of the others it is told how many would take it: once room is there, or not even then.
+        """
         why = self._told(ask, roomy, tolerating=True, of=self._picture.hosts.free, word="free")
         if not why:
             return ""
-        others = int(np.count_nonzero(self.admits(ask) & self._picture.grid.bindable & ~roomy))
-        none = agreed(others, "the one that would take it has no room", f"of {others} that would take it none has room")
-        rest = f"; {none} on its GPUs" if others else ""
         whose = agreed(int(np.count_nonzero(roomy)), "its", "their")
-        return f"{_nodes(roomy)} room on {whose} GPUs: {why}{rest}"
+        others = self.admits(ask) & self._picture.grid.bindable & ~roomy
+        named = {name: known for name, known in self._picture.nodes.items() if others[known.row]}
+        return "; ".join((f"{_nodes(roomy)} room on {whose} GPUs: {why}", *_of_others(refused(named))))
 
     def why_never(self, ask: HostAsk, *, able: Bools) -> str:
         """Why none of the nodes could take it that have such GPUs, in numbers; empty if one could, or none has."""
@@ -148,6 +155,15 @@ class Ground:
             found[str(barrier(taints, ask.tolerations))] += count
         (taint, _), *more = found.most_common()
         return f"{taint} and others" if more else taint
+
+
+def _of_others(refusals: Mapping[str, Refusal]) -> Iterator[str]:
+    """Room may come; where an empty node would not take it either, that is no lack of room."""
+    if full := sum(not one.final for one in refusals.values()):
+        none = agreed(full, "the one that would take it has no room", f"of {full} that would take it none has room")
+        yield f"{none} on its GPUs"
+    if never := Counter(one.why for one in refusals.values() if one.final):
+        yield f"{never.total()} more can't take it: {told_often(never)}"
 
 
 def _enough(there: HostInts, ask: HostAsk) -> Bools:

@@ -6,6 +6,7 @@ Whether evicting somebody could help is told apart: a card that is too small sta
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
@@ -24,12 +25,22 @@ from aliquot_scheduler.picture.grid import Bools, Grid
 from aliquot_scheduler.picture.picture import KnownNode
 from aliquot_scheduler.picture.there import listed_models
 
+# So many reasons of many nodes are told.
+_TOLD = 3
+
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Why not, and whether that stays so whoever is evicted."""
 
     why: str
     final: bool
+
+
+def told_often(reasons: Counter[str]) -> str:
+    """The most frequent of them, with how many nodes give each; of a single node no number is told."""
+    if reasons.total() == 1:
+        return next(iter(reasons))
+    return "; ".join(f"{why} ({count})" for why, count in reasons.most_common(_TOLD))
 
 
 class _Counts(NamedTuple):

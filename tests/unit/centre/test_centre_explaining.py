@@ -40,7 +40,7 @@ def test_a_waiting_pod_is_told_each_node_s_reason() -> None:
     told = explained(asks("u1", 30, 8_000, spec=GATED), *full)
     assert told.state == "waiting"
     assert told.summary == (
-        "none of 2 nodes has room: 0 of 2 GPUs have 30 % free, 2 have 8000 MiB (1); the node is cordoned (1)"
+        "none of 2 nodes takes it: 0 of 2 GPUs have 30 % free, 2 have 8000 MiB (1); the node is cordoned (1)"
     )
     assert [(answer.node, answer.fits) for answer in told.nodes] == [("n1", False), ("n2", False)]
 
@@ -189,7 +189,7 @@ def test_one_node_alone_is_told_of_as_one() -> None:
     one, ill = NODES[:1], [make_node("n1", [sick(card) for card in gpus("n1", 2)])]
     pod = asks("u1", 30, 8_000, spec=GATED)
     assert explained(pod, nodes=one).summary.startswith("1 of 1 node has room; its turn comes next")
-    lost = "the only node has no room: none of its GPUs can be given: 2 are sick (XID 79)"
+    lost = "the only node does not take it: none of its GPUs can be given: 2 are sick (XID 79)"
     assert explained(pod, nodes=ill).summary == lost
     far = asks("u1", 30, 8_000, spec={**GATED, "nodeSelector": {"zone": "x"}})
     assert explained(far, nodes=one).summary.startswith("the only node does not take it: 1 node has room on its GPUs")

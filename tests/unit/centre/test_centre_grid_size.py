@@ -85,7 +85,10 @@ def test_nobody_goes_by_what_a_number_of_a_kind_meant_before(
     there = dict.fromkeys(("n0", "n1", "n2"), (0, "A"))
     picture = picture_with(*(make_node(name, ()) for name in there))
     look = Appraiser(picture=picture, names=NAMES).look if valued else None
-    finder, cards = Finder(picture=picture, names=NAMES, look=look), Cards(picture=picture, dimensions=Dimensions())
+    finder, cards = (
+        Finder(picture=picture, names=NAMES, look=look),
+        Cards(picture=picture, dimensions=Dimensions(), names=NAMES),
+    )
     for name, count, model in changes:
         there.pop(name, None)
         if count < 0:

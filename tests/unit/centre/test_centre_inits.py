@@ -48,7 +48,7 @@ def cards_of(memories: Sequence[int]) -> list[Gpu]:
 def is_able(pod: Pod, memories: Sequence[int]) -> bool:
     """Whether a node of such GPUs is said to take the pod, were it empty."""
     picture = picture_with(make_node("n", cards_of(memories)))
-    cards = Cards(picture=picture, dimensions=plant({}).dimensions)
+    cards = Cards(picture=picture, dimensions=plant({}).dimensions, names=NAMES)
     return bool(cards.able(demand_of(parse_request(pod, names=NAMES)))[picture.nodes["n"].row])
 
 
@@ -118,7 +118,7 @@ def test_nobody_is_granted_more_than_was_charged(starts: Starts, apps: list[Aske
     plan = Finder(picture=picture, names=NAMES).plan(pod, demand, node="n")
     if plan is None:
         return
-    compute, memory = Cards(picture=picture, dimensions=plant({}).dimensions).amounts(demand)
+    compute, memory = Cards(picture=picture, dimensions=plant({}).dimensions, names=NAMES).amounts(demand)
     sizes = {gpu.uuid: gpu.usable.value for gpu in cards_of(memories)}
     assert compute >= sum(claim.compute.value for claim in plan.claims.values())
     assert memory >= sum(sizes[gpu] if claim.closes else claim.memory.value for gpu, claim in plan.claims.items())
@@ -141,7 +141,7 @@ def test_an_init_container_counts_beyond_what_its_apps_hold(row: str) -> None:
     plain = [{"name": "plain"}] if not apps else []
     pod = pod_of(starts, apps, spec={"containers": plain} if plain else None)
     picture = picture_with(make_node("n", gpus("n", 4)))
-    cards = Cards(picture=picture, dimensions=plant({}).dimensions)
+    cards = Cards(picture=picture, dimensions=plant({}).dimensions, names=NAMES)
     assert cards.amounts(demand_of(parse_request(pod, names=NAMES)))[0] == most
 
 

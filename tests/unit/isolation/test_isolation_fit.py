@@ -84,7 +84,7 @@ def test_filter_plan_queue_and_agent_agree_where_a_class_is_taken(
     picture, pod = node_of(*cards), a_pod(quality, least=least)
     good = [able(one, least=least, quality=quality) for one in cards]
     finder, asked, row = Finder(picture=picture, names=NAMES), demand(pod), picture.nodes["n1"].row
-    queue = Cards(picture=picture, dimensions=plant({}).dimensions)
+    queue = Cards(picture=picture, dimensions=plant({}).dimensions, names=NAMES)
     queue.register(asked)
     plan = finder.plan(pod, asked, node="n1")
     assert [bool(finder.survey(pod, asked).fits[row]), plan is not None] == [any(good)] * 2
@@ -137,7 +137,7 @@ def test_mps_reaches_over_several_gpus_only_where_they_are_whole(
     pod = asks("u", compute, 2_000, annotations={NAMES.gpus: gpus_} if gpus_ else {})
     picture = node_of(["mps"], ["mps"])
     finder, asked, row = Finder(picture=picture, names=NAMES), demand(pod), picture.nodes["n1"].row
-    queue = Cards(picture=picture, dimensions=plant({}).dimensions)
+    queue = Cards(picture=picture, dimensions=plant({}).dimensions, names=NAMES)
     queue.register(asked)
     plan = finder.plan(pod, asked, node="n1")
     assert [bool(finder.survey(pod, asked).fits[row]), queue.fitting()[0], plan is not None] == [taken] * 3
@@ -167,7 +167,7 @@ def test_cards_without_a_mode_in_common_promise_nothing() -> None:
 def test_two_pods_of_different_classes_are_told_apart_by_the_queue() -> None:
     """What was found out for one that asks as much, and is of another class, is not said of the other."""
     picture = node_of(["mig"])
-    queue = Cards(picture=picture, dimensions=plant({}).dimensions)
+    queue = Cards(picture=picture, dimensions=plant({}).dimensions, names=NAMES)
     asked = [demand(a_pod(quality)) for quality in (Quality.GUARANTEED, Quality.BURSTABLE)]
     for one in asked:
         queue.register(one)

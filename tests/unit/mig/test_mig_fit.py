@@ -139,7 +139,10 @@ def test_filter_plan_queue_and_agent_agree(
     cards = instances("n1", *kinds)
     picture = picture_with(make_node("n1", cards))
     row, free = picture.nodes["n1"].row, {card.uuid: KINDS[kind] for card, kind in zip(cards, kinds, strict=True)}
-    finder, queue = finder_of(picture, valued=valued), Cards(picture=picture, dimensions=plant({}).dimensions)
+    finder, queue = (
+        finder_of(picture, valued=valued),
+        Cards(picture=picture, dimensions=plant({}).dimensions, names=NAMES),
+    )
     for number, (compute, memory) in enumerate(wishes):
         pod = asks(f"u{number}", compute, memory)
         asked = demand(pod)
@@ -307,21 +310,21 @@ def test_a_sick_instance_takes_nothing_and_its_neighbour_does() -> None:
 def test_the_queue_is_charged_what_is_taken(compute: int, memory: int | None, charged: tuple[int, int]) -> None:
     """Before it is bound as the smallest that would do."""
     picture = picture_with(make_node("n1", instances("n1", *MIXED)))
-    queue = Cards(picture=picture, dimensions=plant({}).dimensions)
+    queue = Cards(picture=picture, dimensions=plant({}).dimensions, names=NAMES)
     assert queue.amounts(demand(asks("u", compute, memory))) == charged
 
 
 def test_beside_cards_it_is_charged_what_it_asks_until_it_is_bound() -> None:
     """It may come to a part of a card."""
     picture = picture_with(make_node("n1", (*gpus("n1", 1), *instances("n1", *MIXED, card=1))))
-    queue = Cards(picture=picture, dimensions=plant({}).dimensions)
+    queue = Cards(picture=picture, dimensions=plant({}).dimensions, names=NAMES)
     assert queue.amounts(demand(asks("u", 10, 1_000))) == (10, 1_000)
 
 
 def test_queues_count_what_there_is() -> None:
     """Seven instances of 14 % are 98 %; and what goes with a guarantee is reckoned by cards, not by parts of one."""
     picture = picture_with(make_node("n1", instances("n1", *["1g.10gb"] * 7)))
-    queue = Cards(picture=picture, dimensions=plant({}).dimensions)
+    queue = Cards(picture=picture, dimensions=plant({}).dimensions, names=NAMES)
     assert queue.stock().capacity == queue.stock().free == (98, 7 * 9_728)
     held(picture, asks("a", 5, 1_000))
     assert queue.stock().free == (84, 6 * 9_728)

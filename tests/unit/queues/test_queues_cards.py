@@ -24,7 +24,7 @@ from support.centre import NAMES, asks, gpus, make_node, picture_with
 def test_only_nodes_with_the_gpus_that_are_named_would_do(uuids: str, able: set[str]) -> None:
     """A pod that names GPUs fits only where they are: a gang is laid out, and room is kept, nowhere else."""
     picture = picture_with(make_node("n1", gpus("n1", 2)), make_node("n2", gpus("n2", 2)))
-    cards = Cards(picture=picture, dimensions=plant({}).dimensions)
+    cards = Cards(picture=picture, dimensions=plant({}).dimensions, names=NAMES)
     pod = asks("u", 30, 1_000, annotations={NAMES.gpu_uuid: uuids})
     demand = demand_of(parse_request(pod, names=NAMES))
     rows = {name: known.row for name, known in picture.nodes.items()}

@@ -5,7 +5,7 @@ Everything is worked out of the picture's arrays once for each version of them; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 
 import msgspec
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from aliquot_core.claims import Claim
 from aliquot_core.inventory import Gpu
+from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import WHOLE
@@ -22,9 +23,10 @@ from aliquot_scheduler.fit.demand import Demand, Piece, admitted, pieces_of
 from aliquot_scheduler.fit.emptied import Emptied
 from aliquot_scheduler.fit.ground import Ground, HostAsk
 from aliquot_scheduler.fit.places import allowed_places, needed_memory, takes
+from aliquot_scheduler.fit.refusals import Refusal, Refusals
 from aliquot_scheduler.fit.ruled import Ruled
 from aliquot_scheduler.picture.grid import Bools, Cells
-from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.charged.fair import Reach
 from aliquot_scheduler.queues.judging.at_most import most_of
 from aliquot_scheduler.queues.judging.fitting import Asked, ByRow, Fitting, asked_of
@@ -65,8 +67,9 @@ def _kinds_of(pattern: str, picture: Picture) -> list[int]:
 class Cards:
     """The cards of a picture, as queues count them."""
 
-    def __init__(self, *, picture: Picture, dimensions: Dimensions, rules: Rules = NO_RULES) -> None:
+    def __init__(self, *, picture: Picture, dimensions: Dimensions, names: Names, rules: Rules = NO_RULES) -> None:
         self.picture = picture
+        self._names = names
         self._grid = picture.grid
         # A cluster's own rules on nodes.
         self.ruled = Ruled(picture=picture, rules=rules)
@@ -181,9 +184,20 @@ class Cards:
 
     def why_no_node(self, pod: Pod, demand: Demand, *, host: HostAsk) -> str:
         """Why no node takes the pod that has room on its GPUs, by what it asks of nodes or by rules; or nothing."""
-        roomy = self.roomy(demand)
+
+        def refused(nodes: Mapping[str, KnownNode]) -> Mapping[str, Refusal]:
+            return self.refusals(demand.request).of(nodes) if nodes else {}
+
+        # Each of its containers may have room, and all together not even on an empty node.
+        roomy = self.roomy(demand) & self.able(demand)
         among = roomy & self.ground.admits(host)
-        return self.ground.why_none(host, roomy=roomy) or self.ruled.why_none(pod, demand, among=among)
+        why = self.ground.why_none(host, roomy=roomy, refused=refused)
+        return why or self.ruled.why_none(pod, demand, among=among)
+
+    def refusals(self, request: PodRequest) -> Refusals:
+        """Why nodes do not take it, by their GPUs."""
+        named = self.picture.named(request.uuids)
+        return Refusals(request, grid=self._grid, names=self._names, emptied=self.emptied, named=named)
 
     def _allowed(self, request: PodRequest) -> Bools:
         allowed = allowed_places(request, grid=self._grid)

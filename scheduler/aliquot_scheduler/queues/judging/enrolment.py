@@ -18,7 +18,6 @@ from aliquot_core.request import parse_request
 from aliquot_scheduler.fit.bounds import without_models
 from aliquot_scheduler.fit.demand import Demand, demand_of, of_anybody
 from aliquot_scheduler.fit.ground import HostAsk, host_ask
-from aliquot_scheduler.fit.refusals import Refusals
 from aliquot_scheduler.queues.charged.ledger import Charge
 from aliquot_scheduler.queues.judging.beyond import Beyond
 from aliquot_scheduler.queues.judging.cards import Cards
@@ -246,10 +245,7 @@ class Enrolment:
             return ""
         if why := self._cards.ground.why_never(ask, able=able):
             return why
-        picture, request = self._cards.picture, demand.request
-        named, emptied = picture.named(request.uuids), self._cards.emptied
-        why = Refusals(request, grid=picture.grid, names=self._names, emptied=emptied, named=named).of_all()
-        return f"no node could take it, even if it were empty: {why}"
+        return f"no node could take it, even if it were empty: {self._cards.refusals(demand.request).of_all()}"
 
 
 def _kept_off(shape: Shape, model: str) -> Shape:

@@ -82,7 +82,7 @@ class Planting:
 
     def _plant(self) -> None:
         self.tree: Tree = plant(self._specs, hardware=self._hardware)
-        self.cards = Cards(picture=self._picture, dimensions=self.tree.dimensions, rules=self._rules)
+        self.cards = Cards(picture=self._picture, dimensions=self.tree.dimensions, names=self._names, rules=self._rules)
         self.enrolment = Enrolment(
             names=self._names,
             cards=self.cards,

@@ -67,7 +67,7 @@ class Standing:
         self.settings = settings
         self._names = names
         self.picture = picture
-        self.cards = Cards(picture=picture, dimensions=plan.tree.dimensions, rules=rules)
+        self.cards = Cards(picture=picture, dimensions=plan.tree.dimensions, names=names, rules=rules)
         self._places = Places(picture=picture, names=names, rules=rules)
         forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
         self.books = Books(tree=plan.tree, forgetting=forgetting)
