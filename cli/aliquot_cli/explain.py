@@ -39,6 +39,7 @@ from aliquot_scheduler.explaining import Explanation, QueuePlace, by_its_conditi
 from aliquot_scheduler.explaining import explain as explain_pod
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.telling.status import QueueStatus
+from aliquot_scheduler.queues.telling.why import NO_QUEUE_FOR_IT
 from aliquot_scheduler.resident import HeldSlice
 
 
@@ -120,7 +121,7 @@ def _text(told: Explanation) -> str:
     if told.advice:
         parts.append("\n".join(("use", *(f"  {line}" for line in told.advice))))
     if told.queue:
-        parts.append(_place(told.queue))
+        parts.append(_place(told.queue, reason=told.reason))
     if told.nodes:
         answers = ((one.node, "yes" if one.fits else "no", one.why) for one in told.nodes)
         parts.append(table([("NODE", "ROOM", "WHY"), *answers]))
@@ -132,9 +133,8 @@ def _row(one: HeldSlice) -> tuple[str, ...]:
     return one.container, one.gpu, one.model, compute, f"{one.memory} MiB", one.isolation or "-", str(one.others)
 
 
-def _place(place: QueuePlace) -> str:
-    nowhere = "in no line, since it never fits as things are" if place.never else "in no line"
-    where = f"place {place.place} of all that wait" if place.place else nowhere
+def _place(place: QueuePlace, *, reason: str) -> str:
+    where = f"place {place.place} of all that wait" if place.place else _nowhere(place, reason)
     waiting = f"{counted(place.waiting, 'pod')} {agreed(place.waiting, 'waits', 'wait')}"
     lines = [f"queue {place.queue}", f"  user {place.user}, {where}; {waiting} in this queue"]
     if place.before:
@@ -143,3 +143,9 @@ def _place(place: QueuePlace) -> str:
     if place.usual_wait:
         lines.append(f"  {place.usual_wait}")
     return "\n".join(lines)
+
+
+def _nowhere(place: QueuePlace, reason: str) -> str:
+    if reason == NO_QUEUE_FOR_IT:
+        return "in no line, since it may not wait in this queue"
+    return "in no line, since it never fits as things are" if place.never else "in no line"

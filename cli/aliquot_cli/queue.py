@@ -25,6 +25,7 @@ from aliquot_scheduler.in_force import told_in_force
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.telling.forms import NO_QUEUE, QueueAnswer, QueueRow
+from aliquot_scheduler.queues.telling.gone import answer_of_gone
 from aliquot_scheduler.queues.telling.rows import rows
 from aliquot_scheduler.queues.telling.views import read_view
 from aliquot_scheduler.queues.telling.whole import answer, shown
@@ -35,8 +36,15 @@ class NoQueueError(UserError):
     """A queue that is not there, or that the person may not see."""
 
 
+class _QueueName(ObjectName):
+    """A queue's name, or what stands in the table for those that are gone."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return value if value == NO_QUEUE else super().convert(value, param, ctx)
+
+
 @click.command()
-@click.argument("name", required=False, type=ObjectName(), shell_complete=complete_queues)
+@click.argument("name", required=False, type=_QueueName(), shell_complete=complete_queues)
 @server_options
 @namespace_option
 @form_option(usual="text", forms=FORMS[1:])
@@ -79,10 +87,12 @@ async def _told(name: str | None, *, namespace: str, call: Call) -> list[QueueRo
         standing = standing_of(everything, picture, plan=plan, told=statuses, call=call, wall=wall)
     if name is None:
         return rows(plan, statuses=statuses, standing=standing)
+    due = Inquiry(standing, wall=wall, budgets=budgets).why if standing else None
+    if standing and due and name not in plan.tree.nodes and (found := answer_of_gone(name, standing, due=due)):
+        return found
     _check(name, plan)
-    if standing is None:
+    if standing is None or due is None:
         return answer(name, plan, statuses=statuses, standing=None)
-    due = Inquiry(standing, wall=wall, budgets=budgets).why
     return answer(name, plan, statuses=statuses, standing=standing, led=led, due=due)
 
 
@@ -109,6 +119,9 @@ async def _shown(
 
 
 def _check(name: str, plan: Plan) -> None:
+    if name == NO_QUEUE:
+        what = "no pod names or is charged to a queue that is not there, as far as you may see pods and nodes"
+        raise NoQueueError(what, where="queues", remedy="`aliquot queue` lists all that are there")
     known = sorted(plan.tree.nodes.keys() - {ROOT})
     if name in known:
         return
@@ -128,7 +141,7 @@ def _printed(told: list[QueueRow] | QueueAnswer, *, form: str, names: Names) -> 
         text=lambda wide: _text(told, wide=wide),
         lines=lambda: [
             f"queue.{names.domain}/{row.name}"
-            for row in (told if isinstance(told, list) else [told.row])
+            for row in (told if isinstance(told, list) else [] if told.gone else [told.row])
             if row.name != NO_QUEUE
         ],
     )

@@ -8,8 +8,9 @@ from itertools import chain
 from msgspec.structs import replace
 
 from aliquot_cli.tables import ago, table, tame
+from aliquot_core.counting import agreed, counted
 from aliquot_scheduler.queues.said.settings import QueueSettings
-from aliquot_scheduler.queues.telling.forms import Part, QueueAnswer, QueueRow, WaitingPod
+from aliquot_scheduler.queues.telling.forms import ChargedPod, GoneQueue, Part, QueueAnswer, QueueRow, WaitingPod
 
 _UNKNOWN = "-"
 # In parentheses, which no queue's name has.
@@ -129,6 +130,8 @@ def answer_text(told: QueueAnswer, *, wide: bool, now: float) -> str:
     if told.users:
         users = [(one.user, _part_of(one.share), str(one.waiting)) for one in told.users]
         parts.append(table([("USER, FIRST FIRST", "OF ALL", "WAITING"), *users]))
+    if told.charged:
+        parts.append(_charged(told.charged))
     if told.pods:
         parts.append(_pods(told.pods, now=now))
     if told.settings:
@@ -166,11 +169,38 @@ def _by(settings: QueueSettings, *, of: str) -> str:
 
 
 def _whose(told: QueueAnswer) -> str:
+    if told.gone:
+        return "\n".join(_of_gone(one) for one in told.gone)
     if not told.row.leaf:
-        return "Pods wait in the queues below it."
+        return _of_inner(told)
     homes = ", ".join(told.home_of) or "no namespace"
     others = f"; pods of {', '.join(told.namespaces)} may name it" if told.namespaces else ""
     return f"The queue of {homes} by label{others}."
+
+
+def _of_inner(told: QueueAnswer) -> str:
+    """Pods that waited in it when it got its first child go on naming it."""
+    below = "Pods wait in the queues below it."
+    stuck = sum(one.queue == told.row.name for one in told.pods)
+    if not stuck:
+        return below
+    names = f"{counted(stuck, 'pod')} {agreed(stuck, 'names', 'name')} it and {agreed(stuck, 'is', 'are')} in no line"
+    return f"{below} {names}: let {agreed(stuck, 'it', 'them')} name one of those."
+
+
+def _of_gone(gone: GoneQueue) -> str:
+    """What became of it, and what to do."""
+    what = "hangs on nothing" if gone.hangs else "was deleted" if gone.running else "is not there"
+    runs = f"{counted(gone.running, 'pod')} {agreed(gone.running, 'runs', 'run')} on"
+    waits = f"{gone.waiting} {agreed(gone.waiting, 'waits', 'wait')} and {agreed(gone.waiting, 'is', 'are')} in no line"
+    remedy = "mend its spec.parent" if gone.hangs else "create it again"
+    return f"Queue {gone.name} {what}: {runs}, {waits}. Let those that wait name another, or {remedy}."
+
+
+def _charged(pods: Sequence[ChargedPod]) -> str:
+    heading = ("RUNS ON", "QUEUE", "NODE", "HOLDS")
+    lines = [(one.pod, one.queue, one.node or _UNKNOWN, f"{one.compute} %, {one.memory} MiB") for one in pods]
+    return table([heading, *lines])
 
 
 def _pods(pods: Sequence[WaitingPod], *, now: float) -> str:

@@ -39,7 +39,8 @@ def test_who_waits_in_a_queue_that_is_gone_is_told_so_by_its_word() -> None:
     stage.run(after=1.0)
     (waiter,) = stage.queues.waiting()
     notice = stage.queues.notice(waiter)
-    assert (notice.reason, notice.message) == ("NoQueue", "there is no queue left")
+    said = "there is no queue left; pods of namespace l may name default, free, right (label aliquot.dev/queue)"
+    assert (notice.reason, notice.message) == ("NoQueue", said)
 
 
 def test_who_borrows_goes_before_one_whose_queue_is_gone() -> None:

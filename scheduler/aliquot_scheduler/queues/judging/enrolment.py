@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from aliquot_core.counting import agreed, counted
+from aliquot_core.counting import agreed, counted, listed
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
@@ -22,7 +22,7 @@ from aliquot_scheduler.queues.charged.ledger import Charge
 from aliquot_scheduler.queues.judging.beyond import Beyond
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.together import Together
-from aliquot_scheduler.queues.said.entry import why_barred
+from aliquot_scheduler.queues.said.entry import open_to, why_barred
 from aliquot_scheduler.queues.said.tree import DEFAULT_QUEUE, Tree, Vector
 from aliquot_scheduler.queues.waiting.line import Shape, Waiter, firm_part, summed
 
@@ -59,6 +59,8 @@ class Enrolment:
         self._user_label = user_label
         self._known: dict[Shape, _Known] = {}
         self._least: dict[Shape, Vector] = {}
+        # By queue, namespace and its home: why its pods can't wait there.
+        self._barred: dict[tuple[str, str, str], str] = {}
         self._numbers: dict[Shape, int] = {}
         self._beyond = Beyond(tree=tree, cards=cards)
         self._together = Together(picture=cards.picture, cards=cards)
@@ -192,13 +194,16 @@ class Enrolment:
 
     def why_never(self, waiter: Waiter, *, was_in: bool = False) -> str:
         """Why the pod can't be let in, whatever others do; empty if it could. One that was in there may stay there."""
-        name, namespace = waiter.queue, waiter.pod.metadata.namespace
-        home = name if was_in else self._home(waiter.pod)
-        if barred := why_barred(name, tree=self._tree, namespace=namespace, home=home):
+        name = waiter.queue
+        if barred := self._why_barred(waiter, home=name if was_in else self._home(waiter.pod)):
             return barred
         if why := self._beyond.why((waiter,), waiter.amounts, "it asks"):
             return why
         return "" if self._tree.nodes[name].spec.autoscale else self._of_shape(waiter.shape).never
+
+    def is_barred(self, waiter: Waiter) -> bool:
+        """Whether it may not wait in its queue, whatever it asks: that is not there, has others below, or is closed."""
+        return bool(self._why_barred(waiter, home=self._home(waiter.pod)))
 
     def why_gang_never(self, members: Sequence[Waiter]) -> str:
         """Why what a gang needs to start can't be let in, whatever others do; empty if it could."""
@@ -207,6 +212,22 @@ class Enrolment:
         if why := self._beyond.why(members, summed(members), asks):
             return why
         return "" if self._tree.nodes[queue].spec.autoscale else self._together.why_never(members)
+
+    def _why_barred(self, waiter: Waiter, *, home: str) -> str:
+        """With the queues that its namespace may name; below its own, where there are such."""
+        wanted = name, namespace, _ = waiter.queue, waiter.pod.metadata.namespace, home
+        if wanted not in self._barred:
+            why = why_barred(name, tree=self._tree, namespace=namespace, home=home)
+            others = open_to(namespace, tree=self._tree, home=home) if why else []
+            below = [one for one in others if name in self._tree.path(one)]
+            self._barred[wanted] = f"{why}; {self._instead(namespace, below or others)}" if why else ""
+        return self._barred[wanted]
+
+    def _instead(self, namespace: str, queues: Sequence[str]) -> str:
+        """Where its pods may wait, and what they say for that."""
+        if not queues:
+            return f"no queue takes pods of namespace {namespace}"
+        return f"pods of namespace {namespace} may name {listed(queues)} (label {self._names.queue})"
 
     def _home(self, pod: Pod) -> str:
         home = "" if self._plain else self._homes.get(pod.metadata.namespace)

@@ -29,14 +29,6 @@ class SiblingStanding(msgspec.Struct, frozen=True, kw_only=True):
     of_all: float
 
 
-class Strays(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods of queues that are gone, or hang on nothing: what they hold, how many do, and how many wait."""
-
-    used: tuple[int, int]
-    running: int
-    waiting: int
-
-
 class _Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Common settings of what is printed as JSON."""
 
@@ -114,6 +106,26 @@ class WaitingPod(_Told, frozen=True, kw_only=True):
     why: str
 
 
+class ChargedPod(_Told, frozen=True, kw_only=True):
+    """A pod that is let in, and charged to a queue that is gone."""
+
+    pod: str
+    queue: str
+    # Empty until it is bound.
+    node: str
+    compute: int
+    memory: int
+
+
+class GoneQueue(_Told, frozen=True, kw_only=True):
+    """A queue that pods name or are charged to: it was deleted, or it hangs on nothing."""
+
+    name: str
+    hangs: bool
+    running: int
+    waiting: int
+
+
 class QueueAnswer(_Told, frozen=True, kw_only=True):
     """All of one queue."""
 
@@ -124,6 +136,9 @@ class QueueAnswer(_Told, frozen=True, kw_only=True):
     siblings: Sequence[SiblingStanding] = ()
     users: Sequence[UserStanding] = ()
     pods: Sequence[WaitingPod] = ()
+    # Where it is gone: which one, or which ones, and who runs on.
+    gone: Sequence[GoneQueue] = ()
+    charged: Sequence[ChargedPod] = ()
     # By which shares were worked out; and whose they are: the "leader"'s, or if it has told none those of who asks.
     settings: QueueSettings | None = None
     settings_of: str = ""

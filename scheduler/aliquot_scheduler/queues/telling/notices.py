@@ -108,6 +108,9 @@ class _Leader:
     def why_nowhere(self, waiter: Waiter) -> str:
         return self._register.hall.why_nowhere(waiter.uid)
 
+    def is_barred(self, waiter: Waiter) -> bool:
+        return self._register.enrolment.is_barred(waiter)
+
     def gathering(self, waiter: Waiter) -> Gathering | None:
         return self._register.hall.gathering(waiter, books=self.books, names=self._names)
 

@@ -67,6 +67,9 @@ class _Reader:
     def why_nowhere(self, waiter: Waiter) -> str:
         return self._standing.why_never(waiter)
 
+    def is_barred(self, waiter: Waiter) -> bool:
+        return self._standing.is_barred(waiter)
+
     def gathering(self, waiter: Waiter) -> Gathering | None:
         return self._standing.gathering(waiter)
 

@@ -13,8 +13,8 @@ import msgspec
 from aliquot_scheduler.queues.said.contradictions import ALL_MODELS, Thing, problems_by_queue, quota_of
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.tree import ROOT, Dimensions, Node
-from aliquot_scheduler.queues.telling.forms import NO_QUEUE, ModelParts, Part, QueueRow, Strays
-from aliquot_scheduler.queues.telling.standing import Standing
+from aliquot_scheduler.queues.telling.forms import NO_QUEUE, ModelParts, Part, QueueRow
+from aliquot_scheduler.queues.telling.standing import Standing, Strays
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.telling.views import bounds_of
 
@@ -33,29 +33,28 @@ def rows(plan: Plan, *, statuses: Mapping[str, QueueStatus], standing: Standing 
         row = _row(node, depth=depth, status=statuses.get(name), standing=standing)
         found.append(msgspec.structs.replace(row, models=_models(node, plan.tree.dimensions, standing=standing)))
         pending += [(child, depth + 1) for child in reversed(node.children)]
-    return found + ([] if standing is None else _of_no_queue(standing.strays()))
+    strays = standing.strays() if standing else None
+    return [*found, row_of_strays(NO_QUEUE, strays, standing)] if standing and strays and any(strays) else found
 
 
-def _of_no_queue(strays: Strays) -> list[QueueRow]:
-    """Those whose queue is gone, if there are any."""
-    if not strays.running and not strays.waiting:
-        return []
+def row_of_strays(name: str, strays: Strays, standing: Standing) -> QueueRow:
+    """Those whose queue is gone."""
     nothing = Part(guarantee=None, limit=None, weight=None, lending_limit=None, borrowing_limit=None)
-    compute, memory = (msgspec.structs.replace(nothing, used=used) for used in strays.used)
-    row = QueueRow(
-        name=NO_QUEUE,
+    held = [standing.charged(waiter) for waiter in strays.let_in]
+    compute, memory = (msgspec.structs.replace(nothing, used=sum(one[dim] for one in held)) for dim in (0, 1))
+    return QueueRow(
+        name=name,
         parent=ROOT,
         depth=0,
         leaf=False,
         compute=compute,
         memory=memory,
-        running=strays.running,
-        waiting=strays.waiting,
+        running=len(strays.let_in),
+        waiting=len(strays.waiting),
         priority=None,
         stop="",
         told_by="computed",
     )
-    return [row]
 
 
 def _with_problems(statuses: Mapping[str, QueueStatus], plan: Plan) -> dict[str, QueueStatus]:

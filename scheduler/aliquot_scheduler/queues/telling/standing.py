@@ -7,8 +7,9 @@ patience. Who may read everything gets all of it, without asking the leader.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,7 +26,7 @@ from aliquot_scheduler.queues.judging.rules import Refusal, Rules
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, models_of, plant
-from aliquot_scheduler.queues.telling.forms import SiblingStanding, Strays, UserStanding
+from aliquot_scheduler.queues.telling.forms import SiblingStanding, UserStanding
 from aliquot_scheduler.queues.telling.report import recall, statuses
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.telling.wording import Promised, Wording
@@ -41,6 +42,13 @@ from aliquot_scheduler.rules.judging import Rules as OwnRules
 
 # Everything is of one instant, and only what lies between two would count.
 _NOW = 0.0
+
+
+class Strays(NamedTuple):
+    """Pods whose queue is gone or hangs on nothing: those that are let in, and those that wait."""
+
+    let_in: Sequence[Waiter]
+    waiting: Sequence[Waiter]
 
 
 class Standing:
@@ -125,20 +133,22 @@ class Standing:
         return sum(count for name, count in self._running.items() if queue in self.plan.tree.path(name))
 
     def waiting(self, queue: str) -> list[Waiter]:
-        """Who waits in a queue, or in those below it."""
-        return [
-            waiter for name in self._waiting if queue in self.plan.tree.path(name) for waiter in self._waiting[name]
-        ]
+        """Who waits in a queue, or in those below it; it may be gone."""
+        found = [name for name in self._waiting if name == queue or queue in self.plan.tree.path(name)]
+        return [waiter for name in found for waiter in self._waiting[name]]
 
     def strays(self) -> Strays:
         """Those who are counted for no queue."""
-        nodes, charges = self.plan.tree.nodes, self.books.ledger.charges().values()
-        held = [charge.amounts for charge in charges if charge.queue not in nodes]
+        nodes = self.plan.tree.nodes
         return Strays(
-            used=(sum(amounts[COMPUTE] for amounts in held), sum(amounts[MEMORY] for amounts in held)),
-            running=len(held),
-            waiting=sum(len(found) for queue, found in self._waiting.items() if queue not in nodes),
+            let_in=[waiter for waiter in (*self.bound, *self._promised) if waiter.queue not in nodes],
+            waiting=[waiter for queue, found in self._waiting.items() if queue not in nodes for waiter in found],
         )
+
+    def charged(self, waiter: Waiter) -> tuple[int, int]:
+        """What one that is let in holds, in compute and memory."""
+        charge = self.books.ledger.of(waiter.uid)
+        return (charge.amounts[COMPUTE], charge.amounts[MEMORY]) if charge else (0, 0)
 
     def usual_wait(self, queue: str) -> UsualWait | None:
         """How long the last pods of a queue waited."""
@@ -213,6 +223,10 @@ class Standing:
         """Why a pod can't be let in, whatever others do; empty if it could."""
         why = self._enrolment.why_never(waiter)
         return why or self._hall.why_nowhere(waiter.uid)
+
+    def is_barred(self, waiter: Waiter) -> bool:
+        """Whether a pod may not wait in its queue, whatever it asks."""
+        return self._enrolment.is_barred(waiter)
 
     def may_fit(self, waiter: Waiter) -> bool:
         """Whether some card may have room for a pod; never wrongly no."""

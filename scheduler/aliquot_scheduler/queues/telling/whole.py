@@ -6,7 +6,7 @@ views (`told_by`: "view"): queues that it is at home in or has pods in, and its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -103,7 +103,12 @@ def _shown(view: View, thing: str) -> Part:
 
 def waiting_pods(name: str, standing: Standing, *, due: Due = _nothing_due) -> list[WaitingPod]:
     """Who waits in a queue and below it, in the order of their places; those in no line last."""
-    waiting = sorted(standing.waiting(name), key=lambda waiter: waiter.place)
+    return told_of(standing.waiting(name), standing, due=due)
+
+
+def told_of(waiters: Iterable[Waiter], standing: Standing, *, due: Due = _nothing_due) -> list[WaitingPod]:
+    """The same of these who wait."""
+    waiting = sorted(waiters, key=lambda waiter: waiter.place)
     reasons = {waiter.uid: why_it_waits(waiter, standing) for waiter in waiting}
     sentences = {waiter.uid: _sentence(waiter, reasons[waiter.uid], standing, due=due) for waiter in waiting}
     never = {waiter.uid for waiter in waiting if standing.why_never(waiter)}

@@ -19,6 +19,7 @@ from aliquot_scheduler.queues.waiting.line import Waiter, still_needed
 
 TURN_LOST, MAKING_ROOM, BEHIND, NOBODY_GOES = "TurnLost", "MakingRoom", "Behind", "NobodyGoes"
 NO_ROOM, NO_NODE, GANG_WAITS, WAITING = "NoRoom", "NoNode", "GangWaits", "Waiting"
+NO_QUEUE_FOR_IT, NEVER_FITS = "NoQueue", "NeverFits"
 # These hang on what nodes and GPUs have, of which there is more to say than of queues.
 OF_ROOM = frozenset({NO_ROOM, NO_NODE, WAITING})
 
@@ -56,6 +57,10 @@ class Knowledge(Protocol):
         """Why it can't be let in whatever others do; empty if it could."""
         ...
 
+    def is_barred(self, waiter: Waiter) -> bool:
+        """Whether that is since it may not wait in its queue, whatever it asks."""
+        ...
+
     def gathering(self, waiter: Waiter) -> Gathering | None:
         """What its gang lacks to be let in as a whole."""
         ...
@@ -89,10 +94,9 @@ def why(waiter: Waiter, knows: Knowledge) -> Why:
     """Why somebody waits."""
     if found := knows.remembered(waiter):
         return found
-    nodes = knows.books.ledger.tree.nodes
     if never := knows.why_nowhere(waiter):
-        return Why("NeverFits" if waiter.queue in nodes else "NoQueue", partial(str, never))
-    if nodes[waiter.queue].stop:
+        return Why(NO_QUEUE_FOR_IT if knows.is_barred(waiter) else NEVER_FITS, partial(str, never))
+    if knows.books.ledger.tree.nodes[waiter.queue].stop:
         return Why("QueueHeld", lambda: knows.wording().of_stop(waiter.queue))
     if lack := knows.gathering(waiter):
         return Why(lack.lack.value, partial(str, lack.message))
