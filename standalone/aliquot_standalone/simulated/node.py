@@ -19,6 +19,7 @@ from aliquot_agent.health.marks import read_marks
 from aliquot_agent.health.xids import Policy
 from aliquot_agent.publishing.node_publisher import NodePublisher
 from aliquot_agent.publishing.signs_of_life import SignsOfLife
+from aliquot_agent.settings import AgentSettings
 from aliquot_agent.signal import Signal
 from aliquot_agent.starting.device_ids import device_tables
 from aliquot_core.backoff import Random
@@ -99,6 +100,8 @@ class SimulatedNode:
             # GPUs that are made anew at each start have nothing to be remembered of.
             memory=HealthFile(""),
             beat=lambda: None,
+            # Nobody measures it here: as agents say where nobody has.
+            context=AgentSettings().context_mib,
         )
 
     def _publishing(self, client: KubeClient, *, random: Random) -> NodePublisher:

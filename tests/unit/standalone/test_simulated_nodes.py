@@ -15,6 +15,7 @@ import pytest
 from aliquot_agent.gpus.known_models import KNOWN_MODELS, KnownModel
 from aliquot_agent.gpus.simulated import simulated_uuid
 from aliquot_agent.health.xids import HealthSettings, policy
+from aliquot_agent.settings import AgentSettings
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
 from aliquot_core.inventory import Health, decode_inventory
 from aliquot_core.names import Names
@@ -153,6 +154,8 @@ async def test_a_node_says_what_a_real_agent_and_kubelet_would(stage: Stage) -> 
     assert [gpu.uuid for gpu in decode_inventory(node.metadata.annotations[NAMES.inventory]).gpus] == [
         simulated_uuid(node="sim-0", index=index) for index in range(2)
     ]
+    said = AgentSettings().context_mib
+    assert {gpu.context for gpu in decode_inventory(node.metadata.annotations[NAMES.inventory]).gpus} == {said}
     assert node.metadata.labels[NAMES.simulated] == "true"
     assert node.metadata.labels[NAMES.of("gpu.count")] == "2"
     told = {name: node.status.allocatable[name] for name in (*NAMES.resources(), "cpu", "pods")}
