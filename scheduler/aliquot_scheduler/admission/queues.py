@@ -54,11 +54,11 @@ def judge_queue(review: QueueReview, *, plan: Plan, hardware: HardwareOf = nothi
 
 
 def _of_the_cards(name: str, specs: Mapping[str, QueueSpec], *, hardware: HardwareOf) -> Iterator[str]:
-    """What its status would say a moment later, when nobody else is let in any more; and models that are not there."""
+    """That nobody else is let in any more, as its status says where more is kept than is there; models not there."""
     known = hardware(models_of(specs))
     tree = plant(specs, hardware=known)
     there = [known.there.get(pattern, (0, 0)) for pattern in (ALL_CARDS, *tree.dimensions.models)]
-    kept = kept_beyond_all(tree, capacity=[amount for pair in there for amount in pair]).get(name, ())
+    kept = kept_beyond_all(tree, capacity=[amount for pair in there for amount in pair], or_all=True).get(name, ())
     yield from kept
     for pattern in specs[name].models if any(there[0]) and not kept else ():
         if not any(known.there.get(pattern, (0, 0))):

@@ -327,11 +327,16 @@ OF_MODEL = {"models": {"H100*": {"compute": {"guarantee": 500, "lendingLimit": 0
     [
         ("c", MUCH, [{"kept": "5000 %", "thing": "compute", "others": " (all queues together 5200 %)"}]),
         ("c", {"compute": {"guarantee": 5000}}, []),
-        ("c", {"compute": {"guarantee": 1400, "lendingLimit": 0}}, []),
+        ("c", {"compute": {"guarantee": 1399, "lendingLimit": 0}}, []),
+        (
+            "c",
+            {"compute": {"guarantee": 1400, "lendingLimit": 0}},
+            [{"kept": "1400 %", "thing": "compute", "others": " (all queues together 1600 %)"}],
+        ),
         ("c", {"models": {"H100*": {"compute": {"limit": 100}}}}, []),
         ("c", OF_MODEL, [{"kept": "500 %", "thing": "compute of H100*", "others": "", "there": "400 %"}]),
     ],
-    ids=["more than there is", "lent", "all that there is", "a model that is there", "of a model"],
+    ids=["more than there is", "lent", "nearly all", "all that there is", "a model that is there", "of a model"],
 )
 async def test_what_is_kept_beyond_all_there_is_is_warned_of_as_it_is_written(
     name: str, spec: Json, said: list[Json]

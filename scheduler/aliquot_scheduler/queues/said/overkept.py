@@ -8,12 +8,17 @@ from aliquot_scheduler.queues.said.tree import ROOT, Node, Tree
 from aliquot_scheduler.queues.said.units import bare, spoken
 
 
-def kept_beyond_all(tree: Tree, *, capacity: Sequence[int]) -> dict[str, tuple[str, ...]]:
-    """By queue, what is wrong with what it keeps; nothing as long as no cards are known at all."""
+def kept_beyond_all(tree: Tree, *, capacity: Sequence[int], or_all: bool = False) -> dict[str, tuple[str, ...]]:
+    """By queue, what is wrong with what it keeps; nothing as long as no cards are known at all.
+
+    `or_all`: also where all is kept and no more. Queues that part all there is between them may be meant so, so that
+    is no problem of theirs for good; but whoever writes one is to know that nobody else is let in.
+    """
     found: dict[str, list[str]] = {}
     for dimension, there in enumerate(capacity):
         together = _kept_below(tree, tree.nodes[ROOT], dimension)
-        for name, node in tree.nodes.items() if any(capacity) and there < together else ():
+        too_much = there < together or (or_all and there == together)
+        for name, node in tree.nodes.items() if any(capacity) and too_much else ():
             # What is implied goes with a reservation in the other dimension, which is told of by itself.
             if node.kept[dimension] and not node.implied[dimension]:
                 said = _said(tree, node.kept[dimension], together, there, dimension)
