@@ -1,6 +1,7 @@
 """The queues and namespaces that every replica follows, so that each can answer the webhook.
 
-So it does the Lease on which the leader says what it alone knows: what a CUDA context takes where it takes least.
+So it does the Lease on which the leader says what it alone knows: what a CUDA context takes where it takes least, and
+where it takes most.
 
 What a watch has told may be a moment old: a queue that was made just now, or a namespace's label. So whoever would be
 refused by it is judged once more by what the API server says when it is asked.
@@ -26,8 +27,8 @@ from aliquot_scheduler.queues.said.entry import Plan, home_of, plan_of
 
 # The API server waits for our answer meanwhile (timeoutSeconds in the webhooks' configuration).
 _READS = Timeouts(connect=1.0, silence=2.0, total=3.0)
-# No GPU has more MiB.
-_DIGITS = 9
+# No GPU has more MiB; and it says the least and the most.
+_DIGITS, _WORDS = 9, 2
 
 
 class Plans(Protocol):
@@ -43,9 +44,10 @@ class Plans(Protocol):
 
 
 def told_contexts(there: There | None, *, settings: AdmissionSettings) -> str:
-    """What the leader says of the nodes' contexts; empty where no node does."""
-    known = there is not None and any(one is not None for one in there.contexts)
-    return str(there.least_context(otherwise=settings.least_memory)) if there and known else ""
+    """What the leader says of the nodes' contexts, the least and the most; empty where no node does."""
+    if there is None or all(one is None for one in there.contexts):
+        return ""
+    return " ".join(map(str, sorted(set(there.context_span(otherwise=settings.least_memory)))))
 
 
 class Landscape:
@@ -82,7 +84,8 @@ class Landscape:
         """What the leader says of nodes; nothing of what there is otherwise."""
         said = [lease.metadata.annotations.get(self._names.context, "") for lease in self._leader.objects.values()]
         # A leader of another version may say anything.
-        return There(contexts=tuple(int(one) for one in said if one.isdecimal() and len(one) <= _DIGITS))
+        words = " ".join(said).split()[:_WORDS]
+        return There(contexts=tuple(int(one) for one in words if one.isdecimal() and len(one) <= _DIGITS))
 
     async def asked(self, namespace: str = "") -> Plan:
         """By what the API server says now, of all queues and of this namespace."""

@@ -41,11 +41,12 @@ def judge(pod: Pod, *, names: Names, settings: AdmissionSettings, there: There =
     unread = unknown_notes(pod, names=names, labels=_labels(names), annotations=annotations)
     if not asks(pod, names=names):
         return Verdict(problems=(*problems.found, *strange), warnings=(*_said_in_vain(pod, names=names), *unread))
+    contexts = there.context_span(otherwise=settings.least_memory)
     return Verdict(
         problems=(
             *problems.found,
             *strange,
-            *_too_little_memory(request, names=names, least=there.least_context(otherwise=settings.least_memory)),
+            *_too_little_memory(request, names=names, contexts=contexts),
             *_unknown_isolation(request, names=names),
             *_foreign_devices(pod, names=names),
             *_endless_grace(pod),
@@ -130,17 +131,34 @@ def _live(names: Names) -> tuple[str, ...]:
 # --- problems --------------------------------------------------------------------------------------------------------
 
 
-def _too_little_memory(request: PodRequest, *, names: Names, least: int) -> Iterator[AliquotError]:
+def _too_little_memory(request: PodRequest, *, names: Names, contexts: tuple[int, int]) -> Iterator[AliquotError]:
+    """Nowhere a context leaves it anything; told is what is enough on all nodes, lest the next try waits for ever."""
     for asked in request.containers:
-        parts = [share.memory.value for share in asked.shares if share.memory]
-        if not parts or min(parts) >= least:
+        parts = _memory_of_each(asked)
+        if min(parts, default=contexts[0]) >= contexts[0]:
             continue
         on = "" if len(parts) == 1 else f", and leaves {min(parts)} on one of its {len(parts)} GPUs"
         yield AdmissionError(
-            f"{asked.memory} is less than a CUDA context needs, {least} MiB on each GPU{on}",
+            f"{asked.memory} is less than a CUDA context needs, {_span(contexts)}{on}",
             where=f"container {asked.name}, {names.memory}",
-            remedy=f"write at least {least_memory(asked, least=least)}",
+            remedy=_enough_everywhere(asked, contexts=contexts),
         )
+
+
+def _memory_of_each(asked: ContainerRequest) -> list[int]:
+    """MiB that it asks of each of its GPUs; nothing where it leaves that to compute."""
+    return [share.memory.value for share in asked.shares if share.memory]
+
+
+def _span(contexts: tuple[int, int]) -> str:
+    least, most = contexts
+    return f"{least} MiB on each GPU" if least == most else f"{least} to {most} MiB by node on each GPU"
+
+
+def _enough_everywhere(asked: ContainerRequest, *, contexts: tuple[int, int]) -> str:
+    least, most = contexts
+    anywhere = " to lie anywhere" if least < most else ""
+    return f"write at least {least_memory(asked, least=most)}{anywhere}"
 
 
 def least_memory(asked: ContainerRequest, *, least: int) -> int:
@@ -199,6 +217,7 @@ def _warnings(
     for variable in sets_our_variables(pod, names=names):
         yield f"container {variable} is set in vain: what the slice says wins"
     yield from _not_there(pod, request, names=names, there=there)
+    yield from _not_everywhere(request, names=names, contexts=there.context_span(otherwise=settings.least_memory))
     if (scheduler := pod.spec.scheduler_name) not in {"", DEFAULT_SCHEDULER, settings.scheduler_name}:
         yield f"scheduler {scheduler} must ask Aliquot's extender, or this pod never starts"
 
@@ -212,3 +231,22 @@ def _not_there(pod: Pod, request: PodRequest, *, names: Names, there: There) -> 
         yield f"annotation {names.gpu_uuid}: no GPU of this cluster will do, so the pod may wait for ever"
     if there.nodes is not None and (absent := why_absent(host_ask(pod, names=names).wanted, nodes=there.nodes)):
         yield f"{absent}, so the pod may wait for ever"
+    largest = there.largest(request.models)
+    for asked in request.containers if largest else ():
+        if (most := max(_memory_of_each(asked), default=0)) > largest:
+            yield (
+                f"container {asked.name}, {names.memory}: it asks {most} MiB of one GPU, and the largest that it may"
+                f" have has {largest} MiB, so the pod may wait for ever"
+            )
+
+
+def _not_everywhere(request: PodRequest, *, names: Names, contexts: tuple[int, int]) -> Iterator[str]:
+    """Some nodes take it, and if these are full or not for it, it waits however empty the others are."""
+    least, most = contexts
+    for asked in request.containers:
+        if least <= min(_memory_of_each(asked), default=most) < most:
+            enough = _enough_everywhere(asked, contexts=contexts)
+            yield (
+                f"container {asked.name}, {names.memory}: {asked.memory} is less than a CUDA context needs on some"
+                f" nodes, {_span(contexts)}: {enough}"
+            )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from aliquot_core.counting import listed
 from aliquot_core.patterns import Patterns
 from aliquot_scheduler.picture.picture import Picture
@@ -17,6 +19,10 @@ def _unknown(_: Patterns) -> bool:
     return True
 
 
+def _none(_: Patterns) -> int:
+    return 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class There:
     """As far as it is known; what is not known is taken to be there."""
@@ -25,12 +31,15 @@ class There:
     # Whether any GPU has such a uuid.
     has_gpu: Callable[[Patterns], bool] = _unknown
     nodes: Collection[str] | None = None
+    # MiB of the largest GPU of such models that can be given; 0 where there is none.
+    largest: Callable[[Patterns], int] = _none
     # What a CUDA context takes, in MiB, by kind of GPU; None where the node's agent does not say.
     contexts: Collection[int | None] = ()
 
-    def least_context(self, *, otherwise: int) -> int:
-        """What it takes where it takes least; `otherwise` is for GPUs of which it is not said, and if there is none."""
-        return min((otherwise if one is None else one for one in self.contexts), default=otherwise)
+    def context_span(self, *, otherwise: int) -> tuple[int, int]:
+        """What it takes where it takes least, and most; `otherwise` is for GPUs that do not say, or if none is."""
+        taken = [otherwise if one is None else one for one in self.contexts] or [otherwise]
+        return min(taken), max(taken)
 
 
 def listed_models(models: Iterable[tuple[str, ...]]) -> str:
@@ -40,15 +49,20 @@ def listed_models(models: Iterable[tuple[str, ...]]) -> str:
 
 def there_in(picture: Picture) -> There:
     """What a picture shows."""
-    kinds = picture.grid.kinds
+    grid, kinds = picture.grid, picture.grid.kinds
 
     def has_gpu(uuids: Patterns) -> bool:
         named = picture.named(uuids)
         return named is None or bool(named.any())
 
+    def largest(models: Patterns) -> int:
+        numbers = [number for number, kind in enumerate(kinds) if models.admits(*kind.models)]
+        return int(grid.usable.max(where=grid.open & np.isin(grid.kind, numbers), initial=0))
+
     return There(
         models=tuple(dict.fromkeys(kind.models for kind in kinds)),
         has_gpu=has_gpu,
         nodes=picture.nodes.keys(),
+        largest=largest,
         contexts={kind.context for kind in kinds},
     )

@@ -133,9 +133,10 @@ async def test_a_follower_knows_of_contexts_what_the_leader_says(stage: Stage) -
         return [*stage.landscape.there().contexts]
 
     assert [*stage.landscape.there().contexts] == []
-    words = ("512", "0", "", "-1", "a lot", "9" * 5_000)
-    assert [await told(at, said) for at, said in enumerate(words, start=5)] == [[512], [0], [], [], [], []]
+    words = ("512", "0", "300 512", "", "-1", "a lot", "9" * 5_000, "1 " * 5_000)
+    heard = [[512], [0], [300, 512], [], [], [], [], [1, 1]]
+    assert [await told(at, said) for at, said in enumerate(words, start=5)] == heard
     settings = AdmissionSettings(least_memory=300)
     told_by_leader = [told_contexts(There(contexts=one), settings=settings) for one in ([], [None], [None, 512], [512])]
-    assert told_by_leader == ["", "", "300", "512"]
+    assert told_by_leader == ["", "", "300 512", "512"]
     assert told_contexts(None, settings=settings) == ""

@@ -15,7 +15,7 @@ from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.validation import judge
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.fit.finder import Finder
-from aliquot_scheduler.picture.there import there_in
+from aliquot_scheduler.picture.there import There, there_in
 from support.admitting import container as asking
 from support.admitting import decoded, written
 from support.centre import MEMORY, NAMES, asks, container, gpus, make_node, make_pod, picture_with
@@ -96,32 +96,81 @@ def test_who_can_have_a_context_nowhere_waits_and_is_told() -> None:
     assert stage.round() == ["thin"]
 
 
-# What a context takes by node, the setting, and the least that may be asked.
-LEAST: dict[str, tuple[list[int | None], int, int]] = {
-    "no node": ([], 300, 300),
-    "nodes whose agents do not say": ([None, None], 300, 300),
-    "one that says": ([512], 300, 512),
-    "less than the setting": ([200], 300, 200),
-    "the least of several": ([700, 512], 300, 512),
-    "some do not say": ([None, 512], 300, 300),
-    "some do not say, and others take less": ([None, 200], 300, 200),
-    "it takes nothing": ([0, 512], 300, 1),
+# What a context takes by node, the setting, the least that may be asked, and the least that is enough everywhere.
+LEAST: dict[str, tuple[list[int | None], int, int, int]] = {
+    "no node": ([], 300, 300, 300),
+    "nodes whose agents do not say": ([None, None], 300, 300, 300),
+    "one that says": ([512], 300, 512, 512),
+    "less than the setting": ([200], 300, 200, 200),
+    "the least of several": ([700, 512], 300, 512, 700),
+    "some do not say": ([None, 512], 300, 300, 512),
+    "some do not say, and others take less": ([None, 200], 300, 200, 300),
+    "it takes nothing": ([0, 512], 300, 1, 512),
 }
 
 
 @pytest.mark.parametrize("row", LEAST)
 def test_the_webhook_refuses_what_no_node_can_give_a_context(row: str) -> None:
-    """And says what to write; with one MiB more it lets the pod in."""
-    contexts, setting, least = LEAST[row]
+    """And says what is enough on all; with one MiB more it lets the pod in, and warns until that is asked."""
+    contexts, setting, least, most = LEAST[row]
     nodes = (make_node(f"n{at}", costing(one, gpus(f"n{at}", 1))) for at, one in enumerate(contexts))
     there, settings = there_in(picture_with(*nodes)), AdmissionSettings(least_memory=setting)
 
-    def problems(memory: int) -> list[str]:
-        pod = decoded(written(asking(compute="30", memory=str(memory))))
-        return [str(problem) for problem in judge(pod, names=NAMES, settings=settings, there=there).problems]
+    def judged(memory: int, *, compute: str = "30") -> tuple[list[str], list[str]]:
+        pod = decoded(written(asking(compute=compute, memory=str(memory))))
+        verdict = judge(pod, names=NAMES, settings=settings, there=there)
+        return [str(problem) for problem in verdict.problems], list(verdict.warnings)
 
-    assert problems(least) == []
+    by_node = f"{least} MiB on each GPU" if least == most else f"{least} to {most} MiB by node on each GPU"
+    anywhere = "" if least == most else " to lie anywhere"
+    assert judged(most) == ([], [])
     if least > 1:
-        (said,) = problems(least - 1)
-        needs = f"{least - 1} MiB is less than a CUDA context needs, {least} MiB on each GPU"
-        assert f"{needs}; write at least {least}" in said
+        (said,), _ = judged(least - 1)
+        needs = f"{least - 1} MiB is less than a CUDA context needs, {by_node}"
+        assert said == f"container main, {NAMES.memory}: {needs}; write at least {most}{anywhere}"
+    if 1 < least < most:
+        some = "is less than a CUDA context needs on some nodes"
+        for memory in (least, most - 1):
+            told = f"container main, {NAMES.memory}: {memory} MiB {some}, {by_node}: write at least {most}{anywhere}"
+            assert judged(memory) == ([], [told])
+
+
+def test_the_remedy_for_a_slice_of_several_gpus_is_enough_everywhere() -> None:
+    """Not only where a context takes least: what is taken in so waits for ever if the others are the ones for it."""
+    nodes = [make_node(name, costing(context, gpus(name, 2))) for name, context in (("n1", 300), ("n2", 512))]
+    picture = picture_with(*nodes)
+
+    def problems(memory: int) -> list[str]:
+        pod = decoded(written(asking(compute="110", memory=str(memory))))
+        verdict = judge(pod, names=NAMES, settings=AdmissionSettings(), there=there_in(picture))
+        return [*map(str, verdict.problems), *verdict.warnings]
+
+    (refused,), (warned,) = problems(1_000), problems(3_290)
+    assert refused.endswith("and leaves 91 on one of its 2 GPUs; write at least 5622 to lie anywhere")
+    assert warned.endswith("on some nodes, 300 to 512 MiB by node on each GPU: write at least 5622 to lie anywhere")
+    assert problems(5_622) == []
+    for memory, expected in ((5_621, {"n1"}), (5_622, {"n1", "n2"})):
+        pod = asks("a", 110, memory)
+        found = Finder(picture=picture, names=NAMES).survey(pod, demand_of(parse_request(pod, names=NAMES)))
+        assert {name for name, known in picture.nodes.items() if found.fits[known.row]} == expected
+
+
+def test_memory_that_no_gpu_has_is_told() -> None:
+    """Of the models that the pod may have; a larger GPU may come, so it may wait."""
+    small, large = gpus("t4", 2, **T4), gpus("n1", 2)  # type: ignore[arg-type]
+    there = there_in(picture_with(make_node("t4", costing(300, small)), make_node("n1", costing(300, large))))
+
+    def warnings(memory: int, notes: dict[str, str], *, known: There = there) -> list[str]:
+        pod = decoded(written(asking(compute="30", memory=str(memory)), notes=notes))
+        verdict = judge(pod, names=NAMES, settings=AdmissionSettings(), there=known)
+        assert verdict.problems == ()
+        return list(verdict.warnings)
+
+    for most, notes in ((MEMORY, {}), (15_000, {"gpu-model": "*T4"}), (15_000, {"gpu-model": "*T4", "gpus": "2"})):
+        cards = int(notes.get("gpus", "1"))
+        assert warnings(cards * most, notes) == []
+        told = f"it asks {most + 1} MiB of one GPU, and the largest that it may have has {most} MiB"
+        assert warnings(cards * (most + 1), notes) == [
+            f"container main, {NAMES.memory}: {told}, so the pod may wait for ever"
+        ]
+    assert warnings(80_000_000, {}, known=There()) == []
