@@ -189,7 +189,9 @@ def _in_its_queue(told: Explanation, waiter: Waiter, *, standing: Standing, inqu
     usual, waiting = standing.usual_wait(waiter.queue), len(standing.waiting(waiter.queue))
     never = bool(standing.why_never(waiter))
     before = standing.before(waiter)
-    summary = _said_first(why, told) if why else _behind(told, len(before)) if before else told.summary
+    # What nodes say for good they say of now as well.
+    once = why and why == standing.why_nodes_never(waiter)
+    summary = why if once else _said_first(why, told) if why else _behind(told, len(before)) if before else told.summary
     if not standing.plan.specs:
         # Others come first and groups wait all the same, but there is no queue to tell of.
         return msgspec.structs.replace(told, summary=summary, reason=found.word)

@@ -9,18 +9,31 @@ import msgspec
 import pytest
 
 from aliquot_core.inventory import Gpu
-from aliquot_core.objects import Pod
+from aliquot_core.objects import Pod, Queue
 from aliquot_core.request import parse_request
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.validation import judge
+from aliquot_scheduler.explaining import explain
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.picture.there import There, there_in
+from aliquot_scheduler.queues.said.entry import plan_of
 from support.admitting import container as asking
 from support.admitting import decoded, written
-from support.centre import MEMORY, NAMES, asks, container, gpus, make_node, make_pod, picture_with
+from support.centre import (
+    MEMORY,
+    NAMES,
+    WALL,
+    asks,
+    container,
+    gpus,
+    make_lease,
+    make_node,
+    make_pod,
+    picture_with,
+)
 from support.mig import instances
-from support.queue_stage import Stage
+from support.queue_stage import Stage, queue
 
 T4 = {"model": "Tesla T4", "memory": 15_000}
 
@@ -94,6 +107,32 @@ def test_who_can_have_a_context_nowhere_waits_and_is_told() -> None:
     stage.picture.node_seen(make_node("n3", costing(300, gpus("n3", 1))))
     stage.beat()
     assert stage.round() == ["thin"]
+
+
+def test_nodes_that_look_the_same_are_each_counted_and_each_thing_is_said_once() -> None:
+    """Three of four would take it by their GPUs; the fourth is not left out, and `explain` adds nothing to it."""
+    stage = Stage({"a": queue()}, nodes=())
+    for number, context in enumerate((None, None, None, 512)):
+        stage.picture.node_seen(make_node(f"n{number}", costing(context, gpus(f"n{number}", 1))))
+    stage.beat()
+    match = [{"key": "metadata.name", "operator": "In", "values": ["nowhere"]}]
+    named = {"nodeSelectorTerms": [{"matchFields": match}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": named}}
+    pod = stage.submit("thin", 10, 400, queue="a", spec={"affinity": affinity})
+    assert stage.round() == []
+    (waiter,) = stage.queues.waiting()
+    notice = stage.queues.notice(waiter)
+    assert notice.reason == "NeverFits"
+    assert notice.message == (
+        "3 nodes have such GPUs: there is no node nowhere; 1 more can't take it: a CUDA context takes 512 MiB on "
+        "1 of 1 GPU, and container main asks for 400 MiB there"
+    )
+    specs = [msgspec.convert({"metadata": {"name": "a"}, "spec": {"namespaces": ["*"]}}, Queue)]
+    nodes = [known.node for known in stage.picture.nodes.values()]
+    leases = [make_lease(name) for name in stage.picture.nodes]
+    plan = plan_of(specs, [], names=NAMES)
+    told = explain(pod, nodes=nodes, leases=leases, pods=[pod], names=NAMES, wall=WALL, plan=plan)
+    assert told.summary == notice.message
 
 
 # What a context takes by node, the setting, the least that may be asked, and the least that is enough everywhere.

@@ -6,6 +6,7 @@ it would be the head of it for ever, and what is held back for it would never be
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -18,6 +19,8 @@ from aliquot_core.request import parse_request
 from aliquot_scheduler.fit.bounds import without_models
 from aliquot_scheduler.fit.demand import Demand, demand_of, of_anybody
 from aliquot_scheduler.fit.ground import HostAsk, host_ask
+from aliquot_scheduler.fit.refusals import Refusals, told_often
+from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.queues.charged.ledger import Charge
 from aliquot_scheduler.queues.judging.beyond import Beyond
 from aliquot_scheduler.queues.judging.cards import Cards
@@ -205,6 +208,10 @@ class Enrolment:
         """Whether it may not wait in its queue, whatever it asks: that is not there, has others below, or is closed."""
         return bool(self._why_barred(waiter, home=self._home(waiter.pod)))
 
+    def why_nodes_never(self, waiter: Waiter) -> str:
+        """Why no node could take it if all were empty; empty if one could."""
+        return self._of_shape(waiter.shape).never
+
     def why_gang_never(self, members: Sequence[Waiter]) -> str:
         """Why what a gang needs to start can't be let in, whatever others do; empty if it could."""
         queue, members = members[0].queue, self._within_limits(members)
@@ -264,9 +271,18 @@ class Enrolment:
         able = self._cards.able(demand)
         if (able & self._cards.ground.could(ask)).any():
             return ""
+        refusals = self._cards.refusals(demand.request)
         if why := self._cards.ground.why_never(ask, able=able):
-            return why
-        return f"no node could take it, even if it were empty: {self._cards.refusals(demand.request).of_all()}"
+            return why + self._of_others(refusals, able)
+        return f"no node could take it, even if it were empty: {refusals.of_all()}"
+
+    def _of_others(self, refusals: Refusals, able: Bools) -> str:
+        """Of the nodes that have GPUs and no such ones, which may look the same to who asks."""
+        picture = self._cards.picture
+        others = picture.grid.open.any(axis=1) & ~able
+        named = {name: known for name, known in picture.nodes.items() if others[known.row]}
+        reasons = Counter(refusal.why for refusal in refusals.of(named).values())
+        return f"; {reasons.total()} more can't take it: {told_often(reasons)}" if reasons else ""
 
 
 def _kept_off(shape: Shape, model: str) -> Shape:
