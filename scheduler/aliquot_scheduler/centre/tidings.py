@@ -15,20 +15,24 @@ class Tidings:
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: dict[str, asyncio.Event] = {}
+        # Each has an ear of its own: whoever leaves first takes nobody else's along.
+        self._waiting: dict[str, set[asyncio.Event]] = {}
 
     def told(self, pod: Pod) -> None:
         """The watch has told of a pod."""
-        if waiting := self._waiting.get(pod.metadata.uid):
+        for waiting in self._waiting.get(pod.metadata.uid, ()):
             waiting.set()
 
     async def of(self, uid: str, *, seconds: float, after: Awaitable[object] | None = None) -> None:
         """Wait for the next word on a pod, so long at most; `after` is what it is to tell of, and is done first."""
-        waiting = self._waiting.setdefault(uid, asyncio.Event())
+        waiting, together = asyncio.Event(), self._waiting.setdefault(uid, set())
+        together.add(waiting)
         try:
             if after is not None:
                 # The watch may be faster than the answer.
                 await after
             await sleep_unless(clock=self._clock, seconds=seconds, woken=waiting)
         finally:
-            self._waiting.pop(uid, None)
+            together.remove(waiting)
+            if not together:
+                del self._waiting[uid]
