@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from itertools import chain, combinations
 from random import Random
 
 import msgspec
@@ -124,26 +125,48 @@ class Oracle:
 
 
 class OfModels:
-    """What is there of each model, none of which overlap, and who asks for GPUs of that one alone."""
+    """What is there of each model, which kinds of GPUs are of it, and who asks for GPUs of that one alone."""
 
-    def __init__(self, specs: Specs, *, there: Mapping[str, int], tied: Mapping[str, Mapping[str, int]]) -> None:
+    def __init__(
+        self,
+        specs: Specs,
+        *,
+        there: Mapping[str, int],
+        tied: Mapping[str, Mapping[str, int]],
+        kinds: Mapping[str, frozenset[int]],
+    ) -> None:
         self._specs = specs
         self._there = there
         self._tied = tied
+        self._kinds = kinds
 
     def shares(self, demand: Mapping[str, int], *, capacity: int) -> dict[str, Fraction]:
         """Every leaf's share of compute: nobody asks for more of a model than is due of it, or has what limits keep."""
-        left = {name: Fraction(amount) for name, amount in demand.items()}
-        tops = dict.fromkeys(self._specs, Fraction(capacity))
-        for model, amount in self._there.items():
+        beyond: dict[str, dict[str, Fraction]] = {name: {} for name in demand}
+        kept: dict[str, dict[str, Fraction]] = {name: {} for name in self._specs}
+        for model in sorted(self._there, key=lambda one: len(self._kinds[one])):
             specs = {name: _of_model(spec, model) for name, spec in self._specs.items()}
-            oracle = Oracle(specs, self._tied[model], of_all=Oracle(self._specs, demand))
-            due = oracle.shares(amount)
-            for name in left:
-                left[name] -= self._tied[model][name] - due[name]
-            for name in tops:
-                tops[name] -= max(Fraction(0), amount - oracle.ceiling(name))
+            tied = {name: amount - self._most(beyond[name], model) for name, amount in self._tied[model].items()}
+            tops = {name: self._there[model] - self._most(parts, model) for name, parts in kept.items()}
+            oracle = Oracle(specs, tied, tops=tops, of_all=Oracle(self._specs, demand))
+            due = oracle.shares(self._there[model])
+            for name, parts in beyond.items():
+                parts[model] = self._tied[model][name] - due[name]
+            for name, parts in kept.items():
+                parts[model] = self._there[model] - oracle.ceiling(name)
+        left = {name: amount - self._most(beyond[name]) for name, amount in demand.items()}
+        tops = {name: capacity - self._most(parts) for name, parts in kept.items()}
         return Oracle(self._specs, left, tops=tops).shares(capacity)
+
+    def _most(self, parts: Mapping[str, Fraction], model: str = "") -> Fraction:
+        """The most of all ways to choose models inside one, none of which have a kind of GPU in common."""
+        inside = [one for one in parts if not model or self._kinds[one] <= self._kinds[model]]
+        ways = chain.from_iterable(combinations(inside, count) for count in range(len(inside) + 1))
+        apart = (way for way in ways if len(self._all_kinds(way)) == sum(len(self._kinds[one]) for one in way))
+        return max(sum((parts[one] for one in way), Fraction(0)) for way in apart)
+
+    def _all_kinds(self, way: Iterable[str]) -> frozenset[int]:
+        return frozenset[int]().union(*(self._kinds[one] for one in way))
 
 
 def _of_model(spec: QueueSpec, model: str) -> QueueSpec:

@@ -19,6 +19,8 @@ from support.share_oracle import OfModels, random_tree
 
 replace = msgspec.structs.replace
 CARD = 80_000
+# Models that lie beside, inside and across one another: of which kinds of GPUs each is.
+KINDS = {"x": frozenset({0}), "y": frozenset({1}), "xy": frozenset({0, 1}), "yz": frozenset({1, 2})}
 
 
 def of(pattern: str, **quota: int) -> dict[str, ModelQuota]:
@@ -78,6 +80,21 @@ ROWS = {
         asks={"a": (8, H100), "b": (8, H100), "c": (8, "")},
         due={"o": 200, "a": 100, "b": 100, "c": 600},
     ),
+    "narrow patterns may keep more than a wide one around them": Case(
+        queues={
+            "a": queue(models=of("NVIDIA*", limit=500) | of("*H100*", limit=200) | of("*A100*", limit=200)),
+            "b": queue(),
+        },
+        there={H100: 4, A100: 4},
+        asks={"a": (8, ""), "b": (1, "")},
+        due={"a": 400, "b": 100},
+    ),
+    "who asks for GPUs of narrow patterns alone, inside a wide one": Case(
+        queues={"a": queue(models=of("NVIDIA*", limit=700) | of("*H100*", limit=100)), "b": queue()},
+        there={H100: 4, A100: 4},
+        asks={"a": (8, H100), "b": (8, "")},
+        due={"a": 100, "b": 700},
+    ),
     "what two patterns keep of the same GPUs is taken off once": Case(
         queues={"a": queue(models=of("*H100*", limit=200) | of("NVIDIA*", limit=400)), "b": queue()},
         there={H100: 4, A100: 4},
@@ -129,11 +146,12 @@ def test_of_cordoned_nodes_only_what_is_in_use_counts(cordoned: bool, due: int) 
 
 @pytest.mark.parametrize("first", range(0, 120, 40))
 def test_shares_are_those_of_the_slow_way(first: int) -> None:
-    """Random trees that speak of two models, beside exact rationals; without models they are what they were."""
+    """Random trees that speak of models that overlap, beside exact rationals; without models as they were."""
     for seed in range(first, first + 40):
         chance = Random(seed)  # noqa: S311 - to be repeated, not guessed
         specs, demand, capacity = random_tree(chance)
-        there = {model: chance.randint(0, capacity // 2) for model in ("x", "y")}
+        of_kinds = [chance.randint(0, capacity // 3) for _ in range(3)]
+        there = {model: sum(of_kinds[kind] for kind in kinds) for model, kinds in KINDS.items()}
         specs = {name: replace(spec, models=_models(chance)) for name, spec in specs.items()}
         tied = {
             model: {name: min(amount // 2, chance.choice((0, 0, 50, 300))) for name, amount in demand.items()}
@@ -143,14 +161,14 @@ def test_shares_are_those_of_the_slow_way(first: int) -> None:
         order = list(tree.dimensions.models)
         reach = Reach(
             amounts=(capacity, 0, *(part for model in order for part in (there[model], 0))),
-            kinds=tuple(frozenset({number}) for number in range(len(order))),
+            kinds=tuple(KINDS[model] for model in order),
         )
         asked = {
             name: (amount, 0, *(part for model in order for part in (tied[model][name], 0)))
             for name, amount in demand.items()
         }
         named = {model: amount for model, amount in there.items() if model in order}
-        exact = OfModels(specs, there=named, tied=tied).shares(demand, capacity=capacity)
+        exact = OfModels(specs, there=named, tied=tied, kinds=KINDS).shares(demand, capacity=capacity)
         found = fair_shares(tree, dimension=COMPUTE, reach=reach, demand=asked)
         assert all(abs(found[name] - share) < 1 for name, share in exact.items()), seed
         if not order:
@@ -158,7 +176,7 @@ def test_shares_are_those_of_the_slow_way(first: int) -> None:
 
 
 def _models(chance: Random) -> dict[str, ModelQuota]:
-    said = [model for model in ("x", "y") if chance.random() < 0.4]
+    said = [model for model in KINDS if chance.random() < 0.4]
     return {
         model: ModelQuota(
             compute=Quota(guarantee=chance.choice((None, None, 100)), limit=chance.choice((None, 50, 150, 400)))
