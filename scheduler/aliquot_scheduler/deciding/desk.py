@@ -195,6 +195,10 @@ class Desk:
             return None
         return self._places.best(pod, demand, bounds, now=now)
 
+    def narrow(self, promise: Promise, demand: Demand) -> Promise:
+        """Keep the same room for a pod that may have fewer GPUs than when it was found."""
+        return self.promises.narrow(promise.pod.metadata.uid, demand)
+
     # --- how it is done ----------------------------------------------------------------------------------------------
     def _busy(self, pod: Pod) -> str:
         """Why a new place can't be looked for while an old one may still come true."""

@@ -108,6 +108,11 @@ class Promises:
         """The next stage, with the same room."""
         self._standing[uid] = msgspec.structs.replace(self._standing[uid], stage=stage, until=until)
 
+    def narrow(self, uid: str, demand: Demand) -> Promise:
+        """The same room, by a demand that leaves fewer others."""
+        self._standing[uid] = msgspec.structs.replace(self._standing[uid], demand=demand)
+        return self._standing[uid]
+
     def take_back(self, uid: str) -> None:
         """Let the room go."""
         if self._standing.pop(uid, None) is not None:

@@ -26,6 +26,10 @@ class Rooms(Protocol):
         """Keep room for a pod within bounds, or say that there is none."""
         ...
 
+    def narrow(self, promise: Promise, demand: Demand) -> Promise:
+        """Keep the same room for a pod that may have fewer GPUs than when it was found."""
+        ...
+
     def take_back(self, uid: str) -> None:
         """Let a pod's room go."""
         ...

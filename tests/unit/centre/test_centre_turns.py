@@ -74,6 +74,10 @@ class Line:
         self.searches += 1
         return self.desk.promise_best(pod, demand, bounds, now=now)
 
+    def narrow(self, promise: Promise, demand: Demand) -> Promise:
+        """Pass it on."""
+        return self.desk.narrow(promise, demand)
+
     def take_back(self, uid: str) -> None:
         """Pass it on."""
         self.desk.take_back(uid)

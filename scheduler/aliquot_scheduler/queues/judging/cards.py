@@ -166,6 +166,13 @@ class Cards:
         """The dimensions in which a GPU's compute counts, each with that of its memory after it."""
         return [0, *(2 + 2 * n for n, m in enumerate(self._models) if gpu and m.admits(*gpu.model_names))]
 
+    def models_without(self, node: str, uuids: Iterable[str]) -> list[str]:
+        """The models that queues name of which none of these GPUs of a node is."""
+        inventory = self.picture.nodes[node].inventory
+        gpus = [gpu for gpu in map(inventory.gpu, uuids) if gpu]
+        models = zip(self._named, self._models, strict=True)
+        return [name for name, model in models if not any(model.admits(*gpu.model_names) for gpu in gpus)]
+
     # --- whether it fits ---------------------------------------------------------------------------------------------
     def able(self, demand: Demand) -> npt.NDArray[np.bool_]:
         """Which nodes, by their rows, could take the pod if they were empty."""

@@ -2,7 +2,8 @@
 
 Until it is bound it counts for each model on which it might lie. So a limit for one model, or what is held back of it
 for others, would stop it though cards of others idle. It is asked once more without that model; of a gang as few as it
-takes, from the last on, since the first may have the choice.
+takes, from the last on, since the first may have the choice. Once it is let in it counts for those alone on which it
+was promised room, unless another node may have to be chosen.
 """
 
 from __future__ import annotations
@@ -40,3 +41,13 @@ def _kept_off(candidate: Candidate, dimension: int, *, dimensions: Dimensions, w
             members = (*candidate.members[:place], other, *candidate.members[place + 1 :])
             return Candidate(members=members, amounts=summed(members))
     return None
+
+
+def may_go_elsewhere(waiter: Waiter) -> bool:
+    """Whether kube-scheduler may find that it can't lie where it was promised room.
+
+    Of what it says of other pods we know nothing; nor why a turn was lost.
+    """
+    spec = waiter.pod.spec
+    of_pods = {"podAffinity", "podAntiAffinity"} & (spec.affinity or {}).keys()
+    return bool(waiter.lost or of_pods or spec.topology_spread_constraints)

@@ -16,6 +16,7 @@ from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
+from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.fit.bounds import without_models
 from aliquot_scheduler.fit.demand import Demand, demand_of, of_anybody
 from aliquot_scheduler.fit.ground import HostAsk, host_ask
@@ -24,6 +25,7 @@ from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.queues.charged.ledger import Charge
 from aliquot_scheduler.queues.judging.beyond import Beyond
 from aliquot_scheduler.queues.judging.cards import Cards
+from aliquot_scheduler.queues.judging.elsewhere import may_go_elsewhere
 from aliquot_scheduler.queues.judging.together import Together
 from aliquot_scheduler.queues.said.entry import open_to, why_barred
 from aliquot_scheduler.queues.said.tree import DEFAULT_QUEUE, Tree, Vector
@@ -116,6 +118,19 @@ class Enrolment:
         for model in was.off:
             now = self.without(now, model) or now
         return now
+
+    def held_to(self, waiter: Waiter, promise: Promise) -> Waiter:
+        """The same pod, kept off models on which it was promised nothing, as far as its queue counts those.
+
+        Else of cards that come free at once a queue with limits for each model would have half: what is not bound yet
+        would count for all of them. Not where kube-scheduler may have to choose another node than was promised.
+        """
+        if may_go_elsewhere(waiter):
+            return waiter
+        for model in self._cards.models_without(promise.node, promise.plan.claims):
+            if self._tree.counts(waiter.queue, model):
+                waiter = self.without(waiter, model) or waiter
+        return waiter
 
     def without(self, waiter: Waiter, model: str) -> Waiter | None:
         """The same pod, kept off cards of a model; None if no card would do then, were it empty."""

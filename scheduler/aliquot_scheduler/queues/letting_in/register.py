@@ -16,6 +16,7 @@ import msgspec
 
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
+from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.charged.usage import Forgetting
 from aliquot_scheduler.queues.judging.cards import Cards
@@ -228,13 +229,16 @@ class Register:
         """Whether it rests for that."""
         return uid in self._unheard
 
-    def let_in(self, waiter: Waiter, *, until: float, now: float) -> None:
-        """Its turn has come: it is charged from now on, and waits no more."""
+    def let_in(self, waiter: Waiter, promise: Promise, *, now: float) -> Waiter:
+        """Its turn has come: it is charged from now on, and waits no more; as what it is held to."""
         self.leave(waiter.uid)
         self.memory.forget(waiter.uid)
-        self.inside.enter(waiter, way=Way.THROUGH, until=until)
-        self.second_turns.let_in(waiter, books=self.books)
-        self.books.admit(waiter, self.enrolment.charge(waiter), now=now)
+        held = self.enrolment.held_to(waiter, promise)
+        self.inside.enter(held, way=Way.THROUGH, until=promise.until)
+        self.inside.keep_off(held.uid, held.off)
+        self.second_turns.let_in(held, books=self.books)
+        self.books.admit(held, self.enrolment.charge(held), now=now)
+        return held
 
     def show(self, waiter: Waiter, *, until: float) -> None:
         """It is seen by whoever makes clusters larger: charged, since quota has to allow it, and not as used."""

@@ -61,12 +61,12 @@ class Rounds:
 
     def _round(self, rooms: Rooms, *, now: float) -> Iterator[Turn]:
         sweep = self._sweep(rooms, now=now)
-        self._bring_in_cleared(sweep, now=now)
+        self._bring_in_cleared(sweep, rooms, now=now)
         yield from self._untold_turns()
-        yield from self._swept(sweep, now=now)
+        yield from self._swept(sweep, rooms, now=now)
         while sweep.again and self._register.inside.under_way < MOST_AT_ONCE:
             sweep = self._sweep(rooms, now=now)
-            yield from self._swept(sweep, now=now)
+            yield from self._swept(sweep, rooms, now=now)
         if self._register.inside.under_way < MOST_AT_ONCE:
             self._note_in_vain(now=now)
 
@@ -83,10 +83,10 @@ class Rounds:
                 found.add(gang)
         hall.in_vain.found(found, now=now)
 
-    def _swept(self, sweep: Sweep, *, now: float) -> Iterator[Turn]:
+    def _swept(self, sweep: Sweep, rooms: Rooms, *, now: float) -> Iterator[Turn]:
         for candidate, promises in sweep.let_in():
             for member, promise in zip(candidate.members, promises, strict=True):
-                self._let_in(member, promise, now=now)
+                self._let_in(member, promise, rooms=rooms, now=now)
             self._register.gang_changed(candidate.first)
             yield from self._untold_turns()
             if self._register.inside.under_way >= MOST_AT_ONCE:
@@ -129,7 +129,7 @@ class Rounds:
                 register.show(member, until=until)
             register.gang_changed(candidate.first)
 
-    def _bring_in_cleared(self, sweep: Sweep, *, now: float) -> None:
+    def _bring_in_cleared(self, sweep: Sweep, rooms: Rooms, *, now: float) -> None:
         """Those for whom room was made, as soon as all of it is there."""
         register = self._register
         clearings = register.clearings
@@ -144,7 +144,7 @@ class Rounds:
                 clearings.drop(clearing)
                 promises = sweep.bring_in_all(clearing)
                 for place, promise in zip(clearing.places, promises, strict=False):
-                    self._let_in(place.waiter, promise, now=now)
+                    self._let_in(place.waiter, promise, rooms=rooms, now=now)
                     register.claims.brought_in(place.waiter, now=now)
                 if promises:
                     register.gang_changed(clearing.candidate.first)
@@ -155,9 +155,11 @@ class Rounds:
         # Whoever is looked at next must not be let in by room that is kept again, nor be kept out of what is no more.
         sweep.room_changed()
 
-    def _let_in(self, waiter: Waiter, promise: Promise, *, now: float) -> None:
+    def _let_in(self, waiter: Waiter, promise: Promise, *, rooms: Rooms, now: float) -> None:
         self.waits.add(waiter.queue, max(0.0, now - self._register.joined.pop(waiter.uid, now)))
-        self._register.let_in(waiter, until=promise.until, now=now)
+        held = self._register.let_in(waiter, promise, now=now)
+        if held.off != waiter.off:
+            promise = rooms.narrow(promise, self._register.inside.bounds[held.uid].narrowed(held.demand))
         self._untold.append(Turn(pod=waiter.pod, promise=promise, number=self._next_turn(waiter)))
 
     def _next_turn(self, waiter: Waiter) -> int:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.turns import FOUND
-from aliquot_scheduler.fit.bounds import Bounds
 from aliquot_scheduler.queues.judging.planting import Planting
 from aliquot_scheduler.queues.room.making_room import MakingRoom
 from aliquot_scheduler.queues.waiting.books import Books
@@ -89,8 +88,7 @@ class TakingOver:
         if over := self._books.ledger.over(waiter.queue, waiter.amounts):
             return f"it would be over the limit of queue {over[0].node.name}"
         self._inside.enter(waiter, way=Way.ADOPTED, until=now + FOUND)
-        if waiter.off:
-            self._inside.bounds[waiter.uid] = Bounds(off=waiter.off)
+        self._inside.keep_off(waiter.uid, waiter.off)
         self._books.put(waiter, enrolment.charge(waiter))
         self._hall.gang_changed(waiter, books=self._books)
         return ""

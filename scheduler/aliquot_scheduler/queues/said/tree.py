@@ -94,6 +94,12 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
         node = self.nodes.get(name)
         return node.path if node else (ROOT,)
 
+    def counts(self, name: str, model: str) -> bool:
+        """Whether the queue, or one above it, limits or guarantees anything of a model."""
+        dims = [dim for dim in range(self.dimensions.cards) if self.dimensions.model_of(dim) == model]
+        nodes = [self.nodes[one] for one in self.path(name)]
+        return any(node.ceiling[dim] < UNLIMITED or node.guarantee[dim] for node in nodes for dim in dims)
+
     def leaf(self, name: str) -> Node | None:
         """The queue, if pods may wait in it."""
         node = self.nodes.get(name)

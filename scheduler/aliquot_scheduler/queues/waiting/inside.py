@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+import msgspec
+
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
-from aliquot_scheduler.fit.bounds import Bounds
+from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.queues.waiting.line import Waiter
 
 
@@ -54,6 +56,11 @@ class Inside:
         self.coming[waiter.uid] = waiter
         self._ways[waiter.uid] = way
         self._until[waiter.uid] = until
+
+    def keep_off(self, uid: str, models: tuple[str, ...]) -> None:
+        """One of them may lie on no GPU of these models, patterns of them; on all others as before."""
+        if models:
+            self.bounds[uid] = msgspec.structs.replace(self.bounds.get(uid, ANYWHERE), off=models)
 
     def way(self, uid: str) -> Way | None:
         """How somebody came in who is not bound."""

@@ -167,6 +167,10 @@ class Queued:
         self._in_vain += promise is None
         return promise
 
+    def narrow(self, promise: Promise, demand: Demand) -> Promise:
+        """As the desk does it."""
+        return self._desk.narrow(promise, demand)
+
     def take_back(self, uid: str) -> None:
         """As the desk does it."""
         self._desk.take_back(uid)
