@@ -3,22 +3,45 @@
 #   daemonset/uninstall.sh [--yes] [--force] [--no-wait] [--dry-run] [--help]
 #
 #   --yes      do not ask; without a terminal nothing is done otherwise
-#   --force    also while pods hold slices: they would run on, uncounted
+#   --force    also while pods hold slices: they would run on, uncounted; and where agents are ready and no node bears
+#              what they write
 #   --no-wait  do not wait for the kubelets: for five minutes they tell on each node's status what a plugin had that has
 #              left, and then 0 for ever, which is taken away only by who waits for it
 #   --dry-run  say what there is to go, and do nothing
 #   --help     print this
 #
-# The cluster is that of kubectl's current context. Pods that hold slices are to be ended first. Pods that wait lose
-# Aliquot's gate and go on waiting, for a scheduler that is gone: delete them, or install Aliquot again. Queues are
-# deleted with their definition. Where a node does not answer within ALIQUOT_PATIENCE seconds (600), the others withdraw,
-# it is named, and what guards what it bears stays: bring it back, or delete it, and run this again.
+# The cluster is that of kubectl's current context. What is installed there tells its domain and its namespace; where
+# ALIQUOT_DOMAIN or ALIQUOT_NAMESPACE says another, nothing is done. Pods that hold slices are to be ended first. Pods
+# that wait lose Aliquot's gate and go on waiting, for a scheduler that is gone: delete them, or install Aliquot again.
+# Queues are deleted with their definition. Where a node does not answer within ALIQUOT_PATIENCE seconds (600), the
+# others withdraw, it is named, and what guards what it bears stays: mend it, or delete it if it is not coming back, and
+# run this again.
 set -eu
-namespace=${ALIQUOT_NAMESPACE:-aliquot-system}
-domain=${ALIQUOT_DOMAIN:-aliquot.dev}
 patience=${ALIQUOT_PATIENCE:-600}
-joins=node.$domain/share
 ours=app.kubernetes.io/part-of=aliquot
+
+# What queues and their views are defined by: the last to go, so they tell the domain to every later try.
+definitions() {
+    kubectl get customresourcedefinitions --selector "$ours" --output name
+}
+
+# The namespaces to whose accounts rights are given; that of an installation that never came as far as its rights.
+namespaces() {
+    named=$(kubectl get clusterrolebindings --selector "$ours" --output go-template='{{range .items}}{{range .subjects
+        }}{{with .namespace}}{{.}}{{"\n"}}{{end}}{{end}}{{end}}') || return 1
+    [ -n "$named" ] || named=$(kubectl get namespaces --selector "$ours" --output go-template='{{range .items
+        }}{{.metadata.name}}{{"\n"}}{{end}}') || return 1
+    printf '%s\n' "$named" | sort -u
+}
+
+# Which one is meant ($1: the variable, $2: what it says, $3: what is installed, a line each).
+meant() {
+    chosen=$3
+    [ -z "$2" ] || chosen=$(printf '%s\n' "$3" | grep -xF -e "$2") || true
+    # shellcheck disable=SC2086 # names have no blanks
+    [ "$(count "$chosen")" = 1 ] || refuse "$1 is ${2:-not set}, and installed in $cluster is" $3
+    echo "$chosen"
+}
 
 # A line for each pod that holds a slice.
 holders() {
@@ -36,7 +59,6 @@ gated() {
 
 # Every queue; none where an earlier try has deleted their definition.
 queues() {
-    definitions=$(kubectl get customresourcedefinitions --selector "$ours" --output name) || return 1
     case $definitions in
     *"/queues.$domain"*) kubectl get "queues.$domain" --output name ;;
     esac
@@ -58,6 +80,19 @@ bearing() {
         "'"$domain"'/memory"}}{{$node.metadata.name}}{{"\n"}}{{end}}{{end}}{{end}}'
 }
 
+# The node of each agent that is ready.
+ready_agents() {
+    kubectl --namespace "$namespace" get pods --selector app.kubernetes.io/name=aliquot-agent --output \
+        go-template='{{range $pod := .items}}{{range .status.conditions}}{{if and (eq .type "Ready") (eq .status "True")
+        }}{{$pod.spec.nodeName}}{{"\n"}}{{end}}{{end}}{{end}}'
+}
+
+# Each node whose kubelet answers.
+ready_nodes() {
+    kubectl get nodes --output go-template='{{range $node := .items}}{{range .status.conditions}}{{if and (eq .type
+        "Ready") (eq .status "True")}}{{$node.metadata.name}}{{"\n"}}{{end}}{{end}}{{end}}'
+}
+
 # The node of each pod of these names that is there and has not ended well.
 nodes_with() {
     kubectl --namespace "$namespace" get pods --selector "app.kubernetes.io/name in ($1)" --output go-template='{{range
@@ -77,10 +112,9 @@ waited_for() {
 
 # All nodes at once, each by itself, and with the agent's own rights: nobody else may remove what it wrote.
 withdraw() {
-    pod=$(kubectl --namespace "$namespace" get configmap aliquot-withdraw --output 'jsonpath={.data.pod\.yaml}')
     for node; do
         # While its agent may live, it would write all of it anew.
-        echo "$silent" | grep -qxF "$node" || echo "$pod" | sed "s/NODE/$node/; s/--withdraw/$how/" |
+        echo "$silent" | grep -qxF "$node" || echo "$withdrawal" | sed "s/NODE/$node/; s/--withdraw/$how/" |
             kubectl create --filename -
     done
 }
@@ -106,23 +140,55 @@ for argument; do
     esac
 done
 
+case $patience in
+*[!0-9]* | 0?* | ?????????*)
+    echo "ALIQUOT_PATIENCE is $patience, which is no number of seconds: nothing was done" >&2
+    exit 2
+    ;;
+esac
+
 # Some write a name and a password into a server's URL: that is nobody's to read here, or in a log.
 cluster=$(kubectl config view --minify --output 'jsonpath={.current-context} ({.clusters[0].cluster.server})' \
     2>/dev/null | sed 's#://[^/]*@#://#')
 [ -n "$cluster" ] || cluster="the cluster that kubectl finds"
-unseen() {
-    echo "$1 of $cluster can't be listed: nothing was done" >&2
+refuse() {
+    echo "$*: nothing was done" >&2
     exit 1
 }
+unseen() {
+    refuse "$1 of $cluster can't be listed"
+}
+# Any other domain than the installed one would count nothing, and take the guards from what is there.
+definitions=$(definitions) || unseen definitions
+[ -n "$definitions" ] || refuse "Aliquot is not installed in $cluster (no definition bears $ours); where something of" \
+    "it is left on nodes or pods, install it again as it was and run this"
+domain=$(meant ALIQUOT_DOMAIN "${ALIQUOT_DOMAIN:-}" "$(printf '%s\n' "$definitions" | sed 's#.*/[^.]*[.]##' | sort -u)")
+joins=node.$domain/share
+# Where nothing names a namespace any more an earlier try has deleted it.
+namespaces=$(namespaces) || unseen namespaces
+namespace=$(meant ALIQUOT_NAMESPACE "${ALIQUOT_NAMESPACE:-}" "${namespaces:-aliquot-system}")
+
 # What can't be counted is not taken for nothing.
 held=$(holders) || unseen pods
 waiting=$(gated) || unseen pods
 queues=$(queues) || unseen queues
 nodes=$(bearing) || unseen nodes
 nodes=$(printf '%s\n' "$nodes" | sort -u)
+withdrawal=$(kubectl --namespace "$namespace" get configmap aliquot-withdraw --ignore-not-found --output \
+    'jsonpath={.data.pod\.yaml}') || unseen ConfigMaps
+if [ -n "$nodes" ] && [ -z "$withdrawal" ]; then
+    refuse "the ConfigMap aliquot-withdraw, by which $(count "$nodes") nodes withdraw, is not in $namespace of" \
+        "$cluster: install Aliquot again as it was and run this"
+fi
+if [ -z "$nodes" ] && [ "$force" = no ]; then
+    agents=$(ready_agents) || unseen pods
+    [ -z "$agents" ] || refuse "agents are ready on $(count "$agents") nodes, and no node bears what they write for" \
+        "$domain: see what domain theirs is (kubectl --namespace $namespace logs ds/aliquot-agent), or say --force"
+fi
 cat <<EOF
-Aliquot is to go from $cluster: its namespace $namespace, policies, webhooks and rights, $(count "$queues") queues,
-and what it wrote on $(count "$nodes") nodes. $(count "$held") pods hold slices; $(count "$waiting") wait, and lose its gate.
+Aliquot ($domain) is to go from $cluster: its namespace $namespace, policies, webhooks and rights,
+$(count "$queues") queues, and what it wrote on $(count "$nodes") nodes. $(count "$held") pods hold slices;
+$(count "$waiting") wait, and lose its gate.
 EOF
 [ "$dry" = no ] || exit 0
 if [ -n "$held" ] && [ "$force" = no ]; then
@@ -166,8 +232,16 @@ if [ -n "$nodes" ]; then
 fi
 bears=$(waited_for aliquot-withdraw)
 if [ -n "$silent$bears" ]; then
-    printf '%s\n' "$silent" "$bears" | sort -u | sed '/^$/d' | sed \
-        's/.*/node & does not answer: bring it back, or delete it (kubectl delete node &); then run this again/' >&2
+    ready=$(ready_nodes)
+    for node in $(printf '%s\n' "$silent" "$bears" | sort -u); do
+        if printf '%s\n' "$ready" | grep -qxF "$node"; then
+            echo "node $node is ready, and Aliquot's pods there have not ended (kubectl --namespace $namespace" \
+                "describe pods --field-selector spec.nodeName=$node): mend that; then run this again"
+        else
+            echo "node $node does not answer: bring it back, or delete it (kubectl delete node $node);" \
+                "then run this again"
+        fi
+    done >&2
     exit 1
 fi
 
@@ -175,4 +249,5 @@ kubectl --namespace kube-system delete --ignore-not-found lease/aliquot-kube-sch
 kubectl --namespace kube-system delete --selector "$ours" rolebindings,roles
 kubectl delete --selector "$ours" validatingadmissionpolicybindings,validatingadmissionpolicies
 kubectl delete namespace --ignore-not-found "$namespace"
-kubectl delete --selector "$ours" clusterrolebindings,clusterroles,customresourcedefinitions
+kubectl delete --selector "$ours" clusterrolebindings,clusterroles
+kubectl delete --selector "$ours" customresourcedefinitions

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -44,10 +45,12 @@ with socket.create_connection((os.environ["POD_IP"], {port})) as page:
 """
 
 
-def run_uninstall(cluster: ClusterHarness, *, waits: bool = False) -> subprocess.CompletedProcess[str]:
+def run_uninstall(
+    cluster: ClusterHarness, *, waits: bool = False, variables: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.CompletedProcess[str]:
     """Run the script that operators run, and let it wait for kubelets to forget the plugin or not."""
     kubectl = binaries.path_of("kubectl")
-    own = {"PATH": f"{kubectl.parent}:{os.environ['PATH']}", "KUBECONFIG": str(cluster.kubeconfig())}
+    own = {"PATH": f"{kubectl.parent}:{os.environ['PATH']}", "KUBECONFIG": str(cluster.kubeconfig()), **variables}
     command, environment = [str(UNINSTALL), "--yes", *([] if waits else ["--no-wait"])], {**os.environ, **own}
     within = _UNINSTALLED_WITHIN + (_FORGOTTEN_WITHIN if waits else 0)
     try:

@@ -42,11 +42,11 @@ def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - i
         yield running
 
 
-def install(cluster: ClusterHarness) -> None:
+def install(cluster: ClusterHarness, values: dict[str, Any] | None = None) -> None:
     """As README.md says: the namespace first, which is not Helm's."""
     for obj in manifests("00-namespace"):
         cluster.apply(obj)
-    release(cluster, "install", str(CHART), values={})
+    release(cluster, "install", str(CHART), values=values or {})
 
 
 def release(cluster: ClusterHarness, verb: str, *what: str, values: dict[str, Any] | None = None) -> str:
@@ -149,3 +149,22 @@ def test_our_script_takes_away_what_helm_has_installed(cluster: ClusterHarness) 
     done = run_uninstall(cluster)
     assert done.returncode == 0, done.stderr
     cluster.wait_for("nothing to be left", partial(is_left, cluster, []))
+
+
+@pytest.mark.timeout(400)
+def test_our_script_knows_by_which_names_it_was_installed(cluster: ClusterHarness) -> None:
+    """Another domain or namespace is refused, and so is what is not there; in all of which nothing goes."""
+    domain = "acme.example"
+    definition = QUEUE.replace(NAMES.domain, domain)
+    install(cluster, {"domain": domain})
+    for variables in ({"ALIQUOT_DOMAIN": NAMES.domain}, {"ALIQUOT_NAMESPACE": "default"}):
+        refused = run_uninstall(cluster, variables=variables)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr.endswith(": nothing was done\n")
+    assert missing(cluster, template({"domain": domain})) == []
+    done = run_uninstall(cluster)
+    assert done.returncode == 0, done.stderr
+    cluster.wait_for("nothing to be left", partial(is_left, cluster, []))
+    cluster.wait_for("the definition to be gone", lambda: cluster.api.find(definition) is None)
+    again = run_uninstall(cluster)
+    assert (again.returncode, again.stderr.startswith("Aliquot is not installed in ")) == (1, True)

@@ -1,0 +1,137 @@
+"""A cluster for `daemonset/uninstall.sh` whose kubectl is played."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "daemonset" / "uninstall.sh"
+# A folder for each node, with what it bears (`bears`), whether pods of its agent (`agent`) or of its withdrawal
+# (`withdraw`) are there, and its kubelet (`alive`); with one that answers they may still not end (`stuck`). Beside them
+# what pods hold (`held`), who waits (`waiting`), which call fails, counted from the first (`fails`), and what is
+# installed: domains (`domains`), the namespaces that rights name (`rights`) and labels (`labelled`), and the one with
+# the pod that withdraws (`withdraws`). Who asks by another domain, or in another namespace, finds nothing.
+KUBECTL = r"""#!/bin/sh
+all="$CLUSTER/.."
+echo "$*" | tr '\n' ' ' >>"$all/asked"
+echo >>"$all/asked"
+[ "$(wc -l <"$all/asked")" != "$(cat "$all/fails" 2>/dev/null)" ] || { echo "no answer" >&2; exit 1; }
+with() { for node in "$CLUSTER"/*; do [ ! -e "$node/$1" ] || basename "$node"; done; }
+domain=$(head -n 1 "$all/domains") namespace=$(cat "$all/withdraws")
+case "$*" in
+"config view"*) echo "there (https://me:secret@there)" ;;
+"get pods --all-namespaces"*"\"$domain/grant"*) [ ! -e "$all/held" ] || cat "$all/held" ;;
+"get pods --all-namespaces"*schedulingGates*"\"$domain/queue"*) [ ! -e "$all/waiting" ] || cat "$all/waiting" ;;
+*"patch pod"*"\"$domain/queue"*) rm -f "$all/waiting" ;;
+"get customresourcedefinitions"*)
+    for each in $(cat "$all/domains"); do
+        for kind in queues queueviews; do echo "customresourcedefinition.apiextensions.k8s.io/$kind.$each"; done
+    done ;;
+"get clusterrolebindings"*) cat "$all/rights" ;;
+"get namespaces"*) cat "$all/labelled" ;;
+"get queues.$domain "*) echo queue/a; echo queue/b ;;
+"get nodes"*"\"$domain/inventory"*) with bears ;;
+"get nodes"*Ready*) with alive ;;
+"label nodes"*"node.$domain/share-")
+    for node in $(with alive); do [ -e "$CLUSTER/$node/stuck" ] || rm -f "$CLUSTER/$node/agent"; done ;;
+"--namespace $namespace get pods --selector"*aliquot-agent*Ready*)
+    for node in $(with alive); do [ ! -e "$CLUSTER/$node/agent" ] || echo "$node"; done ;;
+"--namespace $namespace get pods --selector"*aliquot-agent*) with agent ;;
+"--namespace $namespace get pods --selector"*aliquot-withdraw*) with withdraw ;;
+"--namespace $namespace delete pods"*aliquot-withdraw)
+    for node in $(with withdraw); do rm "$CLUSTER/$node/withdraw"; done ;;
+"--namespace $namespace get configmap aliquot-withdraw"*) echo NODE --withdraw ;;
+"create --filename -")
+    read -r node how
+    echo "$how" >"$all/how"
+    if [ -e "$CLUSTER/$node/alive" ]; then rm "$CLUSTER/$node/bears"; else touch "$CLUSTER/$node/withdraw"; fi ;;
+*) [ "${1#get}" = "$1" ] || exit 0 ;;
+esac
+"""
+
+# The calls by which the guards and the namespace go.
+GUARDS_GO, NAMESPACE_GOES = "validatingadmissionpolicybindings,validatingadmissionpolicies", "delete namespace"
+
+
+class Cluster:
+    """Nodes, and the script run on them."""
+
+    def __init__(self, folder: Path, nodes: Mapping[str, str]) -> None:
+        self._folder = folder
+        (folder / "nodes").mkdir()
+        self._program = folder / "bin" / "kubectl"
+        self._program.parent.mkdir()
+        self._program.write_text(KUBECTL)
+        self._program.chmod(0o755)
+        for name, states in nodes.items():
+            self.has(name, *states.split())
+        self.is_installed()
+
+    def is_installed(self, *, domain: str = "aliquot.dev", namespace: str = "aliquot-system") -> None:
+        """By these names, all of it."""
+        self.holds("domains", f"{domain}\n")
+        for file in ("rights", "labelled", "withdraws"):
+            self.holds(file, f"{namespace}\n")
+
+    def has(self, node: str, *states: str) -> None:
+        """So it is with a node from now on."""
+        (self._folder / "nodes" / node).mkdir(parents=True, exist_ok=True)
+        for state in states:
+            (self._folder / "nodes" / node / state).touch()
+
+    def lost(self, node: str) -> None:
+        """A node is deleted, and with it its pods."""
+        for state in (self._folder / "nodes" / node).iterdir():
+            state.unlink()
+        (self._folder / "nodes" / node).rmdir()
+
+    def holds(self, file: str, text: str = "") -> None:
+        """What is told of pods, or which call fails."""
+        (self._folder / file).write_text(text)
+
+    def uninstall(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run it, without patience (unless a variable says otherwise) and without a terminal."""
+        env = {
+            "PATH": f"{self._program.parent}{os.pathsep}{os.environ['PATH']}",
+            "CLUSTER": str(self._folder / "nodes"),
+            "ALIQUOT_PATIENCE": "0",
+            **{f"ALIQUOT_{name.upper()}": value for name, value in variables.items()},
+        }
+        (self._folder / "asked").write_text("")
+        return subprocess.run(
+            [SCRIPT, *arguments],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+
+    def bearing(self) -> set[str]:
+        """Nodes on which something is left."""
+        return {file.parent.name for file in (self._folder / "nodes").glob("*/bears")}
+
+    @property
+    def asked(self) -> str:
+        """All that was, this time."""
+        return (self._folder / "asked").read_text()
+
+
+# What is written or deleted, by the first words of the call.
+CHANGES = ("delete", "create", "patch", "label")
+
+
+def changes(cluster: Cluster) -> list[str]:
+    """Calls that ask for more than a look."""
+    return [line for line in cluster.asked.splitlines() if any(f"{word} " in line for word in CHANGES)]
+
+
+def whole(folder: Path) -> Cluster:
+    """Two nodes, and a pod that waits."""
+    folder.mkdir()
+    cluster = Cluster(folder, {"a": "alive agent bears", "b": "alive agent bears"})
+    cluster.holds("waiting", "team one\n")
+    return cluster
