@@ -102,6 +102,21 @@ async def test_a_decision_among_1000_nodes_asks_the_api_server_for_two_writes_an
         assert on.reads == {}
 
 
+@pytest.mark.parametrize(("plain", "written"), [(999, [LIFTED]), (1_000, [NOMINATED, LIFTED])])
+async def test_nodes_without_gpus_count_where_a_nomination_is_weighed(plain: int, written: list[str]) -> None:
+    """Beside one that has them: kube-scheduler goes round them all, as it finds too few to end early."""
+    async with reigning() as on:
+        on.join("node-a")
+        for number in range(plain):
+            on.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"cpu-{number}"}})
+        known = on.reign.picture.nodes
+        await until(lambda: not on.reign.why_not() and len(known) == plain + 1 and known["node-a"].out == "")
+        on.create(PODS, pod_manifest("half", compute=50, memory=40_000, schedulingGates=GATES))
+        await until(lambda: was_told(on, "half"))
+        assert await on.place("half") == "node-a"
+        assert on.writes == {f"{NAMESPACE}/half": [*written, "POST pods/binding"]}
+
+
 async def test_a_nomination_ends_with_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """kube-scheduler would keep the pod's room for it for good, whatever the centre says of that room."""
     monkeypatch.setattr(pod_patches, "FEW_NODES", 0)
