@@ -190,9 +190,11 @@ def test_an_upgrade_fails_no_pod_that_arrives(
     refused(lambda: dry_run(cluster, privileged), by="aliquot-ways-round")
 
     def told() -> bool:
-        return '"half_life":3601' in cluster.api.get(PACE)["metadata"]["annotations"][NAMES.settings]
+        # The first leader of a cluster tells some seconds after it begins.
+        lease = cluster.api.find(PACE)
+        return lease is not None and '"half_life":3601' in lease["metadata"]["annotations"][NAMES.settings]
 
-    cluster.wait_for("the leader to tell its new settings", lambda: told() or None)
+    cluster.wait_for("the leader to tell its new settings", told)
 
 
 def test_less_than_a_context_takes_is_refused_by_every_replica(

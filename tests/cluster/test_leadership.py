@@ -65,7 +65,7 @@ def seconds(cluster: ClusterHarness, namespace: str, what: str) -> float:
 
 
 async def test_leadership_changes_hands_by_death_and_by_leave(cluster: ClusterHarness, namespace: str) -> None:
-    """A killed leader costs the length of its lease, one that leaves does not; terms grow."""
+    """A killed leader costs the length of its lease, or two looks less; one that leaves does not; terms grow."""
     async with AsyncExitStack() as stack:
         lives = {}
         for name in ("a", "b", "c"):
@@ -76,13 +76,13 @@ async def test_leadership_changes_hands_by_death_and_by_leave(cluster: ClusterHa
         lives.pop(first).cancel()
         written = seconds(cluster, namespace, "renewTime")
         second = await who_leads(*lives)
-        assert seconds(cluster, namespace, "acquireTime") - written >= TIMES.duration
+        assert seconds(cluster, namespace, "acquireTime") - written >= TIMES.duration - TIMES.early
         terms.append(second.check())
         await second.resign()
         del lives[second]
         written = seconds(cluster, namespace, "renewTime")
         third = await who_leads(*lives)
-        assert seconds(cluster, namespace, "acquireTime") - written < TIMES.duration
+        assert seconds(cluster, namespace, "acquireTime") - written < TIMES.duration - TIMES.early
         assert third.leader is not None
         assert (third.leader.identity, third.leader.address) == (third.identity, f"https://{third.identity[0]}:10950")
         terms.append(third.check())

@@ -15,7 +15,7 @@ from simulation.universe.doomed import Doomed, quiet
 from simulation.universe.replica import SimReplica
 
 QUIET = quiet("test_every_step_of_a_bind.py")
-FEWEST_STEPS = 30
+FEWEST_STEPS = 25
 
 
 class Bind(Doomed):

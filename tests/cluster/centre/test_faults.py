@@ -13,6 +13,7 @@ from cluster.centre.asked import ZONE, asking, beside, slice_of
 from cluster.centre_half import NAMES, SCHEDULER, CentreHalf
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
+from cluster.harness.errors import WaitTimeoutError
 from cluster.harness.pods import pod, stays
 from cluster.node_half import NodeHalf
 from cluster.refusals import LEASES
@@ -177,7 +178,13 @@ def test_a_gpu_that_is_not_to_be_used_is_out_within_two_heart_beats(
 
     def until(gpus: int) -> float:
         asked = time.monotonic()
-        cluster.wait_for(f"{gpus} GPUs", lambda: replica.gauge("aliquot_centre_gpus") == gpus or None)
+        try:
+            cluster.wait_for(f"{gpus} GPUs", lambda: replica.gauge("aliquot_centre_gpus") == gpus or None)
+        except WaitTimeoutError as error:
+            lines = [*centre.logged("node out"), *centre.logged("node in"), *centre.logged("leads")]
+            told = sorted(f"{line['time']} {line['message']} {line.get('node', '')}" for line in lines)[-8:]
+            seen = f"it counts {replica.gauge('aliquot_centre_gpus'):g}"
+            raise WaitTimeoutError("\n".join([f"{seen}: {error}", *told])) from None
         return time.monotonic() - asked
 
     until(8)
