@@ -129,7 +129,7 @@ def test_patience_that_is_no_number_is_refused_before_anything(tmp_path: Path, p
     assert cluster.asked == ""
 
 
-@pytest.mark.parametrize("variable", ["patience", "domain", "namespace"])
+@pytest.mark.parametrize("variable", ["domain", "namespace"])
 def test_a_variable_that_is_empty_is_as_one_that_is_not_set(tmp_path: Path, variable: str) -> None:
     """As shells have it."""
     assert whole(tmp_path / "cluster").uninstall("--yes", **{variable: ""}).returncode == 0
