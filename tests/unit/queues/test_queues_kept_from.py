@@ -123,15 +123,25 @@ class Written:
         ways = zip(self._scene.way(head.queue), self._scene.way(other.queue), strict=False)
         mine, theirs = next((a, b) for a, b in ways if a != b)
         specs = self._scene.specs
-        if specs[theirs].priority > specs[mine].priority:
-            return False
+        return specs[theirs].priority <= specs[mine].priority and self._reaches(head, mine)
+
+    def _reaches(self, head: Waiter, mine: str) -> bool:
+        """Whether its share does among the siblings of one of those above it."""
+        specs, way = self._scene.specs, self._scene.way(head.queue)
         siblings: set[Any] = {
             name
             for name, spec in specs.items()
             if spec.parent == specs[mine].parent and spec.priority <= specs[mine].priority
         }
         lately = {name: self._part(self._scene.books.usage.of(name, now=self._scene.now)) for name in siblings}
-        return self._is_within(head, mine, siblings, due=self._due, lately=lately)
+        if self._is_within(head, mine, siblings, due=self._due, lately=lately):
+            return True
+        if mine == head.queue:
+            return False
+        below = [name for name, spec in specs.items() if spec.parent == mine]
+        fair = [sum(min(Fraction(self._used[one][dim]), self._due[dim][one]) for one in below) for dim in (0, 1)]
+        fits = all(fair[dim] + head.amounts[dim] <= self._due[dim].get(mine, 0) for dim in (0, 1))
+        return fits and self._reaches(head, way[way.index(mine) + 1])
 
     def _is_within(
         self,

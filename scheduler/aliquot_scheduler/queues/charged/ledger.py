@@ -29,7 +29,7 @@ What must always hold: nobody's charge takes a queue, or one above it, over its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -37,7 +37,7 @@ import msgspec
 from aliquot_scheduler.queues.charged.account import Account, holding
 from aliquot_scheduler.queues.charged.askers import Ask, Askers
 from aliquot_scheduler.queues.charged.reservations import Reservations
-from aliquot_scheduler.queues.said.tree import ROOT, Node, Tree, Vector
+from aliquot_scheduler.queues.said.tree import ROOT, UNLIMITED, Node, Tree, Vector
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +116,23 @@ class Ledger:
             for dimension, amount in enumerate(amounts):
                 if amount and used[dimension] + amount > ceiling[dimension]:
                     return account, dimension
+        return None
+
+    def is_limited(self, queue: str, amounts: Sequence[int]) -> bool:
+        """Whether any limit counts for who asks so much there."""
+        asked = [dim for dim, amount in enumerate(amounts) if amount]
+        return any(account.node.ceiling[dim] < UNLIMITED for account in self._path(queue) for dim in asked)
+
+    def crowds(
+        self, queue: str, amounts: Sequence[int], *, by: Sequence[int], of: Collection[str]
+    ) -> tuple[str, int] | None:
+        """Where so much would not be left any more under a limit, and of what, if others `of` that path took `by`."""
+        for account in self._path(queue):
+            if account.node.name in of:
+                ceiling, used = account.node.ceiling, account.used
+                for dim, amount in enumerate(amounts):
+                    if amount and by[dim] and used[dim] + by[dim] + amount > ceiling[dim]:
+                        return account.node.name, dim
         return None
 
     def never(self, queue: str, amounts: Sequence[int]) -> tuple[Account, int] | None:

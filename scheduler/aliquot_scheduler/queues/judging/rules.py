@@ -2,9 +2,10 @@
 
 Back-filling lets those behind pass a head of a line that does not fit. It ends when the head has been refused for the
 time of patience. If quota is missing, nobody who comes after it in order gets any of the queue that has none for it.
-If room is missing, the emptiest node where it would fit is kept for it, for a gang as many as it needs, as far as its
-share reaches (`keeping.py`), and from nobody who takes what is guaranteed to them: an order by shares alone would let
-others in for ever, as its queue's own small pods keep its share up.
+If room is missing, they leave it what the limits above it leave it now. Either way the emptiest node where it would fit
+is kept for it, for a gang as many as it needs, as far as its share reaches (`keeping.py`), and from nobody who takes
+what is guaranteed to them: an order by shares alone would let others in for ever, as its queue's own small pods keep
+its share up. It needs both at once: who had one of them kept at a time would lose each while it waits for the other.
 
 So what it waits for only grows free: a head waits at most twice its patience, then for those who were let in before, if
 they end within the time for which others may be held up. Nobody is kept waiting for those who have run for longer
@@ -79,6 +80,8 @@ class Rules:
         self._closed_queues: dict[tuple[str, int], str] = {}
         self._closed_firm: dict[str, str] = {}
         self._closed_dimensions: dict[int, str] = {}
+        # Who waits for a node, and has what its limits have to leave it.
+        self._left_for: list[Candidate] = []
 
     def let_in(self) -> None:
         """Somebody was let in: what is free is counted anew."""
@@ -109,6 +112,10 @@ class Rules:
                 self._closed_dimensions.setdefault(refusal.dimension, first)
             case Cause.BEHIND | Cause.CARDS | Cause.NODES:
                 pass
+
+    def leaves_to(self, head: Candidate) -> None:
+        """Somebody has lost patience who waits for a node: who comes after leaves it what its limits leave it now."""
+        self._left_for.append(head)
 
     def _refusal(self, candidate: Candidate) -> Refusal | None:
         queue, amounts = candidate.first.queue, candidate.amounts
@@ -150,4 +157,8 @@ class Rules:
         for name in path:
             if name in self._closed_firm and candidate.firm:
                 return Refusal(cause=Cause.BEHIND, queue=name, first=self._closed_firm[name])
+        for head in self._left_for:
+            over = self._ledger.crowds(head.first.queue, head.amounts, by=candidate.amounts, of=path)
+            if over is not None and head.uid != candidate.uid:
+                return Refusal(cause=Cause.BEHIND, queue=over[0], dimension=over[1], first=head.first.pod.key)
         return None

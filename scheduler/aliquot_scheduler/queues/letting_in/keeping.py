@@ -58,9 +58,10 @@ class Keeping:
         self._open: dict[tuple[str, str, str], list[int]] = {}
 
     def choose(self, candidate: Candidate) -> tuple[str, ...]:
-        """Which nodes to keep for a head: the same as before, unless one is out by now, or somebody stays there."""
+        """Which nodes to keep for a head: the same as before, unless one is out, or somebody came there, or stays."""
         self._look_again()
-        placing, mine = self._placing, self._kept.get(candidate.uid, ())
+        placing = self._placing
+        mine = () if self._memory.choose_anew(candidate.uid) else self._kept.get(candidate.uid, ())
         doublings = self._memory.doublings(candidate.uid, now=self._now)
         free = placing.nodes() - {node for node, heads in self._heads.items() if heads != [candidate.uid]}
         if free.issuperset(mine) and placing.to_come.best_kept(candidate, among=mine, doublings=doublings):

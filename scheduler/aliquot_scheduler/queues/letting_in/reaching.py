@@ -4,7 +4,9 @@ There two siblings stand side by side: two queues, or two users of one queue. Th
 
 1. if what it uses is within its fair share with the head counted in: of queues the one that is shown (`fair.py`), in
    exact fractions; of users equal parts of their queue's;
-2. in turns, if the head is larger than what is left of that share, and some is left: if lately it has used no larger
+2. of queues, if it would be were no child of it beyond its own fair share, and the head's own child reaches so among
+   them: what one lends to the other below is their matter, and nobody's right outside;
+3. in turns, if the head is larger than what is left of that share, and some is left: if lately it has used no larger
    part of what all siblings used than it is due of what they are due. What is kept idle for it counts as used
    (`books.py`), so nobody gets more than its share by asking for much at once.
 
@@ -35,6 +37,8 @@ class Left(NamedTuple):
     """What a sibling has left of its share: in whole numbers, whether that is anything, and whether it is its turn."""
 
     whole: Sequence[int]
+    # The same if those below it used no more than they are due.
+    lent: Sequence[int]
     some: Sequence[bool]
     # It has used no larger part lately of what all did than it is due of what they are.
     in_turn: bool
@@ -64,25 +68,34 @@ class Reaching:
         path = self._books.ledger.tree.path(head.first.queue)
         sides: list[tuple[str, Side]] = [(head.first.queue, (head.first.queue, head.first.user))]
         sides += [(parent, name) for name, parent in pairwise(path)]
-        keeping[1].update(mine for parent, mine in sides if self._is_within(mine, parent, head.amounts))
+        keeping[1].update(mine for parent, mine in sides if self._is_within(head, mine, parent))
 
     def reaches(self, head: Candidate, mine: Side, parent: str) -> bool:
         """Whether a head's share reaches on its side below a queue, or did since it keeps nodes."""
         keeping = self._memory.keeping(head.uid)
         if keeping is None:
             return False
-        if mine not in keeping[1] and self._is_within(mine, parent, head.amounts):
+        if mine not in keeping[1] and self._is_within(head, mine, parent):
             keeping[1].add(mine)
         return mine in keeping[1]
 
-    def _is_within(self, mine: Side, parent: str, amounts: Sequence[int]) -> bool:
+    def _is_within(self, head: Candidate, mine: Side, parent: str) -> bool:
         if mine not in self._left:
             self._left[mine] = self._left_of(mine, parent)
         if (left := self._left[mine]) is None:
             return False
+        amounts = head.amounts
         if all(amounts[dim] <= left.whole[dim] for dim in _BOTH):
             return True
-        return left.in_turn and all(left.some[dim] for dim in _BOTH if amounts[dim])
+        if left.in_turn and all(left.some[dim] for dim in _BOTH if amounts[dim]):
+            return True
+        return all(amounts[dim] <= left.lent[dim] for dim in _BOTH) and self._is_within_below(head, mine)
+
+    def _is_within_below(self, head: Candidate, mine: Side) -> bool:
+        """Whether the same is so where its way parts from those of others below the same queue."""
+        path = self._books.ledger.tree.path(head.first.queue)
+        below = next((name for name, parent in pairwise(path) if parent == mine), None)
+        return below is not None and self._is_within(head, below, str(mine))
 
     def _left_of(self, mine: Side, parent: str) -> Left | None:
         """None if its namespace is at home elsewhere since its turn was looked at."""
@@ -93,7 +106,12 @@ class Reaching:
         lately, due = sum(one.lately for one in rivals), sum(one.due_part for one in rivals)
         left = [me.due[dim] - me.used[dim] for dim in _BOTH]
         in_turn = me.lately * due <= me.due_part * lately
-        return Left(whole=[floor(part) for part in left], some=[part > 0 for part in left], in_turn=in_turn)
+        return Left(
+            whole=[floor(part) for part in left],
+            lent=[floor(me.due[dim] - me.used_of_due[dim]) for dim in _BOTH],
+            some=[part > 0 for part in left],
+            in_turn=in_turn,
+        )
 
     def _of(self, parent: str) -> Mapping[Side, Sibling]:
         children = self._books.ledger.tree.nodes[parent].children
@@ -105,9 +123,15 @@ class Reaching:
         return known[parent]
 
     def _queue(self, name: str) -> Sibling:
-        account, due = self._books.ledger.accounts[name], [share[name] for share in self._shares()]
+        account, shares = self._books.ledger.accounts[name], self._shares()
+        due, below = [share[name] for share in shares], account.node.children or (name,)
+        accounts = self._books.ledger.accounts
         return Sibling(
             used=account.used,
+            used_of_due=[
+                sum((min(share[one], Fraction(accounts[one].used[dim])) for one in below), Fraction())
+                for dim, share in enumerate(shares)
+            ],
             due=due,
             due_part=self._part([max(Fraction(), due[dim] - account.node.due[dim]) for dim in _BOTH]),
             lately=self._part(self._books.usage.of(name, now=self._now)),
@@ -127,7 +151,7 @@ class Reaching:
         for user, held in used.items():
             due, who = [share[user] for share in shares], (queue, user)
             lately = self._part(self._books.users.of(who, now=self._now))
-            found[who] = Sibling(used=held, due=due, due_part=self._part(due), lately=lately)
+            found[who] = Sibling(used=held, used_of_due=held, due=due, due_part=self._part(due), lately=lately)
         return found
 
     def _shares(self) -> Dues:

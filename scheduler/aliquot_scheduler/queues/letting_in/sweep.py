@@ -19,6 +19,7 @@ from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.elsewhere import Without, admissible
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal, Rules, no_room
 from aliquot_scheduler.queues.judging.stayers import Stayers
+from aliquot_scheduler.queues.letting_in.beside import Beside
 from aliquot_scheduler.queues.letting_in.gangs import Placing
 from aliquot_scheduler.queues.letting_in.keeping import Keeping
 from aliquot_scheduler.queues.letting_in.sweep_memory import Mark, SweepMemory
@@ -30,10 +31,8 @@ from aliquot_scheduler.queues.waiting.order import Order, within_guarantee
 
 # Of so few it is as quick to look at each as to ask whether any may be able.
 _SHORT = 64
-# Who has room only where it is kept from them is looked at closely, to be told what is so; where that comes to many in
-# one sweep, since such a node got room, the others are told by what they ask of a card alone.
-_MOST_ASKED_IN_VAIN = 16
 _NO_ROOM = frozenset({Cause.CARDS, Cause.NODES})
+_QUOTA = frozenset({Cause.QUOTA, Cause.HELD_BACK})
 
 
 class Sweep:
@@ -67,10 +66,9 @@ class Sweep:
         self._may, self._few = cards.fitting(), cards.few_fitting()
         memory.pause(now=now)
         self._keeping = Keeping(books=books, cards=cards, lines=hall.lines, memory=memory, placing=placing, now=now)
-        # Those of whom others may have been told that they stand back for them.
-        unmoved = map(hall.standing, memory.unmoved(now=now))
-        self._stood_back_for = frozenset(head.pod.key for head in unmoved if head)
-        self._asked_in_vain = 0
+        self._beside = Beside(
+            keeping=self._keeping, ledger=books.ledger, hall=hall, memory=memory, placing=placing, now=now
+        )
         self._impatient = memory.impatient(now=now)
         # Who is looked at though nothing is free for them: nodes may be kept, now or for some time already; or quota,
         # which matters only if anybody comes in.
@@ -99,7 +97,8 @@ class Sweep:
                 () if complete else Order(ledger=self._books.ledger, shares=self._shares, candidates=candidates)
             ):
                 tried, refusal = self._admissible(candidate)
-                promises, beside = self._promised(tried) if refusal is None else ([], None)
+                asks = refusal is None and self._may_fit(tried)
+                promises, beside = self._beside.promised(tried) if asks else ([], None)
                 if promises:
                     self.again = candidate.uid in self._memory.kept(now=self._now)
                     yield tried, promises
@@ -204,7 +203,7 @@ class Sweep:
             passed, watched = self._passed[queue], self._watched
             for place in self._places(heads, start, everybody=bool(watched)):
                 candidate = heads[place]
-                able = candidate.uid in watched or (self._may_fit(candidate) and not self._stands_back(candidate))
+                able = candidate.uid in watched or self._is_able(candidate)
                 if able and (user, candidate.shape) not in passed and not self._is_never(candidate):
                     number = place
                     break
@@ -248,58 +247,13 @@ class Sweep:
         """A gang that can't be let in whatever others do stands in line, but is no head of it."""
         return candidate.first.group is not None and self._hall.is_never(candidate.first)
 
+    def _is_able(self, candidate: Candidate) -> bool:
+        """Whether it need be asked for what is free."""
+        return self._may_fit(candidate) and not self._beside.stands_back(candidate)
+
     def _may_fit(self, candidate: Candidate) -> bool:
         """Whether a card may be there: what is taken in this sweep changes nothing of what was found not to be."""
         return self._may[candidate.number] and candidate.shape not in self._memory.refused
-
-    def _stands_back(self, candidate: Candidate) -> bool:
-        """Whether nothing has room for it but what is kept from it, and it is told so: it need not be asked."""
-        if not self._keeping.anything() or self._keeping.leaves_room(candidate):
-            return False
-        if within_guarantee(self._books.ledger, candidate):
-            return False
-        queue, mark = candidate.first.queue, candidate.first.mark
-        refusal = self._memory.why(queue, mark)
-        if refusal is not None and refusal.first in self._stood_back_for:
-            self._memory.say_again(queue, mark)
-            return True
-        self._asked_in_vain += 1
-        if self._asked_in_vain <= _MOST_ASKED_IN_VAIN or not candidate.one_piece:
-            return False
-        self._memory.said(queue, mark, self._behind(self._keeping.roughly_behind(candidate)))
-        return True
-
-    def _promised(self, candidate: Candidate) -> tuple[list[Promise], Refusal | None]:
-        """Room for all of them, or for none; and why there is none, where nodes are kept from it."""
-        if not self._may_fit(candidate):
-            return [], None
-        but, refused = frozenset[str](), self._memory.refused_beside
-        if self._keeping.anything() and not within_guarantee(self._books.ledger, candidate):
-            roomy = self._placing.roomy(candidate)
-            # Most are seen to have room on such nodes alone; to search costs more.
-            but = self._keeping.kept_from(candidate)
-            if roomy and roomy <= but:
-                return [], self._refusal_beside(candidate)
-        if but and (candidate.shape, but) in refused:
-            return [], refused[candidate.shape, but]
-        promises = self._placing.place(candidate, but=but)
-        self._memory.taken({promise.node for promise in promises}, by=candidate.uid)
-        if not promises and but:
-            refused[candidate.shape, but] = self._refusal_beside(candidate)
-            return [], refused[candidate.shape, but]
-        if not promises:
-            self._memory.refuse(candidate, why=self._placing.why_no_node(candidate))
-        return promises, None
-
-    def _refusal_beside(self, candidate: Candidate) -> Refusal:
-        """Of one that found no room but on nodes that are kept for others, if there."""
-        if (uid := self._keeping.behind(candidate)) is not None:
-            return self._behind(uid)
-        return no_room(self._placing.why_no_node(candidate))
-
-    def _behind(self, uid: str) -> Refusal:
-        head = self._hall.standing(uid)
-        return Refusal(cause=Cause.BEHIND, first=head.pod.key if head else uid)
 
     def _pass_over(
         self, candidate: Candidate, refusal: Refusal | None, *, tried: Candidate, beside: Refusal | None
@@ -310,18 +264,30 @@ class Sweep:
             self._hold_up(candidate, refusal, tried=tried, said=beside or refusal)
 
     def _hold_up(self, candidate: Candidate, refusal: Refusal, *, tried: Candidate, said: Refusal) -> None:
-        """Who has lost patience keeps quota from who comes after, or a node."""
-        memory, uid = self._memory, candidate.uid
-        closes = memory.is_impatient(uid, now=self._now, beyond=True) and not self._stayers.is_in_vain(
-            refusal, ledger=self._books.ledger, capacity=self._books.capacity
-        )
-        if closes:
-            self._rules.refuses_for(refusal, first=candidate.first.pod.key)
+        """Who has lost patience keeps quota from who comes after, and a node."""
+        memory, ledger, waits_for_room = self._memory, self._books.ledger, refusal.cause in _NO_ROOM
+        in_vain = self._stayers.is_in_vain(refusal, ledger=ledger, capacity=self._books.capacity)
         begins = memory.keeping(tried.uid) is None
-        memory.keep_for(tried, self._keeping.choose(tried) if refusal.cause in _NO_ROOM else ())
+        # Who waits for quota has its node run empty meanwhile: else others fill it before the quota is there.
+        keeps = waits_for_room or (refusal.cause in _QUOTA and not in_vain)
+        memory.keep_for(tried, nodes := self._nodes_for(tried, refusal) if keeps else ())
         if begins:
             self._keeping.begin(tried)
-        memory.looked_at(candidate, said, now=self._now, closes=closes and refusal.cause not in _NO_ROOM)
+        closes = not in_vain and memory.is_impatient(candidate.uid, now=self._now, beyond=True)
+        if waits_for_room:
+            closes = closes and bool(nodes) and ledger.is_limited(tried.first.queue, tried.amounts)
+            if closes:
+                self._rules.leaves_to(tried)
+        elif closes:
+            self._rules.refuses_for(refusal, first=candidate.first.pod.key)
+        memory.looked_at(candidate, said, now=self._now, closes=closes, closely=candidate.uid in self._pressing)
+
+    def _nodes_for(self, head: Candidate, refusal: Refusal) -> tuple[str, ...]:
+        """Those that are kept for it, until its turn to be looked at comes: hundreds may be asked for their quota."""
+        if head.uid not in self._pressing and (mine := self._memory.kept(now=self._now).get(head.uid)):
+            return mine
+        looks = head.uid in self._pressing or refusal.cause in _NO_ROOM
+        return self._keeping.choose(head) if looks else ()
 
     def _remember(self, candidate: Candidate, refusal: Refusal) -> None:
         """Not in this sweep any more."""

@@ -35,6 +35,8 @@ class Sibling(msgspec.Struct, frozen=True, kw_only=True):
 
     # Of compute and memory; what a queue uses at the moment when this is looked at.
     used: Sequence[int]
+    # Of a queue without what those just below it use beyond what they are due.
+    used_of_due: Sequence[Fraction | int]
     due: Sequence[Fraction]
     # The larger part of both, beyond its guarantee: of what it is due, and of what it used lately.
     due_part: float
@@ -66,6 +68,8 @@ class SweepMemory:
         # Since when the head of a line is refused, by the UID of its first pod.
         self._since: dict[str, float] = {}
         self._kept: dict[str, tuple[str, ...]] = {}
+        # For whom a node is chosen anew, since somebody else came to the one that is kept.
+        self._came_to: set[str] = set()
         # Of whom other nodes are kept than at the beginning of the sweep before.
         self._moved: set[str] = set()
         # The same of this instant, until it changes.
@@ -185,6 +189,7 @@ class SweepMemory:
         self.owe_no_more(uid)
         self._since.pop(uid, None)
         self._not_looked_at(uid)
+        self._came_to.discard(uid)
         if uid in self._kept:
             self.keep(uid, ())
             del self._kept[uid]
@@ -205,14 +210,15 @@ class SweepMemory:
         """Those of them who kept quota from who came after, when they were looked at last."""
         return self._closing
 
-    def looked_at(self, candidate: Candidate, refusal: Refusal, *, now: float, closes: bool) -> None:
-        """One of them was refused; that is said of it until it is looked at again."""
-        self._not_looked_at(candidate.uid)
-        look = Look(at=now, said_of=(candidate.first.queue, candidate.first.mark))
-        self._looks[candidate.uid] = look
+    def looked_at(self, one: Candidate, refusal: Refusal, *, now: float, closes: bool, closely: bool = True) -> None:
+        """One of them was refused; that is said of it until it is looked at again, `closely` in its turn."""
+        before = self._looks.get(one.uid)
+        self._not_looked_at(one.uid)
+        at = now if closely or before is None else before.at
+        self._looks[one.uid] = look = Look(at=at, said_of=(one.first.queue, one.first.mark))
         self._said_of_heads[look.said_of] = refusal
         if closes:
-            self._closing.add(candidate.uid)
+            self._closing.add(one.uid)
 
     def _not_looked_at(self, uid: str) -> None:
         self._closing.discard(uid)
@@ -278,9 +284,15 @@ class SweepMemory:
             self._forget_refused()
 
     def taken(self, nodes: Collection[str], *, by: str) -> None:
-        """Somebody is let in there, by a guarantee of theirs: for whom one of these was kept, another is chosen."""
+        """Somebody is let in there: at the next look at the head others are chosen, these are kept till then."""
         if not nodes:
             return
         for uid in [uid for uid, kept in self._kept.items() if uid != by and not set(kept).isdisjoint(nodes)]:
-            self.keep(uid, ())
+            self._came_to.add(uid)
             self._not_looked_at(uid)
+
+    def choose_anew(self, uid: str) -> bool:
+        """Whether somebody else came to the nodes that are kept for it; to be asked when others are chosen."""
+        came = uid in self._came_to
+        self._came_to.discard(uid)
+        return came

@@ -1,0 +1,95 @@
+"""Room for who comes in beside the nodes that are kept for others; and what is told to who has none elsewhere.
+
+What is guaranteed is in no node but in all. So who takes it comes to a node that is kept for somebody else only where
+no other has room: it may take any.
+"""
+
+from __future__ import annotations
+
+from aliquot_scheduler.deciding.promises import Promise
+from aliquot_scheduler.queues.charged.ledger import Ledger
+from aliquot_scheduler.queues.judging.rules import Cause, Refusal, no_room
+from aliquot_scheduler.queues.letting_in.gangs import Placing
+from aliquot_scheduler.queues.letting_in.keeping import Keeping
+from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
+from aliquot_scheduler.queues.waiting.hall import Hall
+from aliquot_scheduler.queues.waiting.line import Candidate
+from aliquot_scheduler.queues.waiting.order import within_guarantee
+
+# Who has room only where it is kept from them is looked at closely, to be told what is so; where that comes to many in
+# one sweep, since such a node got room, the others are told by what they ask of a card alone.
+_MOST_ASKED_IN_VAIN = 16
+
+
+class Beside:
+    """In one sweep."""
+
+    def __init__(
+        self, *, keeping: Keeping, ledger: Ledger, hall: Hall, memory: SweepMemory, placing: Placing, now: float
+    ) -> None:
+        self._keeping = keeping
+        self._ledger = ledger
+        self._hall = hall
+        self._memory = memory
+        self._placing = placing
+        # Those of whom others may have been told that they stand back for them.
+        unmoved = map(hall.standing, memory.unmoved(now=now))
+        self._stood_back_for = frozenset(head.pod.key for head in unmoved if head)
+        self._asked_in_vain = 0
+
+    def stands_back(self, candidate: Candidate) -> bool:
+        """Whether nothing has room for it but what is kept from it, and it is told so: it need not be asked."""
+        if not self._keeping.anything() or self._keeping.leaves_room(candidate):
+            return False
+        if within_guarantee(self._ledger, candidate):
+            return False
+        queue, mark = candidate.first.queue, candidate.first.mark
+        refusal = self._memory.why(queue, mark)
+        if refusal is not None and refusal.first in self._stood_back_for:
+            self._memory.say_again(queue, mark)
+            return True
+        self._asked_in_vain += 1
+        if self._asked_in_vain <= _MOST_ASKED_IN_VAIN or not candidate.one_piece:
+            return False
+        self._memory.said(queue, mark, self._behind(self._keeping.roughly_behind(candidate)))
+        return True
+
+    def promised(self, candidate: Candidate) -> tuple[list[Promise], Refusal | None]:
+        """Room for all of them, or for none; and why there is none, where nodes are kept from it."""
+        but = self._keeping.kept_from(candidate) if self._keeping.anything() else frozenset[str]()
+        roomy = self._placing.roomy(candidate) if but else but
+        # Most are seen to have room on such nodes alone; to search costs more.
+        nowhere_else = bool(roomy) and roomy <= but
+        if but and within_guarantee(self._ledger, candidate):
+            promises = [] if nowhere_else else self._placing.place(candidate, but=but)
+            return self._anywhere(candidate) if not promises else self._found(candidate, promises), None
+        if nowhere_else:
+            return [], self._refusal(candidate)
+        if not but:
+            return self._anywhere(candidate), None
+        refused, asked = self._memory.refused_beside, (candidate.shape, but)
+        if asked not in refused:
+            if promises := self._placing.place(candidate, but=but):
+                return self._found(candidate, promises), None
+            refused[asked] = self._refusal(candidate)
+        return [], refused[asked]
+
+    def _anywhere(self, candidate: Candidate) -> list[Promise]:
+        promises = self._found(candidate, self._placing.place(candidate, but=frozenset()))
+        if not promises:
+            self._memory.refuse(candidate, why=self._placing.why_no_node(candidate))
+        return promises
+
+    def _found(self, candidate: Candidate, promises: list[Promise]) -> list[Promise]:
+        self._memory.taken({promise.node for promise in promises}, by=candidate.uid)
+        return promises
+
+    def _refusal(self, candidate: Candidate) -> Refusal:
+        """Of one that found no room but on nodes that are kept for others, if there."""
+        if (uid := self._keeping.behind(candidate)) is not None:
+            return self._behind(uid)
+        return no_room(self._placing.why_no_node(candidate))
+
+    def _behind(self, uid: str) -> Refusal:
+        head = self._hall.standing(uid)
+        return Refusal(cause=Cause.BEHIND, first=head.pod.key if head else uid)
