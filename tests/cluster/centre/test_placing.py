@@ -102,9 +102,10 @@ def test_explain_tells_of_a_placed_and_of_a_waiting_pod(
 
     held = told(placed)
     assert held["slices"][0]["gpu"] in {halves[held["node"]].gpu(index) for index in range(4)}
-    assert "none of 2 nodes takes it: 0 of 4 GPUs are large enough for 90000 MiB (2)" in told(waiting)["summary"]
-    without = "a CUDA context takes 512 MiB on 4 of 4 GPUs, and container main asks for 400 MiB there (2)"
-    assert f"none of 2 nodes takes it: {without}" in told(thin)["summary"]
+    large = "it asks 90000 MiB of one GPU, and the largest that it may have has 81286 MiB"
+    assert f"no node could take it, even if it were empty: {large}" in told(waiting)["summary"]
+    without = "a CUDA context takes 512 MiB on each GPU that it may have, and container main asks for 400 MiB there"
+    assert f"no node could take it, even if it were empty: {without}" in told(thin)["summary"]
     assert centre.replicas[0].process.running
 
 
