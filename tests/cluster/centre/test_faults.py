@@ -95,8 +95,13 @@ def test_a_high_priority_evicts_no_other_tenant_s_pod(
         cluster.wait_for("kube-scheduler to have tried", lambda: _unschedulable(cluster, high))
         assert "0/2 nodes are available" in str(_unschedulable(cluster, high))
         if asks_whom:
-            # While a node tells of its devices anew there is nobody whose end would help; then it looks again.
-            cluster.wait_for("the verb to be asked", lambda: centre.replicas[0].calls("preempt") > before)
+            # While a node tells of its devices anew there is nobody whose end would help. It looks again when the pod
+            # changes; by itself it may take five minutes.
+            def asked() -> bool:
+                cluster.api.patch(cluster.api.path_of(high), {"metadata": {"annotations": {"look": str(time.time())}}})
+                return centre.replicas[0].calls("preempt") > before
+
+            cluster.wait_for("the verb to be asked", asked)
         assert all("deletionTimestamp" not in cluster.current(one)["metadata"] for one in held)
         assert not cluster.current(high)["status"].get("nominatedNodeName")
     assert (centre.replicas[0].calls("preempt") > before) is asks_whom
