@@ -131,6 +131,14 @@ class CentreHalf:
         """The lines with this message, whichever replica leads."""
         return [line for replica in self.replicas for line in replica.logged(message)]
 
+    def gauge(self, name: str) -> float:
+        """What the leader's metrics say: who does not lead says nothing."""
+        return sum(replica.gauge(name) for replica in self.replicas)
+
+    def calls(self, verb: str) -> int:
+        """How often kube-scheduler has asked so, whichever replica."""
+        return sum(replica.calls(verb) for replica in self.replicas)
+
     def point_scheduler_at(self, replica: Replica, *, plain_pods: bool = False) -> None:
         """Let kube-scheduler ask this replica, as the Service would; of pods without slices too, if that is said."""
         config = yaml.safe_load(PROFILE.read_text())

@@ -13,7 +13,6 @@ from cluster.centre.asked import ZONE, asking, beside, slice_of
 from cluster.centre_half import NAMES, SCHEDULER, CentreHalf
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
-from cluster.harness.errors import WaitTimeoutError
 from cluster.harness.pods import pod, stays
 from cluster.node_half import NodeHalf
 from cluster.refusals import LEASES
@@ -76,7 +75,7 @@ def test_a_high_priority_evicts_no_other_tenant_s_pod(
     In our profile it does not try. In another that asks our extender it does, and is offered nobody: DefaultPreemption
     is on in the cluster's own, which finds no device left on either node.
     """
-    before = centre.replicas[0].calls("preempt")
+    before = centre.calls("preempt")
     cluster.apply(
         {
             "apiVersion": "scheduling.k8s.io/v1",
@@ -99,12 +98,12 @@ def test_a_high_priority_evicts_no_other_tenant_s_pod(
             # changes; by itself it may take five minutes.
             def asked() -> bool:
                 cluster.api.patch(cluster.api.path_of(high), {"metadata": {"annotations": {"look": str(time.time())}}})
-                return centre.replicas[0].calls("preempt") > before
+                return centre.calls("preempt") > before
 
             cluster.wait_for("the verb to be asked", asked)
         assert all("deletionTimestamp" not in cluster.current(one)["metadata"] for one in held)
         assert not cluster.current(high)["status"].get("nominatedNodeName")
-    assert (centre.replicas[0].calls("preempt") > before) is asks_whom
+    assert (centre.calls("preempt") > before) is asks_whom
     assert not centre.logged("an extender call failed")
 
 
@@ -179,17 +178,11 @@ def test_a_gpu_that_is_not_to_be_used_is_out_within_two_heart_beats(
     cluster: ClusterHarness, centre: CentreHalf, halves: dict[str, NodeHalf]
 ) -> None:
     """The others of its node are not touched; sick is sick, whoever says so."""
-    replica, path = centre.replicas[0], "/api/v1/nodes/node1"
+    path = "/api/v1/nodes/node1"
 
     def until(gpus: int) -> float:
         asked = time.monotonic()
-        try:
-            cluster.wait_for(f"{gpus} GPUs", lambda: replica.gauge("aliquot_centre_gpus") == gpus or None)
-        except WaitTimeoutError as error:
-            lines = [*centre.logged("node out"), *centre.logged("node in"), *centre.logged("leads")]
-            told = sorted(f"{line['time']} {line['message']} {line.get('node', '')}" for line in lines)[-8:]
-            seen = f"it counts {replica.gauge('aliquot_centre_gpus'):g}"
-            raise WaitTimeoutError("\n".join([f"{seen}: {error}", *told])) from None
+        cluster.wait_for(f"{gpus} GPUs", lambda: centre.gauge("aliquot_centre_gpus") == gpus or None)
         return time.monotonic() - asked
 
     until(8)
