@@ -181,9 +181,13 @@ class Rights:
         """Whether each of them was taken from what is borrowed still, now that all are released from the ledger."""
         if self.by_priority:
             return True
-        mates = {one.uid: [each for each in victims if each.waiter.gang == one.waiter.gang] for one in victims}
+        mates: dict[GangKey | None, list[Resident]] = {}
+        for one in victims:
+            mates.setdefault(one.waiter.gang, []).append(one)
         guards = ((level, one) for one in victims for level in self._guarding(one.queue) or ())
-        return all(self._lends(level, one, left=level.account.used, mates=mates[one.uid]) for level, one in guards)
+        return all(
+            self._lends(level, one, left=level.account.used, mates=mates[one.waiter.gang]) for level, one in guards
+        )
 
     def _guarding(self, queue: str) -> list[_Level] | None:
         """The queues that must keep what they are guaranteed; None if nothing may be taken there."""

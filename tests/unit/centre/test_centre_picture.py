@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import logging
-import sys
-from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import msgspec
@@ -22,6 +18,7 @@ from aliquot_core.objects import Node, Pod
 from aliquot_core.quantities import MiB, Percent
 from aliquot_scheduler.picture.picture import Picture
 from support.centre import MEMORY, NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with, sick
+from support.steps import steps_of
 
 
 def free(picture: Picture, node: str, column: int) -> tuple[int, int]:
@@ -43,26 +40,6 @@ def test_a_granted_pod_takes_its_slice_and_gives_it_back_when_it_ends() -> None:
     assert free(picture, "n1", 1) == (70, MEMORY - 8_000)
     picture.pod_seen(msgspec.structs.replace(leaving, status=msgspec.structs.replace(pod.status, phase="Succeeded")))
     assert free(picture, "n1", 1) == (100, MEMORY)
-
-
-def steps_of(event: Callable[[], object]) -> int:
-    """How many functions are called."""
-    steps = 0
-
-    def count(_: FrameType, what: str, __: object) -> None:
-        nonlocal steps
-        steps += what in {"call", "c_call"}
-
-    before = sys.getprofile()
-    # Others may have asked to be called when garbage is collected, which is nothing of the event's.
-    gc.disable()
-    sys.setprofile(count)
-    try:
-        event()
-    finally:
-        sys.setprofile(before)
-        gc.enable()
-    return steps
 
 
 def steps_of_each(nodes: int) -> dict[str, int]:
