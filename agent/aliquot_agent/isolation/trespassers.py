@@ -13,7 +13,7 @@ from typing import Protocol
 
 from aliquot_agent.isolation.trespass import Case, Stage, Trespasser, judged
 from aliquot_core.clock import Clock
-from aliquot_core.grant import GrantError, decode_grant
+from aliquot_core.grant import readable_grant
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.events import EventRecorder
@@ -81,11 +81,8 @@ class Trespassers:
         return [Trespasser(pid=pid, born=born, pod=uid, gpus=tuple(sorted(on))) for pid, born, uid, on in whole if born]
 
     def _granted(self, pod: Pod) -> set[str]:
-        try:
-            grant = decode_grant(pod.metadata.annotations.get(self._names.grant, ""))
-        except GrantError:
-            return set()
-        return {part.gpu for _, part in grant.slices()}
+        grant = readable_grant(pod.metadata.annotations.get(self._names.grant))
+        return {part.gpu for _, part in grant.slices()} if grant else set()
 
     def _meet(self, one: Trespasser, case: Case, *, rises: bool) -> None:
         problem = ""

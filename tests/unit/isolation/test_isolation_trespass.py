@@ -34,11 +34,11 @@ A, B = "GPU-a", "GPU-b"
 SAMPLE = 10.0
 
 
-def pod(uid: str, *, namespace: str = "team", granted: str = "") -> Pod:
-    """A pod, maybe with a slice of that GPU."""
+def pod(uid: str, *, namespace: str = "team", granted: str = "", spoilt: str = "") -> Pod:
+    """A pod, maybe with a slice of that GPU, or with a grant that is none."""
     part = Slice(gpu=granted, compute=Percent(10), limit=Percent(10), memory=MiB(100))
     grant = Grant(node="n1", pod=uid, containers={"main": ContainerGrant(slices=(part,))})
-    annotations = {NAMES.grant: encode_grant(grant)} if granted else {}
+    annotations = {NAMES.grant: spoilt or encode_grant(grant)} if granted or spoilt else {}
     body = {"metadata": {"name": uid, "namespace": namespace, "uid": uid, "annotations": annotations}}
     return msgspec.convert(body, Pod)
 
@@ -146,9 +146,10 @@ async def test_others_are_let_be(who: Pod | None) -> None:
     assert (node.processes.signals, node.notes) == ([], [])
 
 
-async def test_a_grant_of_another_gpu_is_none_of_this() -> None:
-    """A pod that has one GPU and uses another one is as any other."""
-    node = Node(stop=True, processes=FakeProcesses(), pods={"u1": pod("u1", granted=B)})
+@pytest.mark.parametrize("who", [pod("u1", granted=B), pod("u1", spoilt="{")], ids=["another-gpus", "spoilt"])
+async def test_a_grant_that_does_not_name_the_gpu_is_none_of_it(who: Pod) -> None:
+    """A pod that has one GPU and uses another one is as any other; so is one whose grant nobody can read."""
+    node = Node(stop=True, processes=FakeProcesses(), pods={"u1": who})
     async with node.running():
         await node.see((7, "u1", A), times=LOOKS)
     assert node.processes.signals == [(7, 100, signal.SIGTERM)]
