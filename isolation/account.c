@@ -90,7 +90,7 @@ static void clear(struct process_slot *slot) {
 }
 
 static void clear_dead(void) {
-    uint32_t here = process_namespace(), own = *own_slot, count = account->highest;
+    uint32_t here = process_namespace_seen(), own = *own_slot, count = account->highest;
     if (count > MOST_PROCESSES) count = MOST_PROCESSES;
     for (uint32_t i = 0; i < count; i++)
         if (slots[i].born && i + 1 != own && is_gone(&slots[i], here)) clear(&slots[i]);
@@ -104,12 +104,14 @@ static uint64_t program_here(void) {
     return program;
 }
 
-static struct process_slot *free_slot(uint32_t pid, uint64_t born) {
+static struct process_slot *free_slot(uint32_t pid, uint64_t born, uint32_t namespace) {
     struct process_slot *found = NULL;
     for (uint32_t i = 0; i < MOST_PROCESSES; i++) {
         struct process_slot *slot = &slots[i];
-        /* Our own from before an exec: the driver freed everything with the old program. */
-        if (slot->born == born && slot->pid == pid && slot->program != program_here()) clear(slot);
+        /* Our own from before an exec: the driver freed everything with the old program. Who began in the same tick of the
+         * clock in another namespace, and has the same number there, is somebody else. */
+        bool is_own = slot->born == born && slot->pid == pid && slot->namespace == namespace;
+        if (is_own && slot->program != program_here()) clear(slot);
         if (!slot->born && !found) found = slot;
         if (i >= account->highest) break;
     }
@@ -117,20 +119,19 @@ static struct process_slot *free_slot(uint32_t pid, uint64_t born) {
 }
 
 static struct process_slot *take_slot(void) {
-    bool ended;
-    uint32_t pid = (uint32_t)getpid();
-    uint64_t born = process_born(pid, &ended);
+    uint32_t pid = (uint32_t)getpid(), namespace = process_namespace();
+    uint64_t born = process_own_born();
     if (!born) born = 1;
-    struct process_slot *slot = free_slot(pid, born);
+    struct process_slot *slot = free_slot(pid, born, namespace);
     if (!slot) {
         clear_dead();
-        slot = free_slot(pid, born);
+        slot = free_slot(pid, born, namespace);
     }
     if (!slot) return NULL;
     uint32_t number = (uint32_t)(slot - slots) + 1;
     clear(slot);
     slot->pid = pid;
-    slot->namespace = process_namespace();
+    slot->namespace = namespace;
     slot->program = program_here();
     if (number > account->highest) atomic_store(&account->highest, number);
     atomic_store(&slot->born, born);

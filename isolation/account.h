@@ -3,7 +3,8 @@
  * How it works. Each process owns a slot, and writes what it holds into that slot only, as single words. What the
  * container holds is the sum over the slots, so there is no total that a killed process could leave wrong. Adding takes
  * the one lock of the file, which the kernel hands on when its holder dies; taking away takes none.
- * A slot is its process's by pid and start time. A process may have loaded this library twice, as two files or in two
+ * A slot is its process's by pid namespace, pid and start time: the first process of each namespace has the same pid, and
+ * start times are told in hundredths of a second. A process may have loaded this library twice, as two files or in two
  * namespaces of its linker: then it has two slots. Whoever finds no room clears the slots of the dead first: processes
  * that are gone, and those that became another program by exec, for their map of this file is gone.
  * What must hold: a slot never says less than its process holds of the GPU's memory. So a charge is made before the

@@ -28,13 +28,23 @@ static const char *word_of(const char *text, int number) {
     return text;
 }
 
-/* The words of a process after its name, in `text`; NULL if there is no such process. */
-static const char *words_of(uint32_t pid, char *text, size_t size) {
-    char path[32];
-    snprintf(path, sizeof path, "/proc/%u/stat", pid);
+/* What stands in a file `stat` after the process's name, in `text`; NULL if there is no such process. */
+static const char *words_in(const char *path, char *text, size_t size) {
     if (read_all(path, text, size) <= 0) return NULL;
     const char *words = strrchr(text, ')');
     return words && words[1] == ' ' ? words + 2 : NULL;
+}
+
+static const char *words_of(uint32_t pid, char *text, size_t size) {
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%u/stat", pid);
+    return words_in(path, text, size);
+}
+
+uint64_t process_own_born(void) {
+    char text[1024];
+    const char *started = word_of(words_in("/proc/self/stat", text, sizeof text), STARTED);
+    return started ? strtoull(started, NULL, 10) : 0;
 }
 
 uint64_t process_born(uint32_t pid, bool *ended) {
@@ -57,6 +67,16 @@ static bool is_exiting(uint32_t pid) {
 uint32_t process_namespace(void) {
     struct stat seen;
     return status_of_path("/proc/self/ns/pid", &seen) == 0 ? (uint32_t)seen.st_ino : 0;
+}
+
+/* Our numbers, from that in the namespace which /proc is of to that in our own: where both are one, it is one number. */
+uint32_t process_namespace_seen(void) {
+    char text[4096];
+    if (read_all("/proc/self/status", text, sizeof text) <= 0) return 0;
+    const char *numbers = strstr(text, "\nNSpid:\t");
+    if (!numbers) return 0;
+    numbers += strlen("\nNSpid:\t");
+    return numbers[strcspn(numbers, "\t\n")] == '\n' ? process_namespace() : 0;
 }
 
 bool process_maps(uint32_t pid, const struct stat *file) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +12,7 @@ from aliquot_agent.isolation.departed import Departed
 from aliquot_agent.isolation.node_processes import NodeProcesses
 from aliquot_agent.isolation.slice_files import SliceFiles
 from aliquot_kube.clock import SystemClock
-from support.isolation import MIB, Container, World
+from support.isolation import MIB, Container, Tenant, World
 from support.require import skip_or_fail
 
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
 # A pid namespace of its own, inside the container's; its processes see themselves alone.
 NESTED = ["unshare", "--pid", "--fork", "--mount-proc", *(() if os.geteuid() == 0 else ("--map-root-user",))]
 OUT_OF_MEMORY = "2"
+# About every second two begin in one tick.
+_TRIES = 100
 
 
 @pytest.fixture(autouse=True)
@@ -38,11 +40,25 @@ def agent_of(world: World) -> Departed:
     return Departed(files=files, living=NodeProcesses(), clock=SystemClock())
 
 
-def into_the_next_tick() -> None:
-    """An account knows processes by number and start, which Linux tells in ticks: two of one tick are one to it."""
-    tick, until = os.sysconf("SC_CLK_TCK"), time.clock_gettime(time.CLOCK_BOOTTIME)
-    while int(time.clock_gettime(time.CLOCK_BOOTTIME) * tick) <= int(until * tick):
-        pass
+def twins(container: Container) -> tuple[Tenant, Tenant]:
+    """Two processes that began in one tick of the kernel's clock, each the first of its pid namespace."""
+    for _ in range(_TRIES):
+        both = [container.run(under=[*NESTED, "sh", "-c", 'echo "$$"; read -r go; exec "$0"']) for _ in range(2)]
+        assert [one.answer() for one in both] == ["1", "1"]
+        if len({first_of_its_namespace(one) for one in both}) == 1:
+            for one in both:
+                one.tell("go")
+            return both[0].started(), both[1].started()
+        for one in both:
+            one.close()
+    pytest.fail("no two processes began in one tick")
+
+
+def first_of_its_namespace(one: Tenant) -> int:
+    """When the child began that `unshare` made."""
+    own = one.process.pid
+    (child,) = Path(f"/proc/{own}/task/{own}/children").read_text().split()
+    return NodeProcesses().born(int(child))
 
 
 def charged(container: Container) -> int:
@@ -71,13 +87,12 @@ async def test_what_ended_in_a_nested_namespace_comes_back(world: World) -> None
 
 
 async def test_who_lives_in_a_nested_namespace_keeps_its_charge(world: World) -> None:
-    """Also with the number that another process of the container has in a namespace of its own."""
+    """Also with the number of another process of the container, and its start: each is charged for itself."""
     container, agent = world.container(memory_mib=2000), agent_of(world)
-    lives = container.run(under=NESTED).started()
-    into_the_next_tick()
-    ends = container.run(under=NESTED).started()
+    lives, ends = twins(container)
     for one in (lives, ends):
         assert one.ask(f"take linear {300 * MIB}") == "0"
+    assert charged(container) == 1200
     assert ends.process.stdin
     ends.process.stdin.close()
     ends.process.wait(60)
@@ -86,3 +101,19 @@ async def test_who_lives_in_a_nested_namespace_keeps_its_charge(world: World) ->
     assert charged(container) == 600
     assert lives.ask("give 0") == "0"
     assert charged(container) == 300
+
+
+async def test_who_sees_no_processes_of_its_namespace_judges_none(world: World) -> None:
+    """A sandbox with pids of its own and the /proc of whoever made it: there its numbers are others' or nobody's."""
+    container, agent = world.container(memory_mib=1500), agent_of(world)
+    without_its_own = [part for part in NESTED if part != "--mount-proc"]
+    # Its second process: who has the first one's number outside is seldom to be looked at.
+    one = container.run(under=[*without_its_own, "sh", "-c", '"$0"; exit']).started()
+    for _ in range(2):
+        assert one.ask(f"take linear {400 * MIB}") == "0"
+    assert one.ask("fork linear 100000000").split() == ["0", "1", OUT_OF_MEMORY]
+    assert container.peak <= 1500 * MIB
+    assert charged(container) == 1496
+    for _ in range(2):
+        await agent.look()
+    assert charged(container) == 1100

@@ -4,8 +4,9 @@ A process judges the others of its account by /proc, and so only those of its ow
 was made inside the container (a sandbox, a runner of containers) would be charged until a process of that namespace
 looks, and when the namespace is gone for ever. The node sees all of them, with their numbers in each namespace.
 
-What must hold: nothing of a living process is cleared. A process is known by start and number; it counts as gone when
-two looks, some seconds apart, found it nowhere; and its slot is cleared only if it still says what it said. Where a
+What must hold: nothing of a living process is cleared. A process is known by its start, and its number in its own pid
+namespace; where nobody tells which that is, whoever has start and number may be it. It counts as gone when two looks,
+some seconds apart, found it nowhere; and its slot is cleared only if it still says what it said. Where a
 process of the same container clears it at that very instant, both write the same.
 """
 
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Protocol
 
@@ -29,11 +31,19 @@ log = logging.getLogger(__name__)
 LOOK_S = 10.0
 
 
+class Life(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that lives: when it started, its number in its own pid namespace, and which that is (0: not told)."""
+
+    born: int
+    pid: int
+    namespace: int = 0
+
+
 class Living(Protocol):
     """Who lives on the node."""
 
-    def living(self, born: Collection[int]) -> set[tuple[int, int]]:
-        """Start and number of each process that started then, in each pid namespace in which it is one."""
+    def living(self, born: Collection[int]) -> set[Life]:
+        """The processes that started then."""
         ...
 
 
@@ -44,9 +54,10 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
     file: int
     slot: Slot
 
-    @property
-    def process(self) -> tuple[int, int]:
-        return self.slot.born, self.slot.pid
+    def lives(self, there: Mapping[tuple[int, int], Collection[int]]) -> bool:
+        """Whether its process may be among these: by start and number, in which namespaces there is one."""
+        namespaces = there.get((self.slot.born, self.slot.pid), ())
+        return bool(namespaces) and (not self.slot.namespace or 0 in namespaces or self.slot.namespace in namespaces)
 
 
 class Departed:
@@ -68,8 +79,9 @@ class Departed:
         """Clear what was found nowhere at the last look either."""
         seen = {one for container in self._files.tokens() for one in self._slots(container)}
         # On a thread: with thousands of processes a beat would wait for it.
-        there = await asyncio.to_thread(self._living.living, {one.slot.born for one in seen}) if seen else set()
-        missed = {one for one in seen if one.process not in there}
+        born = {one.slot.born for one in seen}
+        there = _by_number(await asyncio.to_thread(self._living.living, born) if seen else ())
+        missed = {one for one in seen if not one.lives(there)}
         for one in sorted(missed & self._missed, key=lambda each: (each.container, each.slot.number)):
             self._clear(one)
         self._missed = missed
@@ -92,3 +104,11 @@ class Departed:
             return
         if cleared:
             log.info("a process that ended is charged no more", extra={"owner": str(owner), "pid": one.slot.pid})
+
+
+def _by_number(lives: Iterable[Life]) -> Mapping[tuple[int, int], Collection[int]]:
+    """The namespaces in which one that started then has that number."""
+    found: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
+    for life in lives:
+        found[life.born, life.pid].add(life.namespace)
+    return found

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from aliquot_agent.isolation.beyond import Owner
-from aliquot_agent.isolation.departed import LOOK_S, Departed
+from aliquot_agent.isolation.departed import LOOK_S, Departed, Life
 from aliquot_agent.isolation.limits_file import ACCOUNT_BYTES, ACCOUNT_MAGIC, Account, decode_account
 from aliquot_agent.isolation.node_processes import NodeProcesses
 from aliquot_agent.isolation.slice_files import SliceFiles
@@ -23,6 +23,8 @@ from support.clocks import VirtualClock
 
 SLOTS, SLOT, BORROWED = 8192, 192, 8192 + 1024 * 192 + 8 + 256 * 40
 OWNER = Owner(pod="uid-1", container="main")
+# As the account names its two processes.
+FIRST, SECOND = Life(born=70, pid=5, namespace=9), Life(born=71, pid=6, namespace=9)
 
 
 class Node:
@@ -30,7 +32,7 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.files = SliceFiles(folder=folder, library=folder / "libcuda", context_mib=0)
-        self.there = {(70, 5), (71, 6)}
+        self.there = {FIRST, SECOND}
         self.asked: list[Collection[int]] = []
         self.meanwhile: Callable[[Node], None] | None = None
         self.clock = VirtualClock()
@@ -52,12 +54,12 @@ class Node:
         struct.pack_into("<3Q4I", data, BORROWED, 7, 0, 3, 0, 1, 0, 0)
         (self.own / "account").write_bytes(data)
 
-    def living(self, born: Collection[int]) -> set[tuple[int, int]]:
+    def living(self, born: Collection[int]) -> set[Life]:
         """Those who live, of those who started then."""
         self.asked.append(sorted(born))
         if self.meanwhile:
             self.meanwhile(self)
-        return {one for one in self.there if one[0] in born}
+        return {one for one in self.there if one.born in born}
 
     @property
     def account(self) -> Account:
@@ -77,7 +79,7 @@ async def test_who_is_gone_is_charged_no_more_from_the_second_look_on(tmp_path: 
     """What it held and borrowed is free, what it lent is its borrowers'; the other's slot is as it was."""
     node = Node(tmp_path)
     await node.departed.look()
-    node.there.discard((71, 6))
+    node.there.discard(SECOND)
     await node.departed.look()
     assert node.account.processes == {5: (100,), 6: (101,)}
     await node.departed.look()
@@ -88,20 +90,40 @@ async def test_who_is_gone_is_charged_no_more_from_the_second_look_on(tmp_path: 
     assert node.asked == [[70, 71], [70, 71], [70, 71], [70]]
 
 
-@pytest.mark.parametrize("again", [(71, 7), (72, 6)], ids=["another-number", "another-start"])
-async def test_a_process_is_known_by_start_and_number(tmp_path: Path, again: tuple[int, int]) -> None:
-    """One that has only the one or the other of it is another process."""
+@pytest.mark.parametrize(
+    "again",
+    [
+        Life(born=71, pid=7, namespace=9),
+        Life(born=72, pid=6, namespace=9),
+        Life(born=71, pid=6, namespace=10),
+    ],
+    ids=["another-number", "another-start", "another-namespace"],
+)
+async def test_a_process_is_known_by_start_and_number_in_its_namespace(tmp_path: Path, again: Life) -> None:
+    """One that has not all of it is another process."""
     node = Node(tmp_path)
-    node.there = {(70, 5), again}
+    node.there = {FIRST, again}
     for _ in range(2):
         await node.departed.look()
     assert node.account.processes == {5: (100,)}
 
 
+async def test_who_may_be_the_process_keeps_its_charge(tmp_path: Path) -> None:
+    """The kernel tells not every agent of others' namespaces, nor every process of its own."""
+    node = Node(tmp_path)
+    with (node.own / "account").open("r+b") as file:
+        file.seek(SLOTS)
+        file.write(struct.pack("<QII", 70, 5, 0))
+    node.there = {FIRST, Life(born=71, pid=6), Life(born=71, pid=6, namespace=10)}
+    for _ in range(3):
+        await node.departed.look()
+    assert node.account.processes == {5: (100,), 6: (101,)}
+
+
 async def test_who_is_found_again_is_not_gone(tmp_path: Path) -> None:
     """A look may miss a process; two in a row count."""
     node = Node(tmp_path)
-    for there in (set[tuple[int, int]](), {(70, 5), (71, 6)}) * 3:
+    for there in (set[Life](), {FIRST, SECOND}) * 3:
         node.there = there
         await node.departed.look()
     assert node.account.processes == {5: (100,), 6: (101,)}
@@ -119,7 +141,7 @@ def taken_by_another(node: Node) -> None:
 async def test_a_slot_that_changed_hands_is_let_be(tmp_path: Path, change: Callable[[Node], None], during: int) -> None:
     """Also where that happens while processes are looked through."""
     node = Node(tmp_path)
-    node.there = {(70, 5), (80, 6)}
+    node.there = {FIRST, Life(born=80, pid=6, namespace=9)}
     for look in (1, 2):
         node.meanwhile = change if look == during else None
         await node.departed.look()
@@ -155,14 +177,14 @@ async def test_it_looks_every_ten_seconds(tmp_path: Path, monkeypatch: pytest.Mo
     assert looks == [0.0, 10.0, 20.0]
 
 
-def test_a_real_process_is_known_by_its_start_and_numbers() -> None:
+def test_a_real_process_is_known_by_its_start_its_number_and_its_namespace() -> None:
     """While it lives; one that ended and was not waited for yet is not there."""
-    processes = NodeProcesses()
+    processes, here = NodeProcesses(), Path("/proc/self/ns/pid").stat().st_ino
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         born = processes.born(child.pid)
-        assert (born, child.pid) in processes.living({born})
-        assert child.pid not in {pid for _, pid in processes.living({born + 1})}
+        assert Life(born=born, pid=child.pid, namespace=here) in processes.living({born})
+        assert child.pid not in {life.pid for life in processes.living({born + 1})}
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert processes.born(child.pid) == born
-        assert (born, child.pid) not in processes.living({born})
+        assert child.pid not in {life.pid for life in processes.living({born})}

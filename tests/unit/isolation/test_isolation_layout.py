@@ -14,10 +14,12 @@ from aliquot_agent.isolation.limits_file import (
     MOST_GPUS,
     Account,
     GpuLimits,
+    Slot,
     decode_account,
     encode_limits,
     encode_live,
     live_offset,
+    read_slots,
 )
 
 TABLE = Path(__file__).parents[3] / "isolation" / "layout.txt"
@@ -112,6 +114,16 @@ def test_crowds_and_escapes_are_read_where_the_library_writes_them() -> None:
     first, second = decoded(content).meters
     assert (second.crowd, second.escapes) == (told, 5)
     assert (set(first.crowd), first.escapes) == ({0}, 0)
+
+
+def test_whose_slots_are_is_read_where_the_library_writes_it() -> None:
+    """Start, number and namespace of the second process; a slot without a start is nobody's."""
+    content = bytearray(ACCOUNT_BYTES)
+    put(content, "account", "highest", 2)
+    for member, value in (("born", 11), ("pid", 12), ("namespace", 13)):
+        put(content, "process_slot", member, value, base=SLOTS_AT + end("process_slot"))
+    found = read_slots(lambda at, size: bytes(content[at : at + size]))
+    assert found == [Slot(number=1, born=11, pid=12, namespace=13)]
 
 
 def test_slots_and_what_is_lent_are_read_where_the_library_writes_them() -> None:
