@@ -14,7 +14,7 @@ from itertools import chain
 from prometheus_client.process_collector import ProcessCollector
 
 from aliquot_agent.health.inventories import verdict
-from aliquot_agent.isolation.beyond import Owner
+from aliquot_agent.isolation.beyond import Owner, Whose
 from aliquot_agent.node_agent import NodeAgent
 from aliquot_agent.pods.residents import Register
 from aliquot_agent.web.accounting import Accounting, Told, snapshot
@@ -53,9 +53,14 @@ class Status:
         version: str,
         heard: Heard = nobody_hears,
         pacing_faults: Callable[[], Mapping[str, int]] = dict,
+        unpaid: Callable[[], Mapping[Whose, int]] = dict,
     ) -> None:
-        """`register` knows where processes live; `heard` takes in what slices use; `pacing_faults` are by kind."""
+        """`register` knows where processes live; `heard` takes in what slices use; `pacing_faults` are by kind.
+
+        `unpaid` is how many launches of each slice passed unpaid.
+        """
         self._pacing_faults = pacing_faults
+        self._unpaid = unpaid
         self._heard = heard
         self._heard_at: float | None = None
         self._node = node
@@ -139,6 +144,7 @@ class Status:
             over_use=self._node.over_use.rungs,
             allowed=self._node.live_limits.allowed,
             lacks=self._node.live_limits.lacks,
+            unpaid=self._unpaid(),
             pacing_faults=dict(self._pacing_faults()),
             calls=node.calls.so_far(),
             at_door=node.door.connected,

@@ -146,6 +146,7 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         version=version("aliquot"),
         heard=partial(tell_memory, pacemaker) if pacemaker else nobody_hears,
         pacing_faults=lambda: pacemaker.faults if pacemaker else {},
+        unpaid=lambda: pacemaker.unpaid if pacemaker else {},
     )
     departed = Departed(files=isolation, living=NodeProcesses(), clock=clock) if isolation else None
     pacing = [pacemaker.run, departed.run] if pacemaker and departed else []

@@ -128,6 +128,15 @@ OF_NODES = (
         {5: 0, 15: 0, 40: 1},
     ),
     scene(
+        "LaunchesUnpaid",
+        "one again and again until it ends, one some times at once",
+        {
+            'aliquot_slice_unpaid_launches_total{pod="a"}': "0x5 0+2x40 80x40",
+            'aliquot_slice_unpaid_launches_total{pod="b"}': "0x5 15x80",
+        },
+        {16: 0, 25: 0, 40: 1, 75: 0},
+    ),
+    scene(
         "UsageUnknown",
         "sampled, and then not",
         {'aliquot_usage_sampled_timestamp_seconds{node="n1"}': "0+60x5 300x20"},

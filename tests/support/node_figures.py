@@ -68,6 +68,7 @@ FULL = Figures(
     over_use={("u1", "main", A): Rung.WARN},
     allowed={("u1", "main", A): Allowed(memory=220, limit=100)},
     lacks={A: 36},
+    unpaid={("u1", "main", A): 4},
     calls={(PRESTART, "ready"): Histogram(counts=[1, 2, *[0] * 12, 1], seconds=40.0)},
     at_door=True,
     kubelet=KubeletSeen(listening=["aliquot.dev/compute"], registrations=4),

@@ -18,6 +18,7 @@ from aliquot_agent.isolation.limits_file import WHOLE, GpuLimits, Meter
 from aliquot_agent.isolation.open_slices import OpenSlices
 from aliquot_agent.isolation.pacing import Pace, Seen, Share, begun_anew, next_beat
 from aliquot_agent.isolation.slice_files import MIB, PERCENT, SliceFiles, owner_of
+from aliquot_agent.isolation.unpaid import Unpaid
 from aliquot_core.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -44,11 +45,12 @@ class _Slice(msgspec.Struct, frozen=True, kw_only=True):
 class _Book:
     """What the account said of one slice in the last beats, and what the driver said beyond it."""
 
-    def __init__(self, *, owner: Owner | None, excess: Excess, file: int) -> None:
+    def __init__(self, *, owner: Owner | None, excess: Excess, file: int, unpaid: Unpaid) -> None:
         self.file = file
         self.owner = owner
         self.said: deque[int] = deque(maxlen=_REMEMBERED)
         self.excess = excess
+        self.unpaid = unpaid
 
     def whose(self, gpu: str) -> Whose:
         """Of whom it is, as samples name it."""
@@ -86,6 +88,11 @@ class Pacemaker:
         """How often the pacing of a GPU failed, by the kind of fault."""
         return self._faults
 
+    @property
+    def unpaid(self) -> Mapping[Whose, int]:
+        """How many launches of each slice passed unpaid since it was looked at first."""
+        return {book.whose(gpu): book.unpaid.count for (_, gpu), book in self._books.items() if book.owner}
+
     async def run(self) -> None:
         """Beat until cancelled."""
         while True:
@@ -100,7 +107,7 @@ class Pacemaker:
         allowed = self._allowed()
         for name, own in self._opened():
             for one in _slices(own):
-                book = books[name, one.limits.uuid] = self._book(name, one)
+                book = books[name, one.limits.uuid] = self._book(name, one, now=now)
                 by_gpu[one.limits.uuid][name] = _as_it_is(one, book, allowed=allowed)
         self._books = books
         throttled = self._throttled()
@@ -158,13 +165,14 @@ class Pacemaker:
                     extra={"owner": str(book.owner), "gpu": gpu, "bytes": book.excess.lasting},
                 )
 
-    def _book(self, name: str, one: _Slice) -> _Book:
+    def _book(self, name: str, one: _Slice, *, now: int) -> _Book:
         """The slice's, begun with what stands in its limits: an agent before us may have found it."""
         book = self._books.get((name, one.limits.uuid))
         if book is None or book.file != one.files.file:
-            excess = since_restart(one.limits.unaccounted)
-            book = _Book(owner=owner_of(one.files.own), excess=excess, file=one.files.file)
+            excess, unpaid = since_restart(one.limits.unaccounted), Unpaid(said=one.meter.escapes, at=now)
+            book = _Book(owner=owner_of(one.files.own), excess=excess, file=one.files.file, unpaid=unpaid)
         book.said.append(one.accounted)
+        book.unpaid = book.unpaid.then(one.meter.escapes, now=now)
         return book
 
     def _paced(

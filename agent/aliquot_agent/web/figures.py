@@ -52,6 +52,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     # What slices may have now; and by GPU, how many MiB that are granted are not there.
     allowed: Mapping[Whose, Allowed] = {}
     lacks: Mapping[str, int] = {}
+    # How many launches of slices passed unpaid; of those that are not paced nothing is said.
+    unpaid: Mapping[Whose, int] = {}
     # How often the pacing of a GPU failed, by the kind of fault.
     pacing_faults: Mapping[str, int] = {}
     calls: Mapping[tuple[str, str], Histogram] = {}

@@ -15,14 +15,13 @@ from prometheus_client.registry import Collector
 from aliquot_agent.starting.drift import Kind
 from aliquot_agent.web.accounts import Owner, SliceUse
 from aliquot_agent.web.call_times import BOUNDS, Histogram
+from aliquot_agent.web.families import MIB, WHOLE, gauge
 from aliquot_agent.web.figures import Figures
+from aliquot_agent.web.slice_metrics import of_live_limits, of_over_use, of_slices, of_unpaid_launches
 from aliquot_core.claims import NOTHING
 from aliquot_core.inventory import Gpu, Health
 
-_MIB = 1024 * 1024
-_WHOLE = 100
 _GPU = ("gpu", "UUID", "modelName")
-_SLICE = ("namespace", "pod", "container", "UUID")
 
 
 class FiguresCollector(Collector):
@@ -36,8 +35,9 @@ class FiguresCollector(Collector):
         yield from _of_gpus(self._figures)
         yield from _of_mps(self._figures)
         yield from _of_health(self._figures)
-        yield from _of_over_use(self._figures)
-        yield from _of_live_limits(self._figures)
+        yield from of_over_use(self._figures)
+        yield from of_live_limits(self._figures)
+        yield from of_unpaid_launches(self._figures)
         yield from _of_agent(self._figures)
         yield from _of_calls(self._figures)
 
@@ -50,17 +50,13 @@ class SlicesCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Every family of them."""
-        yield from _of_slices(self._slices)
-
-
-def _gauge(name: str, text: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"aliquot_{name}", text, labels=labels)
+        yield from of_slices(self._slices)
 
 
 def _only(name: str, text: str, value: float | None) -> Iterator[Metric]:
     """A figure of the node, if it is known."""
     if value is not None:
-        family = _gauge(name, text)
+        family = gauge(name, text)
         family.add_metric((), value)
         yield family
 
@@ -71,34 +67,34 @@ def _labels(gpu: Gpu) -> tuple[str, str, str]:
 
 # --- GPUs ------------------------------------------------------------------------------------------------------------
 def _of_gpus(figures: Figures) -> Iterator[Metric]:
-    total = _gauge("gpu_memory_total_bytes", "Memory of the GPU, the driver's own share included.", _GPU)
-    reserved = _gauge("gpu_memory_reserved_bytes", "What the driver keeps of the GPU's memory.", _GPU)
-    used = _gauge("gpu_memory_used_bytes", "What processes hold of the GPU's memory.", _GPU)
-    granted = _gauge("gpu_memory_granted_bytes", "Memory granted to the pods that the kubelet holds here.", _GPU)
-    compute = _gauge("gpu_compute_granted_ratio", "Compute granted to the pods that the kubelet holds here.", _GPU)
-    busy = _gauge(
+    total = gauge("gpu_memory_total_bytes", "Memory of the GPU, the driver's own share included.", _GPU)
+    reserved = gauge("gpu_memory_reserved_bytes", "What the driver keeps of the GPU's memory.", _GPU)
+    used = gauge("gpu_memory_used_bytes", "What processes hold of the GPU's memory.", _GPU)
+    granted = gauge("gpu_memory_granted_bytes", "Memory granted to the pods that the kubelet holds here.", _GPU)
+    compute = gauge("gpu_compute_granted_ratio", "Compute granted to the pods that the kubelet holds here.", _GPU)
+    busy = gauge(
         "gpu_compute_used_ratio", "Share of time in which the GPU was busy, of the driver's last period.", _GPU
     )
-    pods = _gauge("gpu_pods", "Pods that hold slices of the GPU.", _GPU)
-    modes = _gauge("gpu_isolation", "1 for each mode of isolation that the GPU offers.", (*_GPU, "isolation"))
-    heat = _gauge("gpu_temperature_celsius", "Temperature of the GPU.", _GPU)
-    power = _gauge("gpu_power_watts", "Power that the GPU draws.", _GPU)
+    pods = gauge("gpu_pods", "Pods that hold slices of the GPU.", _GPU)
+    modes = gauge("gpu_isolation", "1 for each mode of isolation that the GPU offers.", (*_GPU, "isolation"))
+    heat = gauge("gpu_temperature_celsius", "Temperature of the GPU.", _GPU)
+    power = gauge("gpu_power_watts", "Power that the GPU draws.", _GPU)
     for gpu in figures.inventory.gpus:
         labels = _labels(gpu)
         for mode in gpu.isolation:
             modes.add_metric((*labels, mode), 1)
         if (facts := figures.facts.get(gpu.uuid)) is not None:
-            total.add_metric(labels, facts.memory_total_mib * _MIB)
-            reserved.add_metric(labels, facts.memory_reserved_mib * _MIB)
+            total.add_metric(labels, facts.memory_total_mib * MIB)
+            reserved.add_metric(labels, facts.memory_reserved_mib * MIB)
         if figures.sampled.claims is not None:
             claim, holders = figures.sampled.claims.get(gpu.uuid, (NOTHING, 0))
-            granted.add_metric(labels, claim.memory.value * _MIB)
-            compute.add_metric(labels, claim.compute.value / _WHOLE)
+            granted.add_metric(labels, claim.memory.value * MIB)
+            compute.add_metric(labels, claim.compute.value / WHOLE)
             pods.add_metric(labels, holders)
         if (usage := figures.sampled.usages.get(gpu.uuid)) is not None:
-            used.add_metric(labels, usage.memory_used_mib * _MIB)
+            used.add_metric(labels, usage.memory_used_mib * MIB)
             for family, value, unit in (
-                (busy, usage.utilization_percent, _WHOLE),
+                (busy, usage.utilization_percent, WHOLE),
                 (heat, usage.temperature_celsius, 1),
                 (power, usage.power_watts, 1),
             ):
@@ -111,7 +107,7 @@ def _of_gpus(figures: Figures) -> Iterator[Metric]:
 
 def _of_cut_cards(figures: Figures, *, heat: GaugeMetricFamily, power: GaugeMetricFamily) -> Metric:
     """The instances of MIG; and of each card that is cut what its instances have together, and none can tell."""
-    parts = _gauge("gpu_instance", "1 for each instance of MIG, with its card.", (*_GPU, "card", "GPU_I_ID"))
+    parts = gauge("gpu_instance", "1 for each instance of MIG, with its card.", (*_GPU, "card", "GPU_I_ID"))
     cards = set[str]()
     for gpu in figures.inventory.gpus:
         if gpu.instance:
@@ -129,10 +125,10 @@ def _of_cut_cards(figures: Figures, *, heat: GaugeMetricFamily, power: GaugeMetr
 
 def _of_mps(figures: Figures) -> Iterator[Metric]:
     """Of GPUs that are shared by MPS; what the daemon's keeper has not told has no sample."""
-    use = _gauge("gpu_mps_use", "1 for how the GPU is to be used: free, shared, exclusive.", (*_GPU, "use"))
-    ready = _gauge("gpu_mps_ready", "Whether it is as it is to be: if not, containers wait there.", _GPU)
-    clients = _gauge("gpu_mps_clients", "Processes that use its MPS daemon.", _GPU)
-    most = _gauge("gpu_mps_most_clients", "How many of them the daemon takes.", _GPU)
+    use = gauge("gpu_mps_use", "1 for how the GPU is to be used: free, shared, exclusive.", (*_GPU, "use"))
+    ready = gauge("gpu_mps_ready", "Whether it is as it is to be: if not, containers wait there.", _GPU)
+    clients = gauge("gpu_mps_clients", "Processes that use its MPS daemon.", _GPU)
+    most = gauge("gpu_mps_most_clients", "How many of them the daemon takes.", _GPU)
     for gpu in figures.inventory.gpus:
         if (seat := figures.sampled.seats.get(gpu.uuid)) is None:
             continue
@@ -146,16 +142,17 @@ def _of_mps(figures: Figures) -> Iterator[Metric]:
 
 
 def _of_health(figures: Figures) -> Iterator[Metric]:
-    health = _gauge("gpu_health", "1 for how the GPU is, 0 for how it is not.", (*_GPU, "health"))
-    since = _gauge("gpu_health_since_timestamp_seconds", "When what is wrong with the GPU began, or it was well.", _GPU)
+    health = gauge("gpu_health", "1 for how the GPU is, 0 for how it is not.", (*_GPU, "health"))
+    since = gauge("gpu_health_since_timestamp_seconds", "When what is wrong with the GPU began, or it was well.", _GPU)
     xids = CounterMetricFamily(
         "aliquot_gpu_xid_errors", "Errors that the driver reported since the agent began.", labels=(*_GPU, "xid")
     )
-    alone = _gauge(
+    alone = gauge(
         "gpu_processes_without_grant",
         "Processes on the GPU that use no slice: of a pod, of the node itself, or of nobody knows whom.",
         (*_GPU, "owner"),
     )
+    lacks = gauge("gpu_memory_lacking_bytes", "Memory that is granted and not there: others hold it.", _GPU)
     by_uuid = {gpu.uuid: _labels(gpu) for gpu in figures.inventory.gpus}
     for gpu in figures.inventory.gpus:
         labels = by_uuid[gpu.uuid]
@@ -168,85 +165,28 @@ def _of_health(figures: Figures) -> Iterator[Metric]:
             for owner in Owner:
                 count = figures.sampled.accounts.strangers.get((gpu.uuid, owner), 0)
                 alone.add_metric((*labels, owner), count)
+        if gpu.uuid in figures.lacks:
+            lacks.add_metric(labels, figures.lacks[gpu.uuid] * MIB)
     for (uuid, number), count in sorted(figures.xids.items()):
         # The driver may not say which GPU it was: then the labels are empty, which is as if they were not there.
         xids.add_metric((*by_uuid.get(uuid, ("", uuid, "")), str(number)), count)
-    yield from (health, since, xids, alone)
-
-
-# --- slices ----------------------------------------------------------------------------------------------------------
-def _of_slices(slices: Sequence[SliceUse]) -> Iterator[Metric]:
-    granted = _gauge("slice_memory_granted_bytes", "GPU memory that the container was granted.", _SLICE)
-    used = _gauge("slice_memory_used_bytes", "GPU memory that the container's processes hold.", _SLICE)
-    compute = _gauge("slice_compute_granted_ratio", "Compute that the container was granted.", _SLICE)
-    limit = _gauge("slice_compute_limit_ratio", "Compute up to which the container may burst.", _SLICE)
-    busy = _gauge(
-        "slice_compute_used_ratio", "Compute that the container's processes used since the last look.", _SLICE
-    )
-    held = _gauge("slice_isolation", "1 for the mode of isolation in which the slice is held.", (*_SLICE, "isolation"))
-    for one in slices:
-        labels = (one.namespace, one.pod, one.container, one.gpu)
-        if one.isolation:
-            held.add_metric((*labels, one.isolation), 1)
-        granted.add_metric(labels, one.memory_mib * _MIB)
-        compute.add_metric(labels, one.compute / _WHOLE)
-        limit.add_metric(labels, one.limit / _WHOLE)
-        if one.used_mib is not None:
-            used.add_metric(labels, one.used_mib * _MIB)
-        if one.used_percent is not None:
-            busy.add_metric(labels, one.used_percent / _WHOLE)
-    yield from (granted, used, compute, limit, busy, held)
-
-
-def _of_over_use(figures: Figures) -> Iterator[Metric]:
-    over = _gauge(
-        "slice_over_use", "1 for how far it has come with a slice that uses more than granted.", (*_SLICE, "rung")
-    )
-    for one in figures.sampled.accounts.slices:
-        rung = figures.over_use.get((one.uid, one.container, one.gpu))
-        if rung:
-            over.add_metric((one.namespace, one.pod, one.container, one.gpu, rung.name.lower()), 1)
-    yield over
-
-
-def _of_live_limits(figures: Figures) -> Iterator[Metric]:
-    """Of slices, only of those that may have less just now."""
-    memory = _gauge(
-        "slice_memory_allowed_bytes", "GPU memory that the container may have now, if less than granted.", _SLICE
-    )
-    limit = _gauge(
-        "slice_compute_allowed_ratio", "Compute up to which the container may burst now, if less than granted.", _SLICE
-    )
-    lacks = _gauge("gpu_memory_lacking_bytes", "Memory that is granted and not there: others hold it.", _GPU)
-    for one in figures.sampled.accounts.slices:
-        now = figures.allowed.get((one.uid, one.container, one.gpu))
-        labels = (one.namespace, one.pod, one.container, one.gpu)
-        if now is not None and now.memory < one.memory_mib:
-            memory.add_metric(labels, now.memory * _MIB)
-        if now is not None and now.limit < one.limit:
-            limit.add_metric(labels, now.limit / _WHOLE)
-    for gpu in figures.inventory.gpus:
-        if gpu.uuid in figures.lacks:
-            lacks.add_metric(_labels(gpu), figures.lacks[gpu.uuid] * _MIB)
-    yield from (memory, limit, lacks)
+    yield from (health, since, xids, alone, lacks)
 
 
 # --- the agent itself ------------------------------------------------------------------------------------------------
 def _of_agent(figures: Figures) -> Iterator[Metric]:
-    build = _gauge("build_info", "The agent's version.", ("version", "node", "driver", "cuda"))
+    build = gauge("build_info", "The agent's version.", ("version", "node", "driver", "cuda"))
     build.add_metric((figures.version, figures.node, figures.inventory.driver, figures.inventory.cuda), 1)
-    trouble = _gauge("driver_trouble", "What is wrong with the driver as a whole; no sample while it works.", ("kind",))
+    trouble = gauge("driver_trouble", "What is wrong with the driver as a whole; no sample while it works.", ("kind",))
     if figures.trouble:
         trouble.add_metric((figures.trouble,), 1)
-    listening = _gauge(
-        "kubelet_listening", "Whether the kubelet listens to what we offer of a resource.", ("resource",)
-    )
+    listening = gauge("kubelet_listening", "Whether the kubelet listens to what we offer of a resource.", ("resource",))
     registrations = CounterMetricFamily("aliquot_kubelet_registrations", "Registrations since the endpoint began.")
     if figures.kubelet is not None:
         for resource in figures.resources:
             listening.add_metric((resource,), resource in figures.kubelet.listening)
         registrations.add_metric((), figures.kubelet.registrations)
-    drift = _gauge("drift", "What runs here otherwise than granted, recorded or possible.", ("kind",))
+    drift = gauge("drift", "What runs here otherwise than granted, recorded or possible.", ("kind",))
     if figures.sampled.drifts is not None:
         for kind in Kind:
             drift.add_metric((kind,), sum(one.kind is kind for one in figures.sampled.drifts))
@@ -267,9 +207,9 @@ def _of_agent(figures: Figures) -> Iterator[Metric]:
 
 
 def _of_mirrors(figures: Figures) -> Iterator[Metric]:
-    age = _gauge("mirror_age_seconds", "Since when the API server has not been heard of these objects.", ("kind",))
-    synced = _gauge("mirror_synced", "Whether all of these objects were read once.", ("kind",))
-    failures = _gauge("mirror_failures", "Failed tries in a row to read these objects.", ("kind",))
+    age = gauge("mirror_age_seconds", "Since when the API server has not been heard of these objects.", ("kind",))
+    synced = gauge("mirror_synced", "Whether all of these objects were read once.", ("kind",))
+    failures = gauge("mirror_failures", "Failed tries in a row to read these objects.", ("kind",))
     for kind, fresh in figures.mirrors.items():
         if fresh.contact_age is not None:
             age.add_metric((kind,), fresh.contact_age)

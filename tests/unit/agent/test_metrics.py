@@ -114,6 +114,15 @@ def test_who_uses_too_much_is_told_with_its_rung() -> None:
     assert over == {frozenset({**SLICE, "rung": "warn"}.items()): 1}
 
 
+def test_launches_that_passed_unpaid_are_told_of_slices_that_are_paced() -> None:
+    """Also where there were none: between nothing and a first one there is no increase."""
+    found = told(FULL)
+    passed = {labels: value for (name, labels), value in found.items() if name == "aliquot_slice_unpaid_launches_total"}
+    assert passed == {frozenset(SLICE.items()): 4}
+    none = told(msgspec.structs.replace(FULL, unpaid={("u1", "main", A): 0}))
+    assert at(none, "slice_unpaid_launches_total", SLICE) == 0
+
+
 def test_what_slices_may_have_now_is_told_where_it_is_less_than_granted() -> None:
     """With how much of what is granted on a GPU is not there; of others there is no sample."""
     found = told(FULL)

@@ -192,6 +192,26 @@ async def test_who_is_throttled_gets_its_guarantee_and_no_more(tmp_path: Path) -
     assert [limits(own).limit for own in owners] == [1_000_000, 1_000_000]
 
 
+async def test_launches_that_passed_unpaid_are_counted_as_far_as_they_can_be_true(tmp_path: Path) -> None:
+    """From the agent's first look on, one a millisecond at most; a container that starts anew begins anew."""
+    files, clock = node(tmp_path), VirtualClock()
+    pacemaker, slice_of_it = Pacemaker(files=files, clock=clock), (OWNER.pod, OWNER.container, UUIDS[0])
+    own = started(files, "a", compute=20, limit=60)
+    counted = []
+    for said in (5, 5, 7, 0, 1, 1 << 63, 1 << 63, (1 << 63) + 101, (1 << 63) + 203):
+        await clock.advance(BEAT_S)
+        with (own / "account").open("r+b") as file:
+            file.write(ACCOUNT_MAGIC)
+            file.seek(4096 + 24)
+            file.write(said.to_bytes(8, "little"))
+        pacemaker.beat()
+        counted.append(pacemaker.unpaid)
+    assert [one[slice_of_it] for one in counted] == [0, 0, 2, 2, 3, 3, 3, 104, 104]
+    launches(started(files, "a", compute=20, limit=60), at=clock.monotonic())
+    pacemaker.beat()
+    assert pacemaker.unpaid == {slice_of_it: 0}
+
+
 async def test_files_that_stay_open_are_those_of_the_containers_present_life(tmp_path: Path) -> None:
     """A restart makes them anew under the same name: the next beat is about the new ones, and lets go of the old."""
     files, clock = node(tmp_path), VirtualClock()
