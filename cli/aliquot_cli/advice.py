@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from aliquot_cli.pod_rows import Used
+from aliquot_core.counting import agreed
 from aliquot_core.grant import ContainerGrant, readable_grant
 from aliquot_core.names import Names
 from aliquot_core.objects import OwnerReference, Pod
@@ -34,6 +35,10 @@ class _Most(msgspec.Struct, frozen=True, kw_only=True):
 
 def advice(pod: Pod, *, pods: Iterable[Pod], used: Mapping[str, Used], names: Names, wall: float) -> list[str]:
     """Some lines; none where nothing is known of the workload's use."""
+    return [*_asked_and_used(pod, pods=pods, used=used, names=names, wall=wall), *_unpaid(used.get(pod.key, Used()))]
+
+
+def _asked_and_used(pod: Pod, *, pods: Iterable[Pod], used: Mapping[str, Used], names: Names, wall: float) -> list[str]:
     held = _held(pod, names=names)
     mates = [one for one in pods if _same(one, pod) and one.spec.node_name and not one.ended]
     known = [used[one.key] for one in mates if one.key in used]
@@ -47,6 +52,16 @@ def advice(pod: Pod, *, pods: Iterable[Pod], used: Mapping[str, Used], names: Na
         *_could(names.memory, most.memory, memory, hours=most.hours),
         *_could(names.compute, most.compute, compute, hours=most.hours),
     ]
+
+
+def _unpaid(own: Used) -> Iterator[str]:
+    """Of this pod alone: mates may have other inputs."""
+    if own.unpaid_launches:
+        launches = agreed(own.unpaid_launches, "launch", "launches")
+        yield (
+            f"{own.unpaid_launches} {launches} passed before being paid for: its kernels ran for ten seconds without a"
+            " gap, and might have waited for the next; if it is slow, a whole GPU holds nothing back"
+        )
 
 
 def _uses(most: _Most, *, compute: int, memory: int) -> Iterator[str]:

@@ -54,6 +54,8 @@ class Used(_Printed, frozen=True, kw_only=True):
     since: float | None = None
     most_memory: int | None = None
     high_compute: int | None = None
+    # How many launches passed before they were paid for, since its agent began.
+    unpaid_launches: int | None = None
 
 
 class PodRow(_Printed, frozen=True, kw_only=True):

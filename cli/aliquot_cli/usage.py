@@ -32,6 +32,7 @@ class _Slice(_Shown, frozen=True, kw_only=True):
     used_since: float | None = None
     most_memory: int | None = None
     high_compute: int | None = None
+    unpaid_launches: int | None = None
 
 
 class _Gpu(_Shown, frozen=True, kw_only=True):
@@ -87,6 +88,7 @@ def _by_pod(slices: Iterable[_Slice]) -> dict[str, Used]:
             since=max(since, default=None),
             most_memory=_sum(before.most_memory, one.most_memory),
             high_compute=_sum(before.high_compute, one.high_compute),
+            unpaid_launches=_sum(before.unpaid_launches, one.unpaid_launches),
         )
     return found
 

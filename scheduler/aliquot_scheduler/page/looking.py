@@ -250,6 +250,7 @@ def _slice(uid: str, claim: Claim, *, pod: PodShown | None, use: Use) -> SliceSh
         used_compute=use.compute,
         used_memory=use.memory,
         over_use=use.over_use,
+        unpaid_launches=use.unpaid,
         used_since=use.since,
         most_memory=use.most_memory,
         high_compute=use.high_compute,

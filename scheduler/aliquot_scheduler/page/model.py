@@ -77,6 +77,8 @@ class SliceShown(_Shown, frozen=True, kw_only=True):
     used_memory: int | None = None
     # How far its agent has gone with it, for it uses more than granted; empty if it does not.
     over_use: str = ""
+    # How many launches of it passed before they were paid for, since its agent began.
+    unpaid_launches: int | None = None
     # Since when its use is known here (seconds since 1970), the most memory since, and what compute mostly kept within.
     used_since: float | None = None
     most_memory: int | None = None

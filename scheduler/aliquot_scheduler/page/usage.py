@@ -24,6 +24,7 @@ _FIELDS = {
     "aliquot_gpu_memory_used_bytes": ("memory", 1 / _MIB),
     "aliquot_slice_compute_used_ratio": ("compute", _WHOLE),
     "aliquot_slice_memory_used_bytes": ("memory", 1 / _MIB),
+    "aliquot_slice_unpaid_launches_total": ("unpaid", 1),
 }
 _BUILD = "aliquot_build_info"
 _OVER_USE = "aliquot_slice_over_use"
@@ -44,6 +45,8 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
     memory: int | None = None
     # Of a slice: how far its agent has gone, for it uses more than granted; empty if it does not.
     over_use: str = ""
+    # Of a slice: how many launches passed before they were paid for, since its agent began.
+    unpaid: int | None = None
     # Of a slice, since when it is known here, the most memory since then, and what compute mostly kept within.
     since: float | None = None
     most_memory: int | None = None
@@ -114,7 +117,9 @@ def read_usage(texts: Mapping[str, str], *, at: float) -> Usage:
 
 
 def _use(fields: Mapping[str, int], *, over_use: str = "") -> Use:
-    return Use(compute=fields.get("compute"), memory=fields.get("memory"), over_use=over_use)
+    return Use(
+        compute=fields.get("compute"), memory=fields.get("memory"), unpaid=fields.get("unpaid"), over_use=over_use
+    )
 
 
 def _higher(rung: str, other: str) -> str:

@@ -58,6 +58,15 @@ def test_less_or_more_is_advised_where_it_is_worth_a_word(used: Used, lines: lis
     assert told(pod("a"), a=used) == lines
 
 
+def test_who_launches_before_it_has_paid_is_told_why_it_is_slow() -> None:
+    """Of this pod alone, and also where nothing else is known of it."""
+    first, second = pod("a", maker="web"), pod("b", maker="web")
+    (line,) = told(first, second, a=Used(unpaid_launches=3))
+    assert line.startswith("3 launches passed before being paid for: ")
+    assert line.endswith("a whole GPU holds nothing back")
+    assert told(first, second, a=Used(unpaid_launches=0), b=Used(unpaid_launches=1)) == []
+
+
 def test_the_largest_of_a_workload_counts_for_all() -> None:
     """Pods of one controller are alike; those that ended, wait or are another's are left out."""
     first, second, ended = pod("a", maker="web"), pod("b", maker="web"), pod("c", maker="web", phase="Succeeded")

@@ -15,10 +15,14 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
+from aliquot_cli.cluster import Place
+from aliquot_cli.pod_rows import Used
+from aliquot_cli.usage import read_used
 from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.page.access import COOKIE
 from aliquot_scheduler.page.hub import Glance, NobodyLeadsError
 from aliquot_scheduler.page.settings import PageSettings
+from aliquot_scheduler.page.usage import Usage, Use
 from aliquot_scheduler.web.peers import why_stranger
 from support.centre_http import Authority
 from support.clocks import VirtualClock
@@ -168,6 +172,7 @@ async def test_programs_read_the_same(stage: PageStage, session: aiohttp.ClientS
             "usedCompute": None,
             "usedMemory": None,
             "overUse": "",
+            "unpaidLaunches": None,
             "usedSince": None,
             "mostMemory": None,
             "highCompute": None,
@@ -179,6 +184,17 @@ async def test_programs_read_the_same(stage: PageStage, session: aiohttp.ClientS
         await until(has_points)
         assert json.loads((await get(session, f"{served.url}/page/history.json?since=9e12"))[1]) == []
         assert (await get(session, f"{served.url}/page/history.json?since=x"))[0] == 400
+
+
+async def test_the_command_line_reads_what_a_pod_uses(stage: PageStage) -> None:
+    """As the page has it of the pod's slices."""
+    use = Use(compute=7, memory=9, unpaid=2, since=5.0, most_memory=11, high_compute=8)
+    stage.told.usage = Usage(at=9.0, slices={("n0", f"GPU-n0-{at}", "team/pod-u0"): use for at in range(2)})
+    async with page_served(stage) as served:
+        used = await read_used(Place(kubeconfig=""), page=served.url)
+    assert used == {
+        "team/pod-u0": Used(compute=7, memory=9, unpaid_launches=2, since=5.0, most_memory=11, high_compute=8)
+    }
 
 
 # --- following -------------------------------------------------------------------------------------------------------

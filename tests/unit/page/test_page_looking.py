@@ -174,13 +174,14 @@ def test_use_is_shown_where_it_is_known(stage: PageStage, looking: Looking) -> N
 def test_who_uses_more_than_granted_is_named_at_his_queue(stage: PageStage, looking: Looking) -> None:
     """And on the pod's own page, as far as its node has come; other queues and pods bear no such words."""
     uuid = "GPU-n0-0"
-    beyond = Use(memory=30_000, over_use="warn", since=5.0, most_memory=31_000, high_compute=60)
+    beyond = Use(memory=30_000, over_use="warn", unpaid=3, since=5.0, most_memory=31_000, high_compute=60)
     usage = Usage(
         at=9.0, slices={("n0", uuid, "team/pod-runs"): beyond, ("n0", uuid, "team/pod-coming"): Use(memory=1)}
     )
     state = looked(looking, stage.seen(), usage)
     (told,) = (one for one in gpu(state, "n0", 0).slices if one.over_use)
     assert (told.pod, told.used_since, told.most_memory, told.high_compute) == ("team/pod-runs", 5.0, 31_000, 60)
+    assert told.unpaid_launches == 3
     drawing = Drawing(names=NAMES)
     regions = drawing.view(("queues",), state, pods=stage.by_key, samples=()).regions()  # type: ignore[union-attr]
     for name in ("queues-compute", "queues-memory"):

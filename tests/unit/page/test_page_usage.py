@@ -64,6 +64,19 @@ def test_over_use_is_read_as_the_agent_writes_it() -> None:
     assert usage.of_slice("n1", "G", "team/calm") == Use()
 
 
+def test_launches_that_passed_unpaid_are_read_as_the_agent_writes_them() -> None:
+    """Those of a pod's containers together; of who is not paced nothing is known."""
+    slices = tuple(
+        SliceUse(namespace="team", pod=pod, uid=pod, container=name, gpu="G", compute=20, limit=20, memory_mib=100)
+        for pod, name in (("long", "one"), ("long", "two"), ("whole", "one"))
+    )
+    unpaid = {("long", "one", "G"): 3, ("long", "two", "G"): 4}
+    figures = Figures(node="n1", version="0", sampled=Sampled(at=1.0, accounts=Accounts(slices=slices)), unpaid=unpaid)
+    usage = read_usage({"a": write(FiguresCollector(figures).collect()).decode()}, at=5.0)
+    assert usage.of_slice("n1", "G", "team/long") == Use(unpaid=7)
+    assert usage.of_slice("n1", "G", "team/whole") == Use()
+
+
 def test_rungs_are_those_of_the_ladder() -> None:
     """What an agent may say, the page knows, in the same order."""
     assert [rung.name.lower() for rung in Rung if rung] == list(RUNGS)
