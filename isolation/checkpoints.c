@@ -1,8 +1,21 @@
 /* A process that is put aside (cuCheckpointProcess…) stays charged for what it will take again, so that it always finds
- * room. On another GPU it would take what was charged on this one. */
+ * room. On another GPU it would take what was charged on this one; and newer drivers hand its memory to whoever asks, by
+ * words that were reserved once: that would be held by one process and charged to another, who may end. So whatever is
+ * asked for beyond the plain way is refused. */
 #include "table.h"
 
+static bool is_zero(const char *words, size_t size) {
+    for (size_t i = 0; i < size; i++)
+        if (words[i]) return false;
+    return true;
+}
+
+EXPORT CUresult cuCheckpointProcessCheckpoint(int process, CUcheckpointCheckpointArgs *how) {
+    if (how && !is_zero(how->reserved, sizeof how->reserved)) return CUDA_ERROR_NOT_SUPPORTED;
+    return REAL(cuCheckpointProcessCheckpoint)(process, how);
+}
+
 EXPORT CUresult cuCheckpointProcessRestore(int process, CUcheckpointRestoreArgs *how) {
-    if (how && how->pair_count) return CUDA_ERROR_NOT_SUPPORTED;
+    if (how && (how->pair_count || !is_zero(how->reserved, sizeof how->reserved))) return CUDA_ERROR_NOT_SUPPORTED;
     return REAL(cuCheckpointProcessRestore)(process, how);
 }

@@ -124,11 +124,13 @@ typedef struct {
     int result;
 } CUDA_GRAPH_INSTANTIATE_PARAMS;
 
-/* How a process that was put aside is brought back: on other GPUs, by pairs. */
+/* How a process is put aside, and how it is brought back: on other GPUs, by pairs. What is reserved has to be zero. */
+typedef struct { char reserved[64]; } CUcheckpointCheckpointArgs;
+
 typedef struct {
     void *pairs;
     unsigned pair_count;
-    char reserved[60];
+    char reserved[52];
 } CUcheckpointRestoreArgs;
 
 /* Told of the driver. */
@@ -179,6 +181,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, int *jit, v
                                int *options, void **values, unsigned count);
 CUresult cuLibraryUnload(CUlibrary library);
 
+CUresult cuCheckpointProcessCheckpoint(int process, CUcheckpointCheckpointArgs *how);
 CUresult cuCheckpointProcessRestore(int process, CUcheckpointRestoreArgs *how);
 
 /* Memory. */

@@ -736,9 +736,16 @@ static void look_up(const char *name, int version, unsigned long long flags) {
     printf("%d %d %s %s\n", result, status, where.dli_sname ? where.dli_sname : "-", where.dli_fname ? where.dli_fname : "-");
 }
 
-static void restore(unsigned pairs) {
-    CUcheckpointRestoreArgs how = {.pair_count = pairs};
-    printf("%d\n", CU(cuCheckpointProcessRestore)(getpid(), &how));
+/* Put aside or brought back, with one byte set of how that is to be done. */
+static void checkpoint(bool restore, unsigned at) {
+    union {
+        char bytes[64];
+        CUcheckpointCheckpointArgs aside;
+        CUcheckpointRestoreArgs back;
+    } how = {{0}};
+    if (at < sizeof how.bytes) how.bytes[at] = 1;
+    printf("%d\n", restore ? CU(cuCheckpointProcessRestore)(getpid(), &how.back)
+                           : CU(cuCheckpointProcessCheckpoint)(getpid(), &how.aside));
 }
 
 static void call(const char *name) {
@@ -783,7 +790,8 @@ static bool obey(const char *line) {
     else if (sscanf(line, "serve %lf %u %d %u", &seconds, &micros, &batch, &idle) == 4)
         serve(seconds, micros, batch, idle);
     else if (sscanf(line, "lookup %255s %llu %llu", name, &number, &third) == 3) look_up(name, (int)number, third);
-    else if (sscanf(line, "restore %llu", &number) == 1) restore((unsigned)number);
+    else if (sscanf(line, "aside %llu", &number) == 1) checkpoint(false, (unsigned)number);
+    else if (sscanf(line, "restore %llu", &number) == 1) checkpoint(true, (unsigned)number);
     else if (sscanf(line, "call %255s", name) == 1) call(name);
     else if (sscanf(line, "load-again %255s", name) == 1) load_again(name);
     else if (sscanf(line, "load-apart %255s", name) == 1) load_apart(name);

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from aliquot_agent.isolation.limits_file import GpuLimits, decode_account, encode_limits
-from support.isolation import ROOT, SOURCES, Built, World, gpu_uuid, names
+from support.isolation import MIB, ROOT, SOURCES, Built, World, gpu_uuid, names
 
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
 pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
 
 NOT_READY, NOT_SUPPORTED, NOT_FOUND = 802, 801, 500
+OUT_OF_MEMORY = "2"
 FIRST_ANSWER = 50_000
 
 
@@ -57,12 +58,33 @@ def test_refused_names_say_that_they_are_not_supported(world: World) -> None:
     assert {tenant.ask(f"call {name}") for name in ruled("refused")} == {str(NOT_SUPPORTED)}
 
 
-def test_a_process_is_brought_back_on_the_gpus_that_it_is_charged_for(world: World) -> None:
-    """A checkpoint is restored where it was; on other GPUs, where nothing is charged for it, not at all."""
+@pytest.mark.parametrize(
+    ("how", "name", "told"),
+    [("aside", "cuCheckpointProcessCheckpoint", range(64)), ("restore", "cuCheckpointProcessRestore", range(8, 64))],
+)
+def test_a_process_is_put_aside_and_brought_back_where_it_is_charged(
+    world: World, how: str, name: str, told: range
+) -> None:
+    """On other GPUs, or in another process' hands, nothing is charged for it: no word of how to do that is passed on.
+
+    An address of GPUs that none are at says nothing.
+    """
     tenant = world.container(memory_mib=1000).run()
-    answers_itself = FIRST_ANSWER + names().index("cuCheckpointProcessRestore")
-    assert tenant.ask("restore 0") == str(answers_itself)
-    assert tenant.ask("restore 1") == str(NOT_SUPPORTED)
+    answers_itself = str(FIRST_ANSWER + names().index(name))
+    answers = {at: tenant.ask(f"{how} {at}") for at in range(65)}
+    assert {at for at, answer in answers.items() if answer == str(NOT_SUPPORTED)} == set(told)
+    assert {answers[at] for at in answers if at not in told} == {answers_itself}
+
+
+def test_a_process_that_is_put_aside_stays_charged(world: World) -> None:
+    """It is to find room when it comes back."""
+    container = world.container(memory_mib=1400)
+    one, two = (container.run().started() for _ in range(2))
+    assert one.ask(f"fill linear {100 * MIB}").split()[0] == "8"
+    for how in ("aside", "restore"):
+        one.ask(f"{how} 64")
+        assert container.account().processes[one.process.pid] == (1100 * MIB,)
+        assert two.ask(f"take linear {MIB}") == OUT_OF_MEMORY
 
 
 @pytest.mark.parametrize(
