@@ -17,7 +17,7 @@ import msgspec
 from aliquot_agent.isolation.beyond import Excess, Whose
 from aliquot_agent.web.accounts import SliceUse
 from aliquot_core.isolation import INTERPOSER
-from aliquot_core.restraint import Restraint
+from aliquot_core.restraint import Restraint, out_of_bounds
 
 # What processes hold is rounded up, and a driver takes a little for itself as they come.
 _SPARE_MIB = 64
@@ -51,17 +51,8 @@ def restrained(slices: Sequence[SliceUse], *, restraints: Mapping[str, Restraint
 def bounded(slices: Sequence[SliceUse], said: Restraint, *, floor: int) -> str:
     """Which of what a pod says of these slices of one container is not to be had, and why; empty if all is."""
     memory, limit, compute = (sum(getattr(one, what) for one in slices) for what in ("memory_mib", "limit", "compute"))
-    least = floor * len(slices)
-    found = []
-    if said.memory is not None and said.memory > memory:
-        found.append(f"{said.memory} MiB are more than the {memory} that it was granted")
-    if said.memory is not None and said.memory < least:
-        found.append(f"{said.memory} MiB are less than the {least} that a CUDA context takes")
-    if said.compute is not None and said.compute > limit:
-        found.append(f"{said.compute} % are more than its limit of {limit}")
-    if said.compute is not None and said.compute < compute:
-        found.append(f"{said.compute} % are less than its compute of {compute}, which nobody takes from it")
-    return ", ".join(found)
+    found = out_of_bounds(said, memory=memory, limit=limit, compute=compute, contexts=floor * len(slices))
+    return ", ".join(filter(None, (found.memory, found.compute)))
 
 
 def lacking(

@@ -24,7 +24,7 @@ from aliquot_scheduler.admission.queue_review import decode_queue_review
 from aliquot_scheduler.admission.queues import HardwareOf, judge_queue, nothing_known
 from aliquot_scheduler.admission.review import Review, decode_review, encode_allowed, encode_refused, first_of
 from aliquot_scheduler.admission.settings import AdmissionSettings
-from aliquot_scheduler.admission.validation import judge, judge_change, judge_entry
+from aliquot_scheduler.admission.validation import judge, judge_bound, judge_change, judge_entry
 from aliquot_scheduler.admission.verdict import Verdict
 from aliquot_scheduler.picture.there import There
 
@@ -110,7 +110,9 @@ class Admission:
 
     def _judged(self, review: Review) -> Verdict:
         if review.old is not None and review.old.spec.node_name:
-            return Verdict()  # what it asks was judged when it came
+            return judge_bound(
+                review.pod, old=review.old, names=self._names, settings=self._settings, there=self._there()
+            )
         return judge(review.pod, names=self._names, settings=self._settings, there=self._there())
 
     def _out_of_place(self, review: Review) -> list[AliquotError]:

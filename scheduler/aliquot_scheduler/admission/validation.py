@@ -19,6 +19,7 @@ from aliquot_core.problems import Problems
 from aliquot_core.request import ContainerRequest, PodRequest, asks, read_request
 from aliquot_core.restraint import Restraint, restraint_of
 from aliquot_scheduler.admission.mutation import DEFAULT_SCHEDULER
+from aliquot_scheduler.admission.restraints import restraints_of_a_grant, restraints_of_a_request
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.strangers import unknown_notes, unknown_resources
 from aliquot_scheduler.admission.verdict import AdmissionError, Verdict
@@ -55,6 +56,12 @@ def judge(pod: Pod, *, names: Names, settings: AdmissionSettings, there: There =
         if request.containers
         else (),
     )
+
+
+def judge_bound(pod: Pod, *, old: Pod, names: Names, settings: AdmissionSettings, there: There = _UNKNOWN) -> Verdict:
+    """Judge a change of a pod whose request was judged when it came."""
+    context, _ = there.context_span(otherwise=settings.least_memory)
+    return Verdict(warnings=tuple(restraints_of_a_grant(pod, old=old, names=names, context=context)))
 
 
 def judge_entry(pod: Pod, *, names: Names) -> Iterator[AliquotError]:
@@ -204,7 +211,7 @@ def _endless_grace(pod: Pod) -> Iterator[AliquotError]:
 def _said_in_vain(pod: Pod, *, names: Names) -> Iterator[str]:
     for kind, keys, found in (
         ("label", (names.group,), pod.metadata.labels),
-        ("annotation", _annotations(names), pod.metadata.annotations),
+        ("annotation", (*_annotations(names), *_live(names)), pod.metadata.annotations),
     ):
         for key in keys:
             if key in found:
@@ -217,7 +224,9 @@ def _warnings(
     for variable in sets_our_variables(pod, names=names):
         yield f"container {variable} is set in vain: what the slice says wins"
     yield from _not_there(pod, request, names=names, there=there)
-    yield from _not_everywhere(request, names=names, contexts=there.context_span(otherwise=settings.least_memory))
+    contexts = there.context_span(otherwise=settings.least_memory)
+    yield from _not_everywhere(request, names=names, contexts=contexts)
+    yield from restraints_of_a_request(pod, request, names=names, context=contexts[0])
     if (scheduler := pod.spec.scheduler_name) not in {"", DEFAULT_SCHEDULER, settings.scheduler_name}:
         yield f"scheduler {scheduler} must ask Aliquot's extender, or this pod never starts"
 

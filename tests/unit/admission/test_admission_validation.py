@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot_core.counting import NAMED
+from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
 from aliquot_core.isolation import MODES
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import NO_COMPUTE, MiB, Percent
 from aliquot_core.request import ContainerRequest, Kind
 from aliquot_scheduler.admission.settings import AdmissionSettings
-from aliquot_scheduler.admission.validation import judge, judge_change, judge_entry, least_memory
+from aliquot_scheduler.admission.validation import judge, judge_bound, judge_change, judge_entry, least_memory
+from aliquot_scheduler.admission.verdict import Verdict
 from aliquot_scheduler.picture.there import Models, There, there_in
 from support.admitting import NAMES, Json, container, decoded, mutated, written
 from support.centre import gpus, make_node, picture_with
@@ -327,7 +329,102 @@ def test_how_far_a_pod_holds_itself_back_may_change_at_any_time(key: str) -> Non
     said = [str(problem) for problem in judge_change(decoded(wrong), old=decoded(bare), names=NAMES)]
     assert said == [f"annotation aliquot.dev/{key}: {NO_AMOUNT[key]}"]
     assert problems(written(container(compute="30"), notes={key: "a lot"})) == said
-    assert warnings(written(container(compute="30"), notes={key: "40"})) == []
+    for old in (bare, wrong):
+        assert judge_bound(decoded(wrong), old=decoded(old), names=NAMES, settings=AdmissionSettings()) == Verdict()
+
+
+LEAST = AdmissionSettings().least_memory
+AFTER = "what can be had of it is in force"
+OF_MAIN = "container main, annotation aliquot.dev"
+# What a pod asks and says, and what is told of that, by annotation.
+HELD_BACK: dict[str, tuple[Json, dict[str, str]]] = {
+    "within": (written(container(compute="30", memory="8k"), notes={"memory-now": "8000", "compute-now": "30"}), {}),
+    "as far as it may burst": (
+        written(container(compute="30"), notes={"compute-limit": "80", "compute-now": "80"}), {}
+    ),
+    "just a context": (written(container(compute="30", memory="8k"), notes={"memory-now": str(LEAST)}), {}),
+    "more memory": (
+        written(container(compute="30", memory="8k"), notes={"memory-now": "8001"}),
+        {"memory-now": "8001 MiB are more than the 8000 that it asks"},
+    ),
+    "memory that is not known yet": (written(container(compute="30"), notes={"memory-now": "800000"}), {}),
+    "less than a context": (
+        written(container(compute="30", memory="8k"), notes={"memory-now": str(LEAST - 1)}),
+        {"memory-now": f"{LEAST - 1} MiB are less than the {LEAST} that a CUDA context takes"},
+    ),
+    "less than a context on each of two GPUs": (
+        written(container(compute="30", memory="8k"), notes={"gpus": "2", "memory-now": str(2 * LEAST - 1)}),
+        {"memory-now": f"{2 * LEAST - 1} MiB are less than the {2 * LEAST} that a CUDA context takes"},
+    ),
+    "further than it may burst": (
+        written(container(compute="30"), notes={"compute-now": "31"}),
+        {"compute-now": "31 % are more than its limit of 30"},
+    ),
+    "best effort, further than a GPU": (
+        written(container(memory="8k"), notes={"compute-now": "101"}),
+        {"compute-now": "101 % are more than its limit of 100"},
+    ),
+    "less than its compute, and more memory": (
+        written(container(compute="30", memory="8k"), notes={"compute-now": "29", "memory-now": "9000"}),
+        {
+            "memory-now": "9000 MiB are more than the 8000 that it asks",
+            "compute-now": "29 % are less than its compute of 30, which nobody takes from it",
+        },
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", HELD_BACK)
+def test_what_a_pod_can_t_have_of_what_it_says_is_told_at_once(row: str) -> None:
+    """When it is created, by what it asks."""
+    pod, told = HELD_BACK[row]
+    assert warnings(pod) == [f"container main, annotation {NAMES.of(key)}: {why}; {AFTER}" for key, why in told.items()]
+
+
+def test_a_pod_that_asks_for_nothing_holds_nothing_back() -> None:
+    """Said in vain, as all else that is said of slices."""
+    pod = written(container(), notes={"memory-now": "500"})
+    asks = f"no container asks for {NAMES.compute} or {NAMES.memory}"
+    assert warnings(pod) == [f"annotation {NAMES.memory_now} does nothing: {asks}"]
+
+
+# What a bound pod says, how its slices are held, and what is told of that.
+GRANTED: dict[str, tuple[dict[str, str], str, list[str]]] = {
+    "within": ({"memory-now": "4000", "compute-now": "80"}, "interposer", []),
+    "more than granted": (
+        {"memory-now": "4001"},
+        "interposer",
+        [f"{OF_MAIN}/memory-now: 4001 MiB are more than the 4000 that it was granted; {AFTER}"],
+    ),
+    "further than its limit": (
+        {"compute-now": "81"},
+        "interposer",
+        [f"{OF_MAIN}/compute-now: 81 % are more than its limit of 80; {AFTER}"],
+    ),
+    "by limits that stay": (
+        {"memory-now": "3000", "compute-now": "50"},
+        "mps",
+        [f"annotation aliquot.dev/{key} does nothing: its slices are held by mps, whose limits don't change"
+         for key in ("memory-now", "compute-now")],
+    ),
+    "nothing": ({}, "mps", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", GRANTED)
+def test_what_a_bound_pod_can_t_have_is_told_by_its_grant(row: str) -> None:
+    """When it says so, and not again with each other change."""
+    notes, mode, told = GRANTED[row]
+    part = Slice(gpu="GPU-1", compute=Percent(30), limit=Percent(80), memory=MiB(4000))
+    grant = Grant(node="n1", pod="u", containers={"main": ContainerGrant(slices=(part,), isolation=mode)})
+    granted = {"grant": encode_grant(grant)}
+    pod, old = (
+        decoded(written(container(compute="30"), notes={**granted, **said}, nodeName="n1")) for said in (notes, {})
+    )
+    assert list(judge_bound(pod, old=old, names=NAMES, settings=AdmissionSettings()).warnings) == told
+    assert judge_bound(pod, old=pod, names=NAMES, settings=AdmissionSettings()) == Verdict()
+    bare = decoded(written(container(compute="30"), notes=notes, nodeName="n1"))
+    assert judge_bound(bare, old=old, names=NAMES, settings=AdmissionSettings()) == Verdict()
 
 
 NO_AMOUNT = {

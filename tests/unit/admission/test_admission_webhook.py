@@ -16,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
+from aliquot_core.quantities import MiB, Percent
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.errors import ServerTroubleError
 from aliquot_scheduler.admission.admission import Admission
@@ -168,6 +170,10 @@ def test_a_bound_pod_keeps_what_its_grant_was_made_from() -> None:
     """What else is in it was judged when it came, perhaps by other settings."""
     bound = written(container(compute="30", memory="1"), nodeName="n1")
     assert answered(validated(change(bound, note="x"))) == {"allowed": True}
+    part = Slice(gpu="GPU-1", compute=Percent(30), limit=Percent(30), memory=MiB(900))
+    grant = Grant(node="n1", pod="u", containers={"main": ContainerGrant(slices=(part,), isolation="interposer")})
+    (told,) = answered(validated(change(bound, memory_now="901", grant=encode_grant(grant))))["warnings"]
+    assert "901 MiB are more than the 900 that it was granted" in told
     status = answered(validated(change(bound, gpus="2", placement="pack")))["status"]
     assert status["message"].count("can't change any more") == 2
 
