@@ -7,8 +7,9 @@ import ctypes
 import itertools
 import os
 import struct
-from collections.abc import Mapping
-from contextlib import suppress
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,15 @@ from aliquot_agent.isolation.limits_file import (
 )
 from aliquot_agent.isolation.pacemaker import BEAT_S, Pacemaker
 from aliquot_agent.isolation.pacing import Pace, Share, next_beat
-from aliquot_agent.isolation.slice_files import SliceFiles
+from aliquot_agent.isolation.slice_files import IsolationFolderError, SliceFiles
 from aliquot_core.grant import ContainerGrant, Slice
 from aliquot_core.quantities import MiB, Percent
 from support.clocks import VirtualClock
+from support.require import skip_or_fail
 
 OWNER = Owner(pod="uid-1", container="main")
 FALLOC_FL_KEEP_SIZE = 1
+SMALL = 2 << 20
 UUIDS = [f"GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a00{index}" for index in range(2)]
 
 
@@ -279,6 +282,41 @@ async def test_an_account_that_a_tenant_enlarges_is_cut_back(tmp_path: Path, mod
     assert status.st_blocks * 512 <= 2 * ACCOUNT_BYTES
     if size:
         assert limits(own).rate == 1_000_000
+
+
+async def test_an_account_in_a_small_file_system_takes_no_room_elsewhere(tmp_path: Path) -> None:
+    """What the tenant takes there is cut back as ever; accounts that are there lose nothing, and new ones come."""
+    with small_file_system(tmp_path) as folder:
+        files, clock = node(folder), VirtualClock()
+        await clock.advance(10)
+        hog, other = (started(files, name, compute=10, limit=100) for name in ("hog", "other"))
+        pacemaker = Pacemaker(files=files, clock=clock)
+        with (hog / "account").open("r+b", buffering=0) as file:
+            with pytest.raises(OSError, match="No space left"):
+                os.posix_fallocate(file.fileno(), 0, 64 << 20)
+            file.seek(ACCOUNT_BYTES)
+            with pytest.raises(OSError, match="No space left"):
+                assert all(file.write(bytes(4096)) for _ in range(SMALL // 4096))
+        assert (hog / "account").stat().st_blocks * 512 <= SMALL
+        with pytest.raises(IsolationFolderError, match="No space left"):
+            started(files, "new", compute=10, limit=100)
+        with (other / "account").open("r+b") as file:
+            file.write(ACCOUNT_MAGIC.ljust(ACCOUNT_BYTES, b"\1"))
+        pacemaker.beat()
+        assert limits(other).beat
+        started(files, "new", compute=10, limit=100)
+
+
+@contextmanager
+def small_file_system(folder: Path) -> Iterator[Path]:
+    """One of 2 MiB, which only a process of ours has mounted."""
+    own = ["unshare", "--mount", *(() if os.geteuid() == 0 else ("--map-root-user",))]
+    mount = f'mount -t tmpfs -o size={SMALL} none "$0" && echo ready && cat'
+    with subprocess.Popen([*own, "sh", "-c", mount, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout
+        if holder.stdout.readline() != b"ready\n":
+            skip_or_fail("native", "no file system can be mounted here")
+        yield Path(f"/proc/{holder.pid}/root{folder}")
 
 
 async def test_who_enlarges_an_account_is_told_of_once_a_sample(
