@@ -16,6 +16,10 @@ from aliquot_scheduler.queues.said.spec import QueueSpec, read_queue
 Spec = Mapping[str, Any]
 
 
+# So long those have run who have run for a while: whoever has run for less than ten minutes is not moved.
+A_QUARTER_OF_AN_HOUR = 900.0
+
+
 class Pods(msgspec.Struct, frozen=True, kw_only=True):
     """Pods of one queue, named by it and counted on."""
 
@@ -26,18 +30,26 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
     gang: str = ""
     notes: Mapping[str, str] = {}
     priority: int = 0
+    # Who makes another when one of them is gone.
+    by: str = ""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Who is submitted, how many of a queue's running pods end or have to go, and what is so then: held, waiting.
 
-    Before that, queues that say something else from now on; without a word they are deleted.
+    Before that, queues that say something else from now on; without a word they are deleted. And queues whose pods have
+    run for a while, by what Kubernetes says of them.
     """
 
     says: Mapping[str, Spec | None] = {}
+    ran: Sequence[str] = ()
     submit: Sequence[Pods] = ()
     end: Mapping[str, int] = {}
     goes: Mapping[str, int] = {}
+    # Of those who were asked to go and are there still, how many come to it by this step, and whether all are killed
+    # at its beginning, since their time is over.
+    ignores: Mapping[str, int] = {}
+    kills: bool = False
     held: Mapping[str, int]
     waiting: Mapping[str, int] = {}
 

@@ -7,12 +7,18 @@ from collections.abc import Mapping
 from support.queue_scenarios import Pods, Scenario, Step
 
 SURPLUS: Mapping[str, str] = {"group-size": "4", "group-min": "2"}
+SPREAD: Mapping[str, str] = {"placement": "spread"}
 NEARLY_WHOLE: Mapping[str, str] = {"group-size": "4", "group-min": "3"}
 
 
 def cards(queue: str, count: int, *, priority: int = 0) -> list[Pods]:
     """Pods of a card each."""
     return [Pods(queue=queue, count=count, compute=100, priority=priority)]
+
+
+def apart(compute: int, memory: int) -> Pods:
+    """Two small pods of a job's, each on a card of its own as long as there is one."""
+    return Pods(queue="blue", count=2, compute=compute, memory=memory, notes=SPREAD, by="job")
 
 
 def group(notes: Mapping[str, str]) -> list[Pods]:
@@ -88,6 +94,44 @@ RECLAIMS = (
             Step(submit=cards("red", 1), held={"red": 400}, waiting={"red": 1}),
             Step(submit=cards("red", 1, priority=10), held={"red": 400}, waiting={"red": 2}),
             Step(end={"red": 1}, held={"red": 400}, waiting={"red": 1}),
+        ],
+    ),
+    Scenario(
+        name="who ignores that it is to go keeps its card for its grace, and then it is for whom it was freed",
+        queues={"red": {"preemption": {"withinQueue": "SameUser"}}, "blue": {}},
+        steps=[
+            Step(submit=cards("red", 4), held={"red": 400}),
+            Step(submit=cards("red", 1, priority=10), ignores={"red": 1}, held={"red": 400}, waiting={"red": 1}),
+            # It has nothing, and would come first.
+            Step(submit=cards("blue", 1), held={"red": 400, "blue": 0}, waiting={"red": 1, "blue": 1}),
+            Step(kills=True, held={"red": 400, "blue": 0}, waiting={"red": 0, "blue": 1}),
+        ],
+    ),
+    Scenario(
+        # Of the two with much memory neither has room beside the other, so that three cards are never free.
+        name="pods are moved where each has a place again, and nobody where one of them has none",
+        # Of equals the first by name is looked at first.
+        queues={"amber": {}, "blue": {}, "red": {}},
+        steps=[
+            Step(submit=[apart(4, 60_000), apart(2, 15_000)], held={"blue": 12}),
+            Step(
+                ran=["blue"],
+                submit=[Pods(queue="amber", count=1, compute=300), Pods(queue="red", count=1, compute=200)],
+                goes={"blue": 2},
+                held={"amber": 0, "red": 200, "blue": 8},
+                waiting={"amber": 1, "red": 0},
+            ),
+            # What is left of both cards is kept for those who come again.
+            Step(
+                submit=[Pods(queue="amber", count=2, compute=95)],
+                held={"amber": 0, "red": 200, "blue": 8},
+                waiting={"amber": 3},
+            ),
+            Step(
+                submit=[apart(2, 15_000)],
+                held={"amber": 0, "red": 200, "blue": 12},
+                waiting={"amber": 3, "blue": 0},
+            ),
         ],
     ),
 )

@@ -8,20 +8,22 @@ from typing import Any
 
 import msgspec
 
-from aliquot_core.instants import second_time
-from aliquot_core.objects import OwnerReference
+from aliquot_core.instants import second_time, seconds_of
+from aliquot_core.objects import OwnerReference, PodCondition
 from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.reclaim.consolidation import Consolidation
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget
 from support.centre import NAMES, WALL
-from support.queue_scenarios import Pods
+from support.queue_scenarios import A_QUARTER_OF_AN_HOUR, Pods, Step
 from support.queue_stage import Stage
 
 replace = msgspec.structs.replace
 
 # Whoever fits without anybody going has had its turn by then.
 A_WHILE = 11.0
+# For who waits long enough somebody is moved by then.
+LOOKS = 12
 
 
 class ReclaimStage(Stage):
@@ -106,24 +108,57 @@ def submit(stage: ReclaimStage, pods: Pods, made: Counter[str]) -> None:
     for _ in range(pods.count):
         uid = f"{pods.queue}{made[pods.queue]}"
         made[pods.queue] += 1
-        stage.submit(
-            uid,
-            pods.compute,
-            pods.memory,
-            queue=pods.queue,
-            group=pods.gang,
-            notes=pods.notes,
-            priority=pods.priority,
-        )
+        more: dict[str, Any] = {
+            "queue": pods.queue,
+            "group": pods.gang,
+            "notes": pods.notes,
+            "priority": pods.priority,
+        }
+        if pods.by:
+            stage.submit_made(uid, pods.compute, pods.memory, by=pods.by, **more)
+        else:
+            stage.submit(uid, pods.compute, pods.memory, **more)
 
 
-def gone(stage: ReclaimStage) -> Counter[str]:
-    """Who has to go until all is quiet, by queue; whoever can come in does."""
-    found, asked = Counter[str](), ["somebody"]
-    while stage.run(after=A_WHILE) or asked:
-        stage.decide()
-        asked = stage.evict()
-        found.update(stage.pods[uid].metadata.labels[NAMES.queue] for uid in asked)
+def gone(stage: ReclaimStage, step: Step) -> Counter[str]:
+    """Who has to go until all is quiet, by queue; whoever can come in does, and some ignore that they are asked."""
+    wanted, ignores = Counter(step.goes) + Counter(step.ignores), Counter(step.ignores)
+    found, asked, looks = Counter[str](), ["somebody"], 0
+    while stage.run(after=A_WHILE) or asked or (found != wanted and looks < LOOKS):
+        # As the centre does: how long somebody runs is read at the first look at all who do.
+        if stage.reclaim.anybody(now=stage.now):
+            stage.decide()
+        stage.consolidate()
+        looks, asked = looks + 1, stage.evict()
         for uid in asked:
-            stage.gone(uid)
+            queue = stage.pods[uid].metadata.labels[NAMES.queue]
+            found[queue] += 1
+            if found[queue] > ignores[queue]:
+                stage.gone(uid)
     return found
+
+
+def begun(stage: ReclaimStage, step: Step) -> None:
+    """What has come to pass when a step begins."""
+    if step.kills:
+        _kill(stage)
+    for queue in step.ran:
+        _ran_for(stage, queue, A_QUARTER_OF_AN_HOUR)
+
+
+def _kill(stage: ReclaimStage) -> None:
+    """The time of all who ignored it runs out, and their kubelet kills them."""
+    left = {uid: seconds_of(pod.metadata.deletion_timestamp) for uid, pod in stage.pods.items()}
+    late = {uid: at for uid, at in left.items() if at is not None}
+    stage.now = max(late.values()) - WALL
+    for uid in late:
+        stage.gone(uid)
+
+
+def _ran_for(stage: ReclaimStage, queue: str, seconds: float) -> None:
+    """Kubernetes says so of all pods of a queue that run."""
+    at = second_time(stage.wall - seconds)
+    scheduled = PodCondition(type="PodScheduled", status="True", last_transition_time=at)
+    for pod in list(stage.pods.values()):
+        if pod.spec.node_name and pod.metadata.labels[NAMES.queue] == queue:
+            stage.see(replace(pod, status=replace(pod.status, conditions=[scheduled])))

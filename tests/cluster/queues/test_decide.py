@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from cluster.harness.errors import ApiError
 from cluster.installed import NAMES
 from cluster.played_centre import PlayedCentre
 from cluster.queueing import QUEUES, queue
+from cluster.queues.going import controller, evicted, leaving, pass_time, see_off
 from cluster.queues.told import said, used
 from support.queue_scenarios import SCENARIOS, Pods, Scenario, said_now
 from support.reclaim_scenarios import RECLAIMS
@@ -46,6 +47,8 @@ def submit(cluster: ClusterHarness, pods: Pods, made: dict[str, int]) -> None:
         }
         if pods.priority:
             wanted["spec"]["priorityClassName"] = f"priority-{pods.priority}"
+        if pods.by:
+            meta["ownerReferences"] = [controller(cluster, pods.by, meta["namespace"])]
         cluster.create_pod(wanted)
 
 
@@ -58,26 +61,25 @@ def test_it_is_as_the_table_says(cluster: ClusterHarness, centre: PlayedCentre, 
     priorities = {pods.priority for step in scenario.steps for pods in step.submit} - {0}
     classes = [priority_class(value) for value in sorted(priorities)]
     with centre.applied([*classes, *queues, *(home(name) for name in sorted(leaves))]):
-        said = dict(scenario.queues)
+        stubborn, said, before = 0, dict(scenario.queues), evicted(centre)
         for step in scenario.steps:
             for name, spec in step.says.items():
                 says(cluster, name, spec)
+            pass_time(centre, step, leaves)
             for pods in step.submit:
                 submit(cluster, pods, made)
             for name, count in step.end.items():
                 for pod in centre.holding(f"{name}-1")[:count]:
                     centre.end(pod)
-            if step.goes:
-                asked = {f"{name}-1": count for name, count in step.goes.items()}
-                cluster.wait_for(f"{asked} to be asked to go", lambda asked=asked: going(centre, asked) == asked)  # type: ignore[misc]
-                for name in asked:
-                    centre.let_go(name)
+            see_off(centre, step)
             centre.settled({f"{name}-1": held for name, held in step.held.items()})
             centre.lined_up({f"{name}-1": count for name, count in step.waiting.items()})
-            assert not any(going(centre, [f"{name}-1" for name in leaves]).values()), "nobody goes beside those"
+            stubborn = 0 if step.kills else stubborn + sum(step.ignores.values())
+            assert len(leaving(centre, leaves)) == stubborn, "nobody goes beside those"
             if step.says:
                 said = said_now(said, step)
                 cluster.wait_for("all queues to be told of", partial(is_told, centre, said))
+        assert max((evicted(centre) - before).values(), default=0) <= 1, "nobody is asked twice"
 
 
 def says(cluster: ClusterHarness, name: str, spec: Mapping[str, Any] | None) -> None:
@@ -99,11 +101,6 @@ def below(centre: PlayedCentre, queues: Mapping[str, Mapping[str, Any]]) -> dict
     return {
         name: own[name] + sum(own[child] for child in queues if queues[child].get("parent") == name) for name in queues
     }
-
-
-def going(centre: PlayedCentre, namespaces: Iterable[str]) -> dict[str, int]:
-    """How many of each were asked to go, and are there still."""
-    return {name: len(centre.leaving(name)) for name in namespaces}
 
 
 def test_a_bound_pod_stays_charged_where_it_was_let_in(cluster: ClusterHarness, centre: PlayedCentre) -> None:

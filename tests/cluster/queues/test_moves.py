@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import msgspec
 
 from aliquot_core.grant import decode_grant
@@ -14,8 +12,10 @@ from cluster.harness.cluster import ClusterHarness
 from cluster.installed import NAMES
 from cluster.played_centre import PlayedCentre
 from cluster.queueing import queue
+from cluster.queues.going import ran_for
 
 NODE = "/api/v1/nodes/gpu1"
+HOURS = 7_200.0
 
 
 def worker() -> Json:
@@ -29,16 +29,6 @@ def worker() -> Json:
         "metadata": {"name": "worker", "namespace": "one"},
         "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
     }
-
-
-def ran_for_hours(centre: PlayedCentre, pod: Json) -> None:
-    """Say so of a pod: whoever has run for less than ten minutes is not moved."""
-    since = (datetime.now(UTC) - timedelta(hours=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    conditions = [
-        {**one, **({"lastTransitionTime": since} if one["type"] == "PodScheduled" else {})}
-        for one in pod["status"]["conditions"]
-    ]
-    centre.api.patch(f"{centre.api.path_of(pod)}/status", {"status": {"conditions": conditions}})
 
 
 def gpus_of(pod: Json) -> set[str]:
@@ -64,7 +54,7 @@ def test_a_degraded_gpu_drains_by_the_eviction_subresource(cluster: ClusterHarne
     with centre.applied([queue("one"), namespace, worker()]):
         centre.settled({"one": 50})
         (first,) = centre.holding("one")
-        ran_for_hours(centre, first)
+        ran_for(centre, first, HOURS)
         # Whoever leads has heard of that once it has let in one that came later.
         cluster.create_pod(asking("later", "one", {"compute": "50", "memory": "1000"}))
         centre.settled({"one": 100})
