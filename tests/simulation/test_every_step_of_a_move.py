@@ -107,6 +107,46 @@ class Moved(Doomed):
         return [pod for pod in self.town.api.pods() if not pod.metadata.deletion_timestamp]
 
 
+class Contested(Moved):
+    """Somebody else comes who would have room where the one is to lie that is moved, before that is made anew.
+
+    Whoever leads keeps that room. The leader dies before the one has its card for whom it is.
+    """
+
+    def is_over(self) -> bool:
+        """The one that waited has its card."""
+        return self._pod("whole") is not None
+
+    async def _make_missing(self) -> None:
+        if self._made.total() == len(JOBS) and len(self._jobs()) < len(JOBS):
+            if not any(pod.metadata.name == "rival" for pod in self._pods()):
+                await self.town.api.create(PODS, self.asking("rival", 70, 2000), namespace=MINE)
+            if not self.is_over():
+                return
+        await super()._make_missing()
+
+    async def after_death(self) -> None:
+        """Look how far it came."""
+        self.came = (len(self._jobs()) < len(JOBS), self.is_over())
+
+    async def end(self, leader: Any) -> None:
+        """Both jobs lie on one card, and the other one waits; unless the one had its card when the leader died."""
+        del leader
+        await self.until(lambda: self.is_over() and self._made.total() == len(JOBS) + 1)
+        if not self.came[1]:
+            await self.until(lambda: len(self._jobs()) == len(JOBS))
+            assert self._pod("rival") is None
+        if self._controller is not None:
+            self._controller.cancel()
+
+    def _jobs(self) -> list[Any]:
+        return [pod for pod in self._pods() if pod.spec.node_name and pod.metadata.owner_references]
+
+    def _pod(self, name: str) -> Any:
+        """It, once it is bound."""
+        return next((pod for pod in self._pods() if pod.metadata.name == name and pod.spec.node_name), None)
+
+
 class Drained(Moved):
     """An operator says of the GPU on which one of them lies that it is degraded; nobody wants a card whole."""
 
@@ -144,7 +184,7 @@ class Drained(Moved):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("story", [Moved, Drained])
+@pytest.mark.parametrize("story", [Moved, Contested, Drained])
 def test_a_leader_s_death_loses_nobody_who_is_moved(
     story: type[Moved], evictions: Evictions, monkeypatch: pytest.MonkeyPatch
 ) -> None:

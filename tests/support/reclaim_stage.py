@@ -73,7 +73,7 @@ class ReclaimStage(Stage):
                 asked.append(victim.uid)
                 self.leave(victim.uid, grace=grace)
         for refuge in self.queues.register.refuges.drained(bound):
-            uid = refuge.place.waiter.uid
+            uid = refuge.uid
             if not clearings.was_asked(uid):
                 clearings.asked(uid)
                 asked.append(uid)

@@ -136,7 +136,7 @@ class Evictor:
                 if victim.uid not in but and self._rooms.has_told(clearing):
                     return victim, _makes_room(clearing, victim)
         for refuge in register.refuges.drained(bound):
-            uid = refuge.place.waiter.uid
+            uid = refuge.uid
             if uid not in but and not clearings.was_asked(uid):
                 return bound[uid], _moved(refuge)
         return None
@@ -192,7 +192,7 @@ def _makes_room(clearing: Clearing, victim: Waiter) -> Notice:
 
 
 def _moved(refuge: Refuge) -> Notice:
-    message = f"{refuge.drains}; room is kept on {refuge.place.node} for the pod that comes in its place"
+    message = f"{refuge.drains}; room is kept on {refuge.node} for the pod that comes in its place"
     return Notice(reason="Moved", message=message)
 
 

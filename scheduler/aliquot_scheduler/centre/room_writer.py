@@ -55,9 +55,10 @@ class RoomWriter:
         yield from ((pod, "") for uid, pod in waiting.items() if uid not in register.clearings and self._said(pod))
 
     def _wanted_by(self, clearing: Clearing) -> Iterator[tuple[Pod, str]]:
+        refuges = self._turns.register.refuges.of(clearing.uid)
         for place in clearing.places:
             if (waiter := self._turns.register.hall.resting(place.waiter.uid)) is not None:
-                yield waiter.pod, words_for(clearing, place)
+                yield waiter.pod, words_for(clearing, place, refuges=refuges)
 
     def _said(self, pod: Pod) -> str:
         said = pod.metadata.annotations.get(self._names.room, "")

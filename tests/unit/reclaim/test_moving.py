@@ -241,6 +241,21 @@ def test_a_refuge_is_closed_when_nobody_comes_and_when_its_pod_has_ended_by_itse
         assert stage.pods["other"].spec.node_name
 
 
+def test_room_is_kept_though_the_end_of_who_is_moved_is_told_before_its_pod_is_gone() -> None:
+    """As a kubelet does: first that its containers have ended, and then the pod is taken away."""
+    stage = Board(nodes=(2,))
+    stage.scattered()
+    stage.submit("whole", 100, queue="red")
+    stage.run()
+    (moved,) = stage.consolidate(after=LONG)
+    assert stage.evict() == [moved]
+    stage.end(moved)
+    stage.submit("other", 50, queue="red")
+    assert stage.run(after=1.0) == ["whole"]
+    stage.submit_made("again", 50, by=f"job{moved[-1]}", queue="blue", notes=APART)
+    assert stage.run(after=1.0) == ["again"]
+
+
 def test_whoever_waits_no_more_lets_those_stay_who_were_not_asked() -> None:
     """It was deleted between the decision and the asking."""
     stage = Board(nodes=(2,))

@@ -151,8 +151,9 @@ class Register:
     def pod_gone(self, uid: str) -> None:
         """A pod needs no turn any more, and holds nothing."""
         self.leave(uid)
-        if not self.clearings.was_asked(uid):
-            # It has ended by itself, so nobody comes in its place.
+        if uid in self.inside.bound and not self.clearings.was_asked(uid):
+            # It has ended by itself, so nobody comes in its place; of one that was asked both its end and that its pod
+            # is gone are told, and no more at the second word.
             self.refuges.close(uid)
         self.clearings.gone(uid)
         self.stayers.gone(uid)

@@ -185,8 +185,7 @@ class Clearings:
 
     def comes_true(self, clearing: Clearing, *, leaving: Collection[str]) -> bool:
         """Whether its room on GPUs is there once those are gone (UIDs), beside what is kept for others."""
-        nodes = self._picture.nodes
-        return all(place.node in nodes and self._has_room(place, but=leaving) for place in clearing.places)
+        return all(has_room(self._picture, place.node, place.claims, but=leaving) for place in clearing.places)
 
     def is_free(self, clearing: Clearing, *, now: float) -> bool:
         """Whether all of its room is there, and whether to try now: not again and again where it was not enough."""
@@ -208,17 +207,22 @@ class Clearings:
 
     def _is_free(self, place: Place) -> bool:
         known = self._picture.nodes[place.node]
-        return self._has_room(place) and not any(part < 0 for part in self._picture.hosts.free[known.row].tolist())
+        return has_room(self._picture, place.node, place.claims) and not any(
+            part < 0 for part in self._picture.hosts.free[known.row].tolist()
+        )
 
-    def _has_room(self, place: Place, *, but: Collection[str] = ()) -> bool:
-        known, holdings = self._picture.nodes[place.node], self._picture.holdings
-        cards = {gpu.uuid: gpu for gpu in known.inventory.gpus}
-        for gpu in place.claims:
-            total, holders = holdings.total((place.node, gpu), but=but)
-            card = cards.get(gpu)
-            if not card or overdrawn(total, memory=card.usable, holders=holders, compute=card.compute):
-                return False
-        return True
+
+def has_room(picture: Picture, node: str, gpus: Iterable[str], *, but: Collection[str] = ()) -> bool:
+    """Whether these GPUs of a node hold all that is kept and held on them, once those are gone (UIDs)."""
+    if (known := picture.nodes.get(node)) is None:
+        return False
+    cards = {gpu.uuid: gpu for gpu in known.inventory.gpus}
+    for gpu in gpus:
+        total, holders = picture.holdings.total((node, gpu), but=but)
+        card = cards.get(gpu)
+        if not card or overdrawn(total, memory=card.usable, holders=holders, compute=card.compute):
+            return False
+    return True
 
 
 def longest_grace(going: Iterable[Waiter], *, most: int) -> int:

@@ -6,14 +6,14 @@ of pods. What the leader before us kept is kept by us, once all is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.planting import Planting
-from aliquot_scheduler.queues.room.clearings import Clearing, Clearings, longest_grace
+from aliquot_scheduler.queues.room.clearings import Clearing, Clearings, Place, longest_grace
 from aliquot_scheduler.queues.room.graces import OVERDUE
-from aliquot_scheduler.queues.room.recalling import recalled
+from aliquot_scheduler.queues.room.recalling import recalled, refuges_said
 from aliquot_scheduler.queues.room.refuges import Refuges
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
@@ -49,7 +49,7 @@ class MakingRoom:
     def begin(self, clearing: Clearing) -> None:
         """Room is made for some who wait in a line: they rest until it is there."""
         self.clearings.make(clearing)
-        self.refuges.open(clearing.moves, until=clearing.until + _COMES)
+        self.refuges.open(clearing.moves, until=clearing.until + _COMES, whose=clearing.uid)
         for place in clearing.places:
             self._hall.rest(place.waiter, until=clearing.until, books=self._books)
 
@@ -123,17 +123,32 @@ class MakingRoom:
         alone = Candidate(members=(waiter,), amounts=waiter.amounts)
         # Others may be on their way out of it still.
         until = max(now + _COMES, refuge.until)
-        self.begin(Clearing(candidate=alone, places=(refuge.place,), victims=(), until=until))
+        place = Place(waiter=waiter, node=refuge.node, claims=refuge.claims, gpus=refuge.gpus)
+        self.begin(Clearing(candidate=alone, places=(place,), victims=(), until=until))
         return True
 
     def recall(self, waiters: Sequence[Waiter], *, word: str, now: float) -> Iterator[Waiter]:
         """Keep what the leader before us kept, for these of whom it wrote so; nobody had a turn of us yet."""
         bound = self._inside.bound.values()
-        going = (one for one in bound if one.pod.metadata.deletion_timestamp)
+        going = [one for one in bound if one.pod.metadata.deletion_timestamp]
         until = now + longest_grace(going, most=self.clearings.max_grace) + OVERDUE
         for clearing in recalled(waiters, bound=bound, word=word, until=until):
             yield from (place.waiter for place in clearing.places)
             self.begin(clearing)
+            self._recall_moves(clearing, word=word, going={one.uid for one in going})
+        for waiter in waiters:
+            if self._hall.standing(waiter.uid) is not None:
+                self.begin_for_substitute(waiter, now=now)
+
+    def _recall_moves(self, clearing: Clearing, *, word: str, going: Collection[str]) -> None:
+        """Keep room for those who come in the place of whom the one before us has moved; not of who was not asked."""
+        for refuge in refuges_said(clearing, word=word, until=clearing.until + _COMES):
+            if refuge.uid in self._inside.bound:
+                if refuge.uid not in going:
+                    continue
+                # Else it had ended by itself.
+                self.clearings.asked(refuge.uid)
+            self.refuges.open_again(refuge, leaving=going)
 
     def call_off_unwanted(self) -> None:
         """When everything else was put down anew: what is of no use any more; the others are read anew."""

@@ -1,5 +1,7 @@
 """Room that the leader before was making: each pod for whom it is says where, and it is kept from the first turn on.
 
+The first of those for whom it is says as well where room is kept for pods that are moved for it (`refuges.py`).
+
 The word is written before the first victim is asked to go (`centre/room_writer.py`). Without it a new leader would find
 cards free that somebody was sent away from, and give them to whoever comes first; then others would have to go for the
 same pod. It stays when the gate is lifted, and means nothing once the pod is bound.
@@ -11,7 +13,7 @@ the next look, and decided on anew by everybody's rights (`reclaim/reclaim.py`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated
 
 import msgspec
@@ -19,10 +21,22 @@ import msgspec
 from aliquot_core.claims import Claim
 from aliquot_core.quantities import LARGEST, MiB, Percent
 from aliquot_scheduler.queues.room.clearings import Clearing, Place
+from aliquot_scheduler.queues.room.refuges import Moved, Refuge
 from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, summed
 
 # Less than nothing would be room that is not there.
 _Amount = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+# By GPU: percent, MiB, and whether nobody else may lie there.
+_Claims = dict[str, tuple[_Amount, _Amount, bool]]
+
+
+class _Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where whoever comes in the place of one that is moved is to lie."""
+
+    moved: Moved
+    node: str
+    claims: _Claims
+    gpus: tuple[str, ...] = ()
 
 
 class _Room(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,20 +46,26 @@ class _Room(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     count: int
     queue: str
     node: str
-    # By GPU: percent, MiB, and whether nobody else may lie there.
-    claims: dict[str, tuple[_Amount, _Amount, bool]]
+    claims: _Claims
     gpus: tuple[str, ...] = ()
+    # Of the first of them: where those lie again who are moved for it.
+    refuges: tuple[_Kept, ...] = ()
 
 
-def words_for(clearing: Clearing, place: Place) -> str:
-    """What the pod of this place is to say."""
+def words_for(clearing: Clearing, place: Place, *, refuges: Iterable[Refuge] = ()) -> str:
+    """What the pod of this place is to say; `refuges` are of those who are moved for it."""
     room = _Room(
         whose=clearing.uid,
         count=len(clearing.places),
         queue=place.waiter.queue,
         node=place.node,
-        claims={gpu: (claim.compute.value, claim.memory.value, claim.closes) for gpu, claim in place.claims.items()},
+        claims=_written(place.claims),
         gpus=place.gpus,
+        refuges=tuple(
+            _Kept(moved=one.moved, node=one.node, claims=_written(one.claims), gpus=one.gpus)
+            for one in refuges
+            if place.waiter.uid == clearing.uid
+        ),
     )
     return msgspec.json.encode(room).decode()
 
@@ -61,6 +81,20 @@ def recalled(unbound: Iterable[Waiter], *, bound: Iterable[Waiter] = (), word: s
     return sorted((_clearing(found, until=until) for found in whole), key=lambda one: one.candidate.first.place)
 
 
+def refuges_said(clearing: Clearing, *, word: str, until: float) -> Iterator[Refuge]:
+    """Of those who were moved for it, as it says itself."""
+    for _, room in _saying([clearing.candidate.first], word=word):
+        for one in room.refuges:
+            yield Refuge(
+                moved=one.moved,
+                node=one.node,
+                claims=_read_claims(one.claims),
+                gpus=one.gpus,
+                until=until,
+                whose=clearing.uid,
+            )
+
+
 def _saying(some: Iterable[Waiter], *, word: str) -> Iterator[tuple[Waiter, _Room]]:
     for waiter in some:
         if (room := _read(waiter.pod.metadata.annotations.get(word, ""))) is not None:
@@ -74,17 +108,22 @@ def _clearing(found: list[tuple[Waiter, _Room]], *, until: float) -> Clearing:
     return Clearing(
         candidate=Candidate(members=members, amounts=summed(members)),
         places=tuple(
-            Place(waiter=waiter, node=room.node, claims=_claims(room), gpus=room.gpus) for waiter, room in found
+            Place(waiter=waiter, node=room.node, claims=_read_claims(room.claims), gpus=room.gpus)
+            for waiter, room in found
         ),
         victims=(),
         until=until,
     )
 
 
-def _claims(room: _Room) -> dict[str, Claim]:
+def _written(claims: Mapping[str, Claim]) -> _Claims:
+    return {gpu: (claim.compute.value, claim.memory.value, claim.closes) for gpu, claim in claims.items()}
+
+
+def _read_claims(claims: _Claims) -> dict[str, Claim]:
     return {
         gpu: Claim(compute=Percent(compute), memory=MiB(memory), closes=closes)
-        for gpu, (compute, memory, closes) in room.claims.items()
+        for gpu, (compute, memory, closes) in claims.items()
     }
 
 

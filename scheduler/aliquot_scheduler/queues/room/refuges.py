@@ -3,7 +3,8 @@
 A pod can't be carried from card to card: it is asked to go, whoever made it makes another, and that one lies where room
 is kept for it. Which one it is, is known by its controller (or its user, where it has none), its queue and its shape.
 It is let in as others are for whom room was made (`clearings.py`); a refuge that nobody comes for is closed when its
-time is over.
+time is over. The next leader reads it from the pod for whom the one is moved (`recalling.py`): the one itself may be
+gone by then, so what is known of it is written.
 
 What must always hold: a refuge is room that was free when it was opened, or is so once those are gone who go for the
 same clearing, and is kept for one pod alone.
@@ -11,22 +12,49 @@ same clearing, and is kept for one pod alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from hashlib import sha256
 
 import msgspec
 
+from aliquot_core.claims import Claim
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.room.clearings import Place
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.room.clearings import Place, has_room
+from aliquot_scheduler.queues.waiting.line import Shape, Waiter
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is moved, as far as it tells who comes in its place: its controller, or whose it is, and what it asks."""
+
+    uid: str
+    namespace: str
+    owner: str
+    user: str
+    queue: str
+    asks: str
+    # Of its node: CPU in thousandths, memory in bytes.
+    host: tuple[int, int]
 
 
 class Refuge(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the one is to lie who takes the place of this waiter; `drains` is why it has to go, if for nobody else."""
+    """Where the one is to lie who comes in its place.
 
-    place: Place
+    `whose` is for whom it goes, the first of them by UID; or for nobody else, and then `drains` is why.
+    """
+
+    moved: Moved
+    node: str
+    claims: Mapping[str, Claim]
     until: float
+    gpus: tuple[str, ...] = ()
+    whose: str = ""
     drains: str = ""
+
+    @property
+    def uid(self) -> str:
+        """Of the one who is moved."""
+        return self.moved.uid
 
 
 class Refuges:
@@ -46,13 +74,37 @@ class Refuges:
         """Who is moved, whether it goes already or not (UIDs)."""
         return set(self._open)
 
-    def open(self, places: Iterable[Place], *, until: float, drains: str = "") -> None:
+    def open(self, places: Iterable[Place], *, until: float, whose: str = "", drains: str = "") -> None:
         """Keep room for whoever comes in the place of these."""
         for place in places:
-            self._open[place.waiter.uid] = Refuge(place=place, until=until, drains=drains)
-            key = key_of(place.waiter.uid)
-            self._picture.keep(key, place.room)
-            self._picture.hosts.keep(key, node=place.node, amounts=place.waiter.shape.host.amounts)
+            moved = _moved(place.waiter)
+            self._keep(
+                Refuge(
+                    moved=moved,
+                    node=place.node,
+                    claims=place.claims,
+                    gpus=place.gpus,
+                    until=until,
+                    whose=whose,
+                    drains=drains,
+                )
+            )
+
+    def open_again(self, refuge: Refuge, *, leaving: Collection[str]) -> None:
+        """Keep what another leader kept; not where it is not there once those are gone (UIDs): it was taken since."""
+        self._keep(refuge)
+        if not has_room(self._picture, refuge.node, refuge.claims, but=leaving):
+            self.close(refuge.uid)
+
+    def of(self, whose: str) -> list[Refuge]:
+        """Of those who go for this one."""
+        return [one for one in self if one.whose == whose]
+
+    def _keep(self, refuge: Refuge) -> None:
+        self._open[refuge.uid] = refuge
+        key = key_of(refuge.uid)
+        self._picture.keep(key, {(refuge.node, gpu): claim for gpu, claim in refuge.claims.items()})
+        self._picture.hosts.keep(key, node=refuge.node, amounts=refuge.moved.host)
 
     def close(self, uid: str) -> None:
         """Nobody is moved there any more."""
@@ -62,22 +114,21 @@ class Refuges:
 
     def drained(self, bound: Mapping[str, Waiter]) -> list[Refuge]:
         """Of those who go for nobody else: whose pod runs, and is not on its way out."""
-        there = [one for one in self if one.drains and one.place.waiter.uid in bound]
-        return [one for one in there if not bound[one.place.waiter.uid].pod.metadata.deletion_timestamp]
+        there = [one for one in self if one.drains and one.uid in bound]
+        return [one for one in there if not bound[one.uid].pod.metadata.deletion_timestamp]
 
     def taken_by(self, waiter: Waiter) -> Refuge | None:
         """What is kept for one that comes for somebody who was moved; it is kept for nobody at this moment."""
         for uid, refuge in self._open.items():
-            if uid != waiter.uid and _is_its_place(refuge.place.waiter, waiter):
+            if uid != waiter.uid and _comes_for(waiter, refuge.moved):
                 self.close(uid)
-                place = msgspec.structs.replace(refuge.place, waiter=waiter)
-                return msgspec.structs.replace(refuge, place=place)
+                return refuge
         return None
 
     def tell_time(self, now: float) -> None:
         """Nobody came in time, or the node is lost."""
         for uid, refuge in list(self._open.items()):
-            known = self._picture.nodes.get(refuge.place.node)
+            known = self._picture.nodes.get(refuge.node)
             if now >= refuge.until or known is None or known.out:
                 self.close(uid)
 
@@ -87,15 +138,32 @@ def controller_of(pod: Pod) -> str:
     return next((one.uid for one in pod.metadata.owner_references if one.controller), "")
 
 
-def _is_its_place(moved: Waiter, waiter: Waiter) -> bool:
-    """Made by the same; where nobody makes them, of the same user."""
-    owner = controller_of(moved.pod)
-    return (
-        owner == controller_of(waiter.pod)
-        and (bool(owner) or moved.user == waiter.user)
-        and moved.pod.metadata.namespace == waiter.pod.metadata.namespace
-        and (moved.queue, moved.shape) == (waiter.queue, waiter.shape)
+def _moved(waiter: Waiter) -> Moved:
+    return Moved(
+        uid=waiter.uid,
+        namespace=waiter.pod.metadata.namespace,
+        owner=controller_of(waiter.pod),
+        user=waiter.user,
+        queue=waiter.queue,
+        asks=_short(waiter.shape),
+        host=waiter.shape.host.amounts,
     )
+
+
+def _comes_for(waiter: Waiter, moved: Moved) -> bool:
+    """Made by the same; where nobody makes them, of the same user."""
+    owner = controller_of(waiter.pod)
+    return (
+        (owner, waiter.pod.metadata.namespace, waiter.queue) == (moved.owner, moved.namespace, moved.queue)
+        and (bool(owner) or moved.user == waiter.user)
+        and _short(waiter.shape) == moved.asks
+    )
+
+
+def _short(shape: Shape) -> str:
+    """The same for who asks the same, whoever leads; what rules say of it in words of their own is told as it reads."""
+    said = msgspec.json.encode(msgspec.to_builtins(shape, enc_hook=repr, order="deterministic"), order="deterministic")
+    return sha256(said).hexdigest()[:32]
 
 
 def key_of(uid: str) -> str:

@@ -1,0 +1,175 @@
+"""The leader dies while pods are moved: the next one keeps the room of those who come in their place, and no more."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from aliquot_scheduler.queues.room.recalling import words_for
+from aliquot_scheduler.queues.said.spec import QueueSpec
+from support.centre import NAMES
+from support.queue_stage import queue
+from support.reclaim_stage import ReclaimStage
+
+replace = msgspec.structs.replace
+
+# Whoever is of `first` goes before all others.
+QUEUES = {"blue": queue(), "red": queue(), "first": queue(priority=1)}
+APART = {"placement": "spread"}
+# So long a whole card waits until it pays to move a half that has run for ten hours.
+LONG = 60_000.0
+
+
+def moving() -> tuple[ReclaimStage, str]:
+    """A half is moved beside another for one that wants a card whole, and all is told; and which half that is."""
+    stage = ReclaimStage(QUEUES, nodes=(2,), moves_per_hour=10)
+    stage.consolidate()
+    stage.consolidate(after=3_600.0)
+    for number in range(2):
+        stage.submit_made(f"half{number}", 50, by=f"job{number}", queue="blue", notes=APART)
+        stage.run(after=1.0)
+    stage.submit("whole", 100, queue="red")
+    stage.run()
+    (moved,) = stage.consolidate(after=LONG)
+    (clearing,) = stage.queues.register.clearings
+    (place,) = clearing.places
+    say(stage, words_for(clearing, place, refuges=stage.queues.register.refuges.of("whole")))
+    return stage, moved
+
+
+def say(stage: ReclaimStage, words: str) -> None:
+    """What the pod says for which others are moved."""
+    pod = stage.pods["whole"]
+    notes = {**pod.metadata.annotations, NAMES.room: words}
+    stage.see(replace(pod, metadata=replace(pod.metadata, annotations=notes)))
+
+
+def next_leader(before: ReclaimStage, specs: dict[str, QueueSpec] | None = None) -> ReclaimStage:
+    """It sees all pods that are there; what the one before has only thought is lost."""
+    stage = ReclaimStage(specs or QUEUES, nodes=(2,), moves_per_hour=10)
+    stage.now = before.now
+    stage.beat()
+    for pod in before.pods.values():
+        stage.see(pod)
+    return stage
+
+
+def again(stage: ReclaimStage, moved: str, **more: Any) -> None:
+    """Whoever made it makes another."""
+    asked: dict[str, Any] = {"compute": 50, "by": f"job{moved[-1]}", "queue": "blue", "notes": APART}
+    stage.submit_made("again", **asked | more)
+
+
+def bound(stage: ReclaimStage, uid: str) -> bool:
+    """Whether it lies somewhere."""
+    return bool(stage.pods[uid].spec.node_name)
+
+
+@pytest.mark.parametrize("comes", ["before", "after"])
+def test_whoever_comes_in_the_place_of_one_that_is_gone_has_its_room(comes: str) -> None:
+    """The leader died between its going and the coming of the next, and somebody else would be first."""
+    stage, moved = moving()
+    assert stage.evict() == [moved]
+    stage.gone(moved)
+    if comes == "before":
+        again(stage, moved)
+    stage = next_leader(stage)
+    stage.submit("other", 50, queue="first")
+    let_in = stage.run(after=1.0)
+    if comes == "after":
+        assert let_in == ["whole"]
+        again(stage, moved)
+        let_in += stage.run(after=1.0)
+    assert sorted(let_in) == ["again", "whole"]
+    assert not bound(stage, "other")
+    assert len(stage.queues.register.refuges) == 0
+
+
+def test_one_that_is_on_the_way_out_is_not_asked_again_and_its_room_is_kept() -> None:
+    """It goes after the next leader has begun."""
+    stage, moved = moving()
+    assert stage.evict() == [moved]
+    stage = next_leader(stage)
+    stage.submit("other", 50, queue="first")
+    assert stage.run(after=1.0) == []
+    stage.decide(after=1.0)
+    assert stage.evict() == []
+    stage.gone(moved)
+    assert stage.run(after=1.0) == ["whole"]
+    again(stage, moved)
+    assert stage.run(after=1.0) == ["again"]
+
+
+def test_for_one_that_was_not_asked_yet_nothing_is_kept() -> None:
+    """Whether it is moved is decided anew: it may stay where it is."""
+    stage, _ = moving()
+    stage = next_leader(stage)
+    stage.submit("other", 50, queue="first")
+    assert stage.run(after=1.0) == ["other"]
+    assert stage.evict() == []
+
+
+def test_for_one_whose_room_somebody_has_by_now_nothing_is_kept() -> None:
+    """No card is overdrawn by it: the leader in between knew nothing of the room."""
+    stage, moved = moving()
+    assert stage.evict() == [moved]
+    stage.gone(moved)
+    whole = stage.pods.pop("whole")
+    between = next_leader(stage)
+    between.submit("other", 50, queue="first", notes={"gpu-uuid": _card(stage)})
+    assert between.run(after=1.0) == ["other"]
+    between.pods["whole"] = whole
+    after = next_leader(between)
+    assert after.run(after=1.0) == ["whole"]
+    assert len(after.queues.register.refuges) == 0
+
+
+def _card(stage: ReclaimStage) -> str:
+    (refuge,) = stage.queues.register.refuges
+    (card,) = refuge.claims
+    return card
+
+
+@pytest.mark.parametrize(
+    "change", [{"by": "another job"}, {"compute": 40}, {"queue": "red"}, {"notes": {}}], ids=lambda one: next(iter(one))
+)
+def test_room_is_kept_for_nobody_else(change: dict[str, Any]) -> None:
+    """Another maker's, or one that asks for something else, stands in line as all do."""
+    stage, moved = moving()
+    stage.evict()
+    stage.gone(moved)
+    stage = next_leader(stage)
+    assert stage.run(after=1.0) == ["whole"]
+    again(stage, moved, **change)
+    stage.run(after=1.0)
+    assert not bound(stage, "again")
+    assert len(stage.queues.register.refuges) == 1
+
+
+def test_nobody_comes_and_others_have_the_room_in_time() -> None:
+    """It is kept for no longer than whoever goes may take, and two minutes."""
+    stage, moved = moving()
+    stage.evict()
+    stage.gone(moved)
+    stage = next_leader(stage)
+    stage.submit("other", 50, queue="first")
+    assert stage.run(after=1.0) == ["whole"]
+    assert stage.run(after=60.0) == []
+    assert stage.run(after=61.0) == ["other"]
+
+
+def test_what_is_less_than_nothing_is_no_room() -> None:
+    """Nobody of us wrote it."""
+    stage, moved = moving()
+    stage.evict()
+    stage.gone(moved)
+    said = json.loads(stage.pods["whole"].metadata.annotations[NAMES.room])
+    (refuge,) = said["refuges"]
+    refuge["claims"] = {card: [-50, 0, False] for card in refuge["claims"]}
+    say(stage, json.dumps(said))
+    stage = next_leader(stage)
+    stage.run(after=1.0)
+    assert len(stage.queues.register.refuges) == 0
