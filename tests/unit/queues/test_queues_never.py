@@ -102,7 +102,7 @@ def test_what_others_keep_of_all_there_is_lets_it_never_in_and_it_keeps_nothing_
         "it asks 300 % of compute, and of the 400 % that there are others keep 200 % though they don't use it "
         "(lendingLimit) (k 200 %)"
     )
-    assert stage.queues.register.books.ledger.held_for(0, "a") == 0
+    assert stage.queues.register.books.ledger.held_for("a")[0] == 0
 
 
 def test_it_joins_in_when_there_are_enough_cards_beside_what_is_kept() -> None:

@@ -185,10 +185,10 @@ class Ledger:
             self._guaranteed[queue] = tuple(dim for dim in dimensions if any(node.guarantee[dim] for node in nodes))
         return self._guaranteed[queue]
 
-    def held_for(self, dimension: int, queue: str) -> int:
+    def held_for(self, queue: str) -> Sequence[int]:
         """What is held back of the queue's uppermost ancestor: an admission below lessens it by no more."""
         path = self._path(queue)
-        return path[-2].held[dimension] if len(path) > 1 else 0
+        return path[-2].held if len(path) > 1 else (0,) * self.width
 
     def held_back(self, dimension: int) -> int:
         """What is held back of all queues together."""

@@ -84,16 +84,17 @@ def divided(
     for name in reversed(order):
         node = tree.nodes[name]
         due[name] = _due(node, terms[name], asked=demand.get(name, 0), below=[due[c] for c in node.children])
-    given = {ROOT: Fraction(min(capacity, due[ROOT].useful))}
+    given: dict[str, Amount] = {ROOT: min(capacity, due[ROOT].useful)}
     for name in order:
-        given |= _divide(given[name], [due[child] for child in tree.nodes[name].children])
+        if children := tree.nodes[name].children:
+            given |= _divide(given[name], [due[child] for child in children])
     share: dict[str, Fraction] = {}
     for name in reversed(order):
         children = tree.nodes[name].children
         if children:
             share[name] = sum((share[child] for child in children), _NOTHING)
         else:
-            share[name] = min(given[name], Fraction(due[name].need))
+            share[name] = Fraction(min(given[name], due[name].need))
     return share
 
 
@@ -107,7 +108,9 @@ def rounded(tree: Tree, exact: Mapping[str, Fraction]) -> dict[str, int]:
 
 def equal_shares(total: Fraction, *, needs: Mapping[str, int]) -> dict[str, Fraction]:
     """What each of those gets who are equals, and need so much."""
-    return _fill(total, {name: (1, Fraction(need)) for name, need in needs.items()})
+    return {
+        name: Fraction(part) for name, part in _fill(total, {name: (1, need) for name, need in needs.items()}).items()
+    }
 
 
 def _downwards(tree: Tree) -> list[str]:
@@ -130,15 +133,15 @@ def _due(node: Node, terms: Terms, *, asked: Amount, below: Sequence[_Due]) -> _
     )
 
 
-def _divide(total: Fraction, due: Sequence[_Due]) -> dict[str, Fraction]:
+def _divide(total: Amount, due: Sequence[_Due]) -> dict[str, Amount]:
     """What each of these siblings may use or keep of so much."""
     promised = sum(one.first for one in due)
     if promised > total:
-        return _fill(total, {one.node.name: (Fraction(one.first), Fraction(one.first)) for one in due})
-    given = {one.node.name: Fraction(one.first) for one in due}
+        return _fill(total, {one.node.name: (one.first, one.first) for one in due})
+    given = {one.node.name: one.first for one in due}
     left = total - promised
     for _, band in groupby(sorted(due, key=_band), key=_band):
-        wants = {one.node.name: (one.weight, Fraction(one.useful - one.first)) for one in band}
+        wants = {one.node.name: (one.weight, one.useful - one.first) for one in band}
         for name, more in _fill(left, wants).items():
             given[name] += more
             left -= more
@@ -149,20 +152,27 @@ def _band(one: _Due) -> int:
     return -one.node.priority
 
 
-def _fill(total: Fraction, wants: Mapping[str, tuple[Amount, Fraction]]) -> dict[str, Fraction]:
-    """Let all levels rise by weight until all is given; `wants` is each one's weight and the most it takes."""
-    filled = dict.fromkeys(wants, _NOTHING)
-    rising = sorted((most / weight, name) for name, (weight, most) in wants.items() if weight and most)
+def _fill(total: Amount, wants: Mapping[str, tuple[Amount, Amount]]) -> dict[str, Amount]:
+    """Let all levels rise by weight until all is given; `wants` is each one's weight and the most it takes.
+
+    Most of it are whole numbers, which are ten times as quick as fractions.
+    """
+    filled: dict[str, Amount] = dict.fromkeys(wants, 0)
+    rising = sorted((_part(most, weight), name) for name, (weight, most) in wants.items() if weight and most)
     weights = sum(wants[name][0] for _, name in rising)
     for number, (full, name) in enumerate(rising):
         if full * weights > total:
             # From here on nobody gets enough.
-            level = total / weights
+            level = _part(total, weights)
             return filled | {late: level * wants[late][0] for _, late in rising[number:]}
         weight, filled[name] = wants[name]
         total -= filled[name]
         weights -= weight
     return filled
+
+
+def _part(amount: Amount, of: Amount) -> Amount:
+    return amount if of == 1 else Fraction(amount) / of
 
 
 def _round(total: int, exact: Mapping[str, Fraction]) -> dict[str, int]:

@@ -233,6 +233,10 @@ class Cards:
         """By number, whether a card with room for the first piece may be there."""
         return self._fitting.all()
 
+    def fits(self) -> npt.NDArray[np.bool_]:
+        """The same as an array."""
+        return self._fitting.fits()
+
     def few_fitting(self) -> frozenset[int] | None:
         """The numbers for which it says yes, where the cards are so full that these are few; else None."""
         return self._fitting.few()

@@ -6,7 +6,7 @@ who may fit is laid out on real cards (0.3 ms for 8,000 GPUs).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -62,8 +62,10 @@ class Fitting:
         # How many shapes have a number.
         self.registered = 0
         self._known: tuple[int, list[bool]] = (_NONE, [])
+        self._fits: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self._few: frozenset[int] | None = None
         self._table: tuple[int, list[list[int]]] = (_NONE, [])
+        self._by_row: tuple[int, ByRow] | None = None
 
     def register(self, demand: Demand) -> int:
         """A number for those that ask so."""
@@ -85,10 +87,15 @@ class Fitting:
                 if kinds := sorted(self._kinds(firsts.request)):
                     numbers, compute, least = firsts.columns()
                     fits[numbers] = frontier[kinds].max(axis=0)[compute] >= least
-            self._known = self._grid.version, fits.tolist()
+            self._known, self._fits = (self._grid.version, fits.tolist()), fits
             few = np.count_nonzero(fits) <= _FEW
             self._few = frozenset(np.flatnonzero(fits).tolist()) if few else None
         return self._known[1]
+
+    def fits(self) -> npt.NDArray[np.bool_]:
+        """The same as an array: to look up thousands one by one takes milliseconds."""
+        self.all()
+        return self._fits
 
     def few(self) -> frozenset[int] | None:
         """The numbers for which it says yes, where the cards are so full that these are few; else None."""
@@ -97,7 +104,9 @@ class Fitting:
 
     def by_row(self) -> ByRow:
         """The same of each node, as things are now."""
-        return ByRow(grid=self._grid, kinds=self._kinds, pieces=self._pieces)
+        if self._by_row is None or self._by_row[0] != self._grid.version:
+            self._by_row = self._grid.version, ByRow(grid=self._grid, kinds=self._kinds, pieces=self._pieces)
+        return self._by_row[1]
 
     def _frontier(self) -> list[list[int]]:
         """For each kind and number of percent, the most memory of a card with so much compute; -1 if there is none."""
@@ -132,24 +141,31 @@ class ByRow:
         room = grid.open & ~grid.closed & grid.bindable[:, np.newaxis] & (compute > 0)
         # Those where any compute is left.
         self.rows: list[int] = np.flatnonzero(room.any(axis=1)).tolist()
-        self._places = {row: place for place, row in enumerate(self.rows)}
         most = np.full((len(grid.kinds), len(self.rows), WHOLE.value + 1), -1, dtype=np.int32)
         rows, columns = np.nonzero(room[self.rows])
         cells = grid.part(np.array(self.rows, dtype=np.intp))
         places = cells.kind[rows, columns], rows, compute[self.rows][rows, columns]
         np.maximum.at(most, places, cells.memory[rows, columns])
         self._most = np.maximum.accumulate(most[:, :, ::-1], axis=2)[:, :, ::-1]
+        # What some of these rows have room for, for those who may have the same kinds: thousands are asked about few.
+        self._room_on: dict[tuple[_Firsts, int], list[int]] = {}
 
     def asks_no_compute(self, number: int) -> bool:
         """Whether such a shape asks for no compute, so that it may lie on other rows too."""
         return self._pieces[number][1] == 0
 
-    def takes(self, number: int, rows: Iterable[int]) -> bool:
-        """Whether one of these rows may have room for such a shape."""
-        places = [self._places[row] for row in rows]
-        if not places:
-            return False
+    def takes(self, number: int, among: int) -> bool:
+        """Whether any of these rows may have room for such a shape; the lowest bit is the first of `rows`."""
         firsts, compute, least = self._pieces[number]
+        room = self._room_on.get((firsts, among))
+        if room is None:
+            room = self._room_on[firsts, among] = self._most_on(firsts, among)
+        return room[compute] >= least
+
+    def _most_on(self, firsts: _Firsts, among: int) -> list[int]:
+        """By the number of percent, the most memory of a card on these rows that has so much compute; -1 if none."""
         if firsts not in self._kinds_of:
             self._kinds_of[firsts] = sorted(self._kinds(firsts.request))
-        return any(int(self._most[kind, places, compute].max()) >= least for kind in self._kinds_of[firsts])
+        kinds, places = self._kinds_of[firsts], [place for place in range(len(self.rows)) if among >> place & 1]
+        most: list[int] = self._most[np.ix_(kinds, places)].max(axis=(0, 1), initial=_NONE).tolist()
+        return most

@@ -12,7 +12,7 @@ moment: who comes in is asked about those few, and how far a head's share reache
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from aliquot_scheduler.queues.judging.cards import Cards
@@ -53,19 +53,21 @@ class Keeping:
         self._heads: dict[str, list[str]] = {}
         self._all: _Sides | None = None
         self._with_room: _Sides | None = None
-        # On which nodes a card may have room; of those that have compute left, which are not kept from whom.
+        # On which nodes a card may have room, and all of these; which of them are kept for whom, the first by UID.
         self._room: ByRow | None = None
-        self._open: dict[tuple[str, str, str], list[int]] = {}
+        self._every_row = 0
+        self._by_head: list[tuple[str, int]] | None = None
 
     def choose(self, candidate: Candidate) -> tuple[str, ...]:
         """Which nodes to keep for a head: the same as before, unless one is out, or somebody came there, or stays."""
         self._look_again()
-        placing = self._placing
-        mine = () if self._memory.choose_anew(candidate.uid) else self._kept.get(candidate.uid, ())
-        doublings = self._memory.doublings(candidate.uid, now=self._now)
-        free = placing.nodes() - {node for node, heads in self._heads.items() if heads != [candidate.uid]}
-        if free.issuperset(mine) and placing.to_come.best_kept(candidate, among=mine, doublings=doublings):
+        placing, heads, uid = self._placing, self._heads, candidate.uid
+        mine = () if self._memory.choose_anew(uid) else self._kept.get(uid, ())
+        doublings = self._memory.doublings(uid, now=self._now)
+        undisputed = placing.nodes().issuperset(mine) and all(heads.get(node, [uid]) == [uid] for node in mine)
+        if undisputed and placing.to_come.best_kept(candidate, among=mine, doublings=doublings):
             return mine
+        free = placing.nodes() - {node for node, uids in heads.items() if uids != [uid]}
         return placing.to_come.best_kept(candidate, among=free, doublings=doublings)
 
     def anything(self) -> bool:
@@ -77,21 +79,29 @@ class Keeping:
         """The nodes that are kept from it: for a guarantee from all, for others as far as their shares reach."""
         self._look_again()
         if self._all is None:
-            self._all = self._sides(self._heads)
+            self._all = self._sides(list(self._heads))
         return self._all.kept_from(candidate)
 
     def leaves_room(self, candidate: Candidate) -> bool:
         """Whether a card may have room for it on a node that is not kept from it: quick, and never wrongly no."""
+        self._look_again()
         room = self._by_row()
         if not self._heads or room.asks_no_compute(candidate.number) or len(room.rows) > _FEW:
             return True
-        return room.takes(candidate.number, self._open_rows(candidate))
+        if self._with_room is None:
+            names = self._placing.names
+            self._with_room = self._sides([names.get(row, "") for row in room.rows])
+        return room.takes(candidate.number, self._every_row & ~self._with_room.places_kept_from(candidate))
 
     def roughly_behind(self, candidate: Candidate) -> str:
         """For whom a node is kept on which a card may have room for it, of one that is left none elsewhere."""
-        names, room = self._placing.names, self._by_row()
-        rows = [row for row in room.rows if room.takes(candidate.number, [row])]
-        return min(uid for row in rows for uid in self._heads[names[row]] if uid != candidate.uid)
+        room = self._by_row()
+        if self._by_head is None:
+            nodes = [self._placing.names.get(row, "") for row in room.rows]
+            pairs = ((uid, 1 << place) for place, node in enumerate(nodes) for uid in self._heads.get(node, ()))
+            self._by_head = sorted(pairs)
+        others = (pair for pair in self._by_head if pair[0] != candidate.uid)
+        return next(uid for uid, place in others if room.takes(candidate.number, place))
 
     def behind(self, candidate: Candidate) -> str | None:
         """For whom a node is kept on which it would have room, if there is one (the first by UID)."""
@@ -100,8 +110,7 @@ class Keeping:
 
     def room_changed(self) -> None:
         """Somebody was let in."""
-        self._room = self._with_room = None
-        self._open.clear()
+        self._room = self._with_room = self._by_head = None
 
     def begin(self, head: Candidate) -> None:
         """Keep nodes for a head from now on."""
@@ -123,32 +132,21 @@ class Keeping:
         kept = self._memory.kept(now=self._now)
         if kept is not self._kept:
             self._kept, self._heads = kept, {}
-            self._all = self._with_room = None
-            self._open.clear()
+            self._all = self._with_room = self._by_head = None
             for uid, nodes in kept.items():
                 for node in nodes:
                     self._heads.setdefault(node, []).append(uid)
 
     def _by_row(self) -> ByRow:
-        self._look_again()
         if self._room is None:
             self._room = self._cards.fitting_by_row()
+            self._every_row = (1 << len(self._room.rows)) - 1
         return self._room
 
-    def _open_rows(self, candidate: Candidate) -> list[int]:
-        """Of the rows with room for compute those that are not kept from it."""
-        names, room = self._placing.names, self._by_row()
-        if self._with_room is None:
-            self._with_room = self._sides({names[row] for row in room.rows if row in names} & self._heads.keys())
-        who = self._with_room.who(candidate)
-        if who not in self._open:
-            kept = self._with_room.kept_from(candidate)
-            self._open[who] = [row for row in room.rows if names.get(row) not in kept]
-        return self._open[who]
-
-    def _sides(self, nodes: Iterable[str]) -> _Sides:
+    def _sides(self, nodes: Sequence[str]) -> _Sides:
         return _Sides(
-            {node: self._heads[node] for node in nodes},
+            nodes,
+            heads=self._heads,
             tree=self._tree,
             memory=self._memory,
             reaching=self._reaching,
@@ -157,43 +155,61 @@ class Keeping:
 
 
 class _Sides:
-    """From whom some nodes are kept, by the sides on which heads' shares reach."""
+    """From whom some nodes are kept, by the sides on which heads' shares reach; the first node is the lowest bit."""
 
     def __init__(
-        self, heads: Mapping[str, Iterable[str]], *, tree: Tree, memory: SweepMemory, reaching: Reaching, now: float
+        self,
+        nodes: Sequence[str],
+        *,
+        heads: Mapping[str, Iterable[str]],
+        tree: Tree,
+        memory: SweepMemory,
+        reaching: Reaching,
+        now: float,
     ) -> None:
-        """`heads` are for whom each of these nodes is kept."""
+        """`heads` are for whom each node is kept that is."""
+        self._names = nodes
         self._tree = tree
         self._memory = memory
         self._reaching = reaching
         self._now = now
-        self._nodes: dict[str, set[str]] = {}
-        for node, uids in heads.items():
-            for uid in uids:
-                self._nodes.setdefault(uid, set()).add(node)
+        self._nodes: dict[str, int] = {}
+        for place, node in enumerate(nodes):
+            for uid in heads.get(node, ()):
+                self._nodes[uid] = self._nodes.get(uid, 0) | 1 << place
         # For whom they are kept from all, and others by their queue.
         self._from_all: list[str] = []
         self._near: dict[str, list[tuple[str, Candidate]]] = {}
         # By the queue below which ways part, and the child of it on whose side the head is; and what of that is kept
-        # from each queue, and from each user.
-        self._by_side: dict[str, dict[str, set[str]]] = {}
-        self._far: dict[str, frozenset[str]] = {}
-        self._known: dict[tuple[str, str, str], frozenset[str]] = {}
+        # from each child, from each queue, and from each user.
+        self._by_side: dict[str, dict[str, int]] = {}
+        self._beside: dict[tuple[str, str], int] = {}
+        self._far: dict[str, int] = {}
+        self._known: dict[tuple[str, str, str], int] = {}
+        self._named: dict[int, frozenset[str]] = {}
         self._sort()
-
-    def who(self, candidate: Candidate) -> tuple[str, str, str]:
-        """From others of the same user nothing else is kept."""
-        return candidate.first.queue, candidate.first.user, candidate.uid if candidate.uid in self._nodes else ""
 
     def kept_from(self, candidate: Candidate) -> frozenset[str]:
         """What of these nodes is."""
-        who, queue = self.who(candidate), candidate.first.queue
+        kept = self.places_kept_from(candidate)
+        if kept not in self._named:
+            self._named[kept] = frozenset(node for place, node in enumerate(self._names) if kept >> place & 1)
+        return self._named[kept]
+
+    def places_kept_from(self, candidate: Candidate) -> int:
+        """The same as bits; from others of the same user nothing else is kept."""
+        first, uid = candidate.first, candidate.uid
+        who = first.queue, first.user, uid if uid in self._nodes else ""
         if who not in self._known:
-            if queue not in self._far:
-                self._far[queue] = self._kept_far_from(queue)
-            near = [uid for uid, head in self._near.get(queue, ()) if self._stands_back(candidate, uid, head)]
-            heads = [uid for uid in (*self._from_all, *near) if uid != candidate.uid]
-            self._known[who] = self._far[queue].union(*(self._nodes[uid] for uid in heads))
+            if first.queue not in self._far:
+                self._far[first.queue] = self._kept_far_from(first.queue)
+            near = [
+                other for other, head in self._near.get(first.queue, ()) if self._stands_back(candidate, other, head)
+            ]
+            kept = self._far[first.queue]
+            for other in (*self._from_all, *near):
+                kept |= self._nodes[other] if other != uid else 0
+            self._known[who] = kept
         return self._known[who]
 
     def _sort(self) -> None:
@@ -207,16 +223,24 @@ class _Sides:
             self._near.setdefault(head.first.queue, []).append((uid, head))
             for name, parent in pairwise(self._tree.path(head.first.queue)):
                 if self._reaching.reaches(head, name, parent):
-                    self._by_side.setdefault(parent, {}).setdefault(name, set()).update(nodes)
+                    below = self._by_side.setdefault(parent, {})
+                    below[name] = below.get(name, 0) | nodes
 
-    def _kept_far_from(self, queue: str) -> frozenset[str]:
+    def _kept_far_from(self, queue: str) -> int:
         """For heads of other queues: at each level for a sibling's, but from none with a higher priority."""
-        nodes, found = self._tree.nodes, set[str]()
-        for name, parent in pairwise(self._tree.path(queue)):
-            for side, kept in self._by_side.get(parent, {}).items():
-                if side != name and nodes[name].priority <= nodes[side].priority:
-                    found |= kept
-        return frozenset(found)
+        found = 0
+        for side in pairwise(self._tree.path(queue)):
+            if side not in self._beside:
+                self._beside[side] = self._kept_for_siblings_of(*side)
+            found |= self._beside[side]
+        return found
+
+    def _kept_for_siblings_of(self, name: str, parent: str) -> int:
+        nodes, found = self._tree.nodes, 0
+        for side, kept in self._by_side.get(parent, {}).items():
+            if side != name and nodes[name].priority <= nodes[side].priority:
+                found |= kept
+        return found
 
     def _stands_back(self, candidate: Candidate, uid: str, head: Candidate) -> bool:
         """Whether one of the same queue does: from its own user's pods it is kept in any case."""

@@ -20,28 +20,16 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from math import floor
-from typing import NamedTuple
 
 from aliquot_scheduler.queues.charged.fair import due_of
 from aliquot_scheduler.queues.charged.shares import equal_shares
 from aliquot_scheduler.queues.judging.cards import Cards
-from aliquot_scheduler.queues.letting_in.sweep_memory import Dues, Sibling, Side, SweepMemory
+from aliquot_scheduler.queues.letting_in.sweep_memory import Dues, Left, Sibling, Side, SweepMemory
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.line import Candidate, Line
 
 _BOTH = (COMPUTE, MEMORY)
-
-
-class Left(NamedTuple):
-    """What a sibling has left of its share: in whole numbers, whether that is anything, and whether it is its turn."""
-
-    whole: Sequence[int]
-    # The same if those below it used no more than they are due.
-    lent: Sequence[int]
-    some: Sequence[bool]
-    # It has used no larger part lately of what all did than it is due of what they are.
-    in_turn: bool
 
 
 class Reaching:
@@ -57,7 +45,7 @@ class Reaching:
         self._now = now
         # By the queue that they are siblings in.
         self._users_known: dict[str, Mapping[Side, Sibling]] = {}
-        # What is left on each side where somebody asked; of a queue's users the queue is told with them.
+        # What is left on each side where somebody asked in this sweep: of users what they hold now counts.
         self._left: dict[Side, Left | None] = {}
 
     def begin(self, head: Candidate) -> None:
@@ -98,8 +86,18 @@ class Reaching:
         return below is not None and self._is_within(head, below, str(mine))
 
     def _left_of(self, mine: Side, parent: str) -> Left | None:
+        # Anew with what is due, if that is worked out anew.
+        self._shares()
+        if not self._books.ledger.tree.nodes[parent].children:
+            return self._worked_out(mine, self._of(parent))
+        known = self._memory.left
+        if mine not in known:
+            known[mine] = self._worked_out(mine, self._of(parent))
+        return known[mine]
+
+    @staticmethod
+    def _worked_out(mine: Side, siblings: Mapping[Side, Sibling]) -> Left | None:
         """None if its namespace is at home elsewhere since its turn was looked at."""
-        siblings = self._of(parent)
         if (me := siblings.get(mine)) is None:
             return None
         rivals = [one for one in siblings.values() if one.priority <= me.priority and one.due_part]
@@ -115,8 +113,6 @@ class Reaching:
 
     def _of(self, parent: str) -> Mapping[Side, Sibling]:
         children = self._books.ledger.tree.nodes[parent].children
-        # Anew with what is due, if that is worked out anew; of users what they hold counts now.
-        self._shares()
         known = self._memory.siblings if children else self._users_known
         if parent not in known:
             known[parent] = {child: self._queue(child) for child in children} if children else self._users(parent)

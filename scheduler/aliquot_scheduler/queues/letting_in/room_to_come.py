@@ -38,12 +38,12 @@ class RoomToCome:
         """What of compute and memory is free on each of these groups of nodes."""
         grid = self._picture.grid
         usable = grid.open & ~grid.closed
-        compute = (grid.compute * usable).sum(axis=1)
-        memory = (grid.memory * usable).sum(axis=1, dtype=np.int64)
+        compute: list[int] = (grid.compute * usable).sum(axis=1).tolist()
+        memory: list[int] = (grid.memory * usable).sum(axis=1, dtype=np.int64).tolist()
         found: dict[str, tuple[int, int]] = {}
         for name, nodes in groups.items():
             rows = [self._picture.nodes[node].row for node in nodes if node in self._picture.nodes]
-            found[name] = sum(int(compute[row]) for row in rows), sum(int(memory[row]) for row in rows)
+            found[name] = sum([compute[row] for row in rows]), sum([memory[row] for row in rows])
         return found
 
     def best_kept(self, candidate: Candidate, *, among: Iterable[str], doublings: int = 0) -> tuple[str, ...]:

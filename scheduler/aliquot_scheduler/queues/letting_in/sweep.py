@@ -13,6 +13,8 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import chain
 
+import numpy as np
+
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import MOST_IN_VAIN
 from aliquot_scheduler.queues.judging.cards import Cards
@@ -63,7 +65,7 @@ class Sweep:
         # Whether somebody was let in for whom nodes were kept: those who were passed over for that come anew.
         self.again = False
         self._headed: set[str] = set()
-        self._may, self._few = cards.fitting(), cards.few_fitting()
+        self._may, self._fits, self._few = cards.fitting(), cards.fits(), cards.few_fitting()
         memory.pause(now=now)
         self._keeping = Keeping(books=books, cards=cards, lines=hall.lines, memory=memory, placing=placing, now=now)
         self._beside = Beside(
@@ -124,7 +126,7 @@ class Sweep:
         tried, refusal = admissible(candidate, rules=self._rules, dimensions=dimensions, without=self._without)
         if tried.number >= len(self._may):
             # It asks for what nobody did before.
-            self._may, self._few = self._cards.fitting(), self._cards.few_fitting()
+            self._ask_cards()
         return tried, refusal
 
     def bring_in_all(self, clearing: Clearing) -> list[Promise]:
@@ -141,7 +143,11 @@ class Sweep:
         """Somebody was let in, or room is kept for others than before: what is free is counted anew."""
         self._rules.let_in()
         self._keeping.room_changed()
-        self._may, self._few = self._cards.fitting(), self._cards.few_fitting()
+        self._ask_cards()
+
+    def _ask_cards(self) -> None:
+        cards = self._cards
+        self._may, self._fits, self._few = cards.fitting(), cards.fits(), cards.few_fitting()
 
     def _is_hopeless(self, queue: str, line: Line) -> bool:
         """Whether a line has nobody whom any card has room for: of 200 lines most are so."""
@@ -201,7 +207,7 @@ class Sweep:
         start, number = number, len(heads)
         if len(heads) <= _SHORT or not self._none_able(heads):
             passed, watched = self._passed[queue], self._watched
-            for place in self._places(heads, start, everybody=bool(watched)):
+            for place in self._places(heads, start):
                 candidate = heads[place]
                 able = candidate.uid in watched or self._is_able(candidate)
                 if able and (user, candidate.shape) not in passed and not self._is_never(candidate):
@@ -216,17 +222,24 @@ class Sweep:
         if head := next((one for one in skipped if not self._is_never(one)), None):
             self._head_of(queue, head)
 
-    def _places(self, heads: Heads, start: int, *, everybody: bool) -> Iterable[int]:
-        """From there on, whose place it is that a card may have room for, unless all are to be looked at."""
-        if everybody:
-            return range(start, len(heads))
-        may, numbers = self._may, heads.in_order
-        return (place for place in range(start, len(heads)) if may[numbers[place]])
+    def _places(self, heads: Heads, start: int) -> Iterable[int]:
+        """From there on, whose place it is that a card may have room for, or who is looked at in any case."""
+        able: list[int] = np.flatnonzero(self._fits[heads.in_order[start:]]).tolist()
+        places = [start + place for place in able] if start else able
+        watched = heads.places.keys() & self._watched if self._watched else ()
+        if not watched:
+            return places
+        return sorted({*places, *(place for uid in watched if (place := heads.places[uid]) >= start)})
 
     def _none_able(self, heads: Heads) -> bool:
         """Whether that is plain without looking at each of them: no card has room for any."""
         few = self._few
-        return few is not None and heads.lone and heads.numbers.isdisjoint(few) and heads.uids.isdisjoint(self._watched)
+        return (
+            few is not None
+            and heads.lone
+            and heads.numbers.isdisjoint(few)
+            and heads.places.keys().isdisjoint(self._watched)
+        )
 
     def _head_of(self, queue: str, candidate: Candidate) -> None:
         """The first of a line that is passed over is its head; a guarantee that lies in pieces is owed to it."""

@@ -44,6 +44,17 @@ class Sibling(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
 
 
+class Left(NamedTuple):
+    """What a sibling has left of its share: in whole numbers, whether that is anything, and whether it is its turn."""
+
+    whole: Sequence[int]
+    # The same if those below it used no more than they are due.
+    lent: Sequence[int]
+    some: Sequence[bool]
+    # It has used no larger part lately of what all did than it is due of what they are.
+    in_turn: bool
+
+
 class Look(NamedTuple):
     """When a head was looked at, and whom what was said then is about."""
 
@@ -67,6 +78,8 @@ class SweepMemory:
         self._broken_off = False
         # Since when the head of a line is refused, by the UID of its first pod.
         self._since: dict[str, float] = {}
+        # Who of them has lost patience at this instant, until they change.
+        self._impatient_now: tuple[float, set[str]] | None = None
         self._kept: dict[str, tuple[str, ...]] = {}
         # For whom a node is chosen anew, since somebody else came to the one that is kept.
         self._came_to: set[str] = set()
@@ -83,8 +96,9 @@ class SweepMemory:
         self._keeping: dict[str, tuple[Candidate, set[Side]]] = {}
         # What all were due, in which tree, and when.
         self._due: tuple[Tree, float, Dues] | None = None
-        # The same of queues among those below one, with what they used lately.
+        # The same of queues among those below one, with what they used lately; and what that leaves to each of them.
         self.siblings: dict[str, Mapping[Side, Sibling]] = {}
+        self.left: dict[Side, Left | None] = {}
         # The head whose guarantee is free in pieces, none of which it fits.
         self._owed = ""
         # Of this sweep, and of the one before it: those to whom this one has not come yet.
@@ -126,6 +140,7 @@ class SweepMemory:
         if self._due is None or self._due[0] is not tree or not 0.0 <= now - self._due[1] < _DUE_FOR:
             self._due = tree, now, work_out()
             self.siblings.clear()
+            self.left.clear()
         return self._due[2]
 
     def refuse(self, candidate: Candidate, *, why: str) -> None:
@@ -147,14 +162,14 @@ class SweepMemory:
 
     def why(self, queue: str, mark: Mark) -> Refusal | None:
         """Why such a candidate was passed over last, if it was."""
-        sayings = self._said, self._said_before, self._said_of_heads
-        return next((found[queue, mark] for found in sayings if (queue, mark) in found), None)
+        who = queue, mark
+        return self._said.get(who) or self._said_before.get(who) or self._said_of_heads.get(who)
 
     def head_refused(self, uid: str, *, now: float) -> None:
         """A head of a line is passed over."""
         if uid not in self._since:
             self._since[uid] = now
-            self._kept_now = None
+            self._impatient_now = self._kept_now = None
 
     # --- whom a guarantee is owed -------------------------------------------------------------------------------------
     def owed(self, *, now: float) -> frozenset[str]:
@@ -187,7 +202,8 @@ class SweepMemory:
     def forget(self, uid: str) -> None:
         """It is a head no more."""
         self.owe_no_more(uid)
-        self._since.pop(uid, None)
+        if self._since.pop(uid, None) is not None:
+            self._impatient_now = None
         self._not_looked_at(uid)
         self._came_to.discard(uid)
         if uid in self._kept:
@@ -196,9 +212,11 @@ class SweepMemory:
             self._kept_now = None
 
     # --- who has lost patience ----------------------------------------------------------------------------------------
-    def impatient(self, *, now: float) -> set[str]:
+    def impatient(self, *, now: float) -> AbstractSet[str]:
         """The heads that were passed long enough, unless they have held others up for too long."""
-        return {uid for uid in self._since if self.is_impatient(uid, now=now)}
+        if self._impatient_now is None or self._impatient_now[0] != now:
+            self._impatient_now = now, {uid for uid in self._since if self.is_impatient(uid, now=now)}
+        return self._impatient_now[1]
 
     def to_look_at(self, impatient: AbstractSet[str], *, now: float) -> set[str]:
         """Of heads that have lost patience those who were not looked at lately, a few at a time, in turns."""
@@ -244,8 +262,8 @@ class SweepMemory:
     def kept(self, *, now: float) -> Mapping[str, tuple[str, ...]]:
         """The nodes that are kept for heads at this moment, by their UIDs; the same object until any of it changes."""
         if self._kept_now is None or self._kept_now[0] != now:
-            owed = self.owed(now=now)
-            kept = {uid: nodes for uid, nodes in self._kept.items() if uid in owed or self.is_impatient(uid, now=now)}
+            holding = self.owed(now=now) | self.impatient(now=now)
+            kept = {uid: nodes for uid, nodes in self._kept.items() if uid in holding}
             self._kept_now = now, kept
         return self._kept_now[1]
 
@@ -267,9 +285,10 @@ class SweepMemory:
 
     def pause(self, *, now: float) -> None:
         """Of those whose time is over by now nothing is known any more."""
-        for uid in [uid for uid in self._keeping if not self.is_impatient(uid, now=now)]:
+        impatient = self.impatient(now=now)
+        for uid in self._keeping.keys() - impatient:
             del self._keeping[uid]
-        for uid in [uid for uid in self._looks if not self.is_impatient(uid, now=now)]:
+        for uid in self._looks.keys() - impatient:
             self._not_looked_at(uid)
 
     def keep(self, uid: str, nodes: tuple[str, ...]) -> None:

@@ -15,6 +15,8 @@ from functools import cached_property
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from aliquot_core.membership import Group, Topology
 from aliquot_core.objects import Pod
@@ -142,19 +144,19 @@ class Heads(list[Candidate]):
     """One user's candidates in their order, and what is asked of all of them at once: thousands are seldom able."""
 
     @cached_property
-    def in_order(self) -> list[int]:
+    def in_order(self) -> npt.NDArray[np.intp]:
         """The numbers of their shapes, one for each."""
-        return [one.number for one in self]
+        return np.array([one.number for one in self], dtype=np.intp)
 
     @cached_property
     def numbers(self) -> frozenset[int]:
         """Of their shapes."""
-        return frozenset(self.in_order)
+        return frozenset(one.number for one in self)
 
     @cached_property
-    def uids(self) -> frozenset[str]:
-        """By which they are known while others stand back for them."""
-        return frozenset(one.uid for one in self)
+    def places(self) -> Mapping[str, int]:
+        """Where each stands, by the UID by which it is known while others stand back for it."""
+        return {one.uid: place for place, one in enumerate(self)}
 
     @cached_property
     def lone(self) -> bool:

@@ -172,7 +172,8 @@ class Order:
         self._within = _Levels(tree=ledger.tree, shares=shares)
         self._beyond = _Levels(tree=ledger.tree, shares=shares)
         for queue in sorted(candidates):
-            if any(ledger.held_for(dim, queue) for dim in ledger.guaranteed(queue)):
+            held = ledger.held_for(queue)
+            if any(held[dim] for dim in ledger.guaranteed(queue)):
                 self._enter(queue, candidates[queue]())
             else:
                 self._entered[queue] = None
@@ -211,7 +212,8 @@ def within_guarantee(ledger: Ledger, candidate: Candidate) -> bool:
     if not guaranteed:
         return False
     # No more can be taken off than there is; most are answered by that.
-    if any(ledger.held_for(dim, queue) < amounts[dim] for dim in guaranteed):
+    held = ledger.held_for(queue)
+    if any(held[dim] < amounts[dim] for dim in guaranteed):
         return False
     return all(_takes_its_own(ledger.effect(dim, queue, amounts), amounts[dim]) for dim in guaranteed)
 
