@@ -213,6 +213,11 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         return self.of("room")
 
     @property
+    def promised(self) -> str:
+        """Pod annotation: the node, and after blanks its GPUs, where room was kept for it when it was let in."""
+        return self.of("promised-to")
+
+    @property
     def turn(self) -> str:
         """Pod annotation: how many turns it had; a change of it wakes kube-scheduler."""
         return self.of("turn")

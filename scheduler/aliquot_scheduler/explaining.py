@@ -29,7 +29,7 @@ from aliquot_scheduler.queues.telling.reasons import of_queues, quota_of_path, w
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.waiting.line import Waiter
-from aliquot_scheduler.queues.waiting.states import said_of
+from aliquot_scheduler.queues.waiting.states import promised_to, said_of
 from aliquot_scheduler.queues.waiting.waits import UsualWait
 from aliquot_scheduler.reclaim.inquiry import Inquiry
 from aliquot_scheduler.resident import BEING_DELETED, HeldSlice, agents_word, residence
@@ -137,6 +137,7 @@ def explain(
             told=statuses,
             settings=settings,
             rules=rules,
+            but=pod.metadata.uid,
         )
     # With what is promised to others in the picture by then.
     told = _waiting(pod, request, picture=picture, asked=asked, names=names, rules=rules)
@@ -269,9 +270,15 @@ def _why_it_waits(pod: Pod, answers: Sequence[NodeAnswer], *, no_node: str, lack
         none = none_of(len(answers), "node", one="has no room", none="has room") if lacks_room else takes
         return f"{none}: {told_often(reasons)}"
     room = _have_room(able, len(answers))
-    if gates:
-        return f"{room}{_when(pod, names=names)}"
-    return f"{room}, but something else keeps it from them: {_scheduler_s_word(pod)}"
+    return f"{room}{_when(pod, names=names)}" if gates else _why_not_bound(pod, answers, room=room, names=names)
+
+
+def _why_not_bound(pod: Pod, answers: Sequence[NodeAnswer], *, room: str, names: Names) -> str:
+    """Of one that waits behind no gate, and has room."""
+    kept, word = promised_to(pod, names=names), _scheduler_s_word(pod)
+    if kept and any(answer.fits and answer.node == kept.node for answer in answers):
+        return f"it is let in, and has room kept for it on node {kept.node}; its binding is missing: {word}"
+    return f"{room}, but something else keeps it from them: {word}"
 
 
 def _when(pod: Pod, *, names: Names) -> str:

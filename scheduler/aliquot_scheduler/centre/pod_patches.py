@@ -49,9 +49,14 @@ def let_through(turn: Turn, *, queue: str, names: Names) -> Patch:
     """Take our gate away; or where it is gone, change what makes kube-scheduler look at the pod again.
 
     The queue that lets it in goes with it, if queues count: the next leader charges that one, whatever the namespace
-    is labelled by then. No gate can be added to a pod that is there, so what was the last one is so still.
+    is labelled by then. No gate can be added to a pod that is there, so what was the last one is so still. And so does
+    where room is kept for it, which whoever explains things knows from nowhere else.
     """
-    notes = {names.charged: queue} if queue else {}
+    notes: dict[str, str | None] = {names.charged: queue} if queue else {}
+    if turn.promise:
+        notes[names.promised] = " ".join((turn.promise.node, *turn.promise.plan.claims))
+    elif names.promised in turn.pod.metadata.annotations:
+        notes[names.promised] = None
     if turn.pod.spec.scheduling_gates:
         return _patched(turn.pod, notes, spec={"schedulingGates": None})
     return _patched(turn.pod, notes | {names.turn: str(turn.number)})

@@ -119,13 +119,22 @@ def test_nobody_else_says_how_far_over_use_goes(cluster: ClusterHarness, guarded
     assert cluster.api.get(path)["metadata"]["annotations"][NAMES.over_use] == "evict"
 
 
-def test_only_the_scheduler_counts_turns(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
-    """Nobody else changes the number; whoever uninstalls takes it away."""
+OF_TURNS = ({NAMES.turn: "2"}, {NAMES.turn: "3"}), ({NAMES.promised: "node1 GPU-1"}, {NAMES.promised: "node2 GPU-1"})
+
+
+@pytest.mark.parametrize(("true", "forged"), OF_TURNS, ids=["number", "room"])
+def test_only_the_scheduler_tells_of_turns(
+    cluster: ClusterHarness, guarded: Guarded, namespace: str, true: dict[str, str | None], forged: dict[str, str | None]
+) -> None:
+    """Nobody else changes their number, or where room is kept; whoever uninstalls takes it away."""
+    refused(
+        lambda: cluster.create_pod(asking("b", namespace, {"compute": "30"}, annotations=forged)), by="guard-grants"
+    )
     path = cluster.api.path_of(cluster.create_pod(asking("a", namespace, {"compute": "30"})))
-    guarded.scheduler.patch(path, annotated({NAMES.turn: "2"}))
+    guarded.scheduler.patch(path, annotated(true))
     for by in (path, f"{path}/status"):
-        refused(lambda by=by: cluster.api.patch(by, annotated({NAMES.turn: "3"})), by=guards_of(by))  # type: ignore[misc]
-    assert "annotations" not in cluster.api.patch(path, annotated({NAMES.turn: None}))["metadata"]
+        refused(lambda by=by: cluster.api.patch(by, annotated(forged)), by=guards_of(by))  # type: ignore[misc]
+    assert "annotations" not in cluster.api.patch(path, annotated(dict.fromkeys(true)))["metadata"]
 
 
 SAID = {"labels": {NAMES.queue: "team"}, "annotations": {NAMES.preemptible: "false"}}

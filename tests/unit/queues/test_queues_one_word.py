@@ -39,8 +39,11 @@ def written(stage: Stage, pod: Pod) -> Pod:
     promise = stage.turns[uid].promise if uid in stage.turns and not pod.spec.node_name else None
     if promise is None:
         return pod
-    status = replace(pod.status, nominated_node_name=promise.node)
-    return replace(pod, spec=replace(pod.spec, scheduling_gates=[]), status=status)
+    noted = replace(
+        pod.metadata,
+        annotations=pod.metadata.annotations | {NAMES.promised: " ".join((promise.node, *promise.plan.claims))},
+    )
+    return replace(pod, metadata=noted, spec=replace(pod.spec, scheduling_gates=[]))
 
 
 class Seen:

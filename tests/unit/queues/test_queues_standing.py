@@ -187,12 +187,12 @@ def test_what_a_queue_says_of_models_is_told_with_what_it_has_of_them() -> None:
 
 
 def test_who_is_shown_to_an_autoscaler_waits() -> None:
-    """It has no gate and no card; one without a gate that has room, or is nominated, is let in."""
+    """It has no gate and no card; one without a gate that has room, or was promised some, is let in."""
     grows = plan({"a": {"namespaces": ["*"], "autoscale": True}})
     full = [runs(f"r{gpu}", "a", 100, gpu=gpu) for gpu in range(4)]
     seen = waits("seen", "a", 100, spec={"schedulingGates": []})
     chosen = waits("chosen", "a", 100, spec={"schedulingGates": []})
-    chosen = msgspec.structs.replace(chosen, status=msgspec.structs.replace(chosen.status, nominated_node_name="n1"))
+    chosen.metadata.annotations[NAMES.promised] = "n1"
     row = {one.name: one for one in rows(grows, statuses={}, standing=stand(*full, seen, chosen, of=grows))}["a"]
     assert (row.compute.used, row.compute.asked, row.running, row.waiting) == (500, 100, 5, 1)
     row = {one.name: one for one in rows(grows, statuses={}, standing=stand(*full[1:], seen, of=grows))}["a"]

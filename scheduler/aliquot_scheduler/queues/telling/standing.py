@@ -16,7 +16,7 @@ import msgspec
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod, PodCondition
 from aliquot_scheduler.deciding.places import Places
-from aliquot_scheduler.fit.bounds import Bounds
+from aliquot_scheduler.fit.bounds import ANYWHERE
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.charged.usage import Forgetting
 from aliquot_scheduler.queues.judging.cards import Cards, Stock, hardware_of
@@ -35,7 +35,7 @@ from aliquot_scheduler.queues.waiting.gathering import Gathering
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, still_needed, summed
 from aliquot_scheduler.queues.waiting.order import Order, Shares
-from aliquot_scheduler.queues.waiting.states import State, said_of, state_of
+from aliquot_scheduler.queues.waiting.states import State, promised_to, said_of, state_of
 from aliquot_scheduler.queues.waiting.waits import UsualWait, usual_wait
 from aliquot_scheduler.rules.judging import NO_RULES
 from aliquot_scheduler.rules.judging import Rules as OwnRules
@@ -65,11 +65,14 @@ class Standing:
         told: Mapping[str, QueueStatus] | None = None,
         settings: QueueSettings = QueueSettings(),  # noqa: B008 - frozen
         rules: OwnRules = NO_RULES,
+        but: str = "",
     ) -> None:
         """`told` is what the leader wrote last, and `wall` the time by which that has aged.
 
-        Into the picture comes what is promised to pods that are let in and not bound, as the leader has it in its own.
+        Into the picture comes what is promised to pods that are let in and not bound, as the leader has it in its own;
+        but for one of them (`but`, its UID), which is asked about: its own room stands in nobody's way but others'.
         """
+        self._but = but
         hardware = hardware_of(picture, models_of(plan.specs))
         self.plan = plan = msgspec.structs.replace(plan, tree=plant(plan.specs, hardware=hardware))
         self.settings = settings
@@ -119,8 +122,9 @@ class Standing:
             else:
                 waiting.append(waiter)
         for waiter in self._promised:
-            bounds = Bounds(node=waiter.pod.status.nominated_node_name)
-            self._places.best(waiter.pod, waiter.demand, bounds, now=_NOW)
+            if waiter.uid != self._but:
+                bounds = promised_to(waiter.pod, names=self._names) or ANYWHERE
+                self._places.best(waiter.pod, waiter.demand, bounds, now=_NOW)
         for waiter in waiting:
             self._waiting.setdefault(waiter.queue, []).append(waiter)
             if self.foreign_gates(waiter):
@@ -198,7 +202,7 @@ class Standing:
     def is_shown(self, waiter: Waiter) -> bool:
         """Whether a pod has no gate so that a cluster autoscaler sees it, as far as this can be told: it has no room.
 
-        Who was promised room has it, though only the leader knows where; it is nominated for most.
+        Who was promised room has it written on it where.
         """
         return waiter.uid in self._shown
 
@@ -206,7 +210,7 @@ class Standing:
         node, pod = self.plan.tree.nodes.get(waiter.queue), waiter.pod
         if node is None or not node.spec.autoscale or pod.spec.scheduling_gates or pod.spec.node_name or pod.ended:
             return False
-        if pod.status.nominated_node_name:
+        if promised_to(pod, names=self._names):
             return False
         return not self.has_room(waiter)
 

@@ -10,6 +10,7 @@ from enum import Enum, auto
 
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod, PodCondition
+from aliquot_scheduler.fit.bounds import Bounds
 
 
 class State(Enum):
@@ -46,3 +47,11 @@ def was_told_to_wait(pod: Pod, *, names: Names) -> bool:
     """Whether it says that it waits."""
     said = said_of(pod, names=names)
     return said is not None and said.status == "False"
+
+
+def promised_to(pod: Pod, *, names: Names) -> Bounds | None:
+    """Where room is kept for a pod that is let in; None where none is, or it is bound."""
+    if state_of(pod, names=names) is not State.LET_IN:
+        return None
+    node, *gpus = pod.metadata.annotations.get(names.promised, "").split() or [""]
+    return Bounds(node=node, gpus=tuple(gpus)) if node else None
