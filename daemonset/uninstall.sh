@@ -64,6 +64,32 @@ queues() {
     esac
 }
 
+# Mutating policies that make a pod its maker's: API servers before 1.36 know none.
+stamping() {
+    served=$(kubectl get --raw /apis/admissionregistration.k8s.io/v1) || return 1
+    case $served in
+    *'"mutatingadmissionpolicies"'*) echo mutatingadmissionpolicybindings,mutatingadmissionpolicies ;;
+    esac
+}
+
+# Each gate goes, also of pods that come meanwhile: a request that was under way, an API server that still knows a webhook
+# or a policy, as they do for seconds. It ends when nobody was found twice, some seconds apart.
+free() {
+    tries=0 quiet=0
+    while [ "$quiet" -lt 2 ]; do
+        waiting=$(gated) || return 1
+        if [ -z "$waiting" ]; then
+            quiet=$((quiet + 1))
+            [ "$quiet" = 2 ] || sleep 5
+        else
+            quiet=0 tries=$((tries + 1))
+            [ "$tries" -le 30 ] || { echo "gates can't be lifted: run this again" >&2; return 1; }
+            lift "$waiting"
+            sleep 1
+        fi
+    done
+}
+
 lift() {
     printf '%s\n' "$1" | while read -r pod_namespace pod; do
         # It may have gone meanwhile; whoever is left is looked for again.
@@ -166,7 +192,8 @@ domain=$(meant ALIQUOT_DOMAIN "${ALIQUOT_DOMAIN:-}" "$(printf '%s\n' "$definitio
 joins=node.$domain/share
 # Where nothing names a namespace any more an earlier try has deleted it.
 namespaces=$(namespaces) || unseen namespaces
-namespace=$(meant ALIQUOT_NAMESPACE "${ALIQUOT_NAMESPACE:-}" "${namespaces:-aliquot-system}")
+namespace=aliquot-system
+[ -z "$namespaces" ] || namespace=$(meant ALIQUOT_NAMESPACE "${ALIQUOT_NAMESPACE:-}" "$namespaces")
 
 # What can't be counted is not taken for nothing.
 held=$(holders) || unseen pods
@@ -174,6 +201,7 @@ waiting=$(gated) || unseen pods
 queues=$(queues) || unseen queues
 nodes=$(bearing) || unseen nodes
 nodes=$(printf '%s\n' "$nodes" | sort -u)
+stamping=$(stamping) || unseen "kinds of policies"
 withdrawal=$(kubectl --namespace "$namespace" get configmap aliquot-withdraw --ignore-not-found --output \
     'jsonpath={.data.pod\.yaml}') || unseen ConfigMaps
 if [ -n "$nodes" ] && [ -z "$withdrawal" ]; then
@@ -205,20 +233,19 @@ if [ "$sure" = no ]; then
     [ "$answer" = yes ] || exit 1
 fi
 
-# Nobody is refused or gated any more, and nobody is granted anything; then nothing guards the gates.
-kubectl delete --selector "$ours" mutatingwebhookconfigurations,validatingwebhookconfigurations
+# Nobody is refused, gated or stamped any more, and nobody is granted anything; then nothing guards the gates.
+kubectl delete --selector "$ours" "mutatingwebhookconfigurations,validatingwebhookconfigurations${stamping:+,$stamping}"
 kubectl --namespace "$namespace" delete deployments --selector "$ours" --cascade=foreground
+# Until then the centre was at work.
+held=$(holders)
+if [ -n "$held" ] && [ "$force" = no ]; then
+    echo "$(count "$held") pods have got slices meanwhile: end them and run this again, or run it with --force;" \
+        "webhooks and centre are gone, all else stays" >&2
+    exit 1
+fi
 kubectl delete --ignore-not-found validatingadmissionpolicybinding/aliquot-guard-gates \
     validatingadmissionpolicy/aliquot-guard-gates
-# The API server forgets a policy, and a webhook, within seconds.
-tries=0
-while [ -n "$waiting" ]; do
-    tries=$((tries + 1))
-    [ "$tries" -le 30 ] || { echo "gates can't be lifted" >&2; exit 1; }
-    lift "$waiting"
-    waiting=$(gated)
-    [ -z "$waiting" ] || sleep 1
-done
+free
 
 kubectl label nodes --selector "$joins" "$joins-"
 silent=$(waited_for 'aliquot-agent, aliquot-endpoint, aliquot-mps')
@@ -250,4 +277,6 @@ kubectl --namespace kube-system delete --selector "$ours" rolebindings,roles
 kubectl delete --selector "$ours" validatingadmissionpolicybindings,validatingadmissionpolicies
 kubectl delete namespace --ignore-not-found "$namespace"
 kubectl delete --selector "$ours" clusterrolebindings,clusterroles
+# Without definitions nobody can look again.
+free
 kubectl delete --selector "$ours" customresourcedefinitions

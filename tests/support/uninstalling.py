@@ -10,14 +10,24 @@ from pathlib import Path
 SCRIPT = Path(__file__).parents[2] / "daemonset" / "uninstall.sh"
 # A folder for each node, with what it bears (`bears`), whether pods of its agent (`agent`) or of its withdrawal
 # (`withdraw`) are there, and its kubelet (`alive`); with one that answers they may still not end (`stuck`). Beside them
-# what pods hold (`held`), who waits (`waiting`), which call fails, counted from the first (`fails`), and what is
-# installed: domains (`domains`), the namespaces that rights name (`rights`) and labels (`labelled`), and the one with
-# the pod that withdraws (`withdraws`). Who asks by another domain, or in another namespace, finds nothing.
+# what pods hold (`held`), who waits (`waiting`), what API servers know (`serves`), and which call, counted from the
+# first, fails (`fails`), ends script and all when it is done (`cut`), or is followed by somebody's coming (`comes`): a
+# pod with a gate or, where `granted` is there, one that has got a slice. Then what is installed: domains (`domains`),
+# the namespaces that rights name (`rights`) and labels (`labelled`), and the one with the pod that withdraws
+# (`withdraws`). Who asks by another domain, or in another namespace, finds nothing.
 KUBECTL = r"""#!/bin/sh
 all="$CLUSTER/.."
 echo "$*" | tr '\n' ' ' >>"$all/asked"
 echo >>"$all/asked"
-[ "$(wc -l <"$all/asked")" != "$(cat "$all/fails" 2>/dev/null)" ] || { echo "no answer" >&2; exit 1; }
+now() { [ "$(wc -l <"$all/asked")" = "$(cat "$all/$1" 2>/dev/null)" ]; }
+! now fails || { echo "no answer" >&2; exit 1; }
+ends() {
+    if now comes; then
+        if [ -e "$all/granted" ]; then echo Running >"$all/held"; else echo "team late" >>"$all/waiting"; fi
+    fi
+    ! now cut || kill -KILL 0
+}
+trap ends EXIT
 with() { for node in "$CLUSTER"/*; do [ ! -e "$node/$1" ] || basename "$node"; done; }
 domain=$(head -n 1 "$all/domains") namespace=$(cat "$all/withdraws")
 case "$*" in
@@ -30,6 +40,7 @@ case "$*" in
         for kind in queues queueviews; do echo "customresourcedefinition.apiextensions.k8s.io/$kind.$each"; done
     done ;;
 "get clusterrolebindings"*) cat "$all/rights" ;;
+"get --raw /apis/admissionregistration.k8s.io/v1") cat "$all/serves" ;;
 "get namespaces"*) cat "$all/labelled" ;;
 "get queues.$domain "*) echo queue/a; echo queue/b ;;
 "get nodes"*"\"$domain/inventory"*) with bears ;;
@@ -47,9 +58,18 @@ case "$*" in
     read -r node how
     echo "$how" >"$all/how"
     if [ -e "$CLUSTER/$node/alive" ]; then rm "$CLUSTER/$node/bears"; else touch "$CLUSTER/$node/withdraw"; fi ;;
+*"delete namespace "*) : >"$all/labelled" ;;
+*delete*clusterrolebindings*) : >"$all/rights" ;;
+*delete*customresourcedefinitions*) : >"$all/domains" ;;
 *) [ "${1#get}" = "$1" ] || exit 0 ;;
 esac
 """
+
+# Time is played too.
+SLEEP = """#!/bin/sh
+echo "$*" >>"$CLUSTER/../slept"
+"""
+SERVES = '{"resources": [{"name": "validatingadmissionpolicies"}, {"name": "mutatingadmissionpolicies"}]}'
 
 # The calls by which the guards and the namespace go.
 GUARDS_GO, NAMESPACE_GOES = "validatingadmissionpolicybindings,validatingadmissionpolicies", "delete namespace"
@@ -63,8 +83,10 @@ class Cluster:
         (folder / "nodes").mkdir()
         self._program = folder / "bin" / "kubectl"
         self._program.parent.mkdir()
-        self._program.write_text(KUBECTL)
-        self._program.chmod(0o755)
+        for name, text in (("kubectl", KUBECTL), ("sleep", SLEEP)):
+            (folder / "bin" / name).write_text(text)
+            (folder / "bin" / name).chmod(0o755)
+        self.holds("serves", SERVES)
         for name, states in nodes.items():
             self.has(name, *states.split())
         self.is_installed()
@@ -108,11 +130,18 @@ class Cluster:
             text=True,
             timeout=100,
             check=False,
+            # Who is cut off is so with all that it has called.
+            start_new_session=True,
         )
 
     def bearing(self) -> set[str]:
         """Nodes on which something is left."""
         return {file.parent.name for file in (self._folder / "nodes").glob("*/bears")}
+
+    def waiting(self) -> str:
+        """Who has a gate, a line each."""
+        file = self._folder / "waiting"
+        return file.read_text() if file.exists() else ""
 
     @property
     def asked(self) -> str:
