@@ -119,6 +119,10 @@ def test_the_chart_is_clean(values: dict[str, Any]) -> None:
         ({"centre": {"settings": {"queues": {"half_life": -1}}}}, "/centre/settings/queues/half_life"),
         ({"centre": {"settings": {"queues": {"half_live": 1}}}}, "'half_live' not allowed"),
         ({"centre": {"settings": {"rules": {"expressions": [{"cost": "0.1"}]}}}}, "/rules/expressions/0"),
+        (
+            {"centre": {"settings": {"admission": {"scheduler_name": "default-scheduler"}}}},
+            "our kube-scheduler would take every pod",
+        ),
         ({"node": {"settings": {"agent": {"http_port": 10950}}}}, "'http_port' not allowed"),
         ({"node": {"settings": {"names": {"domain": "a.b"}}}}, "'names' not allowed"),
     ],
@@ -306,6 +310,14 @@ def test_without_our_kube_scheduler_nothing_of_it_is_left() -> None:
         ({}, "aliquot", None),
         ({"centre": {"settings": {"admission": {"scheduler_name": "gpus"}}}}, "gpus", "gpus"),
         ({"kubeScheduler": {"enabled": False}}, None, ""),
+        (
+            {
+                "kubeScheduler": {"enabled": False},
+                "centre": {"settings": {"admission": {"scheduler_name": "default-scheduler"}}},
+            },
+            None,
+            "",
+        ),
     ],
 )
 def test_pods_are_given_to_the_profile_that_is_installed(values: Json, profile: str | None, told: str | None) -> None:

@@ -24,7 +24,11 @@
 {{- end }}
 {{- /* The profile to which the webhook gives pods: one name for the setting and for the kube-scheduler that has it. */ -}}
 {{- define "profile" -}}
-{{- dig "admission" "scheduler_name" "aliquot" .Values.centre.settings -}}
+{{- $profile := dig "admission" "scheduler_name" "aliquot" .Values.centre.settings }}
+{{- if and .Values.kubeScheduler.enabled (eq $profile "default-scheduler") }}
+{{- fail "centre.settings.admission.scheduler_name is default-scheduler: our kube-scheduler would take every pod of the cluster beside its own; choose another name, or set kubeScheduler.enabled to false and give the cluster's own the extender" }}
+{{- end }}
+{{- $profile -}}
 {{- end }}
 {{- define "pulling" -}}
 {{- with .Values.images.pullSecrets }}

@@ -30,6 +30,11 @@ def sees(value: str, **limits: str) -> Json:
     return shell("true", env={"NVIDIA_VISIBLE_DEVICES": value}, limits=named)
 
 
+def says(**variables: str) -> Json:
+    """A container that sets variables."""
+    return shell("true", env=variables)
+
+
 def able(*capabilities: str) -> Json:
     """A container with more capabilities than others."""
     return {**shell("true"), "securityContext": {"capabilities": {"add": list(capabilities)}}}
@@ -94,6 +99,17 @@ ROUND: dict[str, Json] = {
             }
         ]
     },
+    "says CUDA_VERSION": {"containers": [says(CUDA_VERSION="11.0")]},
+    "says CUDA_VERSION and what it needs": {"containers": [says(CUDA_VERSION="11.0", NVIDIA_REQUIRE_CUDA="cuda>=9")]},
+    "says CUDA_VERSION in an init container": {"initContainers": [{**says(CUDA_VERSION="11.0"), "name": "init"}]},
+    "says CUDA_VERSION by a field": {
+        "containers": [
+            {
+                **shell("true"),
+                "env": [{"name": "CUDA_VERSION", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+            }
+        ]
+    },
     "sees all beside a container with a slice": {
         "containers": [sees("all"), {**sees("all", compute="30"), "name": "slice"}]
     },
@@ -136,6 +152,17 @@ HARMLESS: dict[str, Json] = {
     "mounts nothing of its node": {"volumes": [{"name": "v", "emptyDir": {}}]},
     "is not privileged": {"containers": [{**shell("true"), "securityContext": {"privileged": False}}]},
     "sees nothing": {"containers": [sees("void"), {**sees("none"), "name": "b"}, {**sees(""), "name": "c"}]},
+    **{
+        f"says CUDA_VERSION and sees {value or 'the empty name'}": {
+            "containers": [says(CUDA_VERSION="11.0", NVIDIA_VISIBLE_DEVICES=value)]
+        }
+        for value in ("void", "none", "")
+    },
+    "says no CUDA_VERSION": {"containers": [says(CUDA_VERSION="")]},
+    "says CUDA_VERSION with a slice": {
+        "containers": [{**sees("void", compute="30"), "env": [{"name": "CUDA_VERSION", "value": "11.0"}]}]
+    },
+    "is able to make devices": {"containers": [able("MKNOD")]},
     "has a slice": {"containers": [sees("all", compute="30")]},
     "has other annotations": {
         "metadata": {
