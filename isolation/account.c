@@ -81,6 +81,10 @@ struct process_slot *account_slots(void) {
     return slots;
 }
 
+struct moments *account_moments(int gpu) {
+    return (struct moments *)((char *)account + MOMENTS_AT) + gpu;
+}
+
 static void clear(struct process_slot *slot) {
     lending_clear((uint32_t)(slot - slots));
     /* First, so that what was lent counts for its borrowers before it no longer counts for its lender. */

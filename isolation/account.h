@@ -45,13 +45,12 @@ struct meter {
     _Atomic uint64_t priced;   /* the rate by which `free_at` was worked out, in millionths; 0: none yet */
 };
 
-/* For how long how many of the processes had work in flight at once: `busy`, by numbers of them (crowd.c). */
-#define CROWD_SIZES 13
+/* For how long work was in flight in each of the last windows of time, summed over processes (moments.c). Of one GPU. */
+#define MOMENTS 64
+#define MOMENTS_AT (ACCOUNT_BYTES - MOST_GPUS * sizeof(struct moments)) /* behind all else */
 
-struct crowd {
-    _Atomic uint64_t busy, in_flight; /* up to where of the meter's it is counted */
-    uint64_t reserved;
-    _Atomic uint64_t ns[CROWD_SIZES];
+struct moments {
+    _Atomic uint64_t in_flight[MOMENTS];
 };
 
 /* Launches that pass although the container owes, or has enough in its queue (patience.c), and what is to be charged anew
@@ -74,12 +73,12 @@ struct account {
     _Atomic uint32_t ready, highest; /* slots from `highest` on were never used */
     pthread_mutex_t lock;
     struct meter meter[MOST_GPUS] __attribute__((aligned(1024)));
-    struct crowd crowd[MOST_GPUS];
+    char spare[MOST_GPUS][128];
     struct patience patience[MOST_GPUS];
 };
 
 _Static_assert(sizeof(struct account) <= SLOTS_AT, "slots begin after the head");
-_Static_assert(SLOTS_AT + MOST_PROCESSES * sizeof(struct process_slot) <= ACCOUNT_BYTES, "the file holds all slots");
+_Static_assert(SLOTS_AT + MOST_PROCESSES * sizeof(struct process_slot) <= MOMENTS_AT, "the file holds all slots");
 
 extern struct account *account;
 
@@ -93,8 +92,9 @@ void account_charge_anyway(int gpu, uint64_t bytes);
 
 void account_release(int gpu, uint64_t bytes);
 
-/* All slots, and memory that processes lend each other (lending.h). */
+/* All slots; when a GPU was worked on; and memory that processes lend each other (lending.h). */
 struct process_slot *account_slots(void);
+struct moments *account_moments(int gpu);
 void account_lend(const CUipcMemHandle *handle, uint64_t address, uint64_t bytes, int gpu);
 /* A number to give it back by; 0 if it has to be charged. */
 uint32_t account_borrow(const CUipcMemHandle *handle);

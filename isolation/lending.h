@@ -36,7 +36,7 @@ struct lending {
     struct borrowed borrowed[MOST_BORROWED];
 };
 
-_Static_assert(LENDING_AT + sizeof(struct lending) <= ACCOUNT_BYTES, "the file holds both tables");
+_Static_assert(LENDING_AT + sizeof(struct lending) <= MOMENTS_AT, "the file holds both tables");
 
 /* All of these under the account's lock. */
 uint64_t lending_sum(int gpu);

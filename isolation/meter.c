@@ -1,6 +1,6 @@
 #include "meter.h"
 
-#include "crowd.h"
+#include "moments.h"
 #include "patience.h"
 
 #define MS 1000000ULL
@@ -93,7 +93,7 @@ void meter_pay(const struct spending *on, uint64_t ns, uint64_t now) {
     if (ns > MOST_AT_ONCE) ns = MOST_AT_ONCE;
     atomic_fetch_add(&meter->in_flight, ns);
     uint64_t used = chargeable(on->patience, meter_weighed(on, ns), cover(on, now - ns, now));
-    crowd_count(meter, on->crowd);
+    moments_add(on->moments, now - ns, now);
     atomic_fetch_add(&meter->charged, used);
     uint64_t rate = rate_of(on->limits, now), costs = meter_price(on, used, now), old, fresh;
     weigh_anew(on, rate);

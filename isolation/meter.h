@@ -18,7 +18,7 @@
 struct spending {
     const struct gpu_limits *limits;
     struct meter *meter;
-    struct crowd *crowd;
+    struct moments *moments;
     struct patience *patience;
 };
 

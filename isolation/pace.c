@@ -51,7 +51,7 @@ static void nap(uint64_t ns) {
 }
 
 static struct spending spending_on(int gpu) {
-    return (struct spending){&limits->gpu[gpu], &account->meter[gpu], &account->crowd[gpu], &account->patience[gpu]};
+    return (struct spending){&limits->gpu[gpu], &account->meter[gpu], account_moments(gpu), &account->patience[gpu]};
 }
 
 /* ------------------------------------------------------------------ looks */

@@ -4,10 +4,10 @@
 
 #define MS 1000000ULL
 #define MARKS 2
-#define MARK_WORK (5 * MS) /* work between two marks */
-#define OWN_WORK (3 * MS)  /* the least of it, by one of several processes */
+#define MARK_WORK (6 * MS) /* work between two marks */
+#define OWN_WORK (4 * MS)  /* the least of it, by one of several processes */
 #define MARK_TIME (MS / 2) /* time between two marks, of a process that launches seldom */
-#define MOST_LAUNCHES 256
+#define MOST_LAUNCHES 512
 #define LONG_LAUNCH (20 * MS)
 #define SPREAD (2 * MS) /* by then what the last one takes has begun to be paid */
 #define GRANTED (10 * MS)
@@ -96,7 +96,7 @@ void pacing_marked(struct pacing *pacing, uint64_t launches, bool noted, uint64_
 
 /* ------------------------------------------------------------------ looks */
 
-/* So many launches took so long, beside others' work as a rule: a mark is 5 ms of what the container had meanwhile, and
+/* So many launches took so long, beside others' work as a rule: a mark is 6 ms of what the container had meanwhile, and
  * more than a turn of each process. By time alone it would be part of a turn where four contend, and who comes with so
  * little waits for all the others each time. Twice as many at once at most: a look that came late saw them all end together. */
 static void learn(struct pacing *pacing, const struct spending *on, uint64_t launches, uint64_t ns) {

@@ -2,9 +2,9 @@
  * is told the time, and what the driver says is done (pace.c for a container; tests/isolation/virtual_gpu.c for a GPU
  * without time).
  *
- * Whether work is in flight is known from marks: events recorded after some launches, as many as take the container 5 ms
- * of the GPU, never more than two unfinished. So the queue on the GPU is 10 ms deep: what is held back is held back here,
- * and a slice that gave way uses 10 ms more. A process whose launches nobody has measured has one in flight. Where they
+ * Whether work is in flight is known from marks: events recorded after some launches, as many as take the container 6 ms
+ * of the GPU, never more than two unfinished. So the queue on the GPU is 12 ms deep: what is held back is held back here,
+ * and a slice that gave way uses 12 ms more. A process whose launches nobody has measured has one in flight. Where they
  * are long, the container's processes begin one after the other, for each is paid for only while it works.
  * What must hold: `now` never goes back, for with an older time than the last look's less than nothing would be paid,
  * which is 18,000 seconds in a word without a sign. */

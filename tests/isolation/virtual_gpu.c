@@ -1,5 +1,5 @@
 /* A GPU without time: it serves processes in turns of 2 ms, and the interposer's own pacing (isolation/pace_core.c, meter.c,
- * patience.c, crowd.c) holds their launches back. In steps of a tenth of a millisecond, so what comes out is the same on
+ * patience.c, moments.c) holds their launches back. In steps of a tenth of a millisecond, so what comes out is the same on
  * any machine. tests/support/virtual_gpu.py makes it, and is its agent ten times a second.
  *
  * A program launches kernels of the lengths that it is given, one after the other from the list's beginning when it is
@@ -70,7 +70,7 @@ int virtual_gpu_program(struct virtual_gpu *gpu, int slice, const uint64_t *leng
 
 static struct spending spending_of(const struct program *program) {
     const struct slice *slice = program->slice;
-    return (struct spending){slice->limits, &slice->account->meter[0], &slice->account->crowd[0],
+    return (struct spending){slice->limits, &slice->account->meter[0], (struct moments *)((char *)slice->account + MOMENTS_AT),
                              &slice->account->patience[0]};
 }
 

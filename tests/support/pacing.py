@@ -63,7 +63,7 @@ def seen_of(meter: Meter, *, used: int | None = None) -> Seen:
     return Seen(
         in_flight=meter.in_flight,
         busy=meter.busy,
-        crowd=meter.crowd,
+        moments=meter.moments,
         charged=meter.charged,
         held=meter.held,
         wanted=meter.wanted,

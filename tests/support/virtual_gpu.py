@@ -28,7 +28,7 @@ from support.pure_c import ROOT, compiled
 
 SECOND = 1_000_000_000
 _BEAT = SECOND // 10
-_PURE = ("pace_core.c", "patience.c", "meter.c", "crowd.c")
+_PURE = ("pace_core.c", "patience.c", "meter.c", "moments.c")
 _UUID = "GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a000"
 _GPU_LIMITS_AT = live_offset(0) - 16
 # Kernels of a fifth of a millisecond.

@@ -29,11 +29,9 @@ _GPU = struct.Struct("<16s8Q48x")
 _LIVE = struct.Struct("<8Q")
 _METER = struct.Struct("<6Q16x")
 _METERS_AT = 1024
-_CROWD = struct.Struct("<24x13Q")
-_CROWDS_AT = _METERS_AT + 16 * _METER.size
 # Of what is for launches that pass unpaid, their number.
 _PATIENCE = struct.Struct("<24xQ96x")
-_PATIENCE_AT = _CROWDS_AT + 16 * _CROWD.size
+_PATIENCE_AT = 4096
 _SLOTS_AT = 8192
 _SLOT = struct.Struct(f"<QII{MOST_GPUS}Q48x")
 _SLOT_COUNT_AT = 12
@@ -47,6 +45,9 @@ _LENDING_AT = _SLOTS_AT + _MOST_SLOTS * _SLOT.size
 _BORROWED = struct.Struct("<3Q4I")
 _MOST_BORROWED = 512
 _BORROWED_AT = _LENDING_AT + 8 + 256 * 40
+# isolation/moments.h: the last windows of time, behind all else.
+_MOMENTS = struct.Struct("<64Q")
+_MOMENTS_AT = ACCOUNT_BYTES - MOST_GPUS * _MOMENTS.size
 
 
 class GpuLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,9 +76,9 @@ class Meter(msgspec.Struct, frozen=True, kw_only=True):
     charged: int
     wanted: int
     held: int
-    # For how long any process had work in flight; and the same by how many had, as `turns.SIZES` counts them.
+    # For how long any process had work in flight; and all together in the last windows of time, as `turns` reads them.
     busy: int
-    crowd: tuple[int, ...] = ()
+    moments: tuple[int, ...] = ()
     # How many launches passed although the container owed, because work in flight might have waited for them.
     escapes: int = 0
 
@@ -164,8 +165,9 @@ def read_account(read: Callable[[int, int], bytes], *, gpus: int) -> Account | N
     slots = read(_SLOTS_AT, min(count, _MOST_SLOTS) * _SLOT.size)
     (lent,) = struct.unpack("<Q", read(_LENDING_AT, 8).ljust(8, b"\0"))
     borrowed = read(_BORROWED_AT, min(lent, _MOST_BORROWED) * _BORROWED.size) if lent else b""
+    moments = read(_MOMENTS_AT, gpus * _MOMENTS.size).ljust(gpus * _MOMENTS.size, b"\0")
     return Account(
-        meters=tuple(_meter(head, gpu=gpu) for gpu in range(gpus)),
+        meters=tuple(_meter(head, moments, gpu=gpu) for gpu in range(gpus)),
         processes=_held(slots, gpus=gpus),
         borrowed=_borrowed(borrowed, gpus=gpus),
     )
@@ -207,9 +209,8 @@ def freeing(slot: Slot, *, read: Callable[[int, int], bytes]) -> list[tuple[int,
     ]
 
 
-def _meter(head: bytes, *, gpu: int) -> Meter:
+def _meter(head: bytes, moments: bytes, *, gpu: int) -> Meter:
     free_at, in_flight, charged, wanted, held, busy = _METER.unpack_from(head, _METERS_AT + gpu * _METER.size)
-    crowd = _CROWD.unpack_from(head, _CROWDS_AT + gpu * _CROWD.size)
     (escapes,) = _PATIENCE.unpack_from(head, _PATIENCE_AT + gpu * _PATIENCE.size)
     return Meter(
         free_at=free_at,
@@ -218,7 +219,7 @@ def _meter(head: bytes, *, gpu: int) -> Meter:
         wanted=wanted,
         held=held,
         busy=busy,
-        crowd=crowd,
+        moments=_MOMENTS.unpack_from(moments, gpu * _MOMENTS.size),
         escapes=escapes,
     )
 

@@ -231,7 +231,7 @@ def _seen(meter: Meter) -> Seen:
     return Seen(
         in_flight=meter.in_flight,
         busy=meter.busy,
-        crowd=meter.crowd,
+        moments=meter.moments,
         charged=meter.charged,
         held=meter.held,
         wanted=meter.wanted,

@@ -17,11 +17,10 @@ is left over, and how crowded the GPU is taken to be.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import sub
 
 import msgspec
 
-from aliquot_agent.isolation.turns import Lately, weights
+from aliquot_agent.isolation.turns import Lately, Told, met, told_of, windows_between
 
 # A slice wants to go on if it asked for a launch so shortly ago.
 WANTS_FOR_NS = 200_000_000
@@ -46,13 +45,13 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """One slice's counters at a beat, in nanoseconds of all its life; `used` is None where it is unknown.
 
-    `in_flight` is for how long its processes had work in flight, taken together; `busy`, for how long any had; `crowd`,
-    the same by how many had.
+    `in_flight` is for how long its processes had work in flight, taken together; `busy`, for how long any had;
+    `moments`, when that was (`turns`).
     """
 
     in_flight: int
     busy: int = 0
-    crowd: tuple[int, ...] = ()
+    moments: tuple[int, ...] = ()
     charged: int
     held: int
     wanted: int
@@ -78,8 +77,9 @@ def next_beat(
     rates = divide(shares, wants)
     # The best guess before anything was seen: all that want it are in flight.
     guess = 1.0 / max(1, sum(want > 0 for want in wants.values()))
-    lately = {name: _lately(before[name], seen.get(name), span=span) for name in shares}
-    turns = weights(lately)
+    windows = windows_between(since, now)
+    told = {name: _told(before[name], seen.get(name), windows) for name in shares}
+    lately, turns = met({name: before[name].lately for name in shares}, told, windows)
     return {
         name: Pace(
             rate=rates[name],
@@ -99,15 +99,10 @@ def begun_anew(shares: Mapping[str, Share], paces: Mapping[str, Pace]) -> dict[s
     }
 
 
-def _lately(pace: Pace, seen: Seen | None, *, span: int) -> Lately:
-    if seen is None or pace.seen is None:
-        return pace.lately
-    return pace.lately.then(
-        span=span,
-        busy=seen.busy - pace.seen.busy,
-        in_flight=seen.in_flight - pace.seen.in_flight,
-        crowd=tuple(map(sub, seen.crowd, pace.seen.crowd)),
-    )
+def _told(pace: Pace, seen: Seen | None, windows: range) -> Told:
+    if seen is None or pace.seen is None or seen.in_flight == pace.seen.in_flight:
+        return ()
+    return told_of(seen.moments, windows, in_flight=seen.in_flight - pace.seen.in_flight)
 
 
 def divide(shares: Mapping[str, Share], wants: Mapping[str, float]) -> dict[str, float]:

@@ -102,18 +102,17 @@ def test_meters_are_read_where_the_library_writes_them(member: str) -> None:
     assert getattr(first, member) == 0
 
 
-def test_crowds_and_escapes_are_read_where_the_library_writes_them() -> None:
-    """By GPU: for how long how many were at work, and how many launches passed unpaid."""
+def test_moments_and_escapes_are_read_where_the_library_writes_them() -> None:
+    """By GPU: when work was in flight, which stands at the file's end, and how many launches passed unpaid."""
     content = bytearray(ACCOUNT_BYTES)
-    crowds_at, crowds = LAYOUT["account"]["crowd"]
-    times_at, times = LAYOUT["crowd"]["ns"]
-    told = tuple(range(1, times // 8 + 1))
-    struct.pack_into(f"<{len(told)}Q", content, crowds_at + crowds // MOST_GPUS + times_at, *told)
+    _, size = LAYOUT["moments"]["in_flight"]
+    told = tuple(range(1, size // 8 + 1))
+    struct.pack_into(f"<{len(told)}Q", content, ACCOUNT_BYTES - (MOST_GPUS - 1) * size, *told)
     patience_at, patience = LAYOUT["account"]["patience"]
     put(content, "patience", "escapes", 5, base=patience_at + patience // MOST_GPUS)
     first, second = decoded(content).meters
-    assert (second.crowd, second.escapes) == (told, 5)
-    assert (set(first.crowd), first.escapes) == ({0}, 0)
+    assert (second.moments, second.escapes) == (told, 5)
+    assert (set(first.moments), first.escapes) == ({0}, 0)
 
 
 def test_whose_slots_are_is_read_where_the_library_writes_it() -> None:

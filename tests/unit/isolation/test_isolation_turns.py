@@ -2,83 +2,107 @@
 
 from __future__ import annotations
 
-import itertools
-import math
+from collections.abc import Sequence
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot_agent.isolation.pacing import Pace, Seen, Share, next_beat
-from aliquot_agent.isolation.turns import SIZES, Lately, weights
+from aliquot_agent.isolation.turns import PLACES, WINDOW_NS, Lately, Told, met, told_of, windows_between
 
 SPAN = 100_000_000
-# For which part of the time how many processes had work in flight.
-Crowd = dict[int, float]
+NOW = 10**12
+WINDOWS = windows_between(NOW - SPAN, NOW)
+COUNT = len(WINDOWS)
 
 
-def lately(crowd: Crowd) -> Lately:
-    """A slice that had work in flight so."""
-    times = [round(crowd.get(size, 0.0) * SPAN) for size in SIZES]
-    in_flight = sum(time * size for time, size in zip(times, SIZES, strict=True))
-    return Lately().then(span=SPAN, busy=sum(times), in_flight=in_flight, crowd=times)
+def processes(*numbers: float) -> list[float]:
+    """So many have work in flight in the first window, the second and so on, again and again."""
+    return [WINDOW_NS * numbers[at % len(numbers)] for at in range(COUNT)]
 
 
-def expected(one: Crowd, others: list[Crowd]) -> float:
-    """The mean over its processes' moments, by going through all there is: how many others are there at each."""
-    total = 0.0
-    states = [[(0, 1 - sum(other.values())), *other.items()] for other in others]
-    for own, part in one.items():
-        for there in itertools.product(*states):
-            chance = math.prod(chance for _, chance in there)
-            total += part * own * chance / (own + sum(count for count, _ in there))
-    return total / sum(own * part for own, part in one.items())
+def weights(told: dict[str, Told], *, beats: int = 12) -> dict[str, float]:
+    """What a moment takes when that went on for long."""
+    lately = dict.fromkeys(told, Lately())
+    for _ in range(beats):
+        lately, found = met(lately, told, WINDOWS)
+    return found
 
 
-@st.composite
-def crowds(draw: st.DrawFn) -> Crowd:
-    """Some numbers of processes, and at times none."""
-    sizes = draw(st.lists(st.sampled_from(SIZES[:-2]), min_size=1, max_size=3, unique=True))
-    parts = draw(st.lists(st.floats(0.01, 1.0), min_size=len(sizes), max_size=len(sizes)))
-    scale = max(1.0, sum(parts))
-    return {size: part / scale for size, part in zip(sizes, parts, strict=True)}
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"one": [1]}, {"one": 1.0}),
+        ({"one": [1], "two": [1]}, {"one": 1 / 2, "two": 1 / 2}),
+        ({"one": [1], "three": [3]}, {"one": 1 / 4, "three": 1 / 4}),
+        # Two that make room for each other: by chance, the first would meet neither of them in a quarter of the time.
+        ({"all": [1], "odd": [1, 0], "even": [0, 1]}, {"all": 1 / 2, "odd": 1 / 2, "even": 1 / 2}),
+        # And two that always come together.
+        ({"all": [1], "with": [2, 0], "too": [1, 0]}, {"all": 5 / 8, "with": 1 / 4, "too": 1 / 4}),
+        # A part of a window, which nobody else was in.
+        ({"half": [0.5], "rest": [0.5]}, {"half": 1.0, "rest": 1.0}),
+    ],
+)
+def test_a_moment_takes_one_part_of_those_who_were_there(
+    told: dict[str, list[float]], expected: dict[str, float]
+) -> None:
+    """Who met whom is what counts, not how many there are on the average."""
+    found = weights({name: processes(*numbers) for name, numbers in told.items()})
+    assert found == pytest.approx(expected, rel=0.01)
 
 
-@given(containers=st.lists(crowds(), min_size=1, max_size=5))
-def test_weights_are_the_mean_over_all_that_may_be_there_at_once(containers: list[Crowd]) -> None:
-    """Within 1.5 percent of what going through every case gives, for what a GPU may have at once."""
-    found = weights({str(at): lately(one) for at, one in enumerate(containers)})
-    for at, one in enumerate(containers):
-        # What the slice says it had is whole nanoseconds.
-        assert found[str(at)] == pytest.approx(expected(one, containers[:at] + containers[at + 1 :]), rel=0.015)
+def words(numbers: range, ns: Sequence[int]) -> list[int]:
+    """An account's places, where these windows say so much."""
+    places = [0] * PLACES
+    for number, one in zip(numbers, ns, strict=True):
+        places[number % PLACES] = (number & 0xFFFFFFFF) << 32 | one
+    return places
 
 
-def test_where_only_the_mean_is_told_each_moment_has_it() -> None:
-    """An older library says how long any was in flight and all together; between two sizes it is some of both."""
-    told = Lately().then(span=SPAN, busy=SPAN // 2, in_flight=5 * SPAN)
-    assert told.crowd == pytest.approx(lately({8: 0.25, 12: 0.25}).crowd)
-    assert Lately().then(span=SPAN, busy=SPAN // 2, in_flight=4 * SPAN, crowd=[0] * len(SIZES)).crowd[7] == SPAN // 2
+def test_windows_are_read_by_their_numbers() -> None:
+    """A place still says what was in a window long past, or says already what is in one to come: that is nobody's."""
+    now = words(WINDOWS, range(1, COUNT + 1))
+    assert told_of(now, WINDOWS, in_flight=SPAN) == list(range(1, COUNT + 1))
+    then = range(WINDOWS.start + PLACES, WINDOWS.stop + PLACES)
+    assert told_of(now, then, in_flight=SPAN) == [0] * COUNT
 
 
-def test_what_a_container_says_of_its_numbers_is_as_long_as_it_was_busy() -> None:
-    """It counts them every few milliseconds: what it has not counted yet is taken to be like the rest."""
-    counted = [SPAN // 10, *[0] * 6, SPAN // 10, *[0] * 5]
-    assert Lately().then(span=SPAN, busy=SPAN, in_flight=4 * SPAN, crowd=counted).crowd == pytest.approx(
-        lately({1: 0.5, 8: 0.5}).crowd
-    )
+def test_a_container_that_does_not_tell_when_has_the_same_at_all_times() -> None:
+    """Those that run while the node is upgraded have the library that they started with."""
+    told = told_of([0] * PLACES, WINDOWS, in_flight=3 * SPAN)
+    assert told == pytest.approx(processes(3), rel=0.01)
+
+
+@pytest.mark.parametrize("beat", [SPAN, SPAN + 7, SPAN // 3])
+def test_beat_by_beat_each_window_is_read_once(beat: int) -> None:
+    """Whatever beats a look is late by, until places are used again."""
+    read = [number for at in range(8) for number in windows_between(NOW + at * beat, NOW + (at + 1) * beat)]
+    assert read == list(range(read[0], read[-1] + 1))
+    assert read[-1] * WINDOW_NS < NOW + 8 * beat - WINDOW_NS
+
+
+@pytest.mark.parametrize("late", [1, 2, 1000])
+def test_a_late_beat_reads_what_is_still_there(late: int) -> None:
+    """Containers write on meanwhile: no place may be read that is another window's by now."""
+    windows = windows_between(NOW - late * SPAN, NOW)
+    assert 0 < len(windows) < PLACES
+    assert windows.start > NOW // WINDOW_NS - PLACES
 
 
 def test_who_was_not_there_is_weighed_as_one_more() -> None:
     """A slice that did nothing lately takes its turn among those that did, and takes none of theirs before."""
-    found = weights({"new": Lately(), "one": lately({1: 1.0}), "two": lately({1: 1.0})})
+    found = weights({"new": (), "one": processes(1), "two": processes(1)})
     assert found == pytest.approx({"new": 1 / 3, "one": 1 / 2, "two": 1 / 2}, rel=0.01)
-    assert weights({}) == {}
+    assert met({}, {}, WINDOWS) == ({}, {})
 
 
-def test_a_container_that_does_not_tell_when_it_was_busy_is_one_process() -> None:
-    """Those that run while the node is upgraded have the library that they started with."""
-    old = Lately().then(span=SPAN, busy=0, in_flight=SPAN // 4)
-    assert old.crowd == lately({1: 0.25}).crowd
+def test_who_idles_for_long_was_not_there() -> None:
+    """After seconds what a slice had at its moments is forgotten, and it is weighed by who is there now."""
+    lately, _ = met({"was": Lately(), "is": Lately()}, {"was": processes(8), "is": processes(1)}, WINDOWS)
+    for _ in range(40):
+        lately, found = met(lately, {"was": (), "is": processes(1)}, WINDOWS)
+    assert found == pytest.approx({"was": 1 / 2, "is": 1.0}, rel=0.01)
 
 
 def test_two_that_begin_at_once_are_weighed_as_two() -> None:
@@ -91,49 +115,34 @@ def test_two_that_begin_at_once_are_weighed_as_two() -> None:
     assert {pace.weight for pace in found.values()} == {0.5}
 
 
-FIGURES = st.integers(-(2**63), 2**64)
-CLAIMS = st.tuples(FIGURES, FIGURES, st.one_of(st.just([]), st.lists(FIGURES, min_size=13, max_size=13)))
-
-
-@given(steps=st.lists(CLAIMS, min_size=1, max_size=5), other=CLAIMS)
-def test_no_claim_leads_out_of_bounds(
-    steps: list[tuple[int, int, list[int]]], other: tuple[int, int, list[int]]
-) -> None:
-    """Whatever a tenant writes into its account, everybody's weight is a part of a moment."""
-    one = two = Lately()
-    for busy, in_flight, crowd in steps:
-        one = one.then(span=SPAN, busy=busy, in_flight=in_flight, crowd=crowd)
-        two = two.then(span=SPAN, busy=other[0], in_flight=other[1], crowd=other[2])
-    assert 0 <= one.busy <= one.span * (1 + 1e-9)
-    assert min(one.crowd) >= 0
-    for weight in weights({"one": one, "two": two, "quiet": Lately()}).values():
-        assert 0 < weight <= 1
+FIGURES = st.integers(0, 2**64 - 1)
+CLAIMS = st.tuples(st.integers(-(2**64), 2**64), st.lists(FIGURES, min_size=PLACES, max_size=PLACES))
 
 
 @given(
-    crowd=st.lists(st.integers(0, SPAN), min_size=13, max_size=13),
-    busy=st.integers(0, SPAN),
-    beats=st.integers(1, 4000),
+    steps=st.lists(st.tuples(CLAIMS, CLAIMS), min_size=1, max_size=5),
+    since=st.integers(0, 2**63),
+    span=st.integers(1, 10**12),
 )
-@example(crowd=[SPAN, *[0] * 12], busy=SPAN, beats=1468)
-@settings(max_examples=20, deadline=None)
-def test_who_idles_for_long_was_not_there(crowd: list[int], busy: int, beats: int) -> None:
-    """After minutes without work what a slice did before is forgotten, and on the way there each beat has weights."""
-    one = Lately().then(span=SPAN, busy=busy, in_flight=8 * busy, crowd=crowd)
-    two = lately({1: 1.0})
-    for _ in range(beats):
-        one = one.then(span=SPAN, busy=0, in_flight=0, crowd=[0] * len(SIZES))
-        if one.busy:
-            assert all(0 < weight <= 1 for weight in weights({"one": one, "two": two}).values())
-    assert all(part == 0 or part >= 1 for part in one.crowd)
-    found = weights({"one": one, "two": two})
-    assert all(0 < weight <= 1 for weight in found.values())
-    if beats > 60:
-        assert one.busy == 0
-        assert found == pytest.approx({"one": 0.5, "two": 1.0}, rel=0.01)
+def test_no_claim_leads_out_of_bounds(
+    steps: list[tuple[tuple[int, list[int]], tuple[int, list[int]]]], since: int, span: int
+) -> None:
+    """Whatever a tenant writes into its account, everybody's weight is a part of a moment."""
+    lately = dict.fromkeys(("one", "two", "quiet"), Lately())
+    windows = windows_between(since, since + span)
+    for one, two in steps:
+        told = {
+            "one": told_of(one[1], windows, in_flight=one[0]),
+            "two": told_of(two[1], windows, in_flight=two[0]),
+            "quiet": (),
+        }
+        lately, found = met(lately, told, windows)
+        assert all(0 < weight <= 1 for weight in found.values())
+        assert all(0 <= each.took <= each.in_flight for each in lately.values())
 
 
 def test_no_moment_is_free_however_crowded_a_gpu_is() -> None:
-    """Where a thousand containers claim a thousand processes each, a moment still costs what limits can say."""
-    found = weights({str(at): lately({1024: 1.0}) for at in range(1000)})
+    """Where a thousand containers claim two thousand processes each, a moment still costs what limits can say."""
+    most = [float(2**32 - 1)] * COUNT
+    found = weights({str(at): most for at in range(1000)}, beats=1)
     assert min(found.values()) >= 1e-6
