@@ -52,6 +52,7 @@ enum { MEMORY_MAP = 1 };
 enum { EVENT_NO_TIMING = 2 };
 enum { LAST_BUILT_IN_STREAM = 2 }; /* handles up to here are no objects: default streams */
 enum { CAPTURE_RELAXED = 2 };
+enum { INSTANTIATE_UPLOAD = 2 };
 enum { LOOKUP_PER_THREAD_STREAM = 2 };
 
 typedef struct { int type, id; } CUmemLocation;

@@ -94,16 +94,6 @@ EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, un
     return remember(REAL(cuGraphInstantiateWithFlags)(exec, graph, flags), exec, graph);
 }
 
-EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
-                                             CUDA_GRAPH_INSTANTIATE_PARAMS *parameters) {
-    return remember(REAL(cuGraphInstantiateWithParams)(exec, graph, parameters), exec, graph);
-}
-
-EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
-                                                  CUDA_GRAPH_INSTANTIATE_PARAMS *parameters) {
-    return remember(REAL(cuGraphInstantiateWithParams_ptsz)(exec, graph, parameters), exec, graph);
-}
-
 static uint64_t reserved_now(int gpu) {
     uint64_t bytes = 0;
     for (CUdevice device = 0; device < MOST_GPUS; device++)
@@ -159,6 +149,32 @@ static CUresult call(int index, CUgraphExec exec, CUstream stream) {
     }
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+/* An upload takes the memory that the nodes ask for, as a launch does: it is made by itself, when that is known. */
+static CUresult instantiate(int index, int upload, CUgraphExec *exec, CUgraph graph,
+                            CUDA_GRAPH_INSTANTIATE_PARAMS *parameters) {
+    if (!parameters || !(parameters->flags & INSTANTIATE_UPLOAD))
+        return remember(REAL_AS(index, cuGraphInstantiateWithParams)(exec, graph, parameters), exec, graph);
+    CUDA_GRAPH_INSTANTIATE_PARAMS plain = *parameters;
+    plain.flags &= ~(unsigned long long)INSTANTIATE_UPLOAD;
+    CUresult result = remember(REAL_AS(index, cuGraphInstantiateWithParams)(exec, graph, &plain), exec, graph);
+    parameters->failed_node = plain.failed_node;
+    parameters->result = plain.result;
+    if (result != CUDA_SUCCESS) return result;
+    result = call(upload, *exec, parameters->upload);
+    if (result != CUDA_SUCCESS) cuGraphExecDestroy(*exec);
+    return result;
+}
+
+EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
+                                             CUDA_GRAPH_INSTANTIATE_PARAMS *parameters) {
+    return instantiate(F_cuGraphInstantiateWithParams, F_cuGraphUpload, exec, graph, parameters);
+}
+
+EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
+                                                  CUDA_GRAPH_INSTANTIATE_PARAMS *parameters) {
+    return instantiate(F_cuGraphInstantiateWithParams_ptsz, F_cuGraphUpload_ptsz, exec, graph, parameters);
 }
 
 EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -68,7 +69,7 @@ static CUresult give_async(struct held *h) {
     return CU(cuMemFreeAsync)(h->value, NULL);
 }
 
-static CUresult take_pool(struct held *h, uint64_t bytes) {
+static CUresult take_of_pool(struct held *h, uint64_t bytes, __typeof__(&cuMemAllocFromPoolAsync) allocate) {
     CUmemPoolProps properties = {.type = 1, .location = {.type = LOCATION_DEVICE}};
     uint64_t keep = UINT64_MAX;
     CUmemoryPool pool;
@@ -76,9 +77,22 @@ static CUresult take_pool(struct held *h, uint64_t bytes) {
     if (result) return result;
     CU(cuMemPoolSetAttribute)(pool, 4, &keep);
     h->more = (uintptr_t)pool;
-    result = CU(cuMemAllocFromPoolAsync)((CUdeviceptr *)&h->value, bytes, pool, NULL);
+    result = allocate((CUdeviceptr *)&h->value, bytes, pool, NULL);
     if (result) CU(cuMemPoolDestroy)(pool);
     return result;
+}
+
+static CUresult take_pool(struct held *h, uint64_t bytes) {
+    return take_of_pool(h, bytes, CU(cuMemAllocFromPoolAsync));
+}
+
+static CUresult take_pool_thread(struct held *h, uint64_t bytes) {
+    return take_of_pool(h, bytes, CU(cuMemAllocFromPoolAsync_ptsz));
+}
+
+static CUresult give_pool_thread(struct held *h) {
+    CU(cuMemFreeAsync_ptsz)(h->value, NULL);
+    return CU(cuMemPoolDestroy)((CUmemoryPool)(uintptr_t)h->more);
 }
 
 static CUresult give_pool(struct held *h) {
@@ -170,6 +184,28 @@ static CUresult take_multicast_address(struct held *h, uint64_t bytes) {
     return CU(cuMemUnmap)(h->value, h->more);
 }
 
+static CUresult take_sparse_thread(struct held *h, uint64_t bytes) {
+    CUresult result = take_handle(h, bytes);
+    if (result) return result;
+    CUarrayMapInfo map = {.operation = MEMORY_MAP, .handle = h->value, .devices = 1};
+    CU(cuMemMapArrayAsync_ptsz)(&map, 1, NULL);
+    return CU(cuMemRelease)(h->value);
+}
+
+static CUresult take_multicast_two(struct held *h, uint64_t bytes) {
+    CUresult result = take_handle(h, bytes);
+    if (result) return result;
+    CU(cuMulticastBindMem_v2)(0, 0, 0, h->value, 0, whole(bytes), 0);
+    return CU(cuMemRelease)(h->value);
+}
+
+static CUresult take_multicast_address_two(struct held *h, uint64_t bytes) {
+    CUresult result = take_mapped(h, bytes);
+    if (result) return result;
+    CU(cuMulticastBindAddr_v2)(0, 0, 0, h->value, h->more, 0);
+    return CU(cuMemUnmap)(h->value, h->more);
+}
+
 static CUresult give_nothing(struct held *h) {
     (void)h;
     return CUDA_SUCCESS;
@@ -191,13 +227,29 @@ static CUresult take_context(struct held *h, uint64_t bytes) {
     return result;
 }
 
+static CUresult take_context_three(struct held *h, uint64_t bytes) {
+    (void)bytes;
+    CUresult result = CU(cuCtxCreate_v3)((CUcontext *)&h->value, NULL, 0, 0, 0);
+    CU(cuCtxSetCurrent)(context);
+    return result;
+}
+
+static CUresult take_context_four(struct held *h, uint64_t bytes) {
+    (void)bytes;
+    CUresult result = CU(cuCtxCreate_v4)((CUcontext *)&h->value, NULL, 0, 0);
+    CU(cuCtxSetCurrent)(context);
+    return result;
+}
+
 static CUresult give_context(struct held *h) {
     return CU(cuCtxDestroy_v2)((CUcontext)(uintptr_t)h->value);
 }
 
 /* A cubin whose variables have no content in the file: small to carry, large to load. */
-static const void *cubin(uint64_t bytes) {
-    static struct { Elf64_Ehdr head; Elf64_Shdr section[2]; } image;
+struct cubin { Elf64_Ehdr head; Elf64_Shdr section[2]; };
+
+static const struct cubin *cubin(uint64_t bytes) {
+    static struct cubin image;
     memcpy(image.head.e_ident, ELFMAG, SELFMAG);
     image.head.e_shoff = sizeof image.head;
     image.head.e_shentsize = sizeof image.section[0];
@@ -223,6 +275,34 @@ static CUresult give_module(struct held *h) {
     return CU(cuModuleUnload)((CUmodule)(uintptr_t)h->value);
 }
 
+static CUresult take_fat(struct held *h, uint64_t bytes) {
+    return CU(cuModuleLoadFatBinary)((CUmodule *)&h->value, cubin(bytes));
+}
+
+/* The same in a file that nobody has to remove. */
+static int cubin_file(uint64_t bytes, char path[32]) {
+    int file = memfd_create("cubin", 0);
+    snprintf(path, 32, "/proc/self/fd/%d", file);
+    if (write(file, cubin(bytes), sizeof(struct cubin)) != sizeof(struct cubin)) exit(3);
+    return file;
+}
+
+static CUresult take_file(struct held *h, uint64_t bytes) {
+    char path[32];
+    int file = cubin_file(bytes, path);
+    CUresult result = CU(cuModuleLoad)((CUmodule *)&h->value, path);
+    close(file);
+    return result;
+}
+
+static CUresult take_library_file(struct held *h, uint64_t bytes) {
+    char path[32];
+    int file = cubin_file(bytes, path);
+    CUresult result = CU(cuLibraryLoadFromFile)((CUlibrary *)&h->value, path, NULL, NULL, 0, NULL, NULL, 0);
+    close(file);
+    return result;
+}
+
 static CUresult take_library(struct held *h, uint64_t bytes) {
     return CU(cuLibraryLoadData)((CUlibrary *)&h->value, cubin(bytes), NULL, NULL, 0, NULL, NULL, 0);
 }
@@ -231,18 +311,52 @@ static CUresult give_library(struct held *h) {
     return CU(cuLibraryUnload)((CUlibrary)(uintptr_t)h->value);
 }
 
-static CUresult take_graph(struct held *h, uint64_t bytes) {
+static CUgraph allocating(uint64_t bytes) {
     CUgraph graph;
     CUgraphNode node;
     CUDA_MEM_ALLOC_NODE_PARAMS parameters = {
         .properties = {.type = 1, .location = {.type = LOCATION_DEVICE}}, .bytes = bytes};
     CU(cuGraphCreate)(&graph, 0);
     CU(cuGraphAddMemAllocNode)(&node, graph, NULL, 0, &parameters);
-    CUresult result = CU(cuGraphInstantiateWithFlags)((CUgraphExec *)&h->value, graph, 0);
-    if (result) return result;
-    result = CU(cuGraphLaunch)((CUgraphExec)(uintptr_t)h->value, NULL);
+    return graph;
+}
+
+/* What a launch or an upload said of it: without that it takes nothing. */
+static CUresult begun(struct held *h, CUresult result) {
     if (result) CU(cuGraphExecDestroy)((CUgraphExec)(uintptr_t)h->value);
     return result;
+}
+
+static CUresult take_graph(struct held *h, uint64_t bytes) {
+    CUresult result = CU(cuGraphInstantiateWithFlags)((CUgraphExec *)&h->value, allocating(bytes), 0);
+    return result ? result : begun(h, CU(cuGraphLaunch)((CUgraphExec)(uintptr_t)h->value, NULL));
+}
+
+static CUresult take_graph_thread(struct held *h, uint64_t bytes) {
+    CUDA_GRAPH_INSTANTIATE_PARAMS how = {0};
+    CUresult result = CU(cuGraphInstantiateWithParams_ptsz)((CUgraphExec *)&h->value, allocating(bytes), &how);
+    return result ? result : begun(h, CU(cuGraphLaunch_ptsz)((CUgraphExec)(uintptr_t)h->value, NULL));
+}
+
+static CUresult take_graph_upload(struct held *h, uint64_t bytes) {
+    CUresult result = CU(cuGraphInstantiate)((CUgraphExec *)&h->value, allocating(bytes), NULL, NULL, 0);
+    return result ? result : begun(h, CU(cuGraphUpload)((CUgraphExec)(uintptr_t)h->value, NULL));
+}
+
+static CUresult take_graph_upload_thread(struct held *h, uint64_t bytes) {
+    CUresult result = CU(cuGraphInstantiate_v2)((CUgraphExec *)&h->value, allocating(bytes), NULL, NULL, 0);
+    return result ? result : begun(h, CU(cuGraphUpload_ptsz)((CUgraphExec)(uintptr_t)h->value, NULL));
+}
+
+/* Uploaded as it is made, and never launched. */
+static CUresult take_graph_made(struct held *h, uint64_t bytes) {
+    CUDA_GRAPH_INSTANTIATE_PARAMS how = {.flags = INSTANTIATE_UPLOAD};
+    return CU(cuGraphInstantiateWithParams)((CUgraphExec *)&h->value, allocating(bytes), &how);
+}
+
+static CUresult take_graph_made_thread(struct held *h, uint64_t bytes) {
+    CUDA_GRAPH_INSTANTIATE_PARAMS how = {.flags = INSTANTIATE_UPLOAD};
+    return CU(cuGraphInstantiateWithParams_ptsz)((CUgraphExec *)&h->value, allocating(bytes), &how);
 }
 
 static CUresult give_graph(struct held *h) {
@@ -282,6 +396,7 @@ static const struct way {
     {"async", take_async, give_async},
     {"async-thread", take_async_thread, give_async},
     {"pool", take_pool, give_pool},
+    {"pool-thread", take_pool_thread, give_pool_thread},
     {"array", take_array, give_array},
     {"array3d", take_array3d, give_array},
     {"mipmap", take_mipmap, give_mipmap},
@@ -289,19 +404,32 @@ static const struct way {
     {"mapped", take_mapped, give_mapped},
     {"external", take_external, give_external},
     {"context", take_context, give_context},
+    {"context-three", take_context_three, give_context},
+    {"context-four", take_context_four, give_context},
     {"module", take_module, give_module},
+    {"fat", take_fat, give_module},
+    {"file", take_file, give_module},
     {"text", take_text, give_module},
     {"library", take_library, give_library},
+    {"library-file", take_library_file, give_library},
     {"graph", take_graph, give_graph},
+    {"graph-thread", take_graph_thread, give_graph},
+    {"graph-upload", take_graph_upload, give_graph},
+    {"graph-upload-thread", take_graph_upload_thread, give_graph},
+    {"graph-made", take_graph_made, give_graph},
+    {"graph-made-thread", take_graph_made_thread, give_graph},
     {"heap", take_heap, give_context},
     {"stack", take_stack, give_context},
     {"orphan", take_orphan, give_async},
     {"sparse", take_sparse, give_nothing},
     {"multicast", take_multicast, give_nothing},
     {"multicast-address", take_multicast_address, give_nothing},
+    {"sparse-thread", take_sparse_thread, give_nothing},
+    {"multicast-two", take_multicast_two, give_nothing},
+    {"multicast-address-two", take_multicast_address_two, give_nothing},
 };
 #define WAYS ((int)(sizeof ways / sizeof *ways))
-#define WAYS_BACK (WAYS - 3) /* the last ones lead nowhere back */
+#define WAYS_BACK (WAYS - 6) /* the last ones lead nowhere back */
 
 static CUresult take(int way, uint64_t bytes) {
     if (held_count == MOST_HELD) return -1;
@@ -576,12 +704,13 @@ static void export_first(bool of_pool) {
     puts("");
 }
 
-static void import(const char *text, bool of_pool) {
+static void import(const char *text, bool of_pool, bool old) {
     CUipcMemHandle handle;
     CUdeviceptr address = 0;
     for (int i = 0; i < 64; i++) sscanf(text + 2 * i, "%2hhx", &handle.bytes[i]);
     CUresult result = of_pool ? CU(cuMemPoolImportPointer)(&address, NULL, &handle)
-                              : CU(cuIpcOpenMemHandle_v2)(&address, handle, 1);
+                    : old   ? CU(cuIpcOpenMemHandle)(&address, handle, 1)
+                            : CU(cuIpcOpenMemHandle_v2)(&address, handle, 1);
     printf("%d %llu\n", result, address);
 }
 
@@ -774,8 +903,9 @@ static bool obey(const char *line) {
     else if (strcmp(word, "export-pool") == 0) export_first(true);
     else if (strcmp(word, "export-handle") == 0) export_handle();
     else if (sscanf(line, "import-handle %255s", name) == 1) import_handle(name);
-    else if (sscanf(line, "import-pool %255s", name) == 1) import(name, true);
-    else if (sscanf(line, "import %255s", name) == 1) import(name, false);
+    else if (sscanf(line, "import-pool %255s", name) == 1) import(name, true, false);
+    else if (sscanf(line, "import-old %255s", name) == 1) import(name, false, true);
+    else if (sscanf(line, "import %255s", name) == 1) import(name, false, false);
     else if (sscanf(line, "free %llu", &number) == 1) printf("%d\n", CU(cuMemFreeAsync)(number, NULL));
     else if (strcmp(word, "green") == 0) make_green();
     else if (strcmp(word, "green-end") == 0) printf("%d\n", CU(cuGreenCtxDestroy)(green));

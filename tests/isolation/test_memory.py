@@ -11,11 +11,13 @@ from support.isolation import CONTEXT, MIB, Built, World
 
 OUT_OF_MEMORY = "2"
 WAYS = [
-    *["linear", "managed", "pitched", "async", "async-thread", "pool", "array", "array3d", "mipmap", "handle"],
-    *["mapped", "external", "context", "module", "text", "library", "graph", "heap", "stack", "orphan"],
+    *["linear", "managed", "pitched", "async", "async-thread", "pool", "pool-thread", "orphan"],
+    *["array", "array3d", "mipmap", "handle", "mapped", "external", "context", "context-three", "context-four"],
+    *["heap", "stack", "module", "fat", "file", "text", "library", "library-file", "graph", "graph-thread"],
+    *["graph-upload", "graph-upload-thread", "graph-made", "graph-made-thread"],
 ]
 # Of these a process never gets rid again: the driver holds the memory for something that nobody can follow.
-KEPT = ["sparse", "multicast", "multicast-address"]
+KEPT = ["sparse", "sparse-thread", "multicast", "multicast-two", "multicast-address", "multicast-address-two"]
 SIZES = (100_000, 700_000, 1_100_000, 2 * MIB, 17 * MIB + 5, 400 * MIB)
 
 SOAK = bool(os.environ.get("ALIQUOT_SOAK"))
@@ -207,14 +209,15 @@ def test_imported_memory_outlives_its_exporter_and_stays_counted(world: World, w
     assert container.used >= 1900 * MIB
 
 
-def test_memory_that_processes_share_is_charged_once(world: World) -> None:
+@pytest.mark.parametrize("opens", ["import", "import-old"])
+def test_memory_that_processes_share_is_charged_once(world: World, opens: str) -> None:
     """What one lends, others open for nothing while the lender holds it; then each of them is charged."""
     container = world.container(memory_mib=2000)
     one, two, three = (container.run().started() for _ in range(3))
     assert one.ask(f"take linear {600 * MIB}") == "0"
     _, handle = one.ask("export").split()
     for borrower in (two, three):
-        assert borrower.ask(f"import {handle}").split()[0] == "0"
+        assert borrower.ask(f"{opens} {handle}").split()[0] == "0"
     assert two.ask("info").split()[1] == str(500 * MIB)
     assert one.ask("give 0") == "0"
     assert container.used == 1500 * MIB

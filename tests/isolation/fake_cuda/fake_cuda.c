@@ -122,6 +122,11 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device) {
     return create(context, device);
 }
 
+CUresult cuCtxCreate_v3(CUcontext *context, void *affinity, int count, unsigned flags, CUdevice device) {
+    (void)flags, (void)affinity, (void)count;
+    return create(context, device);
+}
+
 CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags, CUdevice device) {
     (void)flags, (void)parameters;
     return create(context, device);

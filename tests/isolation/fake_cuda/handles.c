@@ -120,6 +120,10 @@ CUresult cuMemMapArrayAsync(CUarrayMapInfo *maps, unsigned count, CUstream strea
     return CUDA_SUCCESS;
 }
 
+CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *maps, unsigned count, CUstream stream) {
+    return cuMemMapArrayAsync(maps, count, stream);
+}
+
 CUresult cuMulticastBindMem(CUhandle object, size_t at, CUhandle handle, size_t from, size_t bytes,
                             unsigned long long flags) {
     (void)object, (void)at, (void)from, (void)bytes, (void)flags;
@@ -131,6 +135,18 @@ CUresult cuMulticastBindAddr(CUhandle object, size_t at, CUdeviceptr address, si
     CUhandle handle;
     (void)object, (void)at, (void)bytes, (void)flags;
     return cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address);
+}
+
+CUresult cuMulticastBindMem_v2(CUhandle object, CUdevice device, size_t at, CUhandle handle, size_t from, size_t bytes,
+                               unsigned long long flags) {
+    (void)device;
+    return cuMulticastBindMem(object, at, handle, from, bytes, flags);
+}
+
+CUresult cuMulticastBindAddr_v2(CUhandle object, CUdevice device, size_t at, CUdeviceptr address, size_t bytes,
+                                unsigned long long flags) {
+    (void)device;
+    return cuMulticastBindAddr(object, at, address, bytes, flags);
 }
 
 /* A shared handle is a file descriptor whose file says which block it is. */

@@ -1,5 +1,7 @@
 /* The memory side of the fake driver's interface. */
 #include <elf.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +125,10 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags) {
+    return cuIpcOpenMemHandle_v2(address, handle, flags);
+}
+
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags) {
     uint64_t id;
     (void)flags;
@@ -159,6 +165,29 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image) {
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, int *options, void **values) {
     (void)count, (void)options, (void)values;
     return load((void **)module, image);
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image) {
+    return load((void **)module, image);
+}
+
+static CUresult load_file(void **code, const char *path) {
+    char image[4096] = {0};
+    FILE *file = fopen(path, "re");
+    if (!file) return CUDA_ERROR_NOT_FOUND;
+    bool read = fread(image, 1, sizeof image - 1, file);
+    fclose(file);
+    return read ? load(code, image) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuModuleLoad(CUmodule *module, const char *file) {
+    return load_file((void **)module, file);
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, int *jit, void **jit_values, unsigned jit_count,
+                               int *options, void **values, unsigned count) {
+    (void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
+    return load_file((void **)library, file);
 }
 
 CUresult cuModuleUnload(CUmodule module) {

@@ -291,6 +291,22 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *fa
     return cuGraphInstantiateWithFlags(exec, graph, 0);
 }
 
+CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t size) {
+    return cuGraphInstantiate_v2(exec, graph, failed, log, size);
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters) {
+    CUresult result = cuGraphInstantiateWithFlags(exec, graph, parameters->flags);
+    if (!result && parameters->flags & INSTANTIATE_UPLOAD) result = cuGraphUpload(*exec, parameters->upload);
+    parameters->result = result != CUDA_SUCCESS;
+    return result;
+}
+
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
+                                           CUDA_GRAPH_INSTANTIATE_PARAMS *parameters) {
+    return cuGraphInstantiateWithParams(exec, graph, parameters);
+}
+
 static CUresult back(CUgraphExec exec) {
     for (int gpu = 0; gpu < (int)world->gpus; gpu++) {
         if (exec->reserved[gpu] || !exec->bytes[gpu]) continue;
@@ -306,6 +322,10 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
     CUresult result = back(exec);
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream) {
+    return cuGraphUpload(exec, stream);
 }
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
