@@ -19,13 +19,12 @@ from typing import Any
 import click
 import msgspec
 
-from aliquot_agent.settings import NVML, AgentSettings
+from aliquot_agent.settings import AgentSettings
 from aliquot_cli.finite import FiniteRange
 from aliquot_cli.handing_out import hand_out
 from aliquot_cli.running import run_until_stopped, until
 from aliquot_cli.sources import FILE_VARIABLE, gather
 from aliquot_core.clock import Clock
-from aliquot_core.isolation import MPS
 from aliquot_core.logs import LogSettings, configure_logging
 from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
@@ -48,8 +47,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     settings: UpSettings
     names: Names
     log: LogSettings
-    # Whether MPS is to share GPUs that this machine has.
-    mps: bool
+    agents: AgentSettings
     demo: bool
     exit_after: float | None
     summary: bool
@@ -94,7 +92,7 @@ def up(file: str | None, *, demo: bool, exit_after: float | None, summary: str |
         settings=sources.resolve("up", UpSettings).value,
         names=sources.resolve("names", Names).value,
         log=sources.resolve("log", LogSettings).value,
-        mps=sources.resolve("agent", AgentSettings).value.wants(MPS),
+        agents=sources.resolve("agent", AgentSettings).value,
         demo=demo,
         exit_after=exit_after,
         summary=summary is not None,
@@ -122,7 +120,7 @@ async def _serve(stop: asyncio.Event, *, wish: Wish) -> None:
             ports=ports,
             clock=clock,
             say=say,
-            keeps_mps=wish.mps and gpus == NVML,
+            agents=wish.agents,
         ) as whole:
             home.remember(gpus)
             await until(stop, _stay(whole, wish=wish, clock=clock, began=began))

@@ -17,10 +17,15 @@ from aliquot_standalone.children import Command
 from aliquot_standalone.ports import LOOPBACK
 
 CENTRE_PROCESS = "scheduler"
-# Sections that a parent's variables set for all processes; those of the others we set ourselves, but for how slices are
-# held, which is the operator's to say.
+# What a parent's variables set for all processes: sections, and of nodes' agents what the operator wants of them. Where
+# things lie, and who meets whom, is ours to say.
 _SHARED = (
+    "ALIQUOT_AGENT_BEST_EFFORT_SLOTS",
+    "ALIQUOT_AGENT_CONTEXT_MIB",
     "ALIQUOT_AGENT_ISOLATION",
+    "ALIQUOT_AGENT_OVER_USE",
+    "ALIQUOT_AGENT_SAMPLE",
+    "ALIQUOT_AGENT_UNGRANTED",
     "ALIQUOT_MPS_",
     "ALIQUOT_NAMES_",
     "ALIQUOT_LOG_",

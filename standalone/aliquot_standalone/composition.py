@@ -18,8 +18,10 @@ from functools import partial
 
 import msgspec
 
+from aliquot_agent.settings import NVML, AgentSettings
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
+from aliquot_core.isolation import MPS
 from aliquot_core.names import Names
 from aliquot_kube.plain import PlainServer, PlainTransport
 from aliquot_kube.questions import Transport
@@ -63,19 +65,17 @@ class Whole:
         clock: Clock,
         random: Random,
         stack: AsyncExitStack,
-        keeps_mps: bool,
+        agents: AgentSettings,
     ) -> None:
-        """`transport` leads to the API server without a wire: whoever is in this process asks it directly.
-
-        `keeps_mps` is whether MPS is to share this machine's GPUs.
-        """
+        """`transport` leads to the API server without a wire: whoever is in this process asks it directly."""
         self.home = home
         self.plan = plan
         self.names = names
         self.url = f"http://{LOOPBACK}:{ports.api}"
         self.centre = CentrePlace(port=ports.centre, status_port=ports.page)
         self._usage_port = ports.usage
-        self._keeps_mps = keeps_mps
+        self._agents = agents
+        self._keeps_mps = agents.wants(MPS) and plan.gpus == NVML
         self.nodes: list[FullNode] = []
         # None where no node is simulated.
         self.fleet: Fleet | None = None
@@ -173,7 +173,7 @@ class Whole:
     async def _start_parts(self, files: CentreFiles) -> None:
         ground = Ground(transport=self.transport, names=self.names, clock=self._clock, random=self._random)
         if self.plan.simulated:
-            self.fleet = new_fleet(ground, plan=self.plan)
+            self.fleet = new_fleet(ground, plan=self.plan, agents=self._agents)
             await self._stack.enter_async_context(metrics_served(self.fleet, port=self._usage_port))
             self.work(self.fleet.run)
         extender = new_extender(self.centre, files=files)
@@ -210,12 +210,12 @@ async def standing(
     ports: Ports,
     clock: Clock,
     say: Callable[[str], None],
-    keeps_mps: bool = False,
+    agents: AgentSettings = AgentSettings(),  # noqa: B008 - frozen
 ) -> AsyncIterator[Whole]:
     """Hold the folder and serve its API; `start` brings up the rest, and all ends with the block.
 
-    `say` tells the user what was wrong with what the folder had, and when nothing can be written there; `keeps_mps` is
-    whether MPS is to share this machine's GPUs.
+    `say` tells the user what was wrong with what the folder had, and when nothing can be written there; `agents` is
+    what the operator has set for nodes' agents.
     """
     home.create()
     luck = random.Random().random  # noqa: S311 - spreads retries, guards nothing
@@ -250,7 +250,7 @@ async def standing(
             clock=clock,
             random=luck,
             stack=stack,
-            keeps_mps=keeps_mps,
+            agents=agents,
         )
 
 

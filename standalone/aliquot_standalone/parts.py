@@ -7,6 +7,7 @@ from functools import partial
 import msgspec
 
 from aliquot_agent.health.xids import HealthSettings, policy
+from aliquot_agent.settings import AgentSettings
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
@@ -79,13 +80,14 @@ def new_cron_jobs(ground: Ground, *, events: EventRecorder) -> CronJobController
     return CronJobController(transport=ground.transport, clock=ground.clock, random=ground.random, events=events)
 
 
-def new_fleet(ground: Ground, *, plan: Plan) -> Fleet:
+def new_fleet(ground: Ground, *, plan: Plan, agents: AgentSettings) -> Fleet:
     """All simulated nodes; a pod that does not say how it is to be played goes where commands are run, if anywhere."""
     return Fleet(
         nodes={shape.name: shape.models for shape in plan.simulated},
         transport=ground.transport,
         names=ground.names,
         policy=policy(HealthSettings(), names=ground.names),
+        context=agents.context_mib,
         clock=ground.clock,
         random=ground.random,
         apart=bool(plan.full),

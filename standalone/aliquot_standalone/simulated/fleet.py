@@ -43,11 +43,12 @@ class Fleet:
         transport: Transport,
         names: Names,
         policy: Policy,
+        context: int,
         clock: Clock,
         random: Random,
         apart: bool = False,
     ) -> None:
-        """`apart` keeps pods away that do not say how they are to be played."""
+        """`context` is what a CUDA context takes (MiB); `apart` keeps pods away that do not say how they are played."""
         self._clock = clock
         self._names = names
         self._client = KubeClient(transport=transport)
@@ -59,6 +60,7 @@ class Fleet:
                 models=tuple(models),
                 names=names,
                 policy=policy,
+                context=context,
                 clock=clock,
                 random=random,
                 transport=transport,

@@ -19,7 +19,6 @@ from aliquot_agent.health.marks import read_marks
 from aliquot_agent.health.xids import Policy
 from aliquot_agent.publishing.node_publisher import NodePublisher
 from aliquot_agent.publishing.signs_of_life import SignsOfLife
-from aliquot_agent.settings import AgentSettings
 from aliquot_agent.signal import Signal
 from aliquot_agent.starting.device_ids import device_tables
 from aliquot_core.backoff import Random
@@ -62,6 +61,7 @@ class SimulatedNode:
         models: tuple[KnownModel, ...],
         names: Names,
         policy: Policy,
+        context: int,
         clock: Clock,
         random: Random,
         transport: Transport,
@@ -69,7 +69,7 @@ class SimulatedNode:
         reporter: Reporter,
         apart: bool = False,
     ) -> None:
-        """`apart` keeps pods away that do not say how they are to be played."""
+        """`context` is what a CUDA context takes (MiB); `apart` keeps pods away that do not say how they are played."""
         self.name = name
         self._apart = apart
         self._names = names
@@ -83,14 +83,14 @@ class SimulatedNode:
         self._listening = Signal()
         self._own = _own(len(models))
         self._driver = SimulatedDriver(node=name, models=models, clock=clock)
-        self._gpus = self._watch(policy)
+        self._gpus = self._watch(policy, context=context)
         client = KubeClient(transport=transport)
         self._publisher = self._publishing(client, random=random)
         self._signs = self._signing(client, transport=transport, random=random)
         self._household = self._housing(reporter)
 
     # --- what it is made of ------------------------------------------------------------------------------------------
-    def _watch(self, policy: Policy) -> GpuWatch:
+    def _watch(self, policy: Policy, *, context: int) -> GpuWatch:
         return GpuWatch(
             driver=self._driver,
             clock=self._clock,
@@ -100,8 +100,7 @@ class SimulatedNode:
             # GPUs that are made anew at each start have nothing to be remembered of.
             memory=HealthFile(""),
             beat=lambda: None,
-            # Nobody measures it here: as agents say where nobody has.
-            context=AgentSettings().context_mib,
+            context=context,
         )
 
     def _publishing(self, client: KubeClient, *, random: Random) -> NodePublisher:

@@ -15,7 +15,6 @@ import pytest
 from aliquot_agent.gpus.known_models import KNOWN_MODELS, KnownModel
 from aliquot_agent.gpus.simulated import simulated_uuid
 from aliquot_agent.health.xids import HealthSettings, policy
-from aliquot_agent.settings import AgentSettings
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
 from aliquot_core.inventory import Health, decode_inventory
 from aliquot_core.names import Names
@@ -36,6 +35,8 @@ from support.embedded_api import make_frontend
 
 NAMES = Names()
 SIM = SimNames(NAMES)
+# In MiB, what a CUDA context takes: not what agents say by themselves.
+CONTEXT = 700
 MODEL = KNOWN_MODELS["A100-80GB"]
 Json = dict[str, Any]
 
@@ -108,6 +109,7 @@ def fleet_of(transport: DirectTransport, clock: VirtualClock, *, model: KnownMod
         transport=transport,
         names=NAMES,
         policy=policy(HealthSettings(), names=NAMES),
+        context=CONTEXT,
         clock=clock,
         random=lambda: 0.5,
     )
@@ -154,8 +156,7 @@ async def test_a_node_says_what_a_real_agent_and_kubelet_would(stage: Stage) -> 
     assert [gpu.uuid for gpu in decode_inventory(node.metadata.annotations[NAMES.inventory]).gpus] == [
         simulated_uuid(node="sim-0", index=index) for index in range(2)
     ]
-    said = AgentSettings().context_mib
-    assert {gpu.context for gpu in decode_inventory(node.metadata.annotations[NAMES.inventory]).gpus} == {said}
+    assert {gpu.context for gpu in decode_inventory(node.metadata.annotations[NAMES.inventory]).gpus} == {CONTEXT}
     assert node.metadata.labels[NAMES.simulated] == "true"
     assert node.metadata.labels[NAMES.of("gpu.count")] == "2"
     told = {name: node.status.allocatable[name] for name in (*NAMES.resources(), "cpu", "pods")}

@@ -11,6 +11,7 @@ from aliquot_agent.settings import AgentSettings
 from aliquot_cli.sections import SECTIONS
 from aliquot_core.isolation import MPS
 from aliquot_core.settings import Sources
+from aliquot_standalone.centre_child import inherited
 from aliquot_standalone.mps_child import mps_command
 from aliquot_standalone.nodes import NodePlan
 
@@ -45,6 +46,33 @@ def test_how_slices_are_held_is_the_operators_to_say() -> None:
         assert agent.door.startswith(str(_AT))
         # Nothing is mounted for a process.
         assert not agent.mounts
+
+
+# Where real files lie that are mounted nowhere here, and times that pods see nothing of.
+_SAYS_NOTHING_HERE = {
+    "node_root",
+    "driver_root",
+    "driver_files",
+    "interposer",
+    "http_address",
+    "heartbeat",
+    "drain",
+    "collect",
+}
+
+
+@pytest.mark.parametrize("field", AgentSettings.__struct_fields__)
+def test_each_setting_of_agents_is_ours_or_the_operators(field: str) -> None:
+    """What an operator says of pods' slices is not dropped without a word: it was of a context's size."""
+    name = f"ALIQUOT_AGENT_{field.upper()}"
+    ours = (
+        name
+        in NodePlan(name="n1", gpus="nvml", folder=_AT / "n1", runtime=_AT, kubeconfig=_AT / "config", mps=_AT / "mps")
+        .commands({})[1]
+        .environment
+    )
+    theirs = name in inherited({name: "said"})
+    assert [ours, theirs, field in _SAYS_NOTHING_HERE].count(True) == 1
 
 
 def test_the_keeper_of_mps_daemons_meets_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
