@@ -124,7 +124,11 @@ OF_TURNS = ({NAMES.turn: "2"}, {NAMES.turn: "3"}), ({NAMES.promised: "node1 GPU-
 
 @pytest.mark.parametrize(("true", "forged"), OF_TURNS, ids=["number", "room"])
 def test_only_the_scheduler_tells_of_turns(
-    cluster: ClusterHarness, guarded: Guarded, namespace: str, true: dict[str, str | None], forged: dict[str, str | None]
+    cluster: ClusterHarness,
+    guarded: Guarded,
+    namespace: str,
+    true: dict[str, str | None],
+    forged: dict[str, str | None],
 ) -> None:
     """Nobody else changes their number, or where room is kept; whoever uninstalls takes it away."""
     refused(
