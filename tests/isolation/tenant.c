@@ -494,6 +494,28 @@ static void fill_or_copy(const char *how, size_t bytes) {
         exit(4);
 }
 
+/* As few programs do. */
+static void launch_seldom(const char *how, unsigned microseconds, CUgraphExec graph) {
+    CUlaunchConfig config = {.grid_x = microseconds, .grid_y = 1, .grid_z = 1, .block_x = 1, .block_y = 1, .block_z = 1};
+    CUDA_LAUNCH_PARAMS each = {.grid_x = microseconds, .grid_y = 1, .grid_z = 1, .block_x = 1, .block_y = 1, .block_z = 1};
+    if (strcmp(how, "config-thread") == 0)
+        CU(cuLaunchKernelEx_ptsz)(&config, NULL, NULL, NULL);
+    else if (strcmp(how, "cooperative-thread") == 0)
+        CU(cuLaunchCooperativeKernel_ptsz)(NULL, microseconds, 1, 1, 1, 1, 1, 0, NULL, NULL);
+    else if (strcmp(how, "cooperative-several") == 0)
+        CU(cuLaunchCooperativeKernelMultiDevice)(&each, 1, 0);
+    else if (strcmp(how, "graph-thread") == 0)
+        CU(cuGraphLaunch_ptsz)(graph, NULL);
+    else if (strcmp(how, "plain") == 0)
+        CU(cuLaunch)(NULL);
+    else if (strcmp(how, "grid") == 0)
+        CU(cuLaunchGrid)(NULL, (int)microseconds, 1);
+    else if (strcmp(how, "grid-later") == 0)
+        CU(cuLaunchGridAsync)(NULL, (int)microseconds, 1, NULL);
+    else
+        fill_or_copy(how, 1000ULL * microseconds);
+}
+
 static void launch(const char *how, unsigned microseconds, CUgraphExec graph) {
     CUlaunchConfig config = {.grid_x = microseconds, .grid_y = 1, .grid_z = 1, .block_x = 1, .block_y = 1, .block_z = 1};
     if (strcmp(how, "kernel") == 0)
@@ -507,13 +529,13 @@ static void launch(const char *how, unsigned microseconds, CUgraphExec graph) {
     else if (strcmp(how, "graph") == 0)
         CU(cuGraphLaunch)(graph, NULL);
     else
-        fill_or_copy(how, 1000ULL * microseconds);
+        launch_seldom(how, microseconds, graph);
 }
 
 /* Launch for so long, waiting for the GPU after every `batch` launches as a training step does; `idle` microseconds of
  * the host's own work after each wait. */
 static void use(double seconds, const char *how, unsigned microseconds, int batch, unsigned idle) {
-    CUgraphExec graph = strcmp(how, "graph") == 0 ? graph_of(microseconds) : NULL;
+    CUgraphExec graph = strncmp(how, "graph", 5) == 0 ? graph_of(microseconds) : NULL;
     uint64_t end = now_ns() + (uint64_t)(seconds * 1e9), launches = 0, slowest = 0;
     while (now_ns() < end) {
         uint64_t start = now_ns();

@@ -60,7 +60,8 @@ def pace(container: Container, *, rate: int) -> None:
     container.set(msgspec.structs.replace(limits, rate=rate * WHOLE // 100, beat=time.monotonic_ns() + 3600 * SECOND))
 
 
-WAYS = ["kernel", "thread", "config", "cooperative", "graph"]
+WAYS = ["kernel", "thread", "config", "config-thread", "cooperative", "cooperative-thread", "cooperative-several"]
+WAYS += ["graph", "graph-thread", "plain", "grid", "grid-later"]
 WAYS += ["fill", "fill-later", "copy", "copy-any", "copy-flat", "copy-batch"]
 
 
