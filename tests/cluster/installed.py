@@ -305,12 +305,28 @@ def binding(made: Json, node: str, annotations: Mapping[str, str]) -> Json:
     }
 
 
-def nothing_left(cluster: ClusterHarness, node: str, *, but_kubelets: bool = False) -> bool:
-    """Whether nothing of ours is on the node's object; or but what its kubelet tells of a plugin that has gone."""
+def nothing_left(cluster: ClusterHarness, node: str) -> bool:
+    """Whether nothing of ours is on the node's object."""
     found = cluster.api.get(f"/api/v1/nodes/{node}")
     metadata, status = found["metadata"], found["status"]
     named = {*metadata.get("annotations", {}), *metadata.get("labels", {}), *status["capacity"], *status["allocatable"]}
-    kubelets = {NAMES.compute, NAMES.best_effort} if but_kubelets else set()
-    # Nothing may be asked of it in any case.
-    kubelets -= {name for name, count in status["allocatable"].items() if count != "0"}
-    return not any(name.startswith(f"{NAMES.domain}/") for name in named - kubelets)
+    return not any(name.startswith(f"{NAMES.domain}/") for name in named)
+
+
+def restarts_without_a_record(cluster: ClusterHarness, name: str) -> int:
+    """Let a node have a kubelet that knows of no plugin; how much its log had said before."""
+    node = cluster.node(name)
+    node.kubelet.stop()
+    node.path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink()
+    before = len(node.kubelet.log.read_text())
+    node.kubelet.start()
+    registered = "Successfully registered node"
+    cluster.wait_for("it to register", lambda: registered in node.kubelet.log.read_text()[before:] or None)
+    return before
+
+
+def forgets_its_plugin(cluster: ClusterHarness, name: str) -> None:
+    """What a kubelet does five minutes after a plugin has left: it writes 0 once, and knows nothing of it any more."""
+    restarts_without_a_record(cluster, name)
+    zero = {"status": {"capacity": {NAMES.compute: "0", NAMES.best_effort: "0"}}}
+    cluster.api_as(f"system:node:{name}").patch(f"/api/v1/nodes/{name}/status", zero)

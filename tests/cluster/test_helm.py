@@ -19,7 +19,8 @@ from cluster.harness import binaries
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness, Options
 from cluster.harness.errors import ApiError
-from cluster.installed import NAMES, SCHEDULER, SYSTEM, manifests
+from cluster.harness.pods import pod, shell
+from cluster.installed import AGENT, NAMES, SCHEDULER, SYSTEM, manifests
 from cluster.installed_centre import CENTRE, DEPLOYMENTS, KUBE_SCHEDULER, run_uninstall
 from cluster.traces import traces
 from support.require import skip_or_fail
@@ -149,6 +150,24 @@ def test_our_script_takes_away_what_helm_has_installed(cluster: ClusterHarness) 
     done = run_uninstall(cluster)
     assert done.returncode == 0, done.stderr
     cluster.wait_for("nothing to be left", partial(is_left, cluster, []))
+
+
+@pytest.mark.timeout(400)
+def test_agents_that_seem_to_write_nothing_are_looked_at_first(cluster: ClusterHarness) -> None:
+    """They may write for another domain: nothing goes while one is ready and no node bears a word of it."""
+    install(cluster)
+    labels = {"app.kubernetes.io/name": AGENT}
+    agent = cluster.create_pod(pod("agent", shell("true"), namespace=SYSTEM, node="somewhere", labels=labels))
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    cluster.api.patch(f"{cluster.api.path_of(agent)}/status", {"status": ready})
+    refused = run_uninstall(cluster)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(
+        f"agents are ready on 1 nodes, and no node bears what they write for {NAMES.domain}"
+    )
+    assert missing(cluster, template()) == []
+    cluster.api.delete(cluster.api.path_of(agent), gracePeriodSeconds=0)
+    assert run_uninstall(cluster).returncode == 0
 
 
 @pytest.mark.timeout(400)

@@ -7,6 +7,7 @@ import json
 import os
 import ssl
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -18,7 +19,7 @@ from aliquot_core.names import LEADER_LEASE, PACE_LEASE
 from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import BY_HAND, pod, shell, stays
-from cluster.installed import NAMES, SYSTEM, binding, nothing_left
+from cluster.installed import NAMES, PODS_OF, SYSTEM, binding, forgets_its_plugin, nothing_left
 from cluster.installed_centre import CENTRE, InstalledCentre, run_uninstall
 from cluster.node_half import SHOW
 from cluster.refusals import LEASES, NODE1, annotated, lease, refused
@@ -278,12 +279,23 @@ def test_the_centre_is_held_to_what_a_leader_writes(
     )
 
 
-@pytest.mark.timeout(1_000 if SOAK else 400)
+@pytest.mark.timeout(1_000)
 def test_uninstalled_leaves_no_trace(cluster: ClusterHarness, installed: InstalledCentre, namespace: str) -> None:
-    """Not while slices are held; then no object, no right, no word on a node, and no gate on a pod that waits.
+    """Not while slices are held, nor where nodes can't withdraw; then no object, no right, no word on a node, no gate.
 
-    Kubelets forget the plugin after five minutes: a soak waits for that (`daemonset/test_installed` makes them forget).
+    It waits for the kubelets, as it does unless told otherwise: a soak for all of their five minutes, this by making
+    them forget.
     """
+    cluster.delete(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "aliquot-withdraw", "namespace": SYSTEM}}
+    )
+    told = run_uninstall(cluster)
+    assert (told.returncode, told.stdout) == (1, "")
+    assert f"by which {len(cluster.nodes)} nodes withdraw, is not in {SYSTEM} of" in told.stderr
+    assert installed.has_rolled_out(CENTRE)
+    # By the policies that stamp pods too; and the ConfigMap is there again.
+    installed.upgrade({"users": "Maker"})
+    cluster.wait_for("the centre to be rolled out", partial(installed.has_rolled_out, CENTRE), timeout=150)
     holds = cluster.create_pod(pod("holds", stays(limits=ASKS), namespace=namespace))
     cluster.wait_for_phase(holds, "Running")
     elsewhere = {NAMES.gpu_model: "of-nobody"}
@@ -293,15 +305,25 @@ def test_uninstalled_leaves_no_trace(cluster: ClusterHarness, installed: Install
     assert (told.returncode, told.stderr) == (1, "1 pods hold slices: end them, or run this with --force\n")
     assert installed.has_rolled_out(CENTRE)
     cluster.delete(holds)
-    told = run_uninstall(cluster, waits=SOAK)
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(run_uninstall, cluster, waits=True)
+        for node in () if SOAK else cluster.nodes:
+            cluster.wait_for(f"{node} to withdraw", partial(withdraws, cluster, node), timeout=200)
+            forgets_its_plugin(cluster, node)
+        told = running.result()
     assert told.returncode == 0, told.stderr
     installed.forget()
     assert gates(cluster.current(waits)) == []
     cluster.delete(waits)
     assert list(traces(cluster, spared=namespace)) == []
     for node in cluster.nodes:
-        still = partial(nothing_left, cluster, node, but_kubelets=not SOAK)
-        cluster.wait_for(f"nothing to be left on {node}", still)
+        cluster.wait_for(f"nothing to be left on {node}", partial(nothing_left, cluster, node))
+
+
+def withdraws(cluster: ClusterHarness, node: str) -> bool:
+    """Whether the pod runs that takes back what was written of a node."""
+    found = cluster.api.items(PODS_OF, labelSelector="app.kubernetes.io/name=aliquot-withdraw")
+    return any(each["spec"]["nodeName"] == node and each["status"].get("phase") == "Running" for each in found)
 
 
 def gates(made: Json) -> list[str]:

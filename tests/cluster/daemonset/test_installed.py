@@ -18,7 +18,9 @@ from cluster.installed import (
     ENDPOINT_BY,
     NAMES,
     Installed,
+    forgets_its_plugin,
     nothing_left,
+    restarts_without_a_record,
 )
 from cluster.node_half import COMMAND
 from cluster.refusals import LEASES, NODE1
@@ -147,25 +149,6 @@ def test_a_kubelet_may_zero_its_memory_and_the_agent_tells_it_again(
     answer = cluster.api_as("system:node:node1").patch(f"{NODE1}/status", zero)
     assert answer["status"]["capacity"][NAMES.memory] == "0"
     installed.wait_ready("node1")
-
-
-def restarts_without_a_record(cluster: ClusterHarness, name: str) -> int:
-    """Let a node have a kubelet that knows of no plugin; how much its log had said before."""
-    node = cluster.node(name)
-    node.kubelet.stop()
-    node.path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink()
-    before = len(node.kubelet.log.read_text())
-    node.kubelet.start()
-    registered = "Successfully registered node"
-    cluster.wait_for("it to register", lambda: registered in node.kubelet.log.read_text()[before:] or None)
-    return before
-
-
-def forgets_its_plugin(cluster: ClusterHarness, name: str) -> None:
-    """What a kubelet does five minutes after a plugin has left: it writes 0 once, and knows nothing of it any more."""
-    restarts_without_a_record(cluster, name)
-    zero = {"status": {"capacity": {NAMES.compute: "0", NAMES.best_effort: "0"}}}
-    cluster.api_as(f"system:node:{name}").patch(f"/api/v1/nodes/{name}/status", zero)
 
 
 def test_uninstalled_leaves_nothing_on_the_nodes(cluster: ClusterHarness, installed: Installed) -> None:
