@@ -104,6 +104,18 @@ OF_THE_CENTRE = (
         {10: 0, 20: 0, 30: 0},
     ),
     scene(
+        "SchedulerUnheard",
+        "two pods name nobody, and one is let in again for half a minute",
+        {"aliquot_centre_unheard_pods": "0x3 2x7 0 2x5 0x20"},
+        {4: 0, 7: 0, 10: 1, 13: 1, 23: 0},
+    ),
+    scene(
+        "SchedulerUnheard",
+        "it asks before long",
+        {"aliquot_centre_unheard_pods": "0x3 2x2 0x20"},
+        {6: 0, 9: 0, 12: 0},
+    ),
+    scene(
         "NothingIsBound",
         "all bindings are refused, other verbs are answered",
         {

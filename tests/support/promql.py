@@ -8,7 +8,18 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 _FUNCTIONS = {
-    *("sum", "min", "max", "rate", "increase", "avg_over_time", "histogram_quantile", "absent", "time"),
+    *(
+        "sum",
+        "min",
+        "max",
+        "rate",
+        "increase",
+        "avg_over_time",
+        "max_over_time",
+        "histogram_quantile",
+        "absent",
+        "time",
+    ),
 }
 _GROUPING = {"by", "on", "without", "ignoring", "group_left", "group_right"}
 _OPERATORS = {"or", "and", "unless", "bool"}

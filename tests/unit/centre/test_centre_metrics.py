@@ -47,6 +47,7 @@ def registered(reign: Reign | None) -> CollectorRegistry:
         ("waiting_pods", {}, 1.0),
         ("clearings", {}, 0.0),
         ("turns_missed_total", {}, 0.0),
+        ("unheard_pods", {}, 0.0),
     ],
 )
 def test_each_figure_is_what_the_picture_says(reign: Reign, name: str, labels: dict[str, str], value: float) -> None:

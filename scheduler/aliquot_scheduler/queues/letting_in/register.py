@@ -230,6 +230,11 @@ class Register:
         """Whether it rests for that."""
         return uid in self._unheard
 
+    def unheard_pods(self) -> int:
+        """How many rest for that; a scheduler that has asked meanwhile may have found one in its turn."""
+        resting = filter(None, map(self.hall.resting, self._unheard))
+        return sum(not self.heard.knows(waiter.pod.spec.scheduler_name) for waiter in resting)
+
     def let_in(self, waiter: Waiter, promise: Promise, *, now: float) -> Waiter:
         """Its turn has come: it is charged from now on, and waits no more; as what it is held to."""
         self.leave(waiter.uid)
