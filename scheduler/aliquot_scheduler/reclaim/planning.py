@@ -64,6 +64,8 @@ class Planner:
         self._now = now
         self._moved = moved
         self._patience, self._orders = Patience(_MOST_TRIES), Orders()
+        # By how many nodes the search for moves may begin later at the next look, where it came to nothing.
+        self.reached = 0
         leaving = residents.leaving.values()
         self._scene = Scene(picture=picture, leaving=leaving)
         self._settling = Settling(picture=picture, cards=cards, let_in=books.let_in)
@@ -92,14 +94,14 @@ class Planner:
         finally:
             self._outlook.end()
 
-    def plan(self, candidate: Candidate, *, policy: Policy, moving: bool = True) -> Clearing | None:
+    def plan(self, candidate: Candidate, *, policy: Policy, moving: bool = True, start: int = 0) -> Clearing | None:
         """Room for a candidate, and whoever has to go for it; None if none can be made.
 
-        With `moving` others may be moved for an owner, where that alone helps.
+        With `moving` others may be moved for an owner, where that alone helps; looked for from node `start` on.
         """
-        self._lacks = ""
+        self._lacks, self.reached = "", 0
         clearing = self._planned(candidate, self._rights(candidate, policy), residents=self._residents)
-        return self._rearranged(candidate, policy) if clearing is None and moving else clearing
+        return self._rearranged(candidate, policy, start=start) if clearing is None and moving else clearing
 
     def plan_past_budgets(self, candidate: Candidate, *, policy: Policy) -> Clearing | None:
         """The same as if no disruption budget kept what was lent; inside a queue they hold."""
@@ -124,20 +126,23 @@ class Planner:
                 return clearing
         return None
 
-    def _rearranged(self, candidate: Candidate, policy: Policy) -> Clearing | None:
+    def _rearranged(self, candidate: Candidate, policy: Policy, *, start: int) -> Clearing | None:
         """Room for an owner that finds none in one piece: pods that a controller makes anew are moved before others."""
         lacks, variants = self._lacks, product(DEPTHS, (False, True), (False, True))
         for deepest, orphans, moves_first in variants:
+            if deepest > DEPTHS[0]:
+                # By then all have been tried that are nearest to hand.
+                self.reached = self.reached or self._patience.reached
             for rights in self._as_owner(candidate, policy):
                 wider = Wider(rights, orphans=orphans, moves_first=moves_first)
-                if clearing := self._found(self._rearranging(wider, deepest=deepest), candidate, rights):
+                if clearing := self._found(self._rearranging(wider, deepest=deepest, start=start), candidate, rights):
                     # Nobody has told those who search by each right of the nodes that are not as they were.
                     self._bounds.clear()
                     return clearing
         self._lacks = lacks
         return None
 
-    def _rearranging(self, wider: Wider, *, deepest: int) -> Rearranging:
+    def _rearranging(self, wider: Wider, *, deepest: int, start: int) -> Rearranging:
         return Rearranging(
             scene=self._scene,
             residents=self._residents,
@@ -146,6 +151,7 @@ class Planner:
             patience=self._patience,
             orders=self._orders,
             deepest=deepest,
+            start=start,
         )
 
     def _found(self, search: Search, candidate: Candidate, rights: Rights) -> Clearing | None:

@@ -10,7 +10,8 @@ the end whoever need not go after all stays. For a few cards all plans are tried
 (`Patience`), and a plan may be missed.
 
 What must always hold: nobody is moved for whom no place was found; who goes for good has borrowed (`rights.py`); what
-was supposed for a plan that came to nothing is supposed no more; the same scene gives the same plan.
+was supposed for a plan that came to nothing is supposed no more; the same scene, begun at the same node, gives the same
+plan.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from aliquot_scheduler.reclaim.trying import Option
 
 # For whom others are moved, for each of those once more, and so on: first as shallow as can be, since less is moved.
 DEPTHS = (1, 4)
-# The cheapest nodes are tried, so many at once; of a node so many choices of cards.
+# The cheapest nodes are tried, so many at once; of a node so many choices of cards. The next look goes on from there.
 _AT_ONCE = 4
 _MOST_NODES = 32
 _MOST_CHOICES = 36
@@ -53,6 +54,11 @@ class Patience:
 
     def __init__(self, tries: int) -> None:
         self.left = tries
+
+    @property
+    def reached(self) -> int:
+        """By how many nodes the next look may begin later: all were tried, or it was over among the first."""
+        return _MOST_NODES if self.left else _AT_ONCE
 
 
 class Wider:
@@ -124,10 +130,12 @@ class Rearranging(Search):
         patience: Patience,
         orders: Orders,
         deepest: int,
+        start: int = 0,
     ) -> None:
         """`able` is the nodes that take a pod, were their GPUs empty; for those that deep nobody is moved any more.
 
-        `orders` are those for whoever was before it, as far as the same was asked by the same rights.
+        `orders` are those for whoever was before it, as far as the same was asked by the same rights; for the first
+        pod they are tried from number `start` on, and from the first again after the last.
         """
         super().__init__(scene=scene, residents=residents, rights=rights, known={})
         self._wider = rights
@@ -135,6 +143,7 @@ class Rearranging(Search):
         self._patience = patience
         self._orders = orders
         self._deepest = deepest
+        self._start = start
         # Who is moved, and where each of them is to lie, by UID.
         self._movers: dict[str, Resident] = {}
         self._moves: dict[str, Place] = {}
@@ -221,8 +230,12 @@ class Rearranging(Search):
     def _options(self, task: _Task) -> Iterator[Option]:
         """Where it may lie and who goes for it, by what is lost, of a few nodes at a time; at last nobody is moved."""
         nodes = self.scene.picture.nodes
-        able = (nodes[name] for name in self._by_bound(task.waiter) if name not in task.but)
-        there = [known for known in able if task.able[known.row]][:_MOST_NODES]
+        able = (nodes[name] for name in self._by_bound(task) if name not in task.but)
+        there = [known for known in able if task.able[known.row]]
+        if there and not task.deep:
+            first = self._start % len(there)
+            there = [*there[first:], *there[:first]]
+        there = there[:_MOST_NODES]
         for start in range(0, len(there), _AT_ONCE):
             dear = list[Option]()
             for known in there[start : start + _AT_ONCE]:
@@ -250,12 +263,16 @@ class Rearranging(Search):
                 place = msgspec.structs.replace(option.place, gpus=())
                 yield msgspec.structs.replace(option, place=place)
 
-    def _by_bound(self, waiter: Waiter) -> list[str]:
-        """The nodes where least is lost come first, as they were at the beginning; not where it can't lie at all."""
-        self._wider.moving = True
-        key = waiter.number, self._wider.key
+    def _by_bound(self, task: _Task) -> list[str]:
+        """The nodes where least is lost come first, as they were at the beginning; not where it can't lie at all.
+
+        At depth 1 nobody is moved by then but from where the first is to lie, so there it can't lie where somebody
+        would have to be moved once more: in a large cluster that is nearly everywhere, and nothing is tried in vain.
+        """
+        self._wider.moving = task.deep < self._deepest or self._deepest > DEPTHS[0]
+        key = task.waiter.number, self._wider.key
         if key not in self._orders:
-            bounds = bounds_of(waiter.demand, scene=self.scene, residents=self._residents, rights=self._wider)
+            bounds = bounds_of(task.waiter.demand, scene=self.scene, residents=self._residents, rights=self._wider)
             nodes = self.scene.picture.nodes
             costs = sorted((int(bounds[known.row]), name) for name, known in nodes.items())
             self._orders[key] = [name for cost, name in costs if cost >= 0]

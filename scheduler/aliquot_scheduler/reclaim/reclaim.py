@@ -58,6 +58,8 @@ class Reclaim:
         self._now = 0.0
         # Of queues that are there, and of those that are gone while somebody runs in them.
         self._terms: dict[str, float] = {}
+        # At which node the next search for moves begins, for whom those before came to nothing; and until when.
+        self._starts: dict[Asked, tuple[int, float]] = {}
 
     def anybody(self, *, now: float) -> bool:
         """Whether there is a candidate to search for at all."""
@@ -100,6 +102,7 @@ class Reclaim:
             clearing = self._planned(candidate, planner, policy=policy_of(queue, tree=ledger.tree), now=now, wall=wall)
             if clearing is None:
                 self._vain[asked_of(candidate)] = now + COOLDOWN
+                self._starts[asked_of(candidate)] = self._start(candidate) + planner.reached, now + 2 * COOLDOWN
                 self._tell(candidate, planner, now=now)
                 continue
             if not planner.has_to_wait(clearing):
@@ -117,12 +120,16 @@ class Reclaim:
         self, candidate: Candidate, planner: Planner, *, policy: Policy, now: float, wall: float
     ) -> Clearing | None:
         """As budgets allow; if they do not, and it is long known, without them."""
-        if clearing := planner.plan(candidate, policy=policy, moving=self._may_move_others(candidate, now=now)):
+        moving = self._may_move_others(candidate, now=now)
+        if clearing := planner.plan(candidate, policy=policy, moving=moving, start=self._start(candidate)):
             return clearing
         if not planner.is_kept_by_budgets(candidate, policy=policy):
             return None
         is_over = self._in_the_way.found(candidate, now=now, wall=wall) >= self._queues.register.settings.budget_grace
         return planner.plan_past_budgets(candidate, policy=policy) if is_over else None
+
+    def _start(self, candidate: Candidate) -> int:
+        return self._starts.get(asked_of(candidate), (0, 0.0))[0]
 
     def _may_move_others(self, candidate: Candidate, *, now: float) -> bool:
         """Once it has waited for a while: where pods end within seconds its guarantee is in one piece by itself."""
@@ -222,6 +229,7 @@ class Reclaim:
         self._now = now
         self._vain = {asked: until for asked, until in self._vain.items() if until > now}
         self._spared = {uid: until for uid, until in self._spared.items() if until > now}
+        self._starts = {asked: at for asked, at in self._starts.items() if at[1] > now}
         self._in_the_way.look_around(now)
         self._fits_since = {uid: since for uid, since in self._fits_since.items() if uid in self._fitting}
         self._fitting.clear()

@@ -298,6 +298,26 @@ def test_why_nobody_is_moved_is_told() -> None:
     )
 
 
+@pytest.mark.parametrize(("nodes", "looks"), [(10, 1), (30, 1), (40, 2), (80, 3), (200, 7)])
+def test_a_plan_behind_many_that_come_to_nothing_is_found_in_so_many_looks(nodes: int, looks: int) -> None:
+    """On all nodes but two less would be lost, and whoever had to be moved from there has no place.
+
+    32 nodes are tried in one look, and the next goes on from there.
+    """
+    there = {f"b{at}": Lies(card=f"GPU-n{at}-0", compute=60) for at in range(nodes - 2)}
+    there |= {f"c{at}": Lies(card=f"GPU-n{at}-0", compute=30) for at in range(nodes - 2)}
+    for at in (nodes - 2, nodes - 1):
+        there |= {f"{whose}{at}": Lies(card=f"GPU-n{at}-0", compute=50) for whose in "bc"}
+    queues = {"a": queue(guarantee=100), "b": queue(guarantee=60 * (nodes - 2) + 100), "c": queue()}
+    stage = board(there, queues, nodes=(1,) * nodes, settings=AT_ONCE)
+    stage.submit("a0", 100, CARD, queue="a")
+    stage.run(after=1.0)
+    for _ in range(looks - 1):
+        assert stage.decide(after=A_WHILE) == []
+    (clearing,) = stage.decide(after=A_WHILE)
+    assert (len(clearing.victims), len(clearing.moves)) == (3, 1)
+
+
 # --- any --------------------------------------------------------------------------------------------------------------
 
 PIECES = st.sampled_from((10, 20, 30, 40, 50, 60, 80))
