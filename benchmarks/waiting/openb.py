@@ -15,7 +15,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ BASELINE = TimedPolicy.WHOLE_GPU_FIFO
 DRAWS = 10_000
 WANTED = {"wait": -35.0, "completion": -30.0}
 PERCENT = 95.0
+_MAKESPAN = "makespan"
+_TAILS = ("90", "99", _MAKESPAN)
 _SHARES = ("allocated_pct", "of_bound_pct")
 
 Reals = npt.NDArray[np.float64]
@@ -222,7 +224,28 @@ def _tell(variant: str, reports: Mapping[str, TimedReport], *, bootstraps: int) 
         if cells:
             print(f"\n{variant}: {policy} beside {BASELINE}")
             missed = _table(cells) and policy is TimedPolicy.ALIQUOT
+            _tails(cells)
     return missed
+
+
+def _tails(cells: Mapping[tuple[int, float], Pairs]) -> None:
+    """Of each cell what nine in ten and 99 in 100 pods waited at most, and when the last had ended: means over runs."""
+    print("\n| nodes, k | wait P90, h: baseline; ours | P99, h: baseline; ours | the last ends, h: baseline; ours |")
+    print("|---|--:|--:|--:|")
+    for (nodes, k), pairs in cells.items():
+        told = [_beside([_hours(one, what) for one in some] for some in (pairs.base, pairs.ours)) for what in _TAILS]
+        print(f"| {nodes}, {k:g} | {' | '.join(told)} |")
+
+
+def _hours(report: TimedReport, what: str) -> float:
+    seconds = report.makespan if what == _MAKESPAN else report.wait.percentiles[what]
+    return seconds / 3600
+
+
+def _beside(both: Iterable[Sequence[float]]) -> str:
+    base, ours = (float(np.mean(some)) for some in both)
+    change = f" ({100.0 * (ours / base - 1.0):+.0f} %)" if base else ""
+    return f"{base:.1f}; {ours:.1f}{change}"
 
 
 def _table(cells: Mapping[tuple[int, float], Pairs]) -> bool:
