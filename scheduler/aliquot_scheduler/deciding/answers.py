@@ -9,6 +9,7 @@ import msgspec
 
 from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.fit.bounds import Bounds
+from aliquot_scheduler.fit.causes import NodeCause
 from aliquot_scheduler.fit.demand import Demand
 from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.fit.refusals import Refusal
@@ -16,7 +17,10 @@ from aliquot_scheduler.fit.survey import Room, Survey
 from aliquot_scheduler.picture.grid import Rows
 
 # Of nodes that are not the pod's to have, whatever room they have.
-OUTSIDE = "the pod's group lies elsewhere, or the node is kept for one that has waited long"
+_OUTSIDE = Refusal(
+    cause=NodeCause.OUTSIDE, why="the pod's group lies elsewhere, or the node is kept for one that has waited long"
+)
+_UNKNOWN = Refusal(cause=NodeCause.UNKNOWN, why="Aliquot knows no such node")
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,12 +37,11 @@ def told(asked: Asked, *, known: Sequence[str], rows: Rows, found: Survey, room:
     refusals = _refusals(asked.demand, known, rows, found, finder=finder) if unfit else {}
     outside = [] if asked.bounds.everywhere else [node for node in asked.nodes if not asked.bounds.admits(node)]
     strangers = set(asked.nodes).difference(known, outside) if len(known) + len(outside) < len(asked.nodes) else ()
+    refusals |= dict.fromkeys(strangers, _UNKNOWN) | dict.fromkeys(outside, _OUTSIDE)
     return Filtered(
         nodes=room.nodes,
         failed={name: one.why for name, one in refusals.items() if not one.final},
-        unresolvable={name: one.why for name, one in refusals.items() if one.final}
-        | dict.fromkeys(strangers, "Aliquot knows no such node")
-        | dict.fromkeys(outside, OUTSIDE),
+        unresolvable={name: one.why for name, one in refusals.items() if one.final},
     )
 
 

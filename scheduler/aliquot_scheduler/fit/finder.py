@@ -9,6 +9,7 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request_notes import Placement
 from aliquot_scheduler.fit.appraisal import Appraisal
+from aliquot_scheduler.fit.causes import Causes, NodeCause
 from aliquot_scheduler.fit.demand import Demand, suits
 from aliquot_scheduler.fit.emptied import Emptied
 from aliquot_scheduler.fit.layout import Card, Plan, lay_out
@@ -64,17 +65,15 @@ class Finder:
     ) -> dict[str, Refusal]:
         """Why each of these nodes (names with their rows) does not take a pod that asks so; and what rules said."""
         known = self._picture.nodes
-        out = {name: Refusal(why=known[name].out, final=True) for name in nodes if known[name].out}
+        out = {name: Refusal(cause=NodeCause.OUT, why=known[name].out) for name in nodes if known[name].out}
         for name in nodes.keys() & judgements.keys():
-            out.setdefault(name, Refusal(why=judgements[name].refused, final=True))
+            out.setdefault(name, Refusal(cause=NodeCause.RULE, why=judgements[name].refused))
         left = {name: known[name] for name in nodes if name not in out}
         if not left:
             return out
         named = self._picture.named(demand.request.uuids)
-        refusals = Refusals(
-            demand.request, grid=self._picture.grid, names=self._names, emptied=self._emptied, named=named
-        )
-        return out | refusals.of(left)
+        causes = Causes(demand, grid=self._picture.grid, emptied=self._emptied, named=named)
+        return out | Refusals(causes, names=self._names).of(left)
 
     def _appraisal(self, pod: Pod, demand: Demand) -> Appraisal | None:
         """Not for a pod that says itself how it wants to lie."""

@@ -22,8 +22,13 @@ def allowed_places(request: PodRequest, *, grid: Cells, suits: Callable[[Kind, P
 
 def takes(piece: Piece, *, grid: Cells, allowed: Bools) -> Bools:
     """The GPUs that have room for a piece."""
-    room = allowed & ~grid.closed & (grid.compute >= piece.compute) & (grid.memory >= needed_memory(piece, grid=grid))
-    return room & (grid.holders == 0) if piece.whole else room
+    return allowed & has_compute(piece, grid=grid) & (grid.memory >= needed_memory(piece, grid=grid))
+
+
+def has_compute(piece: Piece, *, grid: Cells) -> Bools:
+    """The GPUs that have a piece's compute free; nobody is on one that it is to have whole."""
+    free: Bools = ~grid.closed & (grid.compute >= piece.compute)
+    return free & (grid.holders == 0) if piece.whole else free
 
 
 def needed_memory(piece: Piece, *, grid: Cells) -> Ints:

@@ -99,8 +99,8 @@ def test_who_can_have_a_context_nowhere_waits_and_is_told() -> None:
     notice = stage.queues.notice(waiter)
     assert notice.reason == "NeverFits"
     assert notice.message == (
-        "no node could take it, even if it were empty: a CUDA context takes 512 MiB on each GPU that it may have,"
-        " and container main asks for 400 MiB there"
+        "no node could take it, even if it were empty: a CUDA context takes 512 MiB or more on each GPU that it may"
+        " have, and container main asks for 400 MiB there"
     )
     stage.submit("next", 100, MEMORY)
     assert stage.round() == ["next"]

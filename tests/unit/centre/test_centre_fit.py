@@ -281,8 +281,13 @@ def why(picture: Picture, pod: Pod, node: str = "n1") -> tuple[str, bool]:
             f"none of 3 GPUs is what the pod allows (annotation {NAMES.gpu_uuid})",
             True,
         ),
-        ((30, 2_000), {NAMES.gpu_uuid: "GPU-n1-0"}, "0 of 3 GPUs have 30 % free, 1 has 2000 MiB", False),
-        ((30, 6_000), {NAMES.gpu_uuid: "!GPU-n1-1"}, "1 of 3 GPUs has 30 % free, but not 6000 MiB", False),
+        ((30, 2_000), {NAMES.gpu_uuid: "GPU-n1-0"}, "0 of 1 GPU that it may have has 30 % free, 1 has 2000 MiB", False),
+        (
+            (30, 6_000),
+            {NAMES.gpu_uuid: "!GPU-n1-1"},
+            "1 of 2 GPUs that it may have has 30 % free, but not 6000 MiB",
+            False,
+        ),
     ],
 )
 def test_a_refusal_has_numbers_and_says_whether_evicting_helps(

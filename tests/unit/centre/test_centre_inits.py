@@ -170,7 +170,7 @@ NEVER: dict[str, tuple[Starts, list[Asked], str, str]] = {
         [((5, 90_000), INIT)],
         [(30, 1_000), (30, 1_000)],
         "it asks 90000 MiB of one GPU, and the largest that it may have has 80000 MiB",
-        "its init container i0 finds no room, even on an empty node",
+        "0 of 1 GPU is large enough for 90000 MiB",
     ),
     "one larger than any GPU, of one app": (
         [((5, 90_000), INIT)],

@@ -19,6 +19,8 @@ from support.centre import NAMES, Asked, asks, bound, gpus, make_node, picture_w
 CARDS = gpus("n", 4)
 PAIR, ONE = CARDS[:2], CARDS[:1]
 FULL, HALF = (100, 1_000), (50, 70_000)
+# Two large ones and a small one, which is enough for the rest of a slice.
+UNLIKE = (*gpus("s", 1, memory=24_000), *PAIR)
 MODELS = (*PAIR, *gpus("t", 2, model="Tesla T4"))
 TESLA = f"(annotation {NAMES.gpu_model})"
 
@@ -64,6 +66,18 @@ SAID: list[tuple[Any, ...]] = [
     (PAIR, [HALF], (200, 100_000), {}, "1 of 2 GPUs has nobody on it, 1 has also 50000 MiB, 2 are needed"),
     (PAIR, [HALF], (60, 40_000), TWO, "2 of 2 GPUs have 30 % free, 1 has also 20000 MiB, 2 are needed"),
     (CARDS, [FULL], (400, None), {}, "3 of 4 GPUs have nobody on them, 4 are needed"),
+    # Several that differ: those for the smaller pieces count by themselves.
+    (UNLIKE[::-1], [HALF], (250, 100_000), {}, "2 of 3 GPUs have nobody on them, 1 has also 40000 MiB, 2 are needed"),
+    (UNLIKE, [(60, 1_000)], (250, 100_000), {}, "2 of 3 GPUs have 50 % free, 2 have also 20000 MiB, 3 are needed"),
+    (UNLIKE, [], (250, 130_000), {}, "2 of 3 GPUs are large enough for 26000 MiB, 3 are needed"),
+    # Of those that the pod may not have nothing is counted.
+    (
+        UNLIKE,
+        [],
+        (30, 30_000),
+        {NAMES.gpu_uuid: "GPU-s-0"},
+        "0 of 1 GPU that it may have is large enough for 30000 MiB",
+    ),
     # For good.
     (ONE, [], (30, 90_000), {}, "0 of 1 GPU is large enough for 90000 MiB"),
     (PAIR, [], (200, 180_000), {}, "0 of 2 GPUs are large enough for 90000 MiB, 2 are needed"),

@@ -54,7 +54,7 @@ NEVER: dict[str, tuple[tuple[tuple[Gpu, ...], ...], Asked, dict[str, str], str]]
         (MIXED, SMALL),
         (200, 160_000),
         {},
-        "it needs 2 GPUs of one node for up to 80000 MiB each, and none has so many",
+        "it needs 2 GPUs with 80000 MiB each of one node, and none has so many",
     ),
 }
 

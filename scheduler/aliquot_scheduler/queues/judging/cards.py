@@ -5,8 +5,7 @@ Everything is worked out of the picture's arrays once for each version of them; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import groupby
+from collections.abc import Iterable, Mapping
 
 import msgspec
 import numpy as np
@@ -19,10 +18,10 @@ from aliquot_core.objects import Pod
 from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import PodRequest
-from aliquot_scheduler.fit.demand import Demand, Piece, admitted, pieces_of
+from aliquot_scheduler.fit.causes import Causes
+from aliquot_scheduler.fit.demand import Demand, Piece, admitted
 from aliquot_scheduler.fit.emptied import Emptied
 from aliquot_scheduler.fit.ground import Ground, HostAsk
-from aliquot_scheduler.fit.places import allowed_places, needed_memory, takes
 from aliquot_scheduler.fit.refusals import Refusal, Refusals
 from aliquot_scheduler.fit.ruled import Ruled
 from aliquot_scheduler.picture.grid import Bools, Cells
@@ -176,49 +175,29 @@ class Cards:
     # --- whether it fits ---------------------------------------------------------------------------------------------
     def able(self, demand: Demand) -> npt.NDArray[np.bool_]:
         """Which nodes, by their rows, could take the pod if they were empty."""
-        grid, allowed = self._grid, self._allowed(demand.request)
-
-        def takers(piece: Piece) -> Bools:
-            enough = (grid.usable >= needed_memory(piece, grid=grid)) & (grid.total >= piece.compute)
-            return allowed & enough
-
-        return self.emptied.takes_all(demand.request, self._nodes(demand, takers), grid=grid, allowed=allowed)
+        return self.causes(demand).able()
 
     def roomy(self, demand: Demand, cells: Cells | None = None) -> npt.NDArray[np.bool_]:
         """Which nodes, by their rows, have enough cards with room for each of its pieces; now, or by these cells."""
-        grid, allowed = cells or self._grid, self._allowed(demand.request)
-        return self._nodes(demand, lambda piece: takes(piece, grid=grid, allowed=allowed)) & grid.bindable
+        return self.causes(demand, cells).roomy() & (cells or self._grid).bindable
 
     def why_no_node(self, pod: Pod, demand: Demand, *, host: HostAsk) -> str:
         """Why no node takes the pod that has room on its GPUs, by what it asks of nodes or by rules; or nothing."""
+        causes = self.causes(demand)
 
         def refused(nodes: Mapping[str, KnownNode]) -> Mapping[str, Refusal]:
-            return self.refusals(demand.request).of(nodes) if nodes else {}
+            return Refusals(causes, names=self._names).of(nodes)
 
         # Each of its containers may have room, and all together not even on an empty node.
-        roomy = self.roomy(demand) & self.able(demand)
+        roomy = causes.roomy() & causes.able() & self._grid.bindable
         among = roomy & self.ground.admits(host)
         why = self.ground.why_none(host, roomy=roomy, refused=refused)
         return why or self.ruled.why_none(pod, demand, among=among)
 
-    def refusals(self, request: PodRequest) -> Refusals:
-        """Why nodes do not take it, by their GPUs."""
-        named = self.picture.named(request.uuids)
-        return Refusals(request, grid=self._grid, names=self._names, emptied=self.emptied, named=named)
-
-    def _allowed(self, request: PodRequest) -> Bools:
-        allowed = allowed_places(request, grid=self._grid)
-        named = self.picture.named(request.uuids)
-        return allowed if named is None else allowed & named
-
-    def _nodes(self, demand: Demand, takers: Callable[[Piece], Bools]) -> npt.NDArray[np.bool_]:
-        found = np.ones(self._grid.rows, dtype=np.bool_)
-        for pieces in [demand.pieces] if demand.pieces else map(pieces_of, demand.request.containers):
-            so_far = 0
-            for piece, same in groupby(pieces):
-                so_far += len(list(same))
-                found &= takers(piece).sum(axis=1) >= so_far
-        return found
+    def causes(self, demand: Demand, cells: Cells | None = None) -> Causes:
+        """Why nodes do not take it, by their GPUs as they are now, or by these cells."""
+        named = self.picture.named(demand.request.uuids)
+        return Causes(demand, grid=cells or self._grid, emptied=self.emptied, named=named)
 
     def register(self, demand: Demand) -> int:
         """A number for those that ask so, by which `fitting` answers."""

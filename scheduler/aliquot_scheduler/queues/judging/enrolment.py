@@ -18,8 +18,10 @@ from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.fit.bounds import without_models
+from aliquot_scheduler.fit.causes import Causes
 from aliquot_scheduler.fit.demand import Demand, demand_of, of_anybody
 from aliquot_scheduler.fit.ground import HostAsk, host_ask
+from aliquot_scheduler.fit.nowhere import why_nowhere
 from aliquot_scheduler.fit.refusals import Refusals, told_often
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.queues.charged.ledger import Charge
@@ -283,20 +285,20 @@ class Enrolment:
         return self._least[shape]
 
     def _never(self, demand: Demand, ask: HostAsk) -> str:
-        able = self._cards.able(demand)
+        causes = self._cards.causes(demand)
+        able = causes.able()
         if (able & self._cards.ground.could(ask)).any():
             return ""
-        refusals = self._cards.refusals(demand.request)
         if why := self._cards.ground.why_never(ask, able=able):
-            return why + self._of_others(refusals, able)
-        return f"no node could take it, even if it were empty: {refusals.of_all()}"
+            return why + self._of_others(causes, able)
+        return f"no node could take it, even if it were empty: {why_nowhere(causes, names=self._names)}"
 
-    def _of_others(self, refusals: Refusals, able: Bools) -> str:
+    def _of_others(self, causes: Causes, able: Bools) -> str:
         """Of the nodes that have GPUs and no such ones, which may look the same to who asks."""
         picture = self._cards.picture
         others = picture.grid.open.any(axis=1) & ~able
         named = {name: known for name, known in picture.nodes.items() if others[known.row]}
-        reasons = Counter(refusal.why for refusal in refusals.of(named).values())
+        reasons = Counter(one.why for one in Refusals(causes, names=self._names).of(named).values())
         return f"; {reasons.total()} more can't take it: {told_often(reasons)}" if reasons else ""
 
 
