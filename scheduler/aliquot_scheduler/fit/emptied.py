@@ -2,7 +2,7 @@
 
 Theory of operation. Of an empty node nothing counts but how large the GPUs are that the pod may have, so nodes that are
 alike are asked once (`_sizes`). Most pods that find no room are known by how many places there are for pieces of a size
-(`_too_much`). For the others, containers are laid the largest first, each piece on one GPU of every size and filling;
+(`too_much`). For the others, containers are laid the largest first, each piece on one GPU of every size and filling;
 what comes to the same filling is looked at once. So it is asked of the containers that stay, and of each init container
 with the sidecars that have started before it.
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from aliquot_core.request import ContainerRequest, PodRequest
 from aliquot_scheduler.fit.demand import Piece, before_all, demand_of, in_order, pieces_of
+from aliquot_scheduler.fit.ways import too_much
 from aliquot_scheduler.picture.grid import Bools, Cells, Rows
 
 # Looked at for one pod and kind of node: up to 10 ms of the leader's.
@@ -112,7 +113,7 @@ def _gpu(packed: int) -> _Left:
 
 def _all_lie(containers: Sequence[Sequence[Piece]], gpus: _Filling) -> bool:
     """Whether there is a way, or may be."""
-    if _too_much([piece for pieces in containers for piece in pieces], gpus):
+    if too_much(containers, [(left[1], left[2], left[4]) for left in gpus]):
         return False
     steps = [(piece, at == 0) for pieces in containers for at, piece in enumerate(pieces)]
     open_ways, seen = [(0, gpus)], set[tuple[int, _Filling]]()
@@ -129,25 +130,6 @@ def _all_lie(containers: Sequence[Sequence[Piece]], gpus: _Filling) -> bool:
         if len(seen) > _MOST_WAYS:
             return True
     return False
-
-
-def _too_much(pieces: Sequence[Piece], gpus: _Filling) -> bool:
-    """In all, or more large ones than there are places for, whichever way they lie."""
-    asked = [(piece.compute, piece.memory) for piece in pieces]
-    there = [(left[1], left[2], left[4]) for left in gpus]
-    return any(
-        sum(one[axis] for one in asked) > sum(gpu[axis] for gpu in there)
-        or any(
-            sum(one[axis] >= least for one in asked) > sum(_so_often(least, gpu[axis], shared=gpu[2]) for gpu in there)
-            for least in {one[axis] for one in asked} - {0}
-        )
-        for axis in (0, 1)
-    )
-
-
-def _so_often(least: int, there: int, *, shared: bool) -> int:
-    often = there // least
-    return often if shared else min(1, often)
 
 
 def _first(pieces: Sequence[Piece], filling: _Filling) -> _Filling | None:

@@ -2,14 +2,14 @@
 
 Containers that hold slices at the same time are laid first, the largest first, each on the GPUs where it costs least;
 one that needs several GPUs gets those that reach each other best. Init containers then get their app containers' GPUs,
-as the kubelet hands their ids on, and more only where they need more. What is found is checked once more by the very
-rules by which the agent will check the grant: `claims` and `overdrawn`.
+as the kubelet hands their ids on, and more only where they need more. Where one finds no room so, other ways are tried
+(`ways`). What is found is checked once more by the very rules by which the agent will check the grant: `claims` and
+`overdrawn`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, combinations, takewhile
 
@@ -17,17 +17,19 @@ import msgspec
 
 from aliquot_core.claims import Claim, claims, overdrawn
 from aliquot_core.grant import ContainerGrant, Grant, Slice
-from aliquot_core.inventory import Gpu, Health
+from aliquot_core.inventory import Gpu
 from aliquot_core.isolation import chosen, enough
 from aliquot_core.objects import Pod
-from aliquot_core.quantities import WHOLE
 from aliquot_core.request import ContainerRequest, Kind, PodRequest
 from aliquot_core.request_notes import Placement
 from aliquot_core.shares import Share, memory_of
-from aliquot_scheduler.fit.appraisal import Lost
-from aliquot_scheduler.fit.cost import DEGRADED, WORST, instance_cost
+from aliquot_scheduler.fit.card import Card
 from aliquot_scheduler.fit.demand import Demand, Piece, in_order, pieces_of
 from aliquot_scheduler.fit.links import closeness
+from aliquot_scheduler.fit.ways import Steps, ways
+
+# Looked at of a pod for one node once it does not fit in the usual ways: 0.5 ms of the leader's.
+_MOST_STEPS = 32
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,58 +40,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     cost: float
 
 
-@dataclass(kw_only=True, eq=False)
-class Card:
-    """A GPU that the pod allows, with what others hold of it and what this pod's containers were given so far."""
-
-    gpu: Gpu
-    held: Claim
-    holders: int
-    compute: int = 0
-    memory: int = 0
-    parts: int = 0
-    whole: bool = False
-    # What taking so much of it loses, if that is how the pod is placed.
-    lost: Lost | None = None
-
-    def untouched(self) -> Card:
-        """The same GPU before anything of this pod lay there."""
-        return Card(gpu=self.gpu, held=self.held, holders=self.holders, lost=self.lost)
-
-    def takes(self, piece: Piece) -> bool:
-        """Whether a piece has room here beside all that is held."""
-        if self.held.closes or self.whole or (piece.whole and (self.holders or self.parts)):
-            return False
-        return min(self._left(piece)) >= 0
-
-    def give(self, piece: Piece) -> None:
-        """Let a container hold a piece here."""
-        taken = piece.claim_on(self.gpu)
-        self.compute += taken.compute.value
-        self.memory += taken.memory.value
-        self.parts += 1
-        self.whole |= taken.closes
-
-    def cost(self, piece: Piece, placement: Placement) -> float:
-        """As `worth.loss` says it of all GPUs at once, or `cost.leftover` and `cost.wanted`."""
-        if self.gpu.instance:
-            own = float(instance_cost(self.gpu.compute.value, self.gpu.usable.value))
-            return own + WORST * (self.gpu.health is Health.DEGRADED)
-        compute, memory = self._left(piece)
-        if self.lost is not None:
-            taken = piece.compute, piece.memory_on(self.gpu.usable.value)
-            lost = self.lost(compute=compute + taken[0], memory=memory + taken[1], taken=taken)
-            return lost + WORST * (self.gpu.health is Health.DEGRADED)
-        left = max(compute / WHOLE.value, memory / max(1, self.gpu.usable.value))
-        wanted = 1.0 - left if placement is Placement.SPREAD else left
-        return wanted + DEGRADED * (self.gpu.health is Health.DEGRADED)
-
-    def _left(self, piece: Piece) -> tuple[int, int]:
-        usable = self.gpu.usable.value
-        compute = self.gpu.compute.value - self.held.compute.value - self.compute - piece.compute
-        return compute, usable - self.held.memory.value - self.memory - piece.memory_on(usable)
-
-
 Laid = dict[str, Sequence[Card]]
 
 
@@ -98,7 +48,8 @@ def lay_out(pod: Pod, demand: Demand, *, node: str, cards: Sequence[Card]) -> Pl
     request = demand.request
     if demand.pieces is None:
         tries = (_one_by_one(request, cards=some) for some in _hands(request, cards=cards))
-        plans = (_plan(pod, request, node=node, laid=laid) for laid in chain(tries, _apart(request, cards)) if laid)
+        laid_so = chain(tries, _apart(request, cards), in_any_way(request, cards, Steps(_MOST_STEPS)))
+        plans = (_plan(pod, request, node=node, laid=laid) for laid in laid_so if laid)
         return next((plan for plan in plans if plan), None)
     found = _choose(demand.pieces, cards=cards, placement=request.placement)
     return _plan(pod, request, node=node, laid=_each_on(found, request)) if found else None
@@ -145,6 +96,22 @@ def _one_by_one(request: PodRequest, *, cards: Sequence[Card], apart: bool = Fal
         for card, piece in zip(found, pieces, strict=True):
             card.give(piece)
         laid[container.name] = found
+    return _started(laid, request, cards)
+
+
+def in_any_way(request: PodRequest, cards: Sequence[Card], steps: Steps) -> Iterator[Laid | None]:
+    """Those that stay in whatever way there is, as far as the steps go, and init containers beside them.
+
+    Laid one by one, the largest takes the GPU that suits it best, and another may have room nowhere else.
+    """
+    staying = in_order(request)
+    for way in ways([pieces_of(one) for one in staying], cards, steps):
+        yield _started({one.name: some for one, some in zip(staying, way, strict=True)}, request, cards)
+
+
+def _started(laid: Laid, request: PodRequest, cards: Sequence[Card]) -> Laid | None:
+    """With the init containers, if each has room beside those that stay."""
+    laid = dict(laid)
     for container in (one for one in request.containers if one.kind is Kind.INIT):
         found = _for_init(container, laid=laid, request=request, cards=cards)
         if found is None:

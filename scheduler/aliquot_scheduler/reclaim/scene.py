@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from aliquot_core.claims import NOTHING, Claim
 from aliquot_core.inventory import Gpu, Health
+from aliquot_scheduler.fit.card import Card
 from aliquot_scheduler.fit.demand import Demand, suits
-from aliquot_scheduler.fit.layout import Card
 from aliquot_scheduler.fit.left import Left
 from aliquot_scheduler.picture.host_room import PODS
 from aliquot_scheduler.picture.picture import KnownNode, Picture

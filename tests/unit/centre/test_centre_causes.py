@@ -63,6 +63,17 @@ def is_never(scene: Scene) -> bool:
 
 
 @given(SEEDS)
+@example(821)
+@example(2731)
+@example(3897)
+@settings(max_examples=400, deadline=None)
+def test_a_node_takes_a_pod_where_there_is_a_way_to_lay_its_containers(seed: int) -> None:
+    """And nowhere else; whichever GPU would suit each of them best."""
+    scene = drawn(seed)
+    assert (refusal(scene) is None) is scene.fits(emptied=False)
+
+
+@given(SEEDS)
 @example(1045)
 @example(1251)
 @example(2457)

@@ -22,8 +22,9 @@ from aliquot_core.claims import Claim
 from aliquot_core.inventory import Gpu
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB, Percent
+from aliquot_scheduler.fit.card import Card
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
-from aliquot_scheduler.fit.layout import Card, lay_out
+from aliquot_scheduler.fit.layout import lay_out
 from aliquot_scheduler.fit.left import Left
 
 # CPU, main memory and places for pods.
