@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, takewhile
 
 from aliquot_core.request import Kind
 from aliquot_scheduler.fit.demand import demand_of, pieces_of
@@ -25,7 +25,10 @@ _CONTEXT = re.compile(
     rf"(?:(?P<mib>\d+) MiB|(?P<part>\d+) % of its memory) there{_NEEDED}"
 )
 _NOT_ALL = re.compile(r"(?P<count>\d+) of its (?P<all>\d+) containers finds? room even on an empty node")
-_STUCK = re.compile(r"its init container (?P<name>\S+) finds no room(?: beside the sidecars before it)?, even on an .*")
+_STUCK = re.compile(
+    r"its init container (?P<name>\S+) finds no room(?P<apps> on its app containers' GPUs)?"
+    r"(?: beside the sidecars before it)?, even on an empty node"
+)
 _TOGETHER = re.compile(r"its GPUs have room for one container, not for all (?P<all>\d+) of the pod together")
 _NOT_GIVEN = re.compile(r"none of its GPUs can be given: .*|it has no GPUs")
 
@@ -102,8 +105,12 @@ def _not_all(scene: Scene, match: re.Match[str]) -> bool:
 
 
 def _stuck(scene: Scene, match: re.Match[str]) -> bool:
-    those = [one for one in scene.containers if one.kind is not Kind.INIT or one.name == match["name"]]
-    return not scene.fits(emptied=True, only=those)
+    """Beside the sidecars alone; or where all lie that stay, and it on its app containers' GPUs."""
+    if match["apps"]:
+        return not scene.fits(emptied=True)
+    before = list(takewhile(lambda one: one.name != match["name"], scene.containers))
+    init = scene.containers[len(before)]
+    return not scene.fits(emptied=True, only=[*(one for one in before if one.kind is Kind.SIDECAR), init])
 
 
 def _together(scene: Scene, match: re.Match[str]) -> bool:

@@ -6,8 +6,11 @@ alike are asked once (`_sizes`). Most pods that find no room are known by how ma
 what comes to the same filling is looked at once. So it is asked of the containers that stay, and of each init container
 with the sidecars that have started before it.
 
+An init container runs on its app containers' GPUs, so where each finds room by itself, they are laid once more with
+those that stay, as `layout` lays them.
+
 What must always hold: who finds room in any way is never said to find none. So where there are too many ways to try
-them all, there may be one. That an init container runs on its app containers' GPUs is not asked: it may yet find none.
+them all, there may be one.
 """
 
 from __future__ import annotations
@@ -16,11 +19,16 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
-from aliquot_core.request import ContainerRequest, PodRequest
+from aliquot_core.claims import NOTHING
+from aliquot_core.inventory import Gpu, Instance
+from aliquot_core.request import ContainerRequest, Kind, PodRequest
+from aliquot_scheduler.fit.card import Card
 from aliquot_scheduler.fit.demand import Piece, before_all, demand_of, in_order, pieces_of
-from aliquot_scheduler.fit.ways import too_much
+from aliquot_scheduler.fit.layout import in_any_way
+from aliquot_scheduler.fit.ways import Steps, too_much
 from aliquot_scheduler.picture.grid import Bools, Cells, Rows
 
 # Looked at for one pod and kind of node: up to 10 ms of the leader's.
@@ -45,6 +53,8 @@ class Fill(NamedTuple):
 
     staying: int
     stuck: str = ""
+    # That one has room, and none on its app containers' GPUs.
+    off_apps: bool = False
 
 
 class Emptied:
@@ -85,7 +95,11 @@ def _sizes(rows: Rows, *, grid: Cells, allowed: Bools) -> Iterator[Sizes]:
 
 def _fill(request: PodRequest, sizes: Sizes) -> Fill:
     gpus = tuple(_gpu(packed) for packed in np.frombuffer(sizes, dtype=np.int64).tolist() if packed)
-    return Fill(staying=_how_many([pieces_of(one) for one in in_order(request)], gpus), stuck=_stuck(request, gpus))
+    staying, stuck = _how_many([pieces_of(one) for one in in_order(request)], gpus), _stuck(request, gpus)
+    if stuck or staying < len(in_order(request)):
+        return Fill(staying=staying, stuck=stuck)
+    stuck = _off_apps(request, gpus)
+    return Fill(staying=staying, stuck=stuck, off_apps=bool(stuck))
 
 
 def _stuck(request: PodRequest, gpus: _Filling) -> str:
@@ -93,6 +107,32 @@ def _stuck(request: PodRequest, gpus: _Filling) -> str:
     for init, together in islice(before_all(request), _MOST_INITS):
         asked.setdefault(tuple(pieces_of(one) for one in together), init.name)
     return next((name for together, name in asked.items() if not _all_lie(together, gpus)), "")
+
+
+def _off_apps(request: PodRequest, gpus: _Filling) -> str:
+    """The init container that has no room on its app containers' GPUs, wherever these lie; empty if all may have."""
+    inits = [one for one in request.containers if one.kind is Kind.INIT]
+    if not inits or _starts(request, gpus):
+        return ""
+    for init in inits:
+        others = tuple(one for one in request.containers if one is init or one.kind is not Kind.INIT)
+        if not _starts(msgspec.structs.replace(request, containers=others), gpus):
+            return init.name
+    # Each has room where the others have none.
+    return inits[-1].name
+
+
+def _starts(request: PodRequest, gpus: _Filling) -> bool:
+    """Whether there is a way in which all init containers have room, or may be."""
+    steps, cards = Steps(_MOST_WAYS), [_card(at, left) for at, left in enumerate(gpus)]
+    return any(laid is not None for laid in in_any_way(request, cards, steps)) or steps.left < 0
+
+
+def _card(at: int, left: _Left) -> Card:
+    """A GPU of that size."""
+    _, compute, memory, _, shared = left
+    cut = None if shared else Instance(parent="", gpu_instance=0, compute_instance=0, compute=compute)
+    return Card(gpu=Gpu(uuid=str(at), index=at, model="", memory=memory, instance=cut), held=NOTHING, holders=0)
 
 
 def _how_many(containers: Sequence[Sequence[Piece]], gpus: _Filling) -> int:

@@ -65,7 +65,7 @@ def _of_one_node(causes: Causes, phrases: Phrases) -> str:
     best = max(causes.fills(rows), key=lambda fill: (fill.staying, not fill.stuck))
     if best.staying < causes.staying:
         return f"on no node more than {phrases.so_many(best.staying)} find room"
-    return f"on no node its init container {best.stuck} finds room{phrases.beside(best.stuck)}"
+    return f"on no node its init container {best.stuck} finds room{phrases.no_room_where(best)}"
 
 
 def _asked(part: Part, phrases: Phrases) -> str:

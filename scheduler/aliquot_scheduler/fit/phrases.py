@@ -11,6 +11,7 @@ from aliquot_core.quantities import WHOLE
 from aliquot_core.request import Kind as Role
 from aliquot_scheduler.fit.causes import Causes, Counts
 from aliquot_scheduler.fit.demand import Piece, has_no_context, refused
+from aliquot_scheduler.fit.emptied import Fill
 from aliquot_scheduler.picture.grid import Kind
 
 # Of GPUs that are left when those that a pod's annotations forbid are not counted, and of those that it may have.
@@ -58,10 +59,11 @@ class Phrases:
         """Of the containers that stay."""
         return f"{room} of its {counted(self._causes.staying, 'container')}"
 
-    def beside(self, init: str) -> str:
-        """Sidecars run on while it runs, if any have started before it."""
-        roles = [one.kind for one in takewhile(lambda one: one.name != init, self._request.containers)]
-        return " beside the sidecars before it" if Role.SIDECAR in roles else ""
+    def no_room_where(self, fill: Fill) -> str:
+        """For an init container: on its app containers' GPUs; beside sidecars that run on, if any were before it."""
+        roles = [one.kind for one in takewhile(lambda one: one.name != fill.stuck, self._request.containers)]
+        apps = " on its app containers' GPUs" if fill.off_apps else ""
+        return f"{apps} beside the sidecars before it" if Role.SIDECAR in roles else apps
 
     def _what_says_so(self) -> list[str]:
         request, names, by_uuid = self._request, self._names, self._causes.named is not None

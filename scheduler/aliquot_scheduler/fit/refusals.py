@@ -103,8 +103,8 @@ class Refusals:
         return f"{self._phrases.so_many(room)} {agreed(room, 'finds', 'find')} room even on an empty node"
 
     def _init_stuck(self, found: Finding) -> str:
-        init = found.fill.stuck
-        return f"its init container {init} finds no room{self._phrases.beside(init)}, even on an empty node"
+        where = self._phrases.no_room_where(found.fill)
+        return f"its init container {found.fill.stuck} finds no room{where}, even on an empty node"
 
     # --- for now -----------------------------------------------------------------------------------------------------
     def _no_room(self, found: Finding) -> str:

@@ -78,6 +78,8 @@ def test_a_node_takes_a_pod_where_there_is_a_way_to_lay_its_containers(seed: int
 @example(1251)
 @example(2457)
 @example(8789)
+@example(308)
+@example(3320)
 @settings(max_examples=400, deadline=None)
 def test_a_cause_is_final_where_the_node_would_not_take_the_pod_if_it_were_empty(seed: int) -> None:
     """And nowhere else, whatever its GPUs have and however the pod is cut up; by its queue as well."""
