@@ -35,7 +35,7 @@ def given_back(world: World, *, guarantee: int, processes: int) -> list[tuple[in
         burst: Share(guarantee=guarantee / 100, limit=1.0),
         owner: Share(guarantee=OWNER / 100, limit=OWNER / 100),
     }
-    with Pacer(shares, told=False):
+    with Pacer(shares):
         for tenant in many:
             tenant.tell("use 60 kernel 200 100")
         time.sleep(ALONE_S)

@@ -74,7 +74,7 @@ def measured(
     shares = {inference: Share(guarantee=0.3, limit=0.3), attacker: Share(guarantee=0.7, limit=0.7)}
     tenants = others(attacker)
     server = inference.run(interposed=held, environment=environment).started()
-    with Pacer(shares, told=False):
+    with Pacer(shares):
         time.sleep(SETTLING_S)
         count, half, most, worst = map(int, server.ask(f"serve {SECONDS} 200 30 24000").split())
     line = f"{what:<40} {count:>4} requests, p50 {half / 1000:6.1f} ms, p99 {most / 1000:6.1f} ms"

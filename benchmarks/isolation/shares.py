@@ -1,7 +1,7 @@
 """How well shares of a GPU's time hold, on the fake driver, which serves contexts in turns whatever the limits are.
 
 `.venv/bin/python benchmarks/isolation/shares.py`: 10, 20, 30 and 40 % contend for 12 s; of the last 10, what each used
-in all, and its furthest second; with a driver that tells use as it is, and with one that tells none, as in life. Then
+in all, and its furthest second. Then
 30 % beside 70 % that has eight processes, 10 % alone that may burst, and a burst that gives way.
 """
 
@@ -41,7 +41,6 @@ def contend(
     *,
     micros: int,
     batch: int,
-    told: bool,
     slices: Sequence[int] = SHARES,
     processes: Sequence[int] = (1, 1, 1, 1),
 ) -> None:
@@ -50,7 +49,7 @@ def contend(
     counts = zip(containers, processes, strict=True)
     tenants = [container.run().started() for container, count in counts for _ in range(count)]
     shares = [Share(guarantee=share / 100, limit=share / 100) for share in slices]
-    with Pacer(dict(zip(containers, shares, strict=True)), told=told):
+    with Pacer(dict(zip(containers, shares, strict=True))):
         for tenant in tenants:
             tenant.tell(f"use {SETTLING_S + SECONDS + 1} {how} {micros} {batch}")
         time.sleep(SETTLING_S)
@@ -62,7 +61,6 @@ def contend(
     seconds = [percents(early, late) for early, late in itertools.pairwise(points)]
     furthest = [max((second[i] - share for second in seconds), key=abs) for i, share in enumerate(slices)]
     print(
-        "use is told," if told else "use is not told,",
         how,
         f"{micros} us:",
         "10 s",
@@ -113,10 +111,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         world = World(built=build(cache=folder), folder=folder)
-        for told in (True, False):
-            for how, micros, batch in (("kernel", 200, 100), ("graph", 1000, 20), ("cooperative", 200, 100)):
-                contend(world, how, micros=micros, batch=batch, told=told)
-            contend(world, "kernel", micros=200, batch=100, told=told, slices=(30, 70), processes=(1, 8))
+        for how, micros, batch in (("kernel", 200, 100), ("graph", 1000, 20), ("cooperative", 200, 100)):
+            contend(world, how, micros=micros, batch=batch)
+        contend(world, "kernel", micros=200, batch=100, slices=(30, 70), processes=(1, 8))
         alone(world)
         give_back(world)
         world.close()

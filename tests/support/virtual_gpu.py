@@ -22,8 +22,8 @@ from aliquot_agent.isolation.limits_file import (
     live_offset,
     read_account,
 )
+from aliquot_agent.isolation.pacemaker import seen_of
 from aliquot_agent.isolation.pacing import Pace, Share, next_beat
-from support.pacing import seen_of
 from support.pure_c import ROOT, compiled
 
 SECOND = 1_000_000_000

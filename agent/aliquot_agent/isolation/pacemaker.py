@@ -182,7 +182,7 @@ class Pacemaker:
             name: _share(one.limits, throttled=self._books[name, one.limits.uuid].whose(one.limits.uuid) in throttled)
             for name, one in slices.items()
         }
-        seen = {name: _seen(one.meter) for name, one in slices.items()}
+        seen = {name: seen_of(one.meter) for name, one in slices.items()}
         try:
             paces = next_beat(shares, before, seen, now=now, since=self._since)
         except Exception as error:  # noqa: BLE001 - a defect of ours, and it is logged: the agent goes on
@@ -226,8 +226,8 @@ def _share(limits: GpuLimits, *, throttled: bool) -> Share:
     return Share(guarantee=guarantee, limit=limit)
 
 
-def _seen(meter: Meter) -> Seen:
-    """What was used, no driver tells as often as this: until one does, the GPU is taken to serve in turns."""
+def seen_of(meter: Meter) -> Seen:
+    """A meter's counters as pacing takes them."""
     return Seen(
         in_flight=meter.in_flight,
         busy=meter.busy,
@@ -235,7 +235,6 @@ def _seen(meter: Meter) -> Seen:
         charged=meter.charged,
         held=meter.held,
         wanted=meter.wanted,
-        used=None,
     )
 
 

@@ -5,9 +5,8 @@ Each beat sees what every slice used since the last one, and what its container 
 - `rate`: what a slice may use. A slice that wants its guarantee always has it. What others leave idle is divided among
   those that want more, by their guarantees, up to their limits. A slice that wants again has its guarantee back
   with the next beat, and meanwhile the GPU's own time slicing serves it.
-- `weight`: how much of the GPU a moment of work in flight really took, so that charges follow use. Where the driver
-  tells use it is what was seen, corrected so that over a second the sum of charges becomes the sum of use. Where not,
-  it is what processes get of a GPU that serves them in turns (`turns`).
+- `weight`: how much of the GPU a moment of work in flight really took, so that charges follow use: what processes get
+  of a GPU that serves them in turns (`turns`). What was used no driver tells as often as this.
 
 What must hold: rates never go below guarantees nor above limits, and what rises above guarantees is at most what others
 leave of one GPU, whatever is seen. A tenant's own figures (which it can falsify, as it can go round all this) move what
@@ -29,10 +28,6 @@ HEADROOM = 1.25
 LEAST_HEADROOM = 0.05
 # The limits file counts in millionths.
 _UNIT = 1e-6
-_SMOOTH = 0.5
-_CORRECT_WITHIN_NS = 1_000_000_000
-_LEAST_WEIGHT = 0.001
-_MOST_OWED_NS = 100_000_000
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +38,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """One slice's counters at a beat, in nanoseconds of all its life; `used` is None where it is unknown.
+    """One slice's counters at a beat, in nanoseconds of all its life.
 
     `in_flight` is for how long its processes had work in flight, taken together; `busy`, for how long any had;
     `moments`, when that was (`turns`).
@@ -55,7 +50,6 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     charged: int
     held: int
     wanted: int
-    used: int | None
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,27 +131,13 @@ def _wants(pace: Pace, seen: Seen | None, *, now: int, span: int) -> float:
     if pace.seen is None or seen.held > pace.seen.held:
         return 1.0
     # Who has work in flight all the time may have had little of the GPU because others were there, and would have more.
-    used, busy = _step(pace.seen, seen) / span, (seen.busy - pace.seen.busy) / span
+    used, busy = (seen.charged - pace.seen.charged) / span, (seen.busy - pace.seen.busy) / span
     # A tenant's counters may run backwards: what it claims to have given back is nobody's to have.
     return min(1.0, max(0.0, used * HEADROOM + LEAST_HEADROOM, busy))
-
-
-def _step(before: Seen, seen: Seen) -> int:
-    if seen.used is not None and before.used is not None:
-        return seen.used - before.used
-    return seen.charged - before.charged
 
 
 def _weight(pace: Pace, seen: Seen | None, *, guess: float, turns: float) -> float:
     if seen is None or pace.seen is None:
         return guess
-    if seen.used is None or pace.seen.used is None:
-        # Who begins is not in what the others saw lately.
-        return turns if pace.seen.in_flight else min(turns, guess)
-    in_flight = seen.in_flight - pace.seen.in_flight
-    if in_flight <= 0:
-        return min(pace.weight, guess) if pace.seen.in_flight == 0 else pace.weight
-    now = (seen.used - pace.seen.used) / in_flight
-    owed = max(-_MOST_OWED_NS, min(_MOST_OWED_NS, seen.used - seen.charged))
-    smooth = pace.weight + _SMOOTH * (now - pace.weight)
-    return min(1.0, max(_LEAST_WEIGHT, smooth + owed / _CORRECT_WITHIN_NS))
+    # Who begins is not in what the others saw lately.
+    return turns if pace.seen.in_flight else min(turns, guess)

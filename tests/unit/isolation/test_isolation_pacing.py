@@ -13,9 +13,9 @@ SECOND = 1_000_000_000
 BEAT = SECOND // 10
 
 
-def seen(*, at: int, used: int | None, in_flight: int = 0, charged: int = 0, held: int = 0) -> Seen:
+def seen(*, at: int, in_flight: int = 0, charged: int = 0, held: int = 0) -> Seen:
     """Counters of a slice that has just asked for a launch."""
-    return Seen(in_flight=in_flight, charged=charged, held=held, wanted=at, used=used)
+    return Seen(in_flight=in_flight, charged=charged, held=held, wanted=at)
 
 
 @given(
@@ -63,45 +63,31 @@ def test_what_is_left_over_goes_to_who_wants_it(wants: dict[str, float], expecte
 def test_a_slice_that_wants_again_is_served_with_the_next_beat() -> None:
     """A burst into a neighbour's idle time ends one beat after the neighbour launches again."""
     shares = {"burst": Share(guarantee=0.1, limit=1.0), "quiet": Share(guarantee=0.9, limit=0.9)}
-    idle = Seen(in_flight=0, charged=0, held=0, wanted=0, used=0)
+    idle = Seen(in_flight=0, charged=0, held=0, wanted=0)
     now = 10 * SECOND
-    one = next_beat(shares, {}, {"burst": seen(at=now, used=0), "quiet": idle}, now=now, since=now - BEAT)
+    one = next_beat(shares, {}, {"burst": seen(at=now), "quiet": idle}, now=now, since=now - BEAT)
     assert one["burst"].rate == 1.0
     later = now + BEAT
-    both = {"burst": seen(at=later, used=BEAT, in_flight=BEAT), "quiet": seen(at=later, used=0, held=1)}
+    both = {"burst": seen(at=later, in_flight=BEAT), "quiet": seen(at=later, held=1)}
     two = next_beat(shares, one, both, now=later, since=now)
     assert two["burst"].rate == pytest.approx(0.1)
     assert two["quiet"].rate == pytest.approx(0.9)
 
 
-def test_charges_follow_use_however_much_a_moment_in_flight_takes() -> None:
-    """With neighbours that make every moment worth 40 %, charges are within 2 % of use after three seconds."""
-    shares = {"a": Share(guarantee=0.3, limit=0.3)}
-    paces: dict[str, Pace] = {}
-    in_flight = used = charged = 0.0
-    for beat in range(30):
-        now = (beat + 1) * BEAT
-        weight = paces["a"].weight if paces else 1.0
-        in_flight, used, charged = in_flight + 0.6 * BEAT, used + 0.24 * BEAT, charged + 0.6 * BEAT * weight
-        counters = seen(at=now, used=round(used), in_flight=round(in_flight), charged=round(charged))
-        paces = next_beat(shares, paces, {"a": counters}, now=now, since=now - BEAT)
-    assert charged == pytest.approx(used, rel=0.02)
-
-
-def test_unknown_use_is_taken_to_be_turns() -> None:
-    """Where the driver tells nobody's use, four slices that want the GPU are charged a quarter of each moment."""
+def test_use_is_taken_to_be_turns() -> None:
+    """Four slices that want the GPU are charged a quarter of each moment."""
     shares = {name: Share(guarantee=0.25, limit=0.25) for name in "abcd"}
-    counters = {name: seen(at=SECOND, used=None) for name in shares}
+    counters = {name: seen(at=SECOND) for name in shares}
     paces = next_beat(shares, {}, counters, now=SECOND, since=0)
     assert {pace.weight for pace in paces.values()} == {0.25}
 
 
 def rates_beside(quiet: Share, eager: Share, *, before: Seen, now: Seen, charged: int = 0) -> tuple[float, float]:
     """The rates of a slice with these counters, and of one beside it that asks for all it can get."""
-    other = seen(at=10 * BEAT, used=None, held=1, charged=charged)
+    other = seen(at=10 * BEAT, held=1, charged=charged)
     paces = {
         "quiet": Pace(rate=quiet.guarantee, seen=before),
-        "eager": Pace(rate=eager.guarantee, seen=seen(at=9 * BEAT, used=None)),
+        "eager": Pace(rate=eager.guarantee, seen=seen(at=9 * BEAT)),
     }
     found = next_beat(
         {"quiet": quiet, "eager": eager}, paces, {"quiet": now, "eager": other}, now=10 * BEAT, since=9 * BEAT
@@ -114,21 +100,17 @@ def test_who_asked_for_nothing_lately_wants_nothing(ago: int, rate: float) -> No
     """A fifth of a second after the last launch what is its own is lent to others."""
     half, whole = Share(guarantee=0.5, limit=0.5), Share(guarantee=0.5, limit=1.0)
     last = 10 * BEAT - ago * SECOND // 1000
-    before, now = seen(at=last, used=None), seen(at=last, used=None, held=1)
+    before, now = seen(at=last), seen(at=last, held=1)
     assert rates_beside(half, whole, before=before, now=now)[1] == pytest.approx(rate)
 
 
-@pytest.mark.parametrize(
-    ("used", "charged", "rate"),
-    [(None, 40, 0.45), (40, 70, 0.45), (20, 90, 0.7), (0, 0, 0.95)],
-    ids=["charged", "used", "used-less-than-charged", "idle"],
-)
-def test_who_is_not_held_back_keeps_a_quarter_more_than_it_uses(used: int | None, charged: int, rate: float) -> None:
-    """And a twentieth of the GPU; the rest is lent. What was used counts where it is known, else what was charged."""
+@pytest.mark.parametrize(("charged", "rate"), [(40, 0.45), (20, 0.7), (0, 0.95)], ids=["much", "less", "idle"])
+def test_who_is_not_held_back_keeps_a_quarter_more_than_it_uses(charged: int, rate: float) -> None:
+    """And a twentieth of the GPU; the rest is lent."""
     most, least = Share(guarantee=0.8, limit=0.8), Share(guarantee=0.2, limit=1.0)
     millisecond = SECOND // 1000
-    before = seen(at=9 * BEAT, used=None if used is None else 0)
-    now = seen(at=10 * BEAT, used=None if used is None else used * millisecond, charged=charged * millisecond)
+    before = seen(at=9 * BEAT)
+    now = seen(at=10 * BEAT, charged=charged * millisecond)
     assert rates_beside(most, least, before=before, now=now)[1] == pytest.approx(min(rate, 1.0))
 
 
@@ -136,12 +118,12 @@ def test_who_is_not_held_back_keeps_a_quarter_more_than_it_uses(used: int | None
 def test_who_has_work_in_flight_all_the_time_would_have_more(busy: float, rate: float) -> None:
     """A tenth of the GPU beside eight processes of another is no tenth that is wanted: less is left for those."""
     shares = {"burst": Share(guarantee=0.1, limit=1.0), "quiet": Share(guarantee=0.9, limit=0.9)}
-    now, early = 10 * SECOND, Seen(in_flight=0, charged=0, held=0, wanted=10 * SECOND, used=None)
+    now, early = 10 * SECOND, Seen(in_flight=0, charged=0, held=0, wanted=10 * SECOND)
     before = {name: Pace(rate=share.guarantee, seen=early) for name, share in shares.items()}
     part = round(busy * BEAT)
     told = {
-        "burst": Seen(in_flight=8 * BEAT, busy=BEAT, charged=BEAT, held=0, wanted=now + BEAT, used=None),
-        "quiet": Seen(in_flight=part, busy=part, charged=BEAT // 10, held=0, wanted=now + BEAT, used=None),
+        "burst": Seen(in_flight=8 * BEAT, busy=BEAT, charged=BEAT, held=0, wanted=now + BEAT),
+        "quiet": Seen(in_flight=part, busy=part, charged=BEAT // 10, held=0, wanted=now + BEAT),
     }
     assert next_beat(shares, before, told, now=now + BEAT, since=now)["burst"].rate == pytest.approx(rate)
 
@@ -159,30 +141,6 @@ def test_what_is_left_goes_round_until_nobody_can_take_more() -> None:
     assert found == pytest.approx({"best": 0.5 / 51, "half": 0.5 + 0.5 * 50 / 51})
 
 
-@pytest.mark.parametrize(
-    ("weight", "in_flight", "used", "charged", "expected"),
-    [
-        (1.0, 100, 50, 50, 0.75),
-        (0.5, 100, 50, 50, 0.5),
-        (0.5, 100, 50, 30, 0.52),
-        (0.5, 100, 50, 70, 0.48),
-        (0.5, 100, 50, -10_000, 0.6),
-        (0.5, 100, 50, 10_000, 0.4),
-        (1.0, 100, 100, 50, 1.0),
-        (0.001, 100, 0, 500, 0.001),
-    ],
-)
-def test_a_weight_goes_half_way_to_what_was_seen_and_makes_good(
-    weight: float, in_flight: int, used: int, charged: int, expected: float
-) -> None:
-    """Within a second what was charged too much or too little is made good, a tenth of one at most, within bounds."""
-    millisecond = SECOND // 1000
-    pace = Pace(rate=1.0, weight=weight, seen=seen(at=0, used=0, in_flight=1))
-    now = seen(at=BEAT, used=used * millisecond, in_flight=1 + in_flight * millisecond, charged=charged * millisecond)
-    found = next_beat({"a": Share(guarantee=1.0, limit=1.0)}, {"a": pace}, {"a": now}, now=BEAT, since=0)
-    assert found["a"].weight == pytest.approx(expected)
-
-
 FIGURES = st.sampled_from([0, BEAT, 2**63]) | st.integers(0, 2**64 - 1)
 COUNTERS = st.builds(
     Seen,
@@ -191,7 +149,6 @@ COUNTERS = st.builds(
     charged=FIGURES,
     held=st.sampled_from([0, 1]),
     wanted=st.sampled_from([10 * BEAT, 0]),
-    used=st.none() | FIGURES,
 )
 LIMITS = st.sampled_from([100, 50, 0])
 SLICES = st.lists(st.tuples(st.integers(0, 60), LIMITS, COUNTERS, COUNTERS), min_size=3, max_size=5)
@@ -232,11 +189,11 @@ def test_counters_that_run_backwards_are_no_compute_for_others(back: int) -> Non
         "liar": Share(guarantee=0.1, limit=0.1),
         "friend": Share(guarantee=0.2, limit=1.0),
     }
-    early = seen(at=9 * BEAT, used=None)
+    early = seen(at=9 * BEAT)
     paces = {name: Pace(rate=share.guarantee, seen=early) for name, share in shares.items()}
     paces["liar"] = Pace(rate=0.1, seen=msgspec.structs.replace(early, in_flight=back, busy=back, charged=back))
-    late = seen(at=10 * BEAT, used=None, held=1)
-    told = {"victim": late, "liar": seen(at=10 * BEAT, used=None), "friend": late}
+    late = seen(at=10 * BEAT, held=1)
+    told = {"victim": late, "liar": seen(at=10 * BEAT), "friend": late}
     found = next_beat(shares, paces, told, now=10 * BEAT, since=9 * BEAT)
     assert found["friend"].rate <= 0.3 + 1e-6
 
@@ -244,14 +201,14 @@ def test_counters_that_run_backwards_are_no_compute_for_others(back: int) -> Non
 def test_after_a_fault_guarantees_alone_are_in_force() -> None:
     """Moments cost what they did, and what was seen before is not gone by again."""
     shares = dict.fromkeys(("old", "new"), Share(guarantee=0.3, limit=1.0))
-    before = {"old": Pace(rate=0.7, weight=0.5, seen=seen(at=0, used=None))}
+    before = {"old": Pace(rate=0.7, weight=0.5, seen=seen(at=0))}
     assert begun_anew(shares, before) == {"old": Pace(rate=0.3, weight=0.5), "new": Pace(rate=0.3)}
 
 
 def test_who_begins_is_weighed_as_the_gpu_will_serve_it() -> None:
     """In turns with the others, and not by what it was alone."""
     shares = dict.fromkeys("ab", Share(guarantee=0.5, limit=0.5))
-    before = {name: Pace(rate=0.5, weight=1.0, seen=seen(at=0, used=0)) for name in shares}
-    now = {name: seen(at=BEAT, used=0, held=1) for name in shares}
+    before = {name: Pace(rate=0.5, weight=1.0, seen=seen(at=0)) for name in shares}
+    now = {name: seen(at=BEAT, held=1) for name in shares}
     found = next_beat(shares, before, now, now=BEAT, since=0)
     assert {name: pace.weight for name, pace in found.items()} == {"a": 0.5, "b": 0.5}

@@ -108,8 +108,8 @@ def test_who_idles_for_long_was_not_there() -> None:
 def test_two_that_begin_at_once_are_weighed_as_two() -> None:
     """Neither is in what the other saw lately, and neither pays for the whole of what they share."""
     shares = dict.fromkeys("ab", Share(guarantee=0.5, limit=0.5))
-    still = Seen(in_flight=0, charged=0, held=0, wanted=0, used=None)
-    began = Seen(in_flight=1, busy=1, charged=0, held=1, wanted=SPAN, used=None)
+    still = Seen(in_flight=0, charged=0, held=0, wanted=0)
+    began = Seen(in_flight=1, busy=1, charged=0, held=1, wanted=SPAN)
     before = {name: Pace(rate=0.5, seen=still) for name in shares}
     found = next_beat(shares, before, dict.fromkeys(shares, began), now=SPAN, since=0)
     assert {pace.weight for pace in found.values()} == {0.5}
