@@ -76,7 +76,7 @@ def test_kernels_of_all_lengths_at_once_have_their_shares(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_slices_of_many_processes_have_their_shares(seed: int) -> None:
-    """1 to 8 processes each and any kernels, log-normal, bimodal and long ones: two points over 10 s."""
+    """1 to 8 processes each and any kernels, log-normal and bimodal up to 5 ms: two points over 10 s."""
     chance = random.Random(seed)  # noqa: S311
     slices = [
         Slice(
