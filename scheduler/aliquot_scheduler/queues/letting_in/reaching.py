@@ -90,10 +90,13 @@ class Reaching:
         self._shares()
         if not self._books.ledger.tree.nodes[parent].children:
             return self._worked_out(mine, self._of(parent))
-        known = self._memory.left
-        if mine not in known:
-            known[mine] = self._worked_out(mine, self._of(parent))
-        return known[mine]
+        used, known = tuple(self._books.ledger.accounts[str(mine)].used), self._memory.left.get(mine)
+        if known and known[0] == used:
+            return known[1]
+        left = self._worked_out(mine, self._of(parent))
+        if left is not None:
+            self._memory.left[mine] = used, left
+        return left
 
     @staticmethod
     def _worked_out(mine: Side, siblings: Mapping[Side, Sibling]) -> Left | None:

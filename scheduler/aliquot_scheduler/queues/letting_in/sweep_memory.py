@@ -96,9 +96,10 @@ class SweepMemory:
         self._keeping: dict[str, tuple[Candidate, set[Side]]] = {}
         # What all were due, in which tree, and when.
         self._due: tuple[Tree, float, Dues] | None = None
-        # The same of queues among those below one, with what they used lately; and what that leaves to each of them.
+        # The same of queues among those below one, with what they used lately; and what that leaves to each of them
+        # that holds so much: what a queue uses changes with each pod.
         self.siblings: dict[str, Mapping[Side, Sibling]] = {}
-        self.left: dict[Side, Left | None] = {}
+        self.left: dict[Side, tuple[Sequence[int], Left]] = {}
         # The head whose guarantee is free in pieces, none of which it fits.
         self._owed = ""
         # Of this sweep, and of the one before it: those to whom this one has not come yet.

@@ -1,0 +1,110 @@
+"""What is kept in mind of heads, shares and cards changes no decision: beside a core that works all of it out anew."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from aliquot_scheduler.queues.judging.fitting import ByRow, Fitting
+from aliquot_scheduler.queues.letting_in.reaching import Reaching
+from aliquot_scheduler.queues.letting_in.sweep_memory import Left, Side, SweepMemory
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from support.queue_replay import Job, Replay
+from support.queue_stage import queue
+
+# Within a second what is due is not worked out anew, in either core.
+STEPS = (0.1, 0.1, 0.4, 5.0)
+SETTINGS = QueueSettings(patience=20.0, hold=200.0)
+SPECS = {
+    "o": queue(guarantee=800),
+    "p": queue(),
+    "r": queue(priority=1),
+    "a": queue("o", guarantee=400),
+    "b": queue("o", weight=2),
+    "c": queue("p", guarantee=300, limit=1_200),
+    "d": queue("p"),
+    "e": queue("r", limit=700),
+}
+LEAVES = "abcde"
+NODES, CARDS = 6, 4
+
+
+def forgetful(patch: pytest.MonkeyPatch) -> None:
+    """Let nothing be known from one question to the next that can be worked out."""
+
+    def impatient(memory: SweepMemory, *, now: float) -> set[str]:
+        return {uid for uid in memory._since if memory.is_impatient(uid, now=now)}
+
+    def left_of(reaching: Reaching, mine: Side, parent: str) -> Left | None:
+        reaching._shares()
+        return reaching._worked_out(mine, reaching._of(parent))
+
+    def by_row(fitting: Fitting) -> ByRow:
+        return ByRow(grid=fitting._grid, kinds=fitting._kinds, pieces=fitting._pieces)
+
+    def takes(room: ByRow, number: int, among: int) -> bool:
+        firsts, compute, least = room._pieces[number]
+        return bool(room._most_on(firsts, among)[compute] >= least)
+
+    patch.setattr(SweepMemory, "impatient", impatient)
+    patch.setattr(Reaching, "_left_of", left_of)
+    patch.setattr(Fitting, "by_row", by_row)
+    patch.setattr(ByRow, "takes", takes)
+
+
+def walk(seed: int, *, steps: int = 90) -> tuple[list[object], int]:
+    """All that is decided, kept and told after each step; and how many heads had nodes kept, all steps together."""
+    chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    replay, told, had = Replay(SPECS, nodes=NODES, cards=CARDS, settings=SETTINGS), list[object](), 0
+    for step in range(steps):
+        replay.now += chance.choice(STEPS)
+        for number in range(chance.choice((0, 1, 3)) if step else 40):
+            replay.submit(a_job(f"j{step:02}.{number:02}", chance, at=replay.now))
+        for name in chance.sample(sorted(replay.running), k=min(len(replay.running), chance.choice((0, 0, 1, 2)))):
+            replay.end(name)
+        waiting = sorted(name for name, job in replay.jobs.items() if job.admitted is None and job.pods == 1)
+        if waiting and chance.random() < 0.2:
+            replay.give_up(chance.choice(waiting))
+        replay.desk.tell_time(replay.now)
+        replay.decide()
+        memory = replay.queues.register.memory
+        kept = {uid: nodes for uid, nodes in memory.kept(now=replay.now).items() if nodes}
+        places = {pod.metadata.uid: pod.spec.node_name for _, pods in replay.running.values() for pod in pods}
+        notices = {waiter.uid: replay.queues.notice(waiter) for waiter in replay.queues.waiting()}
+        told.append((places, kept, notices))
+        had += len(kept)
+    return told, had
+
+
+def a_job(name: str, chance: random.Random, *, at: float) -> Job:
+    """A piece of a card, a few whole ones, or a gang; some of them large."""
+    gpus = chance.choice((0, 0, 0, 2, 4))
+    return Job(
+        name=name,
+        queue=chance.choice(LEAVES),
+        user=chance.choice(("u", "v")),
+        kind="",
+        at=at,
+        runs=1e9,
+        compute=100 * gpus or chance.choice((0, 20, 25, 50, 75, 100)),
+        memory=1_000 * chance.randrange(1, 60),
+        pods=chance.choice((1, 1, 1, 1, 2, 3)),
+        gpus=gpus,
+        priority=chance.choice((0, 0, 1)),
+    )
+
+
+@pytest.mark.parametrize("first", [3, 7])
+def test_what_is_remembered_decides_as_if_it_was_worked_out(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same pods in the same places, the same nodes for the same heads, the same words, after each step."""
+    kept = 0
+    for seed in range(first, first + 2):
+        remembered, had = walk(seed)
+        kept += had
+        with monkeypatch.context() as patch:
+            forgetful(patch)
+            anew, _ = walk(seed)
+        for step, (mine, other) in enumerate(zip(remembered, anew, strict=True)):
+            assert mine == other, (seed, step)
+    assert kept > 100, "nodes were hardly kept for anybody"
