@@ -7,8 +7,10 @@ from random import Random
 import msgspec
 import pytest
 
+from aliquot_scheduler.queues.charged.shares import shares
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.tree import COMPUTE, Tree
 from support.queue_stage import Stage, queue
 
 PATIENCE, RUNS = 100.0, 150.0
@@ -17,7 +19,7 @@ BOUND = 2 * PATIENCE + RUNS + 15.0
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a queue that is due four of twelve GPUs: how it lies, and what it and the others are guaranteed."""
+    """How it lies, of twelve GPUs in three nodes, and what its queue and the others are guaranteed."""
 
     pods: int = 1
     topology: str = ""
@@ -33,14 +35,10 @@ HEADS = {
     "a pod inside a guarantee": Head(mine=400),
     "a pod inside a guarantee, beside others": Head(mine=400, others=400),
     "a gang inside a guarantee, beside others": Head(pods=4, mine=400, others=200),
-    "a gang on one node inside a guarantee, beside others": Head(
-        # Of more it is not so: the others' small pods come to its node by their guarantee (docs/queues.md).
-        pods=4,
-        topology="node",
-        mine=400,
-        others=400,
-        trials=5,
-    ),
+    "a gang on one node inside a guarantee, beside others": Head(pods=4, topology="node", mine=400, others=400),
+    "a pod beside others' guarantees": Head(others=400),
+    "a gang beside others' guarantees": Head(pods=4, others=200),
+    "a gang on one node beside others' guarantees": Head(pods=4, topology="node", others=400),
 }
 
 
@@ -66,13 +64,24 @@ def submit_others(stage: Stage, made: int, chance: Random) -> None:
             stage.submit(f"g{made}-{number}", chance.choice((50, 100)), queue="c", group=f"g{made}", notes=size)
 
 
+def cards_due(tree: Tree) -> int:
+    """How many whole GPUs the head's queue is due beside others that ask without end: a node's at most.
+
+    What others are guaranteed comes first: beside 400 of 800 % under one limit it is due half of what is left.
+    """
+    due = shares(tree, dimension=COMPUTE, capacity=1200, demand=dict.fromkeys("abc", 10_000))
+    return min(4, due["a"] // 100)
+
+
 def submit_head(stage: Stage, head: Head) -> set[str]:
-    """It asks a whole node."""
-    notes = {"group-size": str(head.pods)} if head.pods > 1 else {"gpus": "4"}
+    """It asks what its queue is due, in one piece or in pods of a GPU."""
+    cards = cards_due(stage.queues.books.ledger.tree)
+    pods = cards if head.pods > 1 else 1
+    notes = {"group-size": str(pods)} if pods > 1 else {"gpus": str(cards)}
     notes |= {"group-topology": head.topology} if head.topology else {}
-    names = {f"head{number}" for number in range(head.pods)}
+    names = {f"head{number}" for number in range(pods)}
     for name in sorted(names):
-        stage.submit(name, 400 // head.pods, queue="a", group="head" if head.pods > 1 else "", notes=notes)
+        stage.submit(name, 100 * cards // pods, queue="a", group="head" if pods > 1 else "", notes=notes)
     return names
 
 

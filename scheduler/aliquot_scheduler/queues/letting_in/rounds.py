@@ -71,13 +71,18 @@ class Rounds:
             self._note_in_vain(now=now)
 
     def _note_in_vain(self, *, now: float) -> None:
-        """Gangs that were not let in though enough is free in sum: what is held back for them may serve nobody."""
-        hall, cards = self._register.hall, self._register.cards
+        """Gangs that were not let in though enough is free in sum: what is held back for them may serve nobody.
+
+        Not those for whom nodes are kept: they are in once those have run empty, if others leave them their guarantee.
+        """
+        hall, cards, kept = self._register.hall, self._register.cards, self._register.memory.kept(now=now)
         in_sum = FreeInSum(grid=self._picture.grid, cards=cards)
         starting, found = list(hall.starting(books=self._register.books)), set[GangKey]()
         free = cards.stock().free[COMPUTE] if starting else 0
         for members in starting:
             amounts, gang = summed(members), members[0].gang
+            if kept.get(members[0].uid):
+                continue
             # Most ask more than there is at all.
             if gang and amounts[COMPUTE] <= free and in_sum.covers(members, amounts):
                 found.add(gang)
