@@ -21,6 +21,8 @@ from support.lateness import Lateness
 LEADER = f"{LEASES}/{LEADER_LEASE}"
 # Two heart-beats of an agent; and how long a leader on a busy machine may take until it looks at the clock again.
 TWO_HEART_BEATS, LOOKS_AGAIN = 10.0, 3.0
+# The next leader of a small cluster, and those of the old one's pods that come first: 0.1 s and 1 s.
+READS_AND_BINDS = 5.0
 
 
 def test_a_turn_that_leads_to_no_binding_is_taken_back_and_comes_again(
@@ -234,8 +236,8 @@ def told_until_taken(cluster: ClusterHarness) -> tuple[Json, Json]:
 def test_a_leader_that_is_killed_costs_no_slice(cluster: ClusterHarness, centre: CentreHalf, namespace: str) -> None:
     """The follower passes calls on, and leads by the end of the Lease; all are bound, and no card is over-granted.
 
-    That is what the Lease itself says of its last renewal and of the claim after it: the next leader's own work is
-    measured by `benchmarks/cluster/leader.py`.
+    That is what the Lease itself says of its last renewal and of the claim after it. The next leader's own work comes
+    on top, until a pod that comes at that instant is bound: 9.4 s in all (`benchmarks/cluster/leader.py`).
     """
     first, second = centre.replicas[0], centre.add_replica()
     second.start()
@@ -249,10 +251,17 @@ def test_a_leader_that_is_killed_costs_no_slice(cluster: ClusterHarness, centre:
         late = [cluster.create_pod(asking(f"late{number}", namespace, 25, 9_000, lasting=True)) for number in range(16)]
         with Lateness() as lateness:
             first.process.kill()
+            killed = time.monotonic()
+            following = cluster.create_pod(asking("following", namespace, 25, 9_000, lasting=True))
             last, taken = told_until_taken(cluster)
+            cluster.wait_for("it to be bound", lambda: cluster.current(following)["spec"].get("nodeName"), timeout=120)
+            took = time.monotonic() - killed
         assert taken["leaseTransitions"] == last["leaseTransitions"] + 1
         silent = datetime.fromisoformat(taken["acquireTime"]) - datetime.fromisoformat(last["renewTime"])
         assert silent.total_seconds() <= last["leaseDurationSeconds"] + lateness.worst
+        # How late a busy machine wakes one process it wakes each on the way: two centres, API server, kube-scheduler.
+        assert took <= last["leaseDurationSeconds"] + READS_AND_BINDS + 10 * lateness.worst
+        late.append(following)
         for one in late:
             cluster.wait_for_phase(one, "Running")
         assert max(Counter(slice_of(cluster, one).gpu for one in early + late).values()) <= 4
