@@ -15,6 +15,7 @@ import yaml
 from aliquot_core.names import Names
 from aliquot_scheduler.certificates.issuing import Use, issue, make_authority
 from aliquot_scheduler.certificates.settings import CENTRE
+from aliquot_scheduler.extender.verbs import Verb
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.component import Component, answers
@@ -139,9 +140,15 @@ class CentreHalf:
         """How often kube-scheduler has asked so, whichever replica."""
         return sum(replica.calls(verb) for replica in self.replicas)
 
-    def point_scheduler_at(self, replica: Replica, *, plain_pods: bool = False) -> None:
-        """Let kube-scheduler ask this replica, as the Service would; of pods without slices too, if that is said."""
+    def point_scheduler_at(self, replica: Replica, *, plain_pods: bool = False, own_weights: bool = False) -> None:
+        """Let kube-scheduler ask this replica, as the Service would; of pods without slices too, if that is said.
+
+        Or with its own weights, and so for coarse grades, as the profile's comment has it.
+        """
         config = yaml.safe_load(PROFILE.read_text())
+        if own_weights:
+            del config["profiles"][0]["plugins"]["score"]
+            config["extenders"][0]["prioritizeVerb"] = Verb.PRIORITIZE_COARSE.value
         # The cluster's own, which schedules everybody else too and is alone.
         config["profiles"].insert(0, {"schedulerName": "default-scheduler"})
         del config["leaderElection"]

@@ -84,6 +84,38 @@ def test_affinity_decides_before_our_grades(
     assert centre.replicas[0].process.running
 
 
+@pytest.mark.timeout(180)
+def test_beside_kube_scheduler_s_own_weights_coarse_grades_decide_among_equals(
+    cluster: ClusterHarness, centre: CentreHalf, namespace: str
+) -> None:
+    """A preference still moves a pod, and whoever has none goes where the better place is, on either node.
+
+    Without a gate, and so without a promise: else `filter` names no other node to whoever has no preference.
+    """
+    before = centre.calls("prioritize-coarse")
+    pack = {NAMES.of("placement"): "pack"}
+    centre.point_scheduler_at(centre.replicas[0], own_weights=True)
+    try:
+        for zone, other in (("node1", "node2"), ("node2", "node1")):
+            where = affinity("required", other)
+            half = cluster.create_pod(asking(f"there-{other}", namespace, 30, 8_000, lasting=True, affinity=where))
+            cluster.wait_for_phase(half, "Running")
+            moved = cluster.create_pod(
+                asking(f"moved-{zone}", namespace, 30, 8_000, affinity=affinity("preferred", zone), annotations=pack)
+            )
+            assert cluster.wait_for_phase(moved, "Succeeded")["spec"]["nodeName"] == zone
+            for number in range(4):
+                wanted = asking(f"free-{zone}-{number}", namespace, 30, 8_000, gated=False, annotations=pack)
+                free = cluster.create_pod(wanted)
+                assert cluster.wait_for_phase(free, "Succeeded")["spec"]["nodeName"] == other
+                assert slice_of(cluster, free).gpu == slice_of(cluster, half).gpu
+            cluster.delete(half)
+            cluster.wait_for("it to be gone", lambda half=half: cluster.api.find(cluster.api.path_of(half)) is None)  # type: ignore[misc]
+        assert centre.calls("prioritize-coarse") > before
+    finally:
+        centre.point_scheduler_at(centre.replicas[0])
+
+
 def test_explain_tells_of_a_placed_and_of_a_waiting_pod(
     cluster: ClusterHarness, centre: CentreHalf, halves: dict[str, NodeHalf], namespace: str
 ) -> None:
