@@ -218,6 +218,27 @@ SCENARIOS = (
         ],
     ),
     Scenario(
+        name="who waits in the last queue when that is deleted comes in nowhere, until it is there again",
+        queues={"red": {"compute": {"limit": 100}}},
+        steps=[
+            Step(submit=_each(red=4), held={"red": 100}, waiting={"red": 3}),
+            Step(says={"red": None}, held={"red": 100}, waiting={"red": 3}),
+            Step(says={"red": {"stop": "hold"}}, held={"red": 100}, waiting={"red": 3}),
+            Step(says={"red": {"compute": {"limit": 200}}}, held={"red": 200}, waiting={"red": 2}),
+        ],
+    ),
+    Scenario(
+        name="a queue that is held or drained sends nobody away, and lets nobody in until it is not any more",
+        queues={"red": {"compute": {"limit": 200}}, "blue": {}},
+        steps=[
+            Step(submit=_each(red=3), held={"red": 200}, waiting={"red": 1}),
+            Step(says={"red": {"stop": "hold"}}, submit=_each(red=1), held={"red": 200}, waiting={"red": 2}),
+            Step(end={"red": 1}, submit=_each(blue=1), held={"red": 100, "blue": 100}, waiting={"red": 2}),
+            Step(says={"red": {"stop": "drain"}}, held={"red": 100, "blue": 100}, waiting={"red": 2}),
+            Step(says={"red": {}}, held={"red": 300, "blue": 100}, waiting={"red": 0}),
+        ],
+    ),
+    Scenario(
         name="what a queue that is moved holds counts for the limit of its new parent",
         queues={
             "old": {"compute": {"limit": 200}},

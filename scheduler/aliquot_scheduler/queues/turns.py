@@ -90,7 +90,7 @@ class Queues:
 
     def charged_in(self, uid: str) -> str:
         """The queue that a pod is charged in; empty if it is in none, or if there are no queues to say so of."""
-        charge = None if self._register.plain else self.books.ledger.of(uid)
+        charge = None if self.books.ledger.tree.queueless else self.books.ledger.of(uid)
         return charge.queue if charge else ""
 
     def under_way(self) -> list[Waiter]:

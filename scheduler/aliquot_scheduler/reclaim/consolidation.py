@@ -84,7 +84,7 @@ class Consolidation:
     def anybody(self, *, now: float) -> bool:
         """Whether there may be somebody to move."""
         register = self._queues.register
-        if not self._per_hour or not self._allowance.at(now) or register.plain:
+        if not self._per_hour or not self._allowance.at(now) or register.books.ledger.tree.queueless:
             return False
         if len(register.clearings) or len(register.refuges):
             return False

@@ -157,7 +157,7 @@ class Reclaim:
         register = self._queues.register
         tree = register.books.ledger.tree
         for queue, line in register.hall.lines.items():
-            if register.plain or tree.nodes[queue].stop or not _is_guaranteed(queue, tree=tree):
+            if tree.nodes[queue].stop or not _is_guaranteed(queue, tree=tree):
                 continue
             takes_back = policy_of(queue, tree=tree).reclaims
             for head in (head for user in line.users() for head in self._heads(queue, user)):
@@ -179,9 +179,9 @@ class Reclaim:
     def _claimants(self) -> Iterator[str]:
         """Queues in which somebody may have others sent away."""
         register = self._queues.register
-        if register.plain:
-            return
         tree = register.books.ledger.tree
+        if tree.queueless:
+            return
         for queue, line in register.hall.lines.items():
             if tree.nodes[queue].stop or not self._gives_claims(queue):
                 continue

@@ -61,7 +61,7 @@ async def test_the_binding_says_in_which_queue_the_pod_is_charged(queues: dict[s
     """If there are queues: its namespace may be at home in another one by the time the next leader reads it."""
     early = Early()
     early.turns.queues_seen(queues)
-    early.turns.namespace_seen(POD.metadata.namespace, queue="a")
+    early.turns.namespace_seen(POD.metadata.namespace, queue=next(iter(queues), ""))
     early.binder.filter(POD, ["n1"])
     asked = early.bind()
     await early.clock.advance(1.0)

@@ -50,16 +50,9 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 class Enrolment:
     """Reads pods, by the tree and the cards of the moment."""
 
-    def __init__(
-        self, *, names: Names, cards: Cards, tree: Tree, homes: Mapping[str, str], user_label: str, plain: bool
-    ) -> None:
-        """`homes` is each namespace's own queue; `user_label` says whose a pod is, else its namespace is the user.
-
-        `plain`: there are no queues, so names of them mean nothing, and nobody goes for others: whoever may never be
-        evicted needs no guarantee to come in.
-        """
+    def __init__(self, *, names: Names, cards: Cards, tree: Tree, homes: Mapping[str, str], user_label: str) -> None:
+        """`homes` is each namespace's own queue; `user_label` says whose a pod is, else its namespace is the user."""
         self._names = names
-        self._plain = plain
         self._cards = cards
         self._tree = tree
         self._homes = homes
@@ -168,7 +161,7 @@ class Enrolment:
         shape = Shape(
             request=of_anybody(request),
             host=host_ask(pod, names=self._names),
-            firm=not (request.preemptible or self._plain),
+            firm=not (request.preemptible or self._tree.queueless),
             words=self._cards.ruled.words(pod),
         )
         known = self._of_shape(shape)
@@ -179,7 +172,7 @@ class Enrolment:
             number=self._number(shape, known.demand),
             amounts=known.amounts,
             least=self._least_of(shape),
-            queue=DEFAULT_QUEUE if self._plain else queue or request.queue or self._home(pod),
+            queue=queue or request.queue or self._home(pod),
             user=self._user(pod),
             priority=pod.spec.priority,
             group=request.group,
@@ -250,12 +243,12 @@ class Enrolment:
     def _instead(self, namespace: str, queues: Sequence[str]) -> str:
         """Where its pods may wait, and what they say for that."""
         if not queues:
-            return f"no queue takes pods of namespace {namespace}"
+            label = f"an operator can label it with one's name (label {self._names.queue})"
+            return f"no queue takes pods of namespace {namespace}: {label}, or add it to spec.namespaces of one"
         return f"pods of namespace {namespace} may name {listed(queues)} (label {self._names.queue})"
 
     def _home(self, pod: Pod) -> str:
-        home = "" if self._plain else self._homes.get(pod.metadata.namespace)
-        return home or DEFAULT_QUEUE
+        return self._homes.get(pod.metadata.namespace) or DEFAULT_QUEUE
 
     def _user(self, pod: Pod) -> str:
         by_label = pod.metadata.labels.get(self._user_label) if self._user_label else None

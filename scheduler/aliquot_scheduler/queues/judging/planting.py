@@ -46,11 +46,6 @@ class Planting:
         self._looks = 0
         self._plant()
 
-    @property
-    def plain(self) -> bool:
-        """Whether there are no queues, so that their names mean nothing and nobody goes for others."""
-        return not self._specs
-
     def queues_seen(self, specs: Mapping[str, QueueSpec]) -> bool:
         """These are all queues there are now; whether they were others before."""
         changed = dict(specs) != self._specs
@@ -89,7 +84,6 @@ class Planting:
             tree=self.tree,
             homes=self._homes,
             user_label=self._user_label,
-            plain=self.plain,
         )
 
     def _hardware_now(self) -> Hardware:

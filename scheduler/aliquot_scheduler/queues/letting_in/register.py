@@ -99,11 +99,6 @@ class Register:
         return uid in self.hall or uid in self.inside or uid in self.taking_over or uid in self.lost
 
     @property
-    def plain(self) -> bool:
-        """Whether there are no queues, so that their names mean nothing and nobody goes for others."""
-        return self._planting.plain
-
-    @property
     def cards(self) -> Cards:
         """The cards, as the tree of the moment counts them."""
         return self._planting.cards

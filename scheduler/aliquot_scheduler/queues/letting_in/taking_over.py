@@ -96,7 +96,7 @@ class TakingOver:
     def _recall(self, *, now: float) -> None:
         """Keep what the leader before us kept; nobody had a turn of us yet."""
         self.has_recalled = True
-        if self._planting.plain:
+        if self._planting.tree.queueless:
             return
         in_line = [waiter for line in self._hall.lines.values() for waiter in line]
         for waiter in self._making_room.recall([*in_line, *self.waiters()], word=self._names.room, now=now):

@@ -88,6 +88,9 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
 
     dimensions: Dimensions
     nodes: dict[str, Node]
+    # No Queue was made: there is `default` alone, nobody goes for others in it, and so who may never be evicted needs
+    # no guarantee there.
+    queueless: bool
 
     def path(self, name: str) -> tuple[str, ...]:
         """From the queue up to the root; a queue that is not known any more counts for the root alone."""
@@ -145,7 +148,8 @@ def plant(specs: Mapping[str, QueueSpec], *, hardware: Hardware = Hardware()) ->
         )
         for name in sorted(order)
     }
-    return Tree(dimensions=dimensions, nodes={name: _stopped(node, nodes) for name, node in nodes.items()})
+    nodes = {name: _stopped(node, nodes) for name, node in nodes.items()}
+    return Tree(dimensions=dimensions, nodes=nodes, queueless=not specs)
 
 
 # --- how a node is made ----------------------------------------------------------------------------------------------

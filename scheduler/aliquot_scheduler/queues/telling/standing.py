@@ -89,7 +89,6 @@ class Standing:
             tree=plan.tree,
             homes=plan.homes,
             user_label=settings.user_label,
-            plain=not plan.specs,
         )
         self._hall = Hall(why_never=self._enrolment.why_gang_never)
         # Who has a place.
