@@ -28,6 +28,7 @@ from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.telling.reasons import of_queues, quota_of_path, why_it_waits
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.status import QueueStatus
+from aliquot_scheduler.queues.telling.why import as_shown
 from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.queues.waiting.states import promised_to, said_of
 from aliquot_scheduler.queues.waiting.waits import UsualWait
@@ -143,11 +144,12 @@ def explain(
     told = _waiting(pod, request, picture=picture, asked=asked, names=names, rules=rules)
     if standing is not None:
         waiter = standing.waiter(pod)
-        lost = waiter is not None and standing.has_lost_its_turn(waiter)
-        if waiter is not None and (gates or lost or standing.is_shown(waiter)):
+        if waiter is not None and (gates or standing.waits_without_gate(waiter)):
+            lost, shown = standing.has_lost_its_turn(waiter), standing.is_shown(waiter)
             told = _in_its_queue(told, waiter, standing=standing, inquiry=Inquiry(standing, wall=wall, budgets=budgets))
-            shown = "its turn led to no binding" if lost else "it is shown to a cluster autoscaler"
-            told = msgspec.structs.replace(told, summary=told.summary if gates else f"{shown}: {told.summary}")
+            if lost or shown:
+                summary = as_shown(told.summary) if shown else f"its turn led to no binding: {told.summary}"
+                told = msgspec.structs.replace(told, summary=summary)
     return msgspec.structs.replace(told, summary="; ".join([told.summary, *_asks_us(pod, scheduler)]))
 
 

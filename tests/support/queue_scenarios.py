@@ -228,6 +228,22 @@ SCENARIOS = (
         ],
     ),
     Scenario(
+        # Shown to a cluster autoscaler, and told as who waits: the third is over the limit beside the second.
+        name="who is shown to an autoscaler waits, also when its queue is held, deleted, or there again",
+        queues={"red": {"autoscale": True, "compute": {"limit": 600}}},
+        steps=[
+            Step(
+                submit=[*_each(red=4), Pods(queue="red", count=2, compute=200, memory=2000)],
+                held={"red": 400},
+                waiting={},
+            ),
+            Step(says={"red": {"autoscale": True, "stop": "hold"}}, held={"red": 400}),
+            Step(end={"red": 1}, held={"red": 300}),
+            Step(says={"red": None}, held={"red": 300}),
+            Step(says={"red": {"autoscale": True}}, end={"red": 1}, held={"red": 400}),
+        ],
+    ),
+    Scenario(
         name="a queue that is held or drained sends nobody away, and lets nobody in until it is not any more",
         queues={"red": {"compute": {"limit": 200}}, "blue": {}},
         steps=[
@@ -235,7 +251,7 @@ SCENARIOS = (
             Step(says={"red": {"stop": "hold"}}, submit=_each(red=1), held={"red": 200}, waiting={"red": 2}),
             Step(end={"red": 1}, submit=_each(blue=1), held={"red": 100, "blue": 100}, waiting={"red": 2}),
             Step(says={"red": {"stop": "drain"}}, held={"red": 100, "blue": 100}, waiting={"red": 2}),
-            Step(says={"red": {}}, held={"red": 300, "blue": 100}, waiting={"red": 0}),
+            Step(says={"red": {"compute": {"limit": 400}}}, held={"red": 300, "blue": 100}, waiting={"red": 0}),
         ],
     ),
     Scenario(

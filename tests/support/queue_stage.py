@@ -148,10 +148,14 @@ class Stage:
             self.see(msgspec.structs.replace(pod, metadata=meta, spec=spec))
 
     def run(self, *, after: float = 0.0) -> list[str]:
-        """A round, and whoever was let in is bound."""
+        """A round, and whoever was let in is bound; not who is only shown to an autoscaler."""
         found = self.round(after=after)
-        self.bind(*found)
+        self.bind(*self.promised(found))
         return found
+
+    def promised(self, uids: Sequence[str]) -> list[str]:
+        """Those of them whose turn came with room."""
+        return [uid for uid in uids if self.turns[uid].promise]
 
     def lift(self, *uids: str) -> None:
         """The gates of pods that were let in are lifted, and the watch tells of that."""

@@ -178,7 +178,7 @@ class QueueWorld(Stage):
         """A round of turns, each checked as it is given; most are bound."""
         self.beat()
         self._rejoin()
-        before = self._counted_in_line()
+        before = Count(self)
         told: set[str] = set()
         for turn in self.queues.turns(self.desk, now=self.now):
             uid = turn.pod.metadata.uid
@@ -194,16 +194,6 @@ class QueueWorld(Stage):
         for uid in self.with_room():
             if self.chance.random() < 0.8:
                 self._bind_checked(uid)
-
-    def _counted_in_line(self) -> Count:
-        """Everything, those who are shown as the round has them: they ask, and are charged with nothing."""
-        register = self.queues.register
-        until = register.unshow()
-        counted = Count(self)
-        for uid, end in until.items():
-            if waiter := register.hall.standing(uid):
-                register.show(waiter, until=end)
-        return counted
 
     def with_room(self) -> list[str]:
         """Who is let in and can be bound."""

@@ -84,10 +84,12 @@ def nominated(pod: Pod, node: str) -> Patch:
 def status_of(turn: Turn, *, names: Names, at: str, nodes: int) -> Patch | None:
     """Where there is room for it; and that it waits no more, if it was told that it does. None if there is nothing.
 
-    `nodes` is how many kube-scheduler would look at.
+    `nodes` is how many kube-scheduler would look at. Who has no room is only shown to an autoscaler, and waits.
     """
     pod = turn.pod
-    node = turn.promise.node if turn.promise and takes_any_node(pod) else ""
+    if turn.promise is None:
+        return None
+    node = turn.promise.node if takes_any_node(pod) else ""
     if was_told_to_wait(pod, names=names):
         return saying(pod, LET_IN, admitted=True, names=names, at=at, node=node)
     return nominated(pod, node) if node and _is_worth_a_write(pod, names=names, nodes=nodes) else None

@@ -96,7 +96,6 @@ class ViewWriter:
             statuses=statuses,
             homes=homes,
             at=at,
-            shown=self._turns.shown(),
             words=self._turns.words(),
         )
         # With a namespace goes all that is in it, and nothing can be made there any more.

@@ -97,10 +97,6 @@ class Queues:
         """All who are let in and not bound yet."""
         return list(self._register.inside.coming.values())
 
-    def shown(self) -> list[Waiter]:
-        """Those of them who have no room, and whom a cluster autoscaler is to see."""
-        return self._register.inside.shown()
-
     # --- what is seen ------------------------------------------------------------------------------------------------
     def queues_seen(self, specs: Mapping[str, QueueSpec]) -> None:
         """These are all queues there are now."""
@@ -135,9 +131,10 @@ class Queues:
             register.claims.found(uid, now=now)
             register.take_as_waiting(pod)
             return
-        if (way := register.inside.way(uid)) is Way.ADOPTED:
+        if register.inside.way(uid) is Way.ADOPTED:
             register.claims.found(uid, now=now)
-        if (waiter := register.let_out(uid)) is None:
+        waiter, was_shown = register.let_out(uid), register.shown.pop(uid, None) is not None
+        if waiter is None and not was_shown:
             return
         register.lost[uid] = register.lost.get(uid, 0) + 1
         unseen, again = _is_unseen(pod), _AGAIN
@@ -147,7 +144,7 @@ class Queues:
             # When the API server is back kube-scheduler stays blind for longer than we do. Only once.
             register.take_as_waiting(pod)
             return
-        if way is not Way.SHOWN:
+        if waiter is not None:
             register.turn_lost(waiter, now=now)
         register.rest(pod, until=now + again.delay(failures=register.lost[uid], random=self._random))
 
@@ -158,7 +155,7 @@ class Queues:
     def not_told(self, pod: Pod, *, now: float) -> None:
         """The pod could not be told of its turn: the next try comes later, since others may be told."""
         uid, register = pod.metadata.uid, self._register
-        if not register.let_out(uid):
+        if not register.let_out(uid) and register.shown.pop(uid, None) is None:
             return
         if pod.metadata.deletion_timestamp:
             # It was on its way when the watch told that it is to go.
@@ -171,7 +168,9 @@ class Queues:
     def overdue(self, now: float) -> list[str]:
         """Whose turns have lasted too long (UIDs)."""
         self._register.now = now
-        return self._register.inside.late(now)
+        register, hall = self._register, self._register.hall
+        shown = [uid for uid, until in register.shown.items() if until <= now and hall.stands(uid)]
+        return [*register.inside.late(now), *shown]
 
     # --- what is asked -----------------------------------------------------------------------------------------------
     @property
@@ -186,7 +185,7 @@ class Queues:
         if uid not in register:
             # The watch is behind; or ahead, and the pod is gone.
             return register.taking_over.adopt(pod, now=register.now)
-        if register.inside.way(uid) is Way.SHOWN:
+        if uid in register.shown:
             return "it is let in by its queue, and waits for room on a card"
         if uid not in register.hall:
             return ""
@@ -213,9 +212,7 @@ class Queues:
     def statuses(self, *, now: float, at: str) -> dict[str, QueueStatus]:
         """Of every queue."""
         register = self._register
-        return statuses(
-            self.books, reach=register.cards.reach(), waiting=register.hall, at=at, now=now, shown=self.shown()
-        )
+        return statuses(self.books, reach=register.cards.reach(), waiting=register.hall, at=at, now=now)
 
     def recall(self, told: Mapping[str, QueueStatus], *, wall: float, now: float) -> None:
         """What the leader before us has put down of usage."""

@@ -135,7 +135,13 @@ def test_a_queue_that_grows_shows_its_pods_to_a_cluster_autoscaler(
         cluster.create_pod(asking("too-much", "one", {"compute": "200", "memory": "2000"}))
         centre.lined_up({"one": 1})
         cluster.wait_for("it to be told as one that waits", lambda: tells(centre, "one") == (400, 2), timeout=60)
-        cluster.wait_for("the limit to be told", lambda: said(centre, "too-much") == "OverLimit" or None)
+        for name in ("shown", "too-much"):
+            cluster.wait_for(f"{name} to say why", lambda name=name: said(centre, name) == "NoRoom" or None)  # type: ignore[misc]
+        assert condition(centre, "shown")["message"].startswith("it is shown to a cluster autoscaler: ")
+        centre.api.patch(f"{QUEUES}/one", {"spec": {"stop": "hold"}})
+        cluster.wait_for("that it is held to be told", lambda: said(centre, "shown") == "QueueHeld" or None)
+        centre.api.patch(f"{QUEUES}/one", {"spec": {"stop": None}})
+        cluster.wait_for("that there is no room to be told", lambda: said(centre, "shown") == "NoRoom" or None)
         with centre.one_more_node("gpu3", gpus=2):
             centre.settled({"one": 600}, timeout=60)
             for pod in centre.holding("one"):

@@ -35,7 +35,13 @@ def written(stage: Stage, pod: Pod) -> Pod:
     if (waiter := stage.queues.register.hall.find(uid)) is not None:
         notice = stage.queues.notice(waiter)
         said = PodCondition(type=NAMES.admitted, status="False", reason=notice.reason, message=notice.message)
-        return replace(pod, status=replace(pod.status, conditions=[said]))
+        # Of the pods that wait those have no gate that were shown to an autoscaler.
+        gates = [] if uid in stage.turns else pod.spec.scheduling_gates
+        return replace(
+            pod,
+            spec=replace(pod.spec, scheduling_gates=gates),
+            status=replace(pod.status, conditions=[said]),
+        )
     promise = stage.turns[uid].promise if uid in stage.turns and not pod.spec.node_name else None
     if promise is None:
         return pod
@@ -82,7 +88,10 @@ class Seen:
 
 def agree(stage: Stage, plan: Plan) -> Counter[str]:
     """The words of all who wait, once it is seen that everybody says the same."""
-    seen, waiting = Seen(stage, plan), list(stage.queues.register.hall)
+    seen, waiting = Seen(stage, plan), stage.queues.waiting()
+    promised = {uid for uid, turn in stage.turns.items() if turn.promise}
+    neither = {uid for uid, pod in stage.pods.items() if not pod.spec.node_name and uid not in promised}
+    assert neither <= {waiter.uid for waiter in waiting}
     due = {waiter.pod.key: stage.queues.notice(waiter) for waiter in waiting}
     told = seen.told()
     listed = {waiter.pod.key for waiter in waiting if waiter.queue in plan.tree.nodes}
@@ -149,7 +158,7 @@ def test_all_say_the_same_word_at_each_step(scenario: Scenario) -> None:
         # Until then the leader has not looked at them, and nothing is due.
         let_in = stage.round(after=1.0)
         words += agree(stage, plan)
-        stage.bind(*let_in)
+        stage.bind(*stage.promised(let_in))
         still = False
         while not still:
             still = not stage.run(after=A_WHILE)

@@ -22,7 +22,7 @@ def of_h100(**compute: int) -> dict[str, ModelQuota]:
 
 
 def test_with_autoscale_a_pod_without_room_is_shown() -> None:
-    """It is charged, and comes in when a node has joined; in another queue it waits behind its gate."""
+    """As far as quota allows, and comes in when a node has joined; in another queue it waits behind its gate."""
     stage = Stage({"a": queue(limit=200, autoscale=True, autoscale_minutes=2), "b": queue()}, nodes=(1,))
     stage.submit("x", 100, queue="a")
     for uid, where in (("p", "a"), ("q", "a"), ("r", "b")):
@@ -30,7 +30,7 @@ def test_with_autoscale_a_pod_without_room_is_shown() -> None:
     assert stage.round() == ["x", "p"]
     stage.bind("x")
     assert stage.turns["p"].promise is None
-    assert stage.used("a")[0] == 200
+    assert stage.used("a")[0] == 100
     assert "waits for room" in stage.queues.why_not(stage.pods["p"])
     lifted = replace(stage.pods["p"], spec=replace(stage.pods["p"].spec, scheduling_gates=[]))
     stage.see(lifted)
@@ -52,10 +52,12 @@ def test_who_is_shown_is_told_as_who_waits() -> None:
     stage.bind("x")
     status = stage.queues.statuses(now=stage.now, at="")["a"]
     assert (status.used.compute, status.borrowed.compute, status.asked.compute, status.waiting) == (100, 0, 100, 1)
-    shown = stage.queues.shown()
-    found = views(stage.queues.books, waiting=[], statuses={"a": status}, homes={}, at="", shown=shown)
+    queues = stage.queues
+    waiting, words = queues.waiting(), queues.words()
+    found = views(queues.books, waiting=waiting, statuses={"a": status}, homes={}, at="", words=words)
     own = found["team", "a"].own
-    assert (own.used.compute, own.running, own.waiting) == (100, 1, 1)
+    assert (own.used.compute, own.running, own.waiting, own.reasons) == (100, 1, 1, {"NoRoom": 1})
+    assert queues.notice(waiting[0]).message.startswith("it is shown to a cluster autoscaler: ")
     stage.picture.node_seen(make_node("n1", gpus("n1", 1)))
     assert stage.run() == ["p"]
     status = stage.queues.statuses(now=stage.now, at="")["a"]
@@ -92,7 +94,7 @@ def test_who_is_shown_takes_no_share_and_no_quota_of_others() -> None:
     for number in range(8):
         stage.submit(f"p{number}", 100, queue="a")
     assert stage.round() == [f"p{number}" for number in range(5)]
-    assert stage.used("org")[0] == 500
+    assert stage.used("org")[0] == 0
     for _ in range(2):
         stage.round(after=100.0)
     for uid, where in (("b0", "b"), ("c0", "c")):
@@ -133,16 +135,15 @@ def test_a_gang_that_is_shown_comes_in_as_a_whole() -> None:
 
 
 def test_a_pod_is_not_shown_for_ever() -> None:
-    """When no node has come in its time, it loses its turn and its quota."""
+    """When no node has come in its time, it is not shown for a while."""
     stage = Stage({"a": queue(limit=100, autoscale=True, autoscale_minutes=1), "b": queue()}, nodes=(1,))
     stage.submit("x", 100, queue="b")
     assert stage.run() == ["x"]
     stage.submit("p", 100, queue="a")
     assert stage.round() == ["p"]
     assert stage.round(after=59.0) == []
-    assert stage.used("a")[0] == 100
+    assert "waits for room" in stage.queues.why_not(stage.pods["p"])
     assert stage.round(after=1.0) == []
-    assert stage.used("a")[0] == 0
     assert "led to no binding" in stage.queues.why_not(stage.pods["p"])
 
 
@@ -234,3 +235,33 @@ def test_who_is_kept_off_a_model_is_shown_for_the_others() -> None:
     stage.end(on_h100)
     assert stage.run() == ["p2"]
     assert {node for node, _ in stage.picture.holdings.of("p2")} == {"n1"}
+
+
+# What becomes of the queue of a pod that is shown, and what the pod is told then.
+NO_MORE: dict[str, tuple[dict[str, QueueSpec], str]] = {
+    "it is held": ({"a": queue(autoscale=True, stop="hold")}, "QueueHeld"),
+    "it is drained": ({"a": queue(autoscale=True, stop="drain")}, "QueueHeld"),
+    "it is deleted, the last one": ({}, "NoQueue"),
+    "its limit is lowered": ({"a": queue(autoscale=True, limit=100)}, "OverLimit"),
+    "it does not grow any more": ({"a": queue()}, "NoRoom"),
+}
+
+
+@pytest.mark.parametrize("change", NO_MORE)
+def test_who_is_shown_no_more_is_told_why_it_waits(change: str) -> None:
+    """As if it had never been shown; once the queue is as before it is shown again, by a turn with another number."""
+    after, word = NO_MORE[change]
+    stage = Stage({"a": queue(autoscale=True)}, nodes=(1,))
+    stage.submit("x", 100, queue="a")
+    stage.submit("p", 100, queue="a")
+    assert stage.round() == ["x", "p"]
+    stage.bind("x")
+    stage.queues.queues_seen(after)
+    assert stage.round(after=1.0) == []
+    (waiter,) = stage.queues.waiting()
+    notice = stage.queues.notice(waiter)
+    assert (notice.reason, "autoscaler" in notice.message) == (word, False)
+    assert "waits for room" not in stage.queues.why_not(stage.pods["p"])
+    stage.queues.queues_seen({"a": queue(autoscale=True)})
+    assert stage.round(after=1.0) == ["p"]
+    assert stage.turns["p"].promise is None

@@ -126,6 +126,8 @@ def test_whose_turn_led_to_nothing_uses_nothing(admitted: str, used: int, runnin
 def test_whose_turn_led_to_nothing_is_told_so() -> None:
     """Of one pod, and of all of its queue; and who is before it."""
     lost = let_in(waits("w1", "a", 50, at=5), admitted="False")
+    notes = {NAMES.charged: "a"}
+    lost = msgspec.structs.replace(lost, metadata=msgspec.structs.replace(lost.metadata, annotations=notes))
     told = explained(lost, waits("w2", "a", 50))
     assert told.queue is not None
     assert (told.queue.place, told.queue.before) == (2, ["team/pod-w2"])
@@ -158,6 +160,18 @@ def test_who_is_shown_to_an_autoscaler_is_told_so_in_its_queue() -> None:
     shown = let_in(waits("w1", "g", 50), admitted="False")
     (pod,) = waiting_pods("g", stand(*full, shown, of=growing))
     assert pod.why.startswith("it is shown to a cluster autoscaler: ")
+
+
+def test_who_was_shown_to_an_autoscaler_has_lost_no_turn() -> None:
+    """Its queue is held by now: both commands say that, and not that a turn of it led to nothing."""
+    held = plan({"g": {"autoscale": True, "namespaces": ["*"], "stop": "hold"}})
+    full = [runs(f"r{gpu}", "g", 100, gpu=gpu) for gpu in range(4)]
+    shown = let_in(waits("w1", "g", 50), admitted="False")
+    (pod,) = waiting_pods("g", stand(*full, shown, of=held))
+    assert (pod.reason, pod.why) == ("QueueHeld", "queue g is held: it lets nobody in")
+    leases = [make_lease(node.metadata.name) for node in NODES]
+    told = explain(shown, nodes=NODES, leases=leases, pods=[*full, shown], names=NAMES, wall=WALL, plan=held)
+    assert (told.reason, told.summary.startswith("queue g is held: it lets nobody in")) == ("QueueHeld", True)
 
 
 def test_pods_of_a_deleted_queue_have_a_row_of_their_own() -> None:

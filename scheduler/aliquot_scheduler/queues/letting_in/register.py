@@ -59,6 +59,8 @@ class Register:
         self.lost: dict[str, int] = {}
         self.untold: dict[str, int] = {}
         self.joined: dict[str, float] = {}
+        # Of those who stand in line, who is shown to an autoscaler (`showing.py`); until when.
+        self.shown: dict[str, float] = {}
         self.standoffs = Standoffs()
         self.settings = settings
         self.stale = StaleGangs(after=settings.stale_gang)
@@ -241,21 +243,15 @@ class Register:
         self.books.admit(held, self.enrolment.charge(held), now=now)
         return held
 
-    def show(self, waiter: Waiter, *, until: float) -> None:
-        """It is seen by whoever makes clusters larger: charged, since quota has to allow it, and not as used."""
-        self.leave(waiter.uid)
-        self.inside.enter(waiter, way=Way.SHOWN, until=until)
+    def set_apart(self, waiter: Waiter) -> None:
+        """It is charged, and out of its line, while it is found whom quota allows to be shown beside it."""
+        self.hall.leave(waiter.uid, books=self.books)
         self.books.put(waiter, self.enrolment.charge(waiter))
 
-    def unshow(self) -> dict[str, float]:
-        """Let those who are shown stand in line with all others; until when each was to be shown."""
-        shown = self.inside.shown()
-        until = {waiter.uid: self.inside.until(waiter.uid) for waiter in shown}
-        for waiter in shown:
-            self.release(waiter.uid)
-            # Its room may come on cards that it was kept off when it was shown.
-            self._join(self._read(waiter.pod) or waiter)
-        return until
+    def stand_again(self, waiter: Waiter) -> None:
+        """As it stood before: its room may come on cards that it was kept off for that."""
+        self.release(waiter.uid)
+        self._join(self._read(waiter.pod) or waiter)
 
     def let_out(self, uid: str) -> Waiter | None:
         """It is let in no more; a pod that is bound meanwhile goes on being charged."""
@@ -263,6 +259,7 @@ class Register:
 
     def leave(self, uid: str) -> None:
         """It waits no more."""
+        self.shown.pop(uid, None)
         self.hall.leave(uid, books=self.books)
 
     def release(self, uid: str) -> Waiter | None:

@@ -1,7 +1,7 @@
 """Rounds of turns: all who wait in a line are looked at in their order, and each is let in who may and has room.
 
-Theory of operation. A round first takes back who is shown to an autoscaler, brings in those for whom room was made, and
-sweeps over the lines until nobody else comes in (`sweep.py`); what is left without room is shown (`showing.py`). Each
+Theory of operation. A round first brings in those for whom room was made, and sweeps over the lines until nobody else
+comes in (`sweep.py`); of the rest some are shown to an autoscaler, and stand in line as before (`showing.py`). Each
 turn is carried out by the caller, who may stop asking at any time: what is not told yet is told in the next round.
 
 What must always hold:
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
@@ -49,14 +49,11 @@ class Rounds:
 
     def given_out(self, rooms: Rooms, *, now: float) -> Iterator[Turn]:
         """Let through whoever can be; each turn is to be carried out by the caller, who may stop asking at any time."""
-        shown = self._register.unshow()
-        try:
-            self._register.tell_time(now)
-            yield from self._untold_turns()
-            if self._register.inside.under_way < MOST_AT_ONCE:
-                yield from self._round(rooms, now=now)
-        finally:
-            self._show(shown, now=now)
+        self._register.tell_time(now)
+        yield from self._untold_turns()
+        if self._register.inside.under_way < MOST_AT_ONCE:
+            yield from self._round(rooms, now=now)
+        self._show(now=now)
         yield from self._untold_turns()
 
     def _round(self, rooms: Rooms, *, now: float) -> Iterator[Turn]:
@@ -119,20 +116,26 @@ class Rounds:
             now=now,
         )
 
-    def _show(self, before: Mapping[str, float], *, now: float) -> None:
-        """Let an autoscaler see who found no room; `before` is who was shown already, and until when."""
+    def _show(self, *, now: float) -> None:
+        """Let an autoscaler see who found no room."""
         register, tree = self._register, self._register.books.ledger.tree
+        before, register.shown = register.shown, {}
         if not (queues := growing(register.hall, tree)):
             return
         showing = Showing(queues, books=register.books, hall=register.hall, without=register.enrolment.without, now=now)
+        found: list[Waiter] = []
         for candidate in showing.candidates():
             for member in candidate.members:
-                until = before.get(member.uid)
-                if until is None:
-                    until = now + _MINUTE * tree.nodes[member.queue].spec.autoscale_minutes
-                    self._untold.append(Turn(pod=member.pod, promise=None, number=self._next_turn(member)))
-                register.show(member, until=until)
+                register.set_apart(member)
             register.gang_changed(candidate.first)
+            found += candidate.members
+        for waiter in found:
+            register.stand_again(waiter)
+            until = before.get(waiter.uid)
+            if until is None:
+                until = now + _MINUTE * tree.nodes[waiter.queue].spec.autoscale_minutes
+                self._untold.append(Turn(pod=waiter.pod, promise=None, number=self._next_turn(waiter)))
+            register.shown[waiter.uid] = until
 
     def _bring_in_cleared(self, sweep: Sweep, rooms: Rooms, *, now: float) -> None:
         """Those for whom room was made, as soon as all of it is there."""
@@ -174,7 +177,8 @@ class Rounds:
         """All of a gang are told, even if the caller stops asking in the middle of it."""
         while self._untold:
             turn = self._untold.popleft()
-            if turn.pod.metadata.uid in self._register.inside.coming:
+            uid = turn.pod.metadata.uid
+            if uid in (self._register.inside.coming if turn.promise else self._register.shown):
                 yield turn
 
     def _turns_had(self, pod: Pod) -> int:

@@ -2,8 +2,8 @@
 
 Theory of operation. Who is shown has a lifted gate and nothing else: it stands in line with all others in every round,
 uncharged, and gets room when its turn comes like anybody. Only when all who have room are let in are the rest shown, in
-the order of their turns, as far as quota then allows; from then to the next round they are charged, so that no more is
-shown than limits allow. So who is shown takes no place in the line, no share, and no card from anybody.
+the order of their turns, as far as quota then allows: while that is found they are charged, so that no more is shown
+than limits allow. So who is shown takes no place in the line, no share, no quota, and no card from anybody.
 
 Without room is whoever would be let in if there were no end of cards. So who waits only because free cards are held
 back for guarantees, or kept idle by reservations, is shown: the next node is for it. Who is kept out under a ceiling,

@@ -19,7 +19,7 @@ from aliquot_scheduler.queues.judging.elsewhere import admissible
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal, Rules, no_room
 from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.room.clearings import Clearing
-from aliquot_scheduler.queues.telling.why import MAKING_ROOM, NOBODY_GOES, TURN_LOST, Why, why
+from aliquot_scheduler.queues.telling.why import MAKING_ROOM, NOBODY_GOES, TURN_LOST, Why, as_shown, why
 from aliquot_scheduler.queues.telling.wording import Promised, Wording
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
@@ -74,6 +74,7 @@ class Notices:
     """Of all who wait."""
 
     def __init__(self, register: Register, *, names: Names) -> None:
+        self._register = register
         self._knows = _Leader(register, names=names)
 
     def word(self, waiter: Waiter) -> str:
@@ -83,7 +84,8 @@ class Notices:
     def of(self, waiter: Waiter) -> Notice:
         """The same with a sentence."""
         word, sentence = why(waiter, self._knows)
-        return Notice(reason=word, message=sentence())
+        is_shown = waiter.uid in self._register.shown
+        return Notice(reason=word, message=as_shown(sentence()) if is_shown else sentence())
 
 
 class _Leader:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from aliquot_core.instants import seconds_of
 from aliquot_scheduler.queues.charged.fair import Reach, due_of
@@ -22,23 +22,20 @@ _MOST_USERS = 50
 _FORGOTTEN = 0.5
 
 
-def statuses(
-    books: Books, *, reach: Reach, waiting: Iterable[Waiter], at: str, now: float, shown: Sequence[Waiter] = ()
-) -> dict[str, QueueStatus]:
-    """Every queue's status at this instant; who is `shown` is charged, and told as who waits: it uses nothing."""
+def statuses(books: Books, *, reach: Reach, waiting: Iterable[Waiter], at: str, now: float) -> dict[str, QueueStatus]:
+    """Every queue's status at this instant."""
     tree, accounts = books.ledger.tree, books.ledger.accounts
-    charged = _charged(books, shown)
     books.users.prune(now=now, least=_FORGOTTEN)
     due = [_due(books, dimension, reach) for dimension in (COMPUTE, MEMORY)]
-    counts = Counter(name for waiter in (*waiting, *shown) for name in tree.path(waiter.queue))
+    counts = Counter(name for waiter in waiting for name in tree.path(waiter.queue))
     users = _users(books, now=now)
     overkept = kept_beyond_all(tree, capacity=books.capacity)
     return {
         name: QueueStatus(
-            used=_amounts(used - less for used, less in zip(account.used, charged[name], strict=False)),
-            borrowed=_amounts(borrowed(account, idle=[-less for less in charged[name]])),
+            used=_amounts(account.used),
+            borrowed=_amounts(borrowed(account)),
             fair_share=_amounts([share[name] for share in due]),
-            asked=_amounts(map(sum, zip(account.asked, charged[name], strict=False))),
+            asked=_amounts(account.asked),
             waiting=counts[name],
             lately=_amounts(books.usage.of(name, now=now)),
             users=users.get(name, {}),
@@ -48,17 +45,6 @@ def statuses(
         for name, account in accounts.items()
         if name != ROOT
     }
-
-
-def _charged(books: Books, shown: Iterable[Waiter]) -> dict[str, list[int]]:
-    """By queue, what those come to, in compute and memory."""
-    found = {name: [0, 0] for name in books.ledger.accounts}
-    for waiter in shown:
-        if charge := books.ledger.of(waiter.uid):
-            for name in books.ledger.tree.path(charge.queue):
-                found[name][COMPUTE] += charge.amounts[COMPUTE]
-                found[name][MEMORY] += charge.amounts[MEMORY]
-    return found
 
 
 def recall(books: Books, told: Mapping[str, QueueStatus], *, forgetting: Forgetting, wall: float, now: float) -> None:

@@ -112,9 +112,7 @@ class Standing:
             self._members.setdefault(waiter.queue, []).append(pod)
             if pod.ended:
                 continue
-            if self._has_no_room(waiter):
-                self._shown.add(waiter.uid)
-            if self.state(waiter).is_in and not self.is_shown(waiter):
+            if self.state(waiter).is_in and not self._has_no_room(waiter):
                 self.books.put(waiter, self._enrolment.charge(waiter))
                 self._running[waiter.queue] = self._running.get(waiter.queue, 0) + 1
                 (self.bound if pod.spec.node_name else self._promised).append(waiter)
@@ -124,6 +122,8 @@ class Standing:
             if waiter.uid != self._but:
                 bounds = promised_to(waiter.pod, names=self._names) or ANYWHERE
                 self._places.best(waiter.pod, waiter.demand, bounds, now=_NOW)
+        # With what is promised to others in the picture by now.
+        self._shown = {waiter.uid for waiter in waiting if self._has_no_room(waiter)}
         for waiter in waiting:
             self._waiting.setdefault(waiter.queue, []).append(waiter)
             if self.foreign_gates(waiter):
@@ -207,15 +207,20 @@ class Standing:
 
     def _has_no_room(self, waiter: Waiter) -> bool:
         node, pod = self.plan.tree.nodes.get(waiter.queue), waiter.pod
-        if node is None or not node.spec.autoscale or pod.spec.scheduling_gates or pod.spec.node_name or pod.ended:
+        if node is None or node.stop or not node.spec.autoscale or pod.spec.node_name or pod.ended:
             return False
-        if promised_to(pod, names=self._names):
+        if pod.spec.scheduling_gates or promised_to(pod, names=self._names):
             return False
         return not self.has_room(waiter)
 
     def has_lost_its_turn(self, waiter: Waiter) -> bool:
-        """Whether a pod waits that has no gate any more, and not to be seen by an autoscaler."""
-        return self.state(waiter) is State.LET_IN_NO_MORE and not self.is_shown(waiter)
+        """Whether a pod waits that was let in before; who was only shown was charged nowhere."""
+        was_let_in = self.plan.tree.queueless or self._names.charged in waiter.pod.metadata.annotations
+        return was_let_in and self.waits_without_gate(waiter) and not self.is_shown(waiter)
+
+    def waits_without_gate(self, waiter: Waiter) -> bool:
+        """Whether a pod waits that has no gate any more."""
+        return self.is_shown(waiter) or self.state(waiter) is State.LET_IN_NO_MORE
 
     def foreign_gates(self, waiter: Waiter) -> list[str]:
         """The gates of others that a pod waits behind: it joins no line before they are lifted."""

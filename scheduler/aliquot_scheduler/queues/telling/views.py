@@ -8,13 +8,13 @@ Nothing is told of other namespaces but what they come to together.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from aliquot_scheduler.queues.said.contradictions import ALL_MODELS, Thing, quota_of
-from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, UNLIMITED, Node
+from aliquot_scheduler.queues.said.tree import ROOT, UNLIMITED, Node
 from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.line import Waiter
@@ -77,18 +77,16 @@ def views(
     statuses: Mapping[str, QueueStatus],
     homes: Mapping[str, str],
     at: str,
-    shown: Sequence[Waiter] = (),
     words: Iterable[tuple[Waiter, str]] = (),
 ) -> dict[Where, View]:
     """Every view that there is to be; `homes` is each namespace's own queue, `statuses` those of the same instant.
 
-    Who is `shown` to an autoscaler is charged, and told as who waits. `words` says why each waits.
+    `words` says why each waits.
     """
     reasons: defaultdict[Where, Counter[str]] = defaultdict(Counter)
     for waiter, word in words:
         reasons[waiter.pod.metadata.namespace, waiter.queue][word] += 1
-    counts = Counter((waiter.pod.metadata.namespace, waiter.queue) for waiter in (*waiting, *shown))
-    held = _without(books, shown)
+    counts = Counter((waiter.pod.metadata.namespace, waiter.queue) for waiter in waiting)
     wanted = {*counts, *books.of_namespaces, *homes.items()}
     nodes = books.ledger.tree.nodes
     return {
@@ -96,7 +94,7 @@ def views(
             nodes[queue],
             status=statuses[queue],
             own=_own(
-                held.get((namespace, queue), (0, 0, 0)),
+                books.of_namespaces.get((namespace, queue), (0, 0, 0)),
                 waiting=counts[namespace, queue],
                 reasons=reasons.get((namespace, queue), {}),
             ),
@@ -105,17 +103,6 @@ def views(
         for namespace, queue in sorted(wanted)
         if queue in nodes and queue in statuses and queue != ROOT
     }
-
-
-def _without(books: Books, shown: Iterable[Waiter]) -> dict[Where, Sequence[int]]:
-    """What namespaces hold in queues, and how many of their pods do, but for these."""
-    held: dict[Where, Sequence[int]] = dict(books.of_namespaces)
-    for waiter in shown:
-        if charge := books.ledger.of(waiter.uid):
-            where = waiter.pod.metadata.namespace, charge.queue
-            own = charge.amounts[COMPUTE], charge.amounts[MEMORY], 1
-            held[where] = [amount - less for amount, less in zip(held[where], own, strict=True)]
-    return held
 
 
 def of_the_moment(view: View) -> View:

@@ -18,7 +18,7 @@ from aliquot_scheduler.queues.telling.rows import rows
 from aliquot_scheduler.queues.telling.standing import Standing, amounts_of
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.telling.views import View
-from aliquot_scheduler.queues.telling.why import NOBODY_GOES, TURN_LOST, WAITING, Why
+from aliquot_scheduler.queues.telling.why import NOBODY_GOES, TURN_LOST, WAITING, Why, as_shown
 from aliquot_scheduler.queues.waiting.line import Waiter
 
 
@@ -136,7 +136,7 @@ def told_of(waiters: Iterable[Waiter], standing: Standing, *, due: Due = _nothin
 def _sentence(waiter: Waiter, why: Why, standing: Standing, *, due: Due) -> str:
     sentence = why.sentence()
     if standing.is_shown(waiter):
-        sentence = f"it is shown to a cluster autoscaler: {sentence}"
+        sentence = as_shown(sentence)
     elif standing.has_lost_its_turn(waiter) and why.word != TURN_LOST:
         sentence = "its turn led to no binding" + ("" if why.word == WAITING else f": {sentence}")
     # The leader's word says that too.

@@ -34,6 +34,11 @@ _WORDS = {
 _OF_OTHERS = frozenset({Cause.FIRM, Cause.HELD_BACK})
 
 
+def as_shown(sentence: str) -> str:
+    """The same of one that is shown to a cluster autoscaler."""
+    return f"it is shown to a cluster autoscaler: {sentence}"
+
+
 class Why(NamedTuple):
     """The word of each is looked up often, and the sentence worked out only where it is to be told."""
 

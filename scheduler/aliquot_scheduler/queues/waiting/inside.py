@@ -1,10 +1,9 @@
-"""Those who were let in: on their way to be bound, shown to whoever makes clusters larger, or bound.
+"""Those who were let in: on their way to be bound, or bound.
 
 | state | from | ends when |
 |---|---|---|
 | through | its turn came, with room | it is bound; or its time is over |
 | adopted | found without a gate: another leader has let it in | kube-scheduler asks for it: through; its time is over |
-| shown | it was within quota, without room (`showing.py`) | the next round: it waits with all; its time is over |
 | bound | the watch says so | it has ended, or is gone |
 
 All of them are charged, none of them waits.
@@ -27,7 +26,6 @@ class Way(StrEnum):
 
     THROUGH = "through"
     ADOPTED = "adopted"
-    SHOWN = "shown"
 
 
 class Inside:
@@ -49,7 +47,7 @@ class Inside:
     @property
     def under_way(self) -> int:
         """How many kube-scheduler has in hand."""
-        return len(self.coming) - sum(way is Way.SHOWN for way in self._ways.values())
+        return len(self.coming)
 
     def enter(self, waiter: Waiter, *, way: Way, until: float) -> None:
         """Somebody is let in, or comes in another way from now on."""
@@ -77,11 +75,6 @@ class Inside:
     def promised(self) -> list[Waiter]:
         """Those for whom room is kept."""
         return [self.coming[uid] for uid, way in self._ways.items() if way is Way.THROUGH]
-
-    def shown(self) -> list[Waiter]:
-        """Those who are shown, in the order in which they waited."""
-        found = [self.coming[uid] for uid, way in self._ways.items() if way is Way.SHOWN]
-        return sorted(found, key=lambda waiter: (waiter.queue, waiter.place))
 
     def changed(self, pod: Pod) -> None:
         """What is known of a pod that is on its way."""
