@@ -48,7 +48,6 @@ class Clerks:
         self.views = ViewWriter(
             turns=turns,
             means=means,
-            queues=lambda: watches.queues.objects,
             namespaces=lambda: watches.namespaces.objects,
         )
         self.notices = NoticeWriter(turns=turns, means=means)

@@ -9,7 +9,7 @@ is written at all.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -52,17 +52,15 @@ class ViewWriter:
         self,
         *,
         turns: Queues,
-        queues: Callable[[], Collection[str]],
         namespaces: Callable[[], Mapping[str, Namespace]],
         means: Means,
     ) -> None:
-        """`queues` and `namespaces` are all there are."""
+        """`namespaces` are all there are."""
         self._turns = turns
         self._client = means.client
         self._clock = means.clock
         self._names = means.names
         self._resource = views_of(means.names)
-        self._queues = queues
         self._namespaces = namespaces
         self._why_not = means.why_not
         # What is there, as far as we know it; None is nothing that we have written.
@@ -77,7 +75,7 @@ class ViewWriter:
             # Of queues nothing is known for sure.
             if self._why_not():
                 continue
-            wanted = self._wanted() if self._queues() else {}
+            wanted = self._wanted()
             for where in sorted(self._there.keys() - wanted.keys()):
                 await self._let_go(where)
             for where, view in wanted.items():

@@ -102,8 +102,7 @@ def agree(stage: Stage, plan: Plan) -> Counter[str]:
         # What comes after is what others have borrowed of what it is guaranteed.
         assert pod not in alike or told[pod][1].startswith(notice.message)
         assert seen.explained(pod) == notice.reason
-    there = [waiter for waiter in waiting if waiter.queue in plan.tree.nodes]
-    assert shown_to_namespaces(stage) == by_namespace(there, stage)
+    assert shown_to_namespaces(stage) == by_namespace(waiting, stage)
     return Counter(notice.reason for notice in due.values())
 
 

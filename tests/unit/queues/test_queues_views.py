@@ -88,11 +88,9 @@ class Scene:
         self.namespaces = {name: Namespace(metadata=ObjectMeta(name=name)) for name in ("u", "v")}
         self.label("w", "blue")
         self.silent = ""
-        self.queues = dict(TREE if specs is None else specs)
         self.writer = ViewWriter(
             turns=self.stage.queues,
             means=means(self.kept, clock=self.clock, why_not=lambda: self.silent),
-            queues=lambda: self.queues,
             namespaces=lambda: self.namespaces,
         )
 
@@ -190,12 +188,29 @@ async def test_what_others_did_to_views_is_put_right() -> None:
 @pytest.mark.parametrize("why", ["no-queues", "not-leading", "not-installed"])
 async def test_where_there_is_nothing_to_say_nothing_is_said(why: str) -> None:
     """No Queue is there, another leads, or the kind is not installed."""
-    scene = busy()
-    scene.queues = {} if why == "no-queues" else scene.queues
+    scene = Scene({}) if why == "no-queues" else busy()
+    scene.stage.submit("of-the-default", 100, user="u")
+    scene.stage.run()
     scene.silent = "another leads" if why == "not-leading" else ""
     scene.kept.installed = why != "not-installed"
     await scene.lives(seconds=30)
     assert set(scene.kept.asked) == {"GET"}
+
+
+@pytest.mark.parametrize("left", [{}, {"other": queue()}])
+async def test_of_a_queue_that_is_gone_it_is_shown_who_waits_and_runs_there(left: dict[str, Any]) -> None:
+    """In whose namespace, and why; not where a namespace is only at home, nor by a name that no queue could have."""
+    scene = busy()
+    scene.stage.submit("odd", 10, queue="No_Queue", user="u")
+    scene.stage.queues.queues_seen(left)
+    scene.stage.run()
+    await scene.lives(seconds=10)
+    assert scene.kept.shown() == {"u/red": (100, 1), "v/blue": (0, 1)}
+    (own,) = (one["status"]["own"] for one in scene.kept.objects.values() if one["metadata"]["name"] == "red")
+    assert (own["running"], own["reasons"]) == (1, {"NoQueue": 1})
+    scene.stage.queues.queues_seen(TREE)
+    await scene.lives(seconds=10)
+    assert scene.kept.shown() == {"u/red": (100, 1), "v/blue": (0, 1), "w/blue": (0, 0)}
 
 
 async def test_a_namespace_that_is_going_is_left_alone() -> None:

@@ -35,10 +35,9 @@ Weight = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_WEIGHT)]
 Priority = Annotated[int, msgspec.Meta(ge=-(10**9), le=10**9)]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=366 * 24 * 3600)]
 Minutes = Annotated[int, msgspec.Meta(ge=1, le=7 * 24 * 60)]
+QUEUE_NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 # Empty is the root, as in the definition of Queue.
-Parent = Annotated[
-    str, msgspec.Meta(max_length=63, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$")
-]
+Parent = Annotated[str, msgspec.Meta(max_length=63, pattern=rf"^({QUEUE_NAME})?$")]
 Glob = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
 
 

@@ -2,11 +2,13 @@
 
 Queues lie in no namespace, and no right in a namespace reaches them. So of each queue that a namespace is at home in,
 or has pods in, there is a copy in the namespace: what the queue has and is due, and what of that is the namespace's.
-Nothing is told of other namespaces but what they come to together.
+Nothing is told of other namespaces but what they come to together. Where a queue is gone in which pods of a namespace
+wait or run on, that is shown there; without any Queue nothing else is.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import msgspec
 
 from aliquot_scheduler.queues.said.contradictions import ALL_MODELS, Thing, quota_of
+from aliquot_scheduler.queues.said.spec import QUEUE_NAME
 from aliquot_scheduler.queues.said.tree import ROOT, UNLIMITED, Node
 from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
 from aliquot_scheduler.queues.waiting.books import Books
@@ -88,21 +91,16 @@ def views(
         reasons[waiter.pod.metadata.namespace, waiter.queue][word] += 1
     counts = Counter((waiter.pod.metadata.namespace, waiter.queue) for waiter in waiting)
     wanted = {*counts, *books.of_namespaces, *homes.items()}
-    nodes = books.ledger.tree.nodes
-    return {
-        (namespace, queue): _view(
-            nodes[queue],
-            status=statuses[queue],
-            own=_own(
-                books.of_namespaces.get((namespace, queue), (0, 0, 0)),
-                waiting=counts[namespace, queue],
-                reasons=reasons.get((namespace, queue), {}),
-            ),
-            at=at,
-        )
-        for namespace, queue in sorted(wanted)
-        if queue in nodes and queue in statuses and queue != ROOT
-    }
+    tree, found = books.ledger.tree, dict[Where, View]()
+    for where in sorted(wanted):
+        queue, held = where[1], books.of_namespaces.get(where)
+        own = _own(held or (0, 0, 0), waiting=counts[where], reasons=reasons.get(where, {}))
+        if queue not in tree.nodes:
+            if (held or counts[where]) and re.fullmatch(QUEUE_NAME, queue):
+                found[where] = View(path=(queue,), waiting=counts[where], own=own, at=at)
+        elif queue in statuses and queue != ROOT and not tree.queueless:
+            found[where] = _view(tree.nodes[queue], status=statuses[queue], own=own, at=at)
+    return found
 
 
 def of_the_moment(view: View) -> View:
