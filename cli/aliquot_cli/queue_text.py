@@ -184,8 +184,10 @@ def _of_inner(told: QueueAnswer) -> str:
     stuck = sum(one.queue == told.row.name for one in told.pods)
     if not stuck:
         return below
-    names = f"{counted(stuck, 'pod')} {agreed(stuck, 'names', 'name')} it and {agreed(stuck, 'is', 'are')} in no line"
-    return f"{below} {names}: let {agreed(stuck, 'it', 'them')} name one of those."
+    here = f"{counted(stuck, 'pod')} {agreed(stuck, 'is', 'are')} here in no line"
+    return (
+        f"{below} {here}: let {agreed(stuck, 'it, or its namespace,', 'them, or their namespaces,')} name one of those."
+    )
 
 
 def _of_gone(gone: GoneQueue) -> str:

@@ -28,7 +28,7 @@ from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.telling.reasons import of_queues, quota_of_path, why_it_waits
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.status import QueueStatus
-from aliquot_scheduler.queues.telling.why import as_shown
+from aliquot_scheduler.queues.telling.why import NEVER_FITS, NO_QUEUE_FOR_IT, as_shown
 from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.queues.waiting.states import promised_to, said_of
 from aliquot_scheduler.queues.waiting.waits import UsualWait
@@ -192,8 +192,8 @@ def _in_its_queue(told: Explanation, waiter: Waiter, *, standing: Standing, inqu
     usual, waiting = standing.usual_wait(waiter.queue), len(standing.waiting(waiter.queue))
     never = bool(standing.why_never(waiter))
     before = standing.before(waiter)
-    # What nodes say for good they say of now as well.
-    once = why and why == standing.why_nodes_never(waiter)
+    # Room would be of no use to who can't come in for good; and what nodes say for good they say of now as well.
+    once = why and found.word in {NO_QUEUE_FOR_IT, NEVER_FITS}
     summary = why if once else _said_first(why, told) if why else _behind(told, len(before)) if before else told.summary
     if not standing.plan.specs:
         # Others come first and groups wait all the same, but there is no queue to tell of.

@@ -144,6 +144,19 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
             "what is said of all GPUs stands below compute and memory"
         ),
     ),
+    "all models but some": (
+        "c",
+        {"models": {"!*H100*": {"compute": {"limit": 5}}}},
+        (
+            'queue c, spec.models: "!*H100*" is no pattern of a model; write an entry for each model that it is said '
+            "of: '*H100*': {...}; there are no lists, and no '!'"
+        ),
+    ),
+    "a list of models": (
+        "c",
+        {"models": {"*H100*,*A100*": {"compute": {"limit": 5}}}},
+        "is no pattern of a model; write an entry for each model that it is said of",
+    ),
     "no quantity": ("c", {"hosts": {"cpu": "many"}}, "queue c, spec.hosts.cpu: 'many' is no quantity"),
     "queues below it": ("org", None, "queues hang below it: a, b; delete them first, or give them another parent"),
 }
@@ -194,7 +207,7 @@ TAKEN: dict[str, tuple[str, Any, list[str]]] = {
     ),
     "closed for compute by its limit": ("c", {"compute": {"limit": 0}}, [CLOSED]),
     "closed for compute by what it may borrow": ("c", {"compute": {"borrowingLimit": 0}}, [CLOSED]),
-    "closed for compute by its weight": ("c", {"compute": {"weight": 0}}, [WEIGHTLESS.format("compute"), CLOSED]),
+    "closed for compute by its weight": ("c", {"compute": {"weight": 0}}, [WEIGHTLESS.format("compute")]),
     "closed for both by weights": (
         "c",
         {"compute": {"weight": 0}, "memory": {"weight": 0}},

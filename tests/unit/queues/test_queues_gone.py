@@ -156,6 +156,6 @@ def test_a_queue_that_got_children_tells_of_the_pods_that_wait_in_it() -> None:
         return answer_text(told, wide=False, now=WALL).splitlines()
 
     below = "Pods wait in the queues below it."
-    assert f"{below} 2 pods name it and are in no line: let them name one of those." in text(*pods)
-    assert f"{below} 1 pod names it and is in no line: let it name one of those." in text(*pods[1:])
+    assert f"{below} 2 pods are here in no line: let them, or their namespaces, name one of those." in text(*pods)
+    assert f"{below} 1 pod is here in no line: let it, or its namespace, name one of those." in text(*pods[1:])
     assert below in text(pods[2])

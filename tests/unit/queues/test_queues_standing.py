@@ -174,6 +174,16 @@ def test_who_was_shown_to_an_autoscaler_has_lost_no_turn() -> None:
     assert (told.reason, told.summary.startswith("queue g is held: it lets nobody in")) == ("QueueHeld", True)
 
 
+@pytest.mark.parametrize(("queue", "word"), [("gone", "NoQueue"), ("small", "NeverFits")])
+def test_who_can_t_come_in_for_good_is_not_told_that_there_is_no_room(queue: str, word: str) -> None:
+    """All cards are full, and room would be of no use to it."""
+    small = plan({"small": {"compute": {"limit": 40}, "namespaces": ["*"]}, "b": {}})
+    full = [runs(f"r{gpu}", "b", 100, gpu=gpu) for gpu in range(4)]
+    pod, leases = waits("w1", queue, 50), [make_lease(node.metadata.name) for node in NODES]
+    told = explain(pod, nodes=NODES, leases=leases, pods=[*full, pod], names=NAMES, wall=WALL, plan=small)
+    assert (told.reason, "room" in told.summary) == (word, False)
+
+
 def test_pods_of_a_deleted_queue_have_a_row_of_their_own() -> None:
     """Else nobody saw who uses what no queue does."""
     standing = stand(*BUSY, runs("s1", "gone", 20, gpu=3), runs("s2", "lost", 30, gpu=3), waits("s3", "gone", 10, at=3))

@@ -218,10 +218,6 @@ class Enrolment:
         """Whether it may not wait in its queue, whatever it asks: that is not there, has others below, or is closed."""
         return bool(self._why_barred(waiter, home=self._home(waiter.pod)))
 
-    def why_nodes_never(self, waiter: Waiter) -> str:
-        """Why no node could take it if all were empty; empty if one could."""
-        return self._of_shape(waiter.shape).never
-
     def why_gang_never(self, members: Sequence[Waiter]) -> str:
         """Why what a gang needs to start can't be let in, whatever others do; empty if it could."""
         queue, members = members[0].queue, self._within_limits(members)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from aliquot_scheduler.queues.said.dues import kept_of
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
-from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, Tree, plant
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, Node, Tree, plant
 
 # What of a pattern stands for any characters; and what is in no namespace's name.
 _WILD = re.compile(r"[*?]|\[[^\]]*\]")
@@ -61,16 +61,20 @@ def _weightless(name: str, tree: Tree) -> Iterator[str]:
     """Closed by a weight, which may have been meant as the least part; not where a limit says that it is closed."""
     if name not in tree.nodes:
         return
-    node = tree.nodes[name]
-    quotas = dict(_quotas(node.spec))
-    if any(quotas[thing].limit == 0 for thing in ("compute", "memory")):
-        return
     for dimension, thing in ((COMPUTE, "compute"), (MEMORY, "memory")):
-        if quotas[thing].weight == 0 and not node.ceiling[dimension]:
+        if _closed_by_weight(tree.nodes[name], dimension):
             yield (
                 f"queue {name}, spec.{thing}: none of it may be used: of weight 0 it borrows nothing, and it is "
                 "guaranteed nothing; give it a weight or a guarantee, or write limit: 0 to close it"
             )
+
+
+def _closed_by_weight(node: Node, dimension: int) -> bool:
+    """Whether none of it may be used for the weight alone, and no limit says that the queue is closed."""
+    quotas = (node.spec.compute, node.spec.memory)
+    if any(quota.limit == 0 for quota in quotas):
+        return False
+    return quotas[dimension].weight == 0 and not node.ceiling[dimension]
 
 
 def _lending(quota: Quota) -> Iterator[str]:
@@ -105,6 +109,9 @@ def _half_closed(name: str, tree: Tree) -> Iterator[str]:
         if own[compute] or not all(ceiling[MEMORY] and ceiling[compute + 1] for ceiling in path):
             continue
         if not (model := tree.dimensions.model_of(compute)):
+            if _closed_by_weight(tree.nodes[name], COMPUTE):
+                # That is told, with how to close it.
+                continue
             where, remedy = "spec.compute", "memory: {limit: 0}"
         elif own[COMPUTE]:
             where, remedy = f"spec.models[{model}].compute", f"models: {{{model!r}: {{memory: {{limit: 0}}}}}}"

@@ -167,9 +167,11 @@ def _value(kind: Any, raw: Any, *, where: str, problems: Problems, otherwise: An
 
 
 def _is_pattern(key: object, *, where: str, problems: Problems) -> bool:
-    if isinstance(key, str) and key.strip():
+    if isinstance(key, str) and key.strip() and not key.startswith("!") and "," not in key:
         return True
     remedy = "name one such as '*H100*'; what is said of all GPUs stands below compute and memory"
+    if isinstance(key, str) and key.strip():
+        remedy = "write an entry for each model that it is said of: '*H100*': {...}; there are no lists, and no '!'"
     problems.found.append(QueueError(f"{written(key)} is no pattern of a model", where=where, remedy=remedy))
     return False
 

@@ -232,10 +232,6 @@ class Standing:
         why = self._enrolment.why_never(waiter)
         return why or self._hall.why_nowhere(waiter.uid)
 
-    def why_nodes_never(self, waiter: Waiter) -> str:
-        """Why no node could take a pod if all were empty; empty if one could."""
-        return self._enrolment.why_nodes_never(waiter)
-
     def is_barred(self, waiter: Waiter) -> bool:
         """Whether a pod may not wait in its queue, whatever it asks."""
         return self._enrolment.is_barred(waiter)
