@@ -30,6 +30,11 @@ WRONG = [
     {"a": QueueSpec(compute=Quota(guarantee=200, limit=100))},
     {"a": QueueSpec(compute=Quota(guarantee=100, lending_limit=200))},
     {"a": QueueSpec(compute=Quota(guarantee=100)), "b": QueueSpec(parent="a", compute=Quota(guarantee=200))},
+    {"a": QueueSpec(compute=Quota(limit=100), models={"X": ModelQuota(compute=Quota(guarantee=200))})},
+    {
+        "a": QueueSpec(compute=Quota(limit=100)),
+        "b": QueueSpec(parent="a", models={"X": ModelQuota(compute=Quota(guarantee=200))}),
+    },
 ]
 KEEPS = Quota(guarantee=900, lending_limit=0)
 

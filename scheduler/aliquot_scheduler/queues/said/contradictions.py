@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from aliquot_scheduler.queues.said.dues import ALL_CARDS
+from aliquot_scheduler.queues.said.nesting import wider_than
 from aliquot_scheduler.queues.said.spec import ModelQuota, QueueError, QueueSpec, Quota
 
 Specs = Mapping[str, QueueSpec]
@@ -22,8 +24,7 @@ class ContradictionError(QueueError):
         self.size = size
 
 
-# Of all GPUs, or of those of a model.
-ALL_MODELS = ""
+# A pattern of models, and compute or memory.
 Thing = tuple[str, str]
 
 
@@ -40,7 +41,7 @@ def problems_of(specs: Specs) -> list[ContradictionError]:
     """Everything that is wrong with these queues together, in the order of their names."""
     children = _children(specs)
     models = sorted({model for spec in specs.values() for model in spec.models})
-    things = [(model, thing) for model in (ALL_MODELS, *models) for thing in ("compute", "memory")]
+    things = [(model, thing) for model in (ALL_CARDS, *models) for thing in ("compute", "memory")]
     promised = {thing: _promises(specs, children, thing) for thing in things}
     found: list[ContradictionError] = []
     for name, spec in sorted(specs.items()):
@@ -48,7 +49,10 @@ def problems_of(specs: Specs) -> list[ContradictionError]:
             found.append(fault)
         for thing in things:
             below = [(child, promised[thing][child]) for child in children.get(name, ())]
+            wider = [(wide, thing[1]) for wide in wider_than(thing[0], models, kinds={})]
+            limits = [(quota_of(spec, one).limit, one[0]) for one in wider]
             found.extend(_contradictions(quota_of(spec, thing), where=_where(name, thing), below=below))
+            found.extend(_beyond_wider(quota_of(spec, thing), limits, where=_where(name, thing), below=below))
     return found
 
 
@@ -71,14 +75,14 @@ def fault_of(name: str, specs: Specs) -> ContradictionError | None:
 def quota_of(spec: QueueSpec, thing: Thing) -> Quota:
     """What a queue says of one thing."""
     model, what = thing
-    of_model = spec if model == ALL_MODELS else spec.models.get(model, ModelQuota())
+    of_model = spec if model == ALL_CARDS else spec.models.get(model, ModelQuota())
     quota: Quota = getattr(of_model, what)
     return quota
 
 
 def _where(name: str, thing: Thing) -> str:
     model, what = thing
-    return f"queue {name}, spec.{what}" if model == ALL_MODELS else f"queue {name}, spec.models[{model}].{what}"
+    return f"queue {name}, spec.{what}" if model == ALL_CARDS else f"queue {name}, spec.models[{model}].{what}"
 
 
 def _children(specs: Specs) -> dict[str, list[str]]:
@@ -130,4 +134,23 @@ def _contradictions(quota: Quota, *, where: str, below: Sequence[tuple[str, int]
             remedy=f"raise the {what} to {together}, or guarantee the children less",
             kind="children",
             size=together - most,
+        )
+
+
+def _beyond_wider(
+    quota: Quota, limits: Sequence[tuple[int | None, str]], *, where: str, below: Sequence[tuple[str, int]]
+) -> Iterator[ContradictionError]:
+    """Of a model more is guaranteed than may be used of all GPUs, or of those of a pattern that takes these too."""
+    together = sum(promised for _, promised in below)
+    promised = together if quota.guarantee is None else quota.guarantee
+    said = f"its children are guaranteed {together}," if quota.guarantee is None else f"guarantee {promised} is"
+    limit, wide = min(((limit, wide) for limit, wide in limits if limit is not None), default=(promised, ALL_CARDS))
+    if promised > limit:
+        of_what = f"of {wide}, which takes these too" if wide else "of all GPUs"
+        yield ContradictionError(
+            f"{said} more than limit {limit} {of_what}",
+            where=where,
+            remedy=f"raise that limit to {promised}, or guarantee less",
+            kind="limit of more",
+            size=promised - limit,
         )

@@ -29,6 +29,7 @@ def oddities_of(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
     yield from _half_closed(name, tree)
     yield from _starved(name, specs)
     yield from _kept_for_nobody(name, tree)
+    yield from _kept_together(name, tree)
     for pattern in spec.namespaces:
         if _NO_NAME.search(_WILD.sub("", pattern)):
             yield f"queue {name}, spec.namespaces: {pattern!r} takes no namespace: names are of a-z, 0-9 and - alone"
@@ -157,5 +158,29 @@ def _usable_below(name: str, tree: Tree, dimension: int) -> int:
     """As far as the ceilings there let it be used; of a queue that has none below it, its own."""
     node = tree.nodes[name]
     if not node.children:
-        return node.ceiling[dimension]
-    return sum(min(tree.nodes[one].ceiling[dimension], _usable_below(one, tree, dimension)) for one in node.children)
+        return _usable(node, tree, dimension)
+    return sum(
+        min(_usable(tree.nodes[one], tree, dimension), _usable_below(one, tree, dimension)) for one in node.children
+    )
+
+
+def _usable(node: Node, tree: Tree, dimension: int) -> int:
+    """As far as its own ceiling there, and of what that lies within, lets it be used."""
+    return min(node.ceiling[one] for one in (dimension, *tree.within[dimension]))
+
+
+def _kept_together(name: str, tree: Tree) -> Iterator[str]:
+    """Of several models it, or a queue above it, keeps more idle than it may use of all of them at once."""
+    for node in (tree.nodes[one] for one in tree.path(name) if one != ROOT):
+        for wide, most in enumerate(node.ceiling[: tree.dimensions.cards]):
+            inside = [dim for dim, wider in enumerate(tree.within) if wide in wider and node.kept[dim]]
+            # What lies within another one of these is kept once.
+            apart = [dim for dim in inside if not set(tree.within[dim]) & set(inside)]
+            if (kept := sum(node.kept[dim] for dim in apart)) > most:
+                parts = " + ".join(f"{tree.dimensions.model_of(dim)} {node.kept[dim]}" for dim in apart)
+                of_what = f"of {tree.dimensions.model_of(wide)}" if tree.dimensions.model_of(wide) else "of all GPUs"
+                yield (
+                    f"queue {node.name}, spec.models: it keeps {kept} of {('compute', 'memory')[wide % 2]} idle "
+                    f"({parts}), and may use {most} {of_what}: {kept - most} "
+                    "idles for good; raise that limit, or lend some"
+                )

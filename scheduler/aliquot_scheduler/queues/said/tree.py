@@ -21,6 +21,7 @@ import msgspec
 from aliquot_core.hosts import quantity
 from aliquot_scheduler.queues.said.contradictions import fault_of, quota_of
 from aliquot_scheduler.queues.said.dues import ALL_CARDS, Hardware, dues_of, with_reservations
+from aliquot_scheduler.queues.said.nesting import wider_than
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 
 # The root's name can't be a queue's.
@@ -91,6 +92,8 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
     # No Queue was made: there is `default` alone, nobody goes for others in it, and so who may never be evicted needs
     # no guarantee there.
     queueless: bool
+    # For each dimension those that it lies within (`nesting.py`): whoever uses of it uses as much of them.
+    within: tuple[Vector, ...]
 
     def path(self, name: str) -> tuple[str, ...]:
         """From the queue up to the root; a queue that is not known any more counts for the root alone."""
@@ -130,10 +133,11 @@ def plant(specs: Mapping[str, QueueSpec], *, hardware: Hardware = Hardware()) ->
     for name in sorted(good):
         children[good[name].parent].append(name)
     order = _downwards(children)
-    written = {name: _written(good, name, dimensions) for name in order}
     patterns = (ALL_CARDS, *dimensions.models)
+    within = _within(patterns, hardware)
+    written = {name: _within_limits(_written(good, name, dimensions), within) for name in order}
     quotas = with_reservations(written, children=children, patterns=patterns, hardware=hardware)
-    guarantees = _guarantees(order, children=children, quotas=quotas)
+    guarantees = _guarantees(order, children=children, quotas=quotas, within=within)
     said = _said(order, children=children, written=written, guarantees=guarantees)
     nodes = {
         name: _node(
@@ -145,11 +149,12 @@ def plant(specs: Mapping[str, QueueSpec], *, hardware: Hardware = Hardware()) ->
             written=written[name],
             due=_due(said[name], guarantee=guarantees[name], models=dimensions.models, hardware=hardware),
             said=said[name],
+            within=within,
         )
         for name in sorted(order)
     }
-    nodes = {name: _stopped(node, nodes) for name, node in nodes.items()}
-    return Tree(dimensions=dimensions, nodes=nodes, queueless=not specs)
+    stopped = {name: _stopped(node, nodes) for name, node in nodes.items()}
+    return Tree(dimensions=dimensions, nodes=stopped, queueless=not specs, within=(*within, (), ()))
 
 
 # --- how a node is made ----------------------------------------------------------------------------------------------
@@ -159,6 +164,12 @@ def _downwards(children: Mapping[str, list[str]]) -> list[str]:
     for name in order:
         order.extend(children[name])
     return order
+
+
+def _within(patterns: Sequence[str], hardware: Hardware) -> tuple[Vector, ...]:
+    places = {pattern: 2 * at for at, pattern in enumerate(patterns)}
+    wider = [wider_than(pattern, patterns, kinds=hardware.kinds) for pattern in patterns]
+    return tuple(tuple(places[one] + kind for one in found) for found in wider for kind in range(2))
 
 
 def _path(name: str, specs: Mapping[str, QueueSpec]) -> tuple[str, ...]:
@@ -173,6 +184,16 @@ def _written(specs: Mapping[str, QueueSpec], name: str, dimensions: Dimensions) 
     spec = specs.get(name, QueueSpec())
     of_models = [quota_of(spec, (model, thing)) for model in dimensions.models for thing in ("compute", "memory")]
     return [spec.compute, spec.memory, *of_models]
+
+
+def _within_limits(quotas: Sequence[Quota], within: Sequence[Vector]) -> list[Quota]:
+    """No more is guaranteed of a model than its own limits let be used of what that lies within."""
+    limits = [_limit(quota) for quota in quotas]
+    most = [min((limits[wide] for wide in within[dim]), default=UNLIMITED) for dim in range(len(quotas))]
+    return [
+        msgspec.structs.replace(quota, guarantee=least) if (quota.guarantee or 0) > least else quota
+        for quota, least in zip(quotas, most, strict=True)
+    ]
 
 
 def _said(
@@ -198,15 +219,20 @@ def _due(said: Sequence[bool], *, guarantee: Vector, models: Sequence[str], hard
 
 
 def _guarantees(
-    order: Sequence[str], *, children: Mapping[str, list[str]], quotas: Mapping[str, list[Quota]]
+    order: Sequence[str],
+    *,
+    children: Mapping[str, list[str]],
+    quotas: Mapping[str, list[Quota]],
+    within: Sequence[Vector],
 ) -> dict[str, Vector]:
-    """What each is really guaranteed: no less than its children, and cut where a limit above cuts it."""
+    """What each is really guaranteed: no less than its children, and cut where a limit above or a wider one cuts it."""
     found: dict[str, Vector] = {}
     for name in reversed(order):
         below = _summed([found[child] for child in children[name]], width=len(quotas[name]))
+        limits = [_limit(quota) for quota in quotas[name]]
         found[name] = tuple(
-            min(_limit(quota), max(quota.guarantee or 0, least))
-            for quota, least in zip(quotas[name], below, strict=True)
+            min(limits[dim], *(limits[wide] for wide in within[dim]), max(quota.guarantee or 0, least))
+            for dim, (quota, least) in enumerate(zip(quotas[name], below, strict=True))
         )
     for name in order:
         below = _summed([found[child] for child in children[name]], width=len(quotas[name]))
@@ -232,15 +258,20 @@ def _node(
     written: Sequence[Quota],
     due: Vector,
     said: Sequence[bool],
+    within: Sequence[Vector],
 ) -> Node:
     spec = specs.get(name, QueueSpec())
     own = list(zip(guarantee, quotas, strict=True))
-    ceiling = (UNLIMITED if name == ROOT else min(_limit(quota), _borrowed_at_most(most, quota)) for most, quota in own)
+    ceiling = [UNLIMITED if name == ROOT else min(_limit(quota), _borrowed_at_most(most, quota)) for most, quota in own]
     implied = [
         quota.lending_limit is not None and word.lending_limit is None
         for quota, word in zip(quotas, written, strict=True)
     ]
-    kept = (_kept(most, quota, implied=along) for (most, quota), along in zip(own, implied, strict=True))
+    # What a wider limit lets nobody use is kept for nobody.
+    kept = (
+        min(_kept(*own[dim], implied=along), *(ceiling[wide] for wide in (dim, *within[dim])))
+        for dim, along in enumerate(implied)
+    )
     return Node(
         name=name,
         path=_path(name, specs),

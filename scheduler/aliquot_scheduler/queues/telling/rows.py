@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from aliquot_scheduler.queues.said.contradictions import ALL_MODELS, Thing, problems_by_queue, quota_of
+from aliquot_scheduler.queues.said.contradictions import Thing, problems_by_queue, quota_of
+from aliquot_scheduler.queues.said.dues import ALL_CARDS
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.tree import ROOT, Dimensions, Node
 from aliquot_scheduler.queues.telling.forms import NO_QUEUE, ModelParts, Part, QueueRow
@@ -100,7 +101,7 @@ def _models(node: Node, dimensions: Dimensions, *, standing: Standing | None) ->
 
 
 def _part(node: Node, thing: str, status: QueueStatus | None) -> Part:
-    told = _said_of(node, _THINGS.index(thing), (ALL_MODELS, thing))
+    told = _said_of(node, _THINGS.index(thing), (ALL_CARDS, thing))
     if status is None:
         return told
     parts = {field: getattr(getattr(status, field), thing) for field in ("used", "borrowed", "fair_share", "asked")}

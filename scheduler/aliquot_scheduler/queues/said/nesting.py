@@ -1,0 +1,31 @@
+"""Which of the things that queues count lie within which: GPUs of a model are GPUs, and patterns lie within wider ones.
+
+A limit of all GPUs is one of each model's too, so nobody is guaranteed more of a model than that. By hand, a pattern
+lies within another one if every GPU that it takes there is taken by the other; or, whatever GPUs are there, if the
+other one takes the pattern as it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from aliquot_scheduler.queues.said.dues import ALL_CARDS
+
+# Of what stands in a pattern for some character, it can't be told what it would take of another pattern.
+_UNSURE = frozenset("?[")
+
+
+def wider_than(pattern: str, patterns: Sequence[str], *, kinds: Mapping[str, frozenset[int]]) -> list[str]:
+    """Those within which a pattern of models lies, all GPUs first; `kinds` are the models there that each takes."""
+    if pattern == ALL_CARDS:
+        return []
+    others, own = (one for one in patterns if one not in {ALL_CARDS, pattern}), kinds.get(pattern, frozenset())
+    return [
+        ALL_CARDS,
+        *(one for one in others if _takes_all(one, pattern) or (own and own <= kinds.get(one, frozenset()))),
+    ]
+
+
+def _takes_all(wide: str, pattern: str) -> bool:
+    return not _UNSURE & set(wide) and fnmatchcase(pattern.casefold(), wide.casefold())

@@ -1,0 +1,124 @@
+"""What queues say of models beside what they say of all GPUs, or of wider patterns: one lies within the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+import pytest
+
+from aliquot_scheduler.queues.said.contradictions import problems_of
+from aliquot_scheduler.queues.said.nesting import wider_than
+from aliquot_scheduler.queues.said.oddities import oddities_of
+from aliquot_scheduler.queues.said.spec import ModelQuota, QueueSpec, Quota
+from support.queue_stage import A100, H100, Stage, queue
+
+CARD = 80_000
+Models = Mapping[str, ModelQuota]
+
+
+def of(guarantee: int | None = None, limit: int | None = None, *, lend: int | None = None) -> ModelQuota:
+    """What is said of the compute of a model."""
+    return ModelQuota(compute=Quota(guarantee=guarantee, limit=limit, lending_limit=lend))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wider"),
+    [
+        ("*A100*", ["", "*", "NVIDIA*"]),
+        ("A100-SXM4-80GB", ["", "*", "*A100*"]),
+        ("*H100*", ["", "*"]),
+        ("*", [""]),
+        ("", []),
+        ("a100-pcie*", ["", "*", "*A100*"]),
+        # What no GPU there is of lies within what takes it as it is written.
+        ("*L4*", ["", "*"]),
+        ("*?A100*", ["", "*", "*A100*"]),
+    ],
+)
+def test_what_lies_within_what(pattern: str, wider: list[str]) -> None:
+    """By how patterns are written, and by the models that are there."""
+    patterns = ["", "*", "*A100*", "*?A100*", "NVIDIA*"]
+    kinds = {
+        "*A100*": frozenset({1}),
+        "NVIDIA*": frozenset({1, 2}),
+        "*": frozenset({1, 2, 3}),
+        "*H100*": frozenset({3}),
+    }
+    assert wider_than(pattern, patterns, kinds=kinds) == wider
+
+
+REFUSED: dict[str, tuple[Mapping[str, QueueSpec], str]] = {
+    "more of a model than of all": (
+        {"c": queue(limit=100, models={"*A100*": of(300, lend=0)})},
+        "queue c, spec.models[*A100*].compute: guarantee 300 is more than limit 100 of all GPUs",
+    ),
+    "more of a model than of a pattern that takes it": (
+        {"c": queue(models={"*A100*": of(300), "*": of(limit=100)})},
+        "queue c, spec.models[*A100*].compute: guarantee 300 is more than limit 100 of *, which takes these too",
+    ),
+    "more for a child than its parent may use of all": (
+        {"org": queue(limit=300), "c": queue("org", models={"*A100*": of(400)})},
+        "queue org, spec.models[*A100*].compute: its children are guaranteed 400, more than limit 300 of all GPUs",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_more_of_a_model_than_a_limit_lets_be_used_is_refused(case: str) -> None:
+    """With where it stands; and if it is there all the same, so much is guaranteed and kept as may be used."""
+    specs, words = REFUSED[case]
+    assert [str(problem).partition("; ")[0] for problem in problems_of(specs)] == [words]
+    stage = Stage({**specs, "other": queue()}, nodes=(4,), models={0: A100})
+    for number in range(4):
+        stage.submit(f"o{number}", 100, CARD, queue="other")
+    stage.run()
+    kept = 100 if "lend" in case or case == "more of a model than of all" else 0
+    assert stage.used("other")[0] == 400 - kept
+
+
+def test_reservations_of_models_that_can_t_all_be_used_are_warned_of() -> None:
+    """Of two models 200 % each are kept, and 300 % may be used."""
+    specs = {"a": queue(limit=300, models={"*A100*": of(200, lend=0), "*H100*": of(200, lend=0)})}
+    assert not problems_of(specs)
+    (said,) = oddities_of("a", specs)
+    assert (
+        "it keeps 400 of compute idle (*A100* 200 + *H100* 200), and may use 300 of all GPUs: 100 idles for good"
+        in said
+    )
+
+
+def drawn(chance: Random) -> QueueSpec:
+    """A queue with limits, guarantees and reservations of all GPUs and of models."""
+
+    def amounts(guarantees: list[int | None], limits: list[int | None]) -> tuple[int | None, int | None]:
+        guarantee, limit = chance.choice(guarantees), chance.choice(limits)
+        return guarantee, guarantee if guarantee and limit and limit < guarantee else limit
+
+    models = {}
+    for pattern in chance.sample(["*A100*", "*H100*", "NVIDIA*", "*"], chance.randint(0, 2)):
+        guarantee, limit = amounts([None, 100, 200, 300], [None, None, 100, 200, 400])
+        models[pattern] = of(guarantee, limit, lend=0 if guarantee and chance.random() < 0.7 else None)
+    guarantee, limit = amounts([None, None, 100, 300], [None, None, 100, 200, 400])
+    return queue(
+        guarantee=guarantee, limit=limit, lend=0 if guarantee and chance.random() < 0.5 else None, models=models
+    )
+
+
+def alone(specs: Mapping[str, QueueSpec], name: str) -> int:
+    """How much compute one queue gets where nobody else asks, on four cards of each of two models."""
+    stage = Stage(specs, nodes=(4, 4), models={0: A100, 1: H100})
+    for number in range(9):
+        stage.submit(f"{name}{number}", 100, CARD, queue=name)
+    while stage.run():
+        pass
+    return stage.used(name)[0]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_idles_for_who_could_not_use_it(seed: int) -> None:
+    """What is left of all when a queue has all that it may use is another one's, or whoever wrote it was warned."""
+    own = drawn(Random(seed))  # noqa: S311 - the point is that it repeats
+    specs = {"a": own, "b": queue()}
+    warned = any("idles for good" in said for said in oddities_of("a", specs))
+    assert warned or alone(specs, "b") >= 800 - alone(specs, "a")
