@@ -156,7 +156,9 @@ class Consolidation:
 
     def _of(self, queue: str, user: str) -> Sequence[Candidate]:
         register = self._queues.register
-        return register.hall.lines[queue].heads(user, let_in=register.books.let_in)
+        heads = register.hall.lines[queue].heads(user, let_in=register.books.let_in)
+        # For who is shown to an autoscaler a node is to come.
+        return [head for head in heads if head.first.uid not in register.shown]
 
     def _may_ask(self, candidate: Candidate, *, now: float) -> bool:
         if candidate.uid in self._vain:

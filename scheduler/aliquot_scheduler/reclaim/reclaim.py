@@ -189,8 +189,10 @@ class Reclaim:
                 yield queue
 
     def _heads(self, queue: str, user: str) -> Sequence[Candidate]:
+        """But for who is shown to an autoscaler: a node is to come for it, and nobody goes meanwhile."""
         register = self._queues.register
-        return register.hall.lines[queue].heads(user, let_in=register.books.let_in)
+        heads = register.hall.lines[queue].heads(user, let_in=register.books.let_in)
+        return [head for head in heads if head.first.uid not in register.shown]
 
     def _next(self, queue: str, shares: Shares) -> Candidate | None:
         line = self._queues.register.hall.lines.get(queue)
