@@ -215,10 +215,10 @@ TAKEN: dict[str, tuple[str, Any, list[str]]] = {
     ),
     "GiB for MiB": (
         "c",
-        {"memory": {"limit": 10}, "models": {"A100*": {"memory": {"guarantee": 80}}}},
+        {"memory": {"limit": 80}, "models": {"A100*": {"memory": {"guarantee": 10}}}},
         [
-            "queue c, spec.memory: limit 10 is 10 MiB; write 10240 if so many GiB were meant",
-            "queue c, spec.models[A100*].memory: guarantee 80 is 80 MiB; write 81920 if so many GiB were meant",
+            "queue c, spec.memory: limit 80 is 80 MiB; write 81920 if so many GiB were meant",
+            "queue c, spec.models[A100*].memory: guarantee 10 is 10 MiB; write 10240 if so many GiB were meant",
         ],
     ),
     "a GiB": ("c", {"memory": {"limit": 1024}}, []),
