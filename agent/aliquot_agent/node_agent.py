@@ -99,7 +99,10 @@ class NodeAgent:
         self.over_use = self._over_used()
         self.trespassers = self._trespassing()
         self.live_limits = LiveLimits(
-            names=names, events=self.events, pods=lambda: self.pods.by_uid, floor=settings.context_mib
+            names=names,
+            events=self.events,
+            pods=lambda: self.pods.by_uid,
+            floor=lambda gpu: self._inventory().context(gpu),
         )
         self._sick_notes = SickNotes(
             clock=clock,
@@ -130,7 +133,7 @@ class NodeAgent:
             memory=self._machine.memory,
             beat=self.pulse.beat("gpus"),
             offer=self._machine.offer,
-            context=self._settings.context_mib,
+            context=self._settings.contexts(),
         )
 
     def _usage_watch(self) -> UsageWatch:

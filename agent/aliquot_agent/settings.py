@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import socket
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
 
+from aliquot_agent.isolation.contexts import MOST, ContextOf, check_contexts, context_of
 from aliquot_agent.isolation.offering import check_lines
 from aliquot_core.settings import FilePath, MountedPath, Seconds, SocketPath, UnusableValueError, of_kind
 
@@ -67,7 +69,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Where the agent and `aliquot mps` meet, which containers mount from too: [mps] folder must be the same.
     mps_folder: MountedPath = "/run/aliquot/mps"
     # What a CUDA context takes on this node's GPUs, in MiB: measure it with `nvidia-smi` and an idle program.
-    context_mib: Annotated[int, msgspec.Meta(ge=0, le=16_384)] = 512
+    context_mib: Annotated[int, msgspec.Meta(ge=0, le=MOST)] = 512
+    # Where single GPUs differ: lines such as "*T4*=300", named as those of `isolation_of` are.
+    context_mib_of: Annotated[tuple[str, ...], of_kind(check_contexts)] = ()
     # How far it goes with who uses more than granted: only noted (log, metric), warned (Event), throttled (no idle
     # compute; where the interposer holds the slice), given up for eviction (memory alone). In seconds, after how long:
     # each rung no sooner than the one below it.
@@ -105,6 +109,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
                 f"over_use_warn, over_use_throttle and over_use_evict do not rise: {times}",
                 remedy="give each no less than the one before it",
             )
+
+    def contexts(self) -> ContextOf:
+        """What a CUDA context takes of each GPU."""
+        return partial(context_of, lines=self.context_mib_of, otherwise=self.context_mib)
 
     def wants(self, mode: str) -> bool:
         """Whether some GPU of the node is to hold slices so."""

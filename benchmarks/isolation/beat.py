@@ -36,6 +36,7 @@ def container(files: SliceFiles, number: int) -> None:
         owner=Owner(pod=f"uid-{number}", container="main"),
         grant=ContainerGrant(slices=(part,), isolation="interposer"),
         driver="/run/aliquot/isolation/driver/libcuda.so",
+        contexts={part.gpu: 300},
     )
     account = bytearray(ACCOUNT_BYTES)
     struct.pack_into("<8sII", account, 0, ACCOUNT_MAGIC, 1, PROCESSES)
@@ -49,7 +50,7 @@ def main(counts: list[int]) -> None:
     """Print a line for each number of containers."""
     for count in counts:
         with tempfile.TemporaryDirectory() as folder:
-            files = SliceFiles(folder=Path(folder), library=Path(folder) / "none", context_mib=300)
+            files = SliceFiles(folder=Path(folder), library=Path(folder) / "none")
             for number in range(count):
                 container(files, number)
             pacemaker = Pacemaker(files=files, clock=SystemClock())

@@ -9,7 +9,7 @@ from pathlib import Path
 from aliquot_agent.gpus.model import GpuFacts
 from aliquot_agent.isolation.beyond import Owner
 from aliquot_agent.isolation.mps_folder import MpsFolder
-from aliquot_agent.isolation.offering import Offered, lacks_mps, offered, wanted
+from aliquot_agent.isolation.offering import Offered, lacks_mps, offered, told_of
 from aliquot_agent.isolation.pacemaker import Pacemaker
 from aliquot_agent.isolation.slice_files import MIB, SliceFiles
 from aliquot_agent.settings import NVML, AgentSettings
@@ -28,9 +28,7 @@ def make_isolation(settings: AgentSettings) -> SliceFiles | None:
         return None
     if is_simulated(settings) or not settings.mounts:  # nothing to stand in front of, or no way to
         return None
-    files = SliceFiles(
-        folder=Path(settings.isolation_folder), library=Path(settings.interposer), context_mib=settings.context_mib
-    )
+    files = SliceFiles(folder=Path(settings.isolation_folder), library=Path(settings.interposer))
     # Containers that start from now on get the library of this image.
     files.prepare()
     return files
@@ -49,7 +47,7 @@ def offer_isolation(
     mps: MpsFolder | None = None,
 ) -> Offered:
     """In which modes a GPU can hold a slice; `obstacle` is what is in the interposer's way."""
-    mode = wanted(gpu, lines=settings.isolation_of, otherwise=settings.isolation)
+    mode = told_of(gpu, lines=settings.isolation_of, otherwise=settings.isolation)
     # It needs none of the driver's files: they may be simulated, the GPUs not.
     if mode == MPS and settings.gpus == NVML:
         return offered(gpu, mode=mode, obstacle=partial(lacks_mps, was_kept=mps is not None and mps.was_kept()))

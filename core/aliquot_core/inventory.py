@@ -115,6 +115,11 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The GPU of that uuid."""
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
 
+    def context(self, uuid: str) -> int:
+        """What a CUDA context takes of that GPU, in MiB; nothing where it is not told."""
+        gpu = self.gpu(uuid)
+        return gpu.context or 0 if gpu else 0
+
     @property
     def memory(self) -> MiB:
         """What the node has to grant, for its `aliquot.dev/memory`."""

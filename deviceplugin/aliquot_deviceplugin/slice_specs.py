@@ -66,20 +66,28 @@ class SliceSpecs:
                 token=token,
                 owner=Owner(pod=pod.metadata.uid, container=spec.container),
                 driver=driver_edits.values(),
+                inventory=inventory,
             ),
             claims=encode_claims(dict(claims)),
         )
         self._store.write(composed)
 
     def _isolated(
-        self, grant: ContainerGrant, *, token: str, owner: Owner, driver: Collection[ContainerEdits]
+        self,
+        grant: ContainerGrant,
+        *,
+        token: str,
+        owner: Owner,
+        driver: Collection[ContainerEdits],
+        inventory: Inventory,
     ) -> tuple[ContainerEdits, ...]:
         """What the grant's mode adds; files are written anew at each start, for an account is of one life only."""
         if grant.isolation == MPS and self._mps is not None and not all(part.whole for part in grant.slices):
             return (mps_edits(grant, pipe=str(self._mps.pipe(grant.slices[0].gpu))),)
         if grant.isolation != INTERPOSER or self._isolation is None:
             return ()
-        own = self._isolation.write(token=token, owner=owner, grant=grant, driver=DRIVER_INSIDE)
+        contexts = {part.gpu: inventory.context(part.gpu) for part in grant.slices}
+        own = self._isolation.write(token=token, owner=owner, grant=grant, driver=DRIVER_INSIDE, contexts=contexts)
         return (
             interposer_edits(
                 driver,

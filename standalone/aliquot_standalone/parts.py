@@ -87,7 +87,7 @@ def new_fleet(ground: Ground, *, plan: Plan, agents: AgentSettings) -> Fleet:
         transport=ground.transport,
         names=ground.names,
         policy=policy(HealthSettings(), names=ground.names),
-        context=agents.context_mib,
+        context=agents.contexts(),
         clock=ground.clock,
         random=ground.random,
         apart=bool(plan.full),

@@ -40,6 +40,7 @@ EVERYTHING: dict[str, Any] = {
         "isolation": "interposer",
         "isolationOf": ["*T4*=observe", "0=interposer"],
         "contextMib": 300,
+        "contextMibOf": ["*A100*=600", "1=450"],
         "ungranted": "stop",
         "settings": {"health": {"xids": ["31=degraded", "other=ignored"]}},
     },
@@ -107,6 +108,7 @@ def test_the_chart_is_clean(values: dict[str, Any]) -> None:
         ({"node": {"isolation": "mig"}}, "/node/isolation"),
         ({"node": {"isolationOf": ["0=mig"]}}, "/node/isolationOf/0"),
         ({"node": {"contextMib": -1}}, "/node/contextMib"),
+        ({"node": {"contextMibOf": ["0=16385"]}}, "/node/contextMibOf/0"),
         ({"node": {"settings": {"agent": 3}}}, "/node/settings/agent"),
         ({"monitoring": {"interval": "often"}}, "/monitoring/interval"),
         ({"centre": {"callers": ["10.0.0.0/33"]}}, "/centre/callers/0"),
@@ -181,7 +183,7 @@ def test_the_agent_is_told_how_slices_are_held_and_where_containers_find_it() ->
     (told,) = (each for name, each in containers(objects) if name == "aliquot-agent")
     found = Sources(environment=environment(told)).resolve("agent", AgentSettings).value
     assert (found.isolation, found.isolation_of) == ("interposer", ("*T4*=observe", "0=interposer"))
-    assert found.context_mib == 300
+    assert (found.context_mib, found.context_mib_of) == (300, ("*A100*=600", "1=450"))
     (mount,) = (each for each in told["volumeMounts"] if each["mountPath"] == found.isolation_folder)
     assert not mount.get("readOnly")
     volumes = of_kind(objects, "DaemonSet")["aliquot-agent"]["spec"]["template"]["spec"]["volumes"]

@@ -36,7 +36,7 @@ def namespaces() -> None:
 
 def agent_of(world: World) -> Departed:
     """The agent's look at the containers of that world."""
-    files = SliceFiles(folder=world.folder, library=world.folder / "none", context_mib=0)
+    files = SliceFiles(folder=world.folder, library=world.folder / "none")
     return Departed(files=files, living=NodeProcesses(), clock=SystemClock())
 
 

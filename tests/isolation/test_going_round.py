@@ -34,7 +34,7 @@ class Agent:
         self._container = container
         owner = Owner(pod="u1", container="main")
         (container.folder / OWNER).write_bytes(msgspec.json.encode(owner))
-        files = SliceFiles(folder=world.folder, library=world.folder / "none", context_mib=CONTEXT // MIB)
+        files = SliceFiles(folder=world.folder, library=world.folder / "none")
         self._pacemaker = Pacemaker(files=files, clock=VirtualClock())
 
     def sample(self, times: int = LOOKS) -> None:

@@ -24,7 +24,7 @@ class Agent:
     def __init__(self, world: World, container: Container) -> None:
         owner = Owner(pod="u1", container="main")
         (container.folder / OWNER).write_bytes(msgspec.json.encode(owner))
-        files = SliceFiles(folder=world.folder, library=world.folder / "none", context_mib=CONTEXT // MIB)
+        files = SliceFiles(folder=world.folder, library=world.folder / "none")
         self._allowed: dict[Whose, Allowed] = {}
         self._pacemaker = Pacemaker(files=files, clock=VirtualClock(), allowed=lambda: self._allowed)
 

@@ -46,8 +46,8 @@ class Node:
         events = EventRecorder(
             client=client, clock=self.clock, random=lambda: 0.5, controller="c", instance="i", ledger=EventLedger()
         )
-        files = SliceFiles(folder=world.folder, library=world.folder / "none", context_mib=CONTEXT // MIB)
-        self.limits = LiveLimits(names=NAMES, events=events, pods=lambda: self.pods, floor=CONTEXT // MIB)
+        files = SliceFiles(folder=world.folder, library=world.folder / "none")
+        self.limits = LiveLimits(names=NAMES, events=events, pods=lambda: self.pods, floor=lambda _: CONTEXT // MIB)
         self.ladder = OverUse(
             names=NAMES, clock=self.clock, client=client, events=events, pods=lambda: self.pods,
             rungs=Rungs(top=Rung.EVICT),

@@ -183,7 +183,7 @@ class Containers:
     def __init__(self, machine: GpuMachine, folder: Path) -> None:
         self.machine = machine
         self._folder = folder / "isolation"
-        self.files = SliceFiles(folder=self._folder, library=folder / "none", context_mib=machine.context_mib)
+        self.files = SliceFiles(folder=self._folder, library=folder / "none")
         self._made: list[Held] = []
         self._stop = threading.Event()
         self.pacemaker = Pacemaker(files=self.files, clock=SystemClock())
@@ -220,6 +220,7 @@ class Containers:
             owner=Owner(pod=f"u{number}", container="main"),
             grant=ContainerGrant(slices=(part,), isolation=INTERPOSER),
             driver=str(self.machine.driver),
+            contexts={part.gpu: self.machine.context_mib},
         )
         return self._add(own, self.machine.built.link(folder=own))
 

@@ -13,7 +13,7 @@ from aliquot_agent.isolation.pacemaker import BEAT_S, Pacemaker
 from aliquot_agent.isolation.pacing import Share
 from aliquot_agent.isolation.slice_files import SliceFiles
 from aliquot_kube.clock import SystemClock
-from support.isolation import CONTEXT, MIB, Container
+from support.isolation import Container
 
 
 class Pacer:
@@ -25,7 +25,7 @@ class Pacer:
             granted = {"guarantee": round(share.guarantee * WHOLE), "limit": round(share.limit * WHOLE)}
             container.set(msgspec.structs.replace(container.gpus[0], **granted))
         (folder,) = {container.world.folder for container in shares}
-        files = SliceFiles(folder=folder, library=folder / "none", context_mib=CONTEXT // MIB)
+        files = SliceFiles(folder=folder, library=folder / "none")
         self._pacemaker = Pacemaker(files=files, clock=SystemClock())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -13,6 +13,7 @@ from aliquot_agent.health.gpu_watch import GpuWatch
 from aliquot_agent.health.health_memory import Remembered
 from aliquot_agent.health.marks import read_marks
 from aliquot_agent.health.xids import HealthSettings, policy
+from aliquot_agent.isolation.contexts import ContextOf
 from aliquot_agent.isolation.offering import Offer, only_observed
 from aliquot_agent.signal import Signal
 from aliquot_core.clock import Clock
@@ -51,7 +52,7 @@ class Watched:
         memory: KeptInMemory | None = None,
         settings: HealthSettings | None = None,
         offer: Offer = only_observed,
-        context: int | None = None,
+        context: ContextOf = lambda _: None,
     ) -> None:
         self.changed = Signal()
         self.beats = 0

@@ -20,6 +20,7 @@ from aliquot_agent.health.inventories import Cards, failed, inventory, seen
 from aliquot_agent.health.judging import cleared, expired, heard, marked, sampled
 from aliquot_agent.health.marks import Marks
 from aliquot_agent.health.xids import Effect, Policy
+from aliquot_agent.isolation.contexts import ContextOf
 from aliquot_agent.isolation.offering import Offer, by_hardware, only_observed
 from aliquot_agent.signal import Signal
 from aliquot_core.clock import Clock
@@ -49,11 +50,11 @@ class GpuWatch:
         memory: HealthMemory,
         beat: Callable[[], None],
         offer: Offer = only_observed,
-        context: int | None = None,
+        context: ContextOf = lambda _: None,
     ) -> None:
         """`obstacle` says what, outside the driver, keeps the GPUs from being given; `beat` is told that we live.
 
-        `offer` says in which modes a GPU can hold a slice; `context` is what a CUDA context takes, in MiB, if known.
+        `offer` says in which modes a GPU can hold a slice; `context` what a CUDA context takes of it, in MiB, if known.
         """
         self._driver = driver
         self._clock = clock
@@ -149,7 +150,8 @@ class GpuWatch:
             self._kept = kept
             self._memory.save(kept)
         modes = {uuid: self._offer(facts) for uuid, facts in self._cards.gpus.items()}
-        now = inventory(self._cards, outside=self._obstacle(), isolation=modes, context=self._context)
+        contexts = {uuid: self._context(facts) for uuid, facts in self._cards.gpus.items()}
+        now = inventory(self._cards, outside=self._obstacle(), isolation=modes, contexts=contexts)
         if now == self._inventory:
             return
         _log_changes(self._inventory, now)

@@ -22,6 +22,7 @@ from aliquot_agent.isolation.offering import Offered
 from aliquot_core.inventory import Gpu, Health, Instance, Inventory
 
 ALL_OBSERVED: Mapping[str, Offered] = MappingProxyType({})
+_UNTOLD: Mapping[str, int | None] = MappingProxyType({})
 
 
 class Cards(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,11 +61,15 @@ def failed(cards: Cards, *, reason: str, kind: str = "failed") -> Cards:
 
 
 def inventory(
-    cards: Cards, *, outside: str = "", isolation: Mapping[str, Offered] = ALL_OBSERVED, context: int | None = None
+    cards: Cards,
+    *,
+    outside: str = "",
+    isolation: Mapping[str, Offered] = ALL_OBSERVED,
+    contexts: Mapping[str, int | None] = _UNTOLD,
 ) -> Inventory:
     """What the node has, as it is published; `outside` is what keeps all of it from being given.
 
-    `context` is what a CUDA context takes on its GPUs, in MiB.
+    `contexts` is what a CUDA context takes of each GPU, in MiB, if known.
     """
     problem = cards.problem or outside
     cut = {gpu.instance.parent for gpu in cards.gpus.values() if gpu.instance}
@@ -73,7 +78,7 @@ def inventory(
             facts,
             verdict=_verdict(facts, cards=cards, problem=problem),
             isolation=isolation.get(facts.uuid, Offered()),
-            context=context,
+            context=contexts.get(facts.uuid),
         )
         for facts in sorted(cards.gpus.values(), key=_place)
         if not (facts.mig_enabled and facts.uuid in cut)

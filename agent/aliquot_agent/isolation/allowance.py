@@ -10,7 +10,7 @@ holds; nobody but best effort gives way; one sample takes nothing, nor does one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -35,23 +35,26 @@ def whose(one: SliceUse) -> Whose:
     return one.uid, one.container, one.gpu
 
 
-def restrained(slices: Sequence[SliceUse], *, restraints: Mapping[str, Restraint], floor: int) -> dict[Whose, Allowed]:
+def restrained(
+    slices: Sequence[SliceUse], *, restraints: Mapping[str, Restraint], floor: Callable[[str], int]
+) -> dict[Whose, Allowed]:
     """What is left of grants by what pods say of themselves (by UID); a container's GPUs each give their part."""
     memory, limit = _summed(slices, "memory_mib"), _summed(slices, "limit")
     found = {}
     for one in slices:
         said, container = restraints.get(one.uid, Restraint()), (one.uid, one.container)
         found[whose(one)] = Allowed(
-            memory=min(one.memory_mib, max(floor, _part(one.memory_mib, said.memory, of=memory[container]))),
+            memory=min(one.memory_mib, max(floor(one.gpu), _part(one.memory_mib, said.memory, of=memory[container]))),
             limit=min(one.limit, max(one.compute, _part(one.limit, said.compute, of=limit[container]))),
         )
     return found
 
 
-def bounded(slices: Sequence[SliceUse], said: Restraint, *, floor: int) -> str:
+def bounded(slices: Sequence[SliceUse], said: Restraint, *, floor: Callable[[str], int]) -> str:
     """Which of what a pod says of these slices of one container is not to be had, and why; empty if all is."""
     memory, limit, compute = (sum(getattr(one, what) for one in slices) for what in ("memory_mib", "limit", "compute"))
-    found = out_of_bounds(said, memory=memory, limit=limit, compute=compute, contexts=floor * len(slices))
+    contexts = sum(floor(one.gpu) for one in slices)
+    found = out_of_bounds(said, memory=memory, limit=limit, compute=compute, contexts=contexts)
     return ", ".join(filter(None, (found.memory, found.compute)))
 
 
@@ -67,11 +70,11 @@ def lacking(
 
 
 def given_way(
-    slices: Sequence[SliceUse], *, allowed: Mapping[Whose, Allowed], lack: int, floor: int
+    slices: Sequence[SliceUse], *, allowed: Mapping[Whose, Allowed], lack: int, floor: Callable[[str], int]
 ) -> dict[Whose, Allowed]:
     """Those who have less by that: best effort on that GPU, as far as a limit holds it."""
     yields = [one for one in slices if not one.compute and one.isolation == INTERPOSER]
-    spare = {whose(one): max(0, allowed[whose(one)].memory - max(floor, one.used_mib or 0)) for one in yields}
+    spare = {whose(one): max(0, allowed[whose(one)].memory - max(floor(one.gpu), one.used_mib or 0)) for one in yields}
     whole = sum(spare.values())
     taken = min(lack, whole)
     return {

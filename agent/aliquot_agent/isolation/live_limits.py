@@ -29,9 +29,9 @@ class LiveLimits:
     """One node's."""
 
     def __init__(
-        self, *, names: Names, events: EventRecorder, pods: Callable[[], Mapping[str, Pod]], floor: int
+        self, *, names: Names, events: EventRecorder, pods: Callable[[], Mapping[str, Pod]], floor: Callable[[str], int]
     ) -> None:
-        """`pods` are those of the node, by UID; `floor` is what a CUDA context takes, in MiB."""
+        """`pods` are those of the node, by UID; `floor` is what a CUDA context takes of a GPU, in MiB."""
         self._names, self._events, self._pods, self._floor = names, events, pods, floor
         self._lacks: dict[str, Excess] = {}
         # What each slice may have, and why that is less than granted: for what was told of it.

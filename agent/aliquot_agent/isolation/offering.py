@@ -52,13 +52,13 @@ def check_lines(lines: Sequence[str]) -> None:
             )
 
 
-def wanted(gpu: GpuFacts, *, lines: Sequence[str], otherwise: str) -> str:
-    """The mode that the node was told for a GPU: by the first line that names its uuid, model or index."""
+def told_of(gpu: GpuFacts, *, lines: Sequence[str], otherwise: str) -> str:
+    """What the node was told of a GPU: by the first line `PATTERN=…` that names its uuid, model or index."""
     names = [name.casefold() for name in (gpu.uuid, str(gpu.index), *model_names(gpu.model))]
     for line in lines:
-        pattern, _, mode = line.rpartition("=")
+        pattern, _, said = line.rpartition("=")
         if any(fnmatchcase(name, pattern.casefold()) for name in names):
-            return mode
+            return said
     return otherwise
 
 

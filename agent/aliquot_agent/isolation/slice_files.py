@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -32,11 +32,10 @@ class IsolationFolderError(ClusterError):
 class SliceFiles:
     """One node's folder."""
 
-    def __init__(self, *, folder: Path, library: Path, context_mib: int) -> None:
-        """`library` is the interposer as the agent's image has it; `context_mib` what a context costs on this node."""
+    def __init__(self, *, folder: Path, library: Path) -> None:
+        """`library` is the interposer as the agent's image has it."""
         self._folder = folder
         self._source = library
-        self._context = context_mib * MIB
 
     @property
     def library(self) -> Path:
@@ -65,13 +64,18 @@ class SliceFiles:
         """Why containers can't mount it, if so; whatever was in the way may be gone, or have come."""
         return "" if self.library.is_file() else self.prepare()
 
-    def write(self, *, token: str, owner: Owner, grant: ContainerGrant, driver: str) -> Path:
-        """Fresh files for a container that is about to start; where they are."""
+    def write(
+        self, *, token: str, owner: Owner, grant: ContainerGrant, driver: str, contexts: Mapping[str, int]
+    ) -> Path:
+        """Fresh files for a container that is about to start; where they are.
+
+        `contexts` is what a CUDA context takes of each GPU, in MiB.
+        """
         gpus = [
             GpuLimits(
                 uuid=part.gpu,
                 memory=part.memory.value * MIB,
-                context=self._context,
+                context=contexts[part.gpu] * MIB,
                 guarantee=part.compute.value * PERCENT,
                 rate=part.compute.value * PERCENT,
                 limit=part.limit.value * PERCENT,

@@ -70,7 +70,7 @@ def _unfit(part: Slice, gpu: Gpu, *, mode: str) -> str:
         # Bound by a centre of before contexts were known: a program would fail as it begins, in the driver's words.
         return (
             f"takes {context} MiB for a CUDA context, more than the {part.memory} granted there: no program could "
-            "begin; delete the pod and ask for more, or let the operator measure this node's [agent] context_mib anew"
+            "begin; delete the pod and ask for more, or let the operator measure [agent] context_mib of this GPU anew"
         )
     return ""
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from aliquot_agent.gpus.known_models import KnownModel
 from aliquot_agent.gpus.model import GpuUsage
 from aliquot_agent.health.xids import Policy
+from aliquot_agent.isolation.contexts import ContextOf
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
@@ -43,12 +44,12 @@ class Fleet:
         transport: Transport,
         names: Names,
         policy: Policy,
-        context: int,
+        context: ContextOf,
         clock: Clock,
         random: Random,
         apart: bool = False,
     ) -> None:
-        """`context` is what a CUDA context takes (MiB); `apart` keeps pods away that do not say how they are played."""
+        """`context`: what a CUDA context takes of a GPU; `apart`: pods that say nothing of a play stay away."""
         self._clock = clock
         self._names = names
         self._client = KubeClient(transport=transport)

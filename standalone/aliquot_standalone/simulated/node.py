@@ -17,6 +17,7 @@ from aliquot_agent.health.gpu_watch import GpuWatch
 from aliquot_agent.health.health_memory import HealthFile
 from aliquot_agent.health.marks import read_marks
 from aliquot_agent.health.xids import Policy
+from aliquot_agent.isolation.contexts import ContextOf
 from aliquot_agent.publishing.node_publisher import NodePublisher
 from aliquot_agent.publishing.signs_of_life import SignsOfLife
 from aliquot_agent.signal import Signal
@@ -61,7 +62,7 @@ class SimulatedNode:
         models: tuple[KnownModel, ...],
         names: Names,
         policy: Policy,
-        context: int,
+        context: ContextOf,
         clock: Clock,
         random: Random,
         transport: Transport,
@@ -69,7 +70,7 @@ class SimulatedNode:
         reporter: Reporter,
         apart: bool = False,
     ) -> None:
-        """`context` is what a CUDA context takes (MiB); `apart` keeps pods away that do not say how they are played."""
+        """`context`: what a CUDA context takes of a GPU; `apart`: pods that say nothing of a play stay away."""
         self.name = name
         self._apart = apart
         self._names = names
@@ -90,7 +91,7 @@ class SimulatedNode:
         self._household = self._housing(reporter)
 
     # --- what it is made of ------------------------------------------------------------------------------------------
-    def _watch(self, policy: Policy, *, context: int) -> GpuWatch:
+    def _watch(self, policy: Policy, *, context: ContextOf) -> GpuWatch:
         return GpuWatch(
             driver=self._driver,
             clock=self._clock,

@@ -12,6 +12,7 @@ from aliquot_agent.gpus.model import GpuUsage
 from aliquot_agent.gpus.simulated import SimulatedDriver, simulated_uuid
 from aliquot_agent.health.gpu_watch import LOOK_AFRESH, TRY_AGAIN
 from aliquot_agent.health.xids import HealthSettings
+from aliquot_agent.settings import AgentSettings
 from aliquot_agent.web.pulse import Pulse
 from aliquot_core.inventory import Health
 from support.clocks import VirtualClock
@@ -56,12 +57,13 @@ async def test_an_xid_makes_its_gpu_sick_at_once_until_an_operator_clears_it(
 
 
 async def test_what_a_context_takes_is_told_of_each_gpu(driver: SimulatedDriver, clock: VirtualClock) -> None:
-    """As the node's settings have it, or not at all."""
-    for context in (None, 0, 512):
+    """As the node's settings have it of this GPU, or not at all."""
+    told = AgentSettings(context_mib=400, context_mib_of=("1=300",))
+    for context, expected in ((lambda _: None, [None, None]), (lambda _: 0, [0, 0]), (told.contexts(), [400, 300])):
         watched = Watched(driver=driver, clock=clock, context=context)
         async with watched.running():
             await clock.advance(1)
-            assert [gpu.context for gpu in watched.watch.inventory.gpus] == [context, context]
+            assert [gpu.context for gpu in watched.watch.inventory.gpus] == expected
 
 
 async def test_an_xid_counts_before_the_driver_was_asked_again(

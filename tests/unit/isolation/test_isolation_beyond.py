@@ -60,7 +60,7 @@ class Node:
     """A node with a pacemaker and some containers."""
 
     def __init__(self, folder: Path) -> None:
-        self.files = SliceFiles(folder=folder, library=folder / "libcuda", context_mib=0)
+        self.files = SliceFiles(folder=folder, library=folder / "libcuda")
         self.clock = VirtualClock()
         self.pacemaker = Pacemaker(files=self.files, clock=self.clock)
 
@@ -74,6 +74,7 @@ class Node:
             owner=Owner(pod=pod, container="main"),
             grant=ContainerGrant(slices=slices, isolation="interposer"),
             driver="/driver",
+            contexts={part.gpu: 0 for part in slices},
         )
         (own / "account").write_bytes(account(*used, gpus=gpus))
         return own

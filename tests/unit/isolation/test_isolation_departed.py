@@ -31,7 +31,7 @@ class Node:
     """A container whose account says that two processes hold something, and who of them lives."""
 
     def __init__(self, folder: Path) -> None:
-        self.files = SliceFiles(folder=folder, library=folder / "libcuda", context_mib=0)
+        self.files = SliceFiles(folder=folder, library=folder / "libcuda")
         self.there = {FIRST, SECOND}
         self.asked: list[Collection[int]] = []
         self.meanwhile: Callable[[Node], None] | None = None
@@ -45,7 +45,7 @@ class Node:
             gpu="GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a000", compute=Percent(10), limit=Percent(10), memory=MiB(1000)
         )
         grant = ContainerGrant(slices=(part,), isolation="interposer")
-        self.own = self.files.write(token="a", owner=OWNER, grant=grant, driver="/driver")
+        self.own = self.files.write(token="a", owner=OWNER, grant=grant, driver="/driver", contexts={part.gpu: 0})
         data = bytearray(ACCOUNT_BYTES)
         struct.pack_into("<8sII", data, 0, ACCOUNT_MAGIC, 1, 2)
         for slot, (born, pid) in enumerate([(70, 5), (71, 6)]):

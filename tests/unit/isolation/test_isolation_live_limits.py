@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot_agent.gpus.model import GpuUsage
-from aliquot_agent.isolation.allowance import Allowed, given_way, lacking, restrained, whose
+from aliquot_agent.isolation.allowance import Allowed, bounded, given_way, lacking, restrained, whose
 from aliquot_agent.isolation.beyond import LOOKS, Excess, Whose
 from aliquot_agent.isolation.live_limits import LiveLimits
 from aliquot_agent.web.accounts import SliceUse
@@ -32,6 +32,11 @@ A, B = "GPU-a", "GPU-b"
 FLOOR = 100
 # Of a card as `facts` has it: 1,000 MiB, of which the driver keeps 100.
 USABLE = 900
+
+
+def floor(_: str) -> int:
+    """Of every GPU."""
+    return FLOOR
 
 
 def one(
@@ -73,14 +78,24 @@ RESTRAINTS: dict[str, tuple[Restraint, SliceUse, Allowed]] = {
 def test_a_pod_may_have_less_and_never_more(what: str) -> None:
     """Between the floor and what was granted, and between its compute and its limit."""
     said, part, expected = RESTRAINTS[what]
-    assert restrained([part], restraints={"u": said}, floor=FLOOR) == {("u", "main", A): expected}
+    assert restrained([part], restraints={"u": said}, floor=floor) == {("u", "main", A): expected}
 
 
 def test_several_gpus_of_a_container_give_their_parts() -> None:
     """In proportion, rounded up as grants are; its pod's other container is held to the same amount by itself."""
     parts = [one("u", 600, 0, compute=60), one("u", 301, 0, compute=30, gpu=B), one("u", 500, 0, container="side")]
-    found = restrained(parts, restraints={"u": Restraint(memory=450, compute=150)}, floor=FLOOR)
+    found = restrained(parts, restraints={"u": Restraint(memory=450, compute=150)}, floor=floor)
     assert [(each.memory, each.limit) for each in found.values()] == [(300, 75), (151, 75), (450, 100)]
+
+
+def test_each_gpu_has_a_floor_of_its_own() -> None:
+    """A context takes more of one model than of another: of both the container keeps so much."""
+    parts = [one("u", 600, 0, compute=50), one("u", 600, 0, compute=50, gpu=B)]
+    said, floors = Restraint(memory=100), {A: 100, B: 250}
+    found = restrained(parts, restraints={"u": said}, floor=floors.__getitem__)
+    assert [each.memory for each in found.values()] == [100, 250]
+    assert "350" in bounded(parts, said, floor=floors.__getitem__)
+    assert bounded(parts, Restraint(memory=350), floor=floors.__getitem__) == ""
 
 
 def written(**notes: str) -> Pod:
@@ -103,7 +118,7 @@ def test_a_restraint_is_read_as_amounts_are() -> None:
 # --- what lacks ------------------------------------------------------------------------------------------------------
 def lack(slices: Sequence[SliceUse], *, used: int | None, samples: int = LOOKS) -> int:
     """What has lacked for so many samples."""
-    allowed, found = restrained(slices, restraints={}, floor=FLOOR), Excess()
+    allowed, found = restrained(slices, restraints={}, floor=floor), Excess()
     for _ in range(samples):
         found = lacking(found, slices, allowed=allowed, used=used, usable=USABLE)
     return found.lasting
@@ -131,7 +146,7 @@ def test_memory_lacks_where_others_hold_what_is_granted(what: str) -> None:
 
 def test_who_holds_itself_back_leaves_that_to_others() -> None:
     """What its pod does not want now need not be there."""
-    allowed = restrained(SOLD_OUT, restraints={"g": Restraint(memory=200)}, floor=FLOOR)
+    allowed = restrained(SOLD_OUT, restraints={"g": Restraint(memory=200)}, floor=floor)
     found = Excess()
     for _ in range(LOOKS):
         found = lacking(found, SOLD_OUT, allowed=allowed, used=614, usable=USABLE)
@@ -152,8 +167,8 @@ WAYS: dict[str, tuple[Sequence[SliceUse], int, dict[str, int]]] = {
 def test_best_effort_gives_way_first(what: str) -> None:
     """By what it has not taken yet."""
     slices, amount, expected = WAYS[what]
-    allowed = restrained(slices, restraints={}, floor=FLOOR)
-    found = given_way(slices, allowed=allowed, lack=amount, floor=FLOOR)
+    allowed = restrained(slices, restraints={}, floor=floor)
+    found = given_way(slices, allowed=allowed, lack=amount, floor=floor)
     assert {uid: each.memory for (uid, _, _), each in found.items()} == expected
 
 
@@ -178,8 +193,8 @@ def test_nobody_has_more_than_granted_or_loses_what_it_holds(
     slices: list[SliceUse], restraints: dict[str, Restraint], amount: int
 ) -> None:
     """Whatever pods say and however much lacks; and only best effort gives way, by no more than lacks."""
-    own = restrained(slices, restraints=restraints, floor=FLOOR)
-    less = given_way(slices, allowed=own, lack=amount, floor=FLOOR)
+    own = restrained(slices, restraints=restraints, floor=floor)
+    less = given_way(slices, allowed=own, lack=amount, floor=floor)
     for part in slices:
         now, before = less.get(whose(part), own[whose(part)]), own[whose(part)]
         assert min(part.memory_mib, FLOOR) <= now.memory <= before.memory <= part.memory_mib
@@ -207,7 +222,7 @@ class Node:
         self.pods: dict[str, Pod] = {}
         for uid in ("g", "b"):
             self.say(uid, {})
-        self.limits = LiveLimits(names=NAMES, events=events, pods=lambda: self.pods, floor=FLOOR)
+        self.limits = LiveLimits(names=NAMES, events=events, pods=lambda: self.pods, floor=floor)
         self.run = asyncio.ensure_future(events.run())
 
     def say(self, uid: str, notes: Mapping[str, str]) -> None:

@@ -63,14 +63,14 @@ def files(tmp_path: Path) -> SliceFiles:
     library = tmp_path / "image" / "libcuda.so.1"
     library.parent.mkdir(exist_ok=True)
     library.write_bytes(b"interposer")
-    return SliceFiles(folder=tmp_path / "isolation", library=library, context_mib=300)
+    return SliceFiles(folder=tmp_path / "isolation", library=library)
 
 
 def test_limits_are_the_grants(tmp_path: Path) -> None:
     """A container's limits say what its grant does, and its account is empty and everybody's to write."""
     node = files(tmp_path)
     assert node.prepare() == ""
-    own = node.write(token="one", owner=OWNER, grant=grant(), driver="/driver")
+    own = node.write(token="one", owner=OWNER, grant=grant(), driver="/driver", contexts={UUID: 300})
     (told,) = decode_limits((own / "limits").read_bytes())
     assert (told.uuid, told.memory, told.context) == (UUID, 5000 << 20, 300 << 20)
     assert (told.guarantee, told.rate, told.limit) == (300_000, 300_000, 600_000)
@@ -82,10 +82,10 @@ def test_limits_are_the_grants(tmp_path: Path) -> None:
 def test_a_container_that_starts_again_has_a_fresh_account(tmp_path: Path) -> None:
     """What a former life of the container wrote is another file, which nobody mounts any more."""
     node = files(tmp_path)
-    own = node.write(token="one", owner=OWNER, grant=grant(), driver="/driver")
+    own = node.write(token="one", owner=OWNER, grant=grant(), driver="/driver", contexts={UUID: 300})
     with (own / "account").open("r+b") as former:
         former.write(b"spent")
-        node.write(token="one", owner=OWNER, grant=grant(), driver="/driver")
+        node.write(token="one", owner=OWNER, grant=grant(), driver="/driver", contexts={UUID: 300})
         assert (own / "account").read_bytes() == bytes(ACCOUNT_BYTES)
 
 
@@ -94,7 +94,7 @@ def test_files_of_containers_that_are_gone_are_collected(tmp_path: Path) -> None
     node = files(tmp_path)
     node.prepare()
     for token in ("one", "two"):
-        node.write(token=token, owner=OWNER, grant=grant(), driver="/driver")
+        node.write(token=token, owner=OWNER, grant=grant(), driver="/driver", contexts={UUID: 300})
     node.collect(tokens={"two"})
     assert [own.name for own in node.containers()] == ["two"]
     assert node.library.exists()
@@ -102,7 +102,7 @@ def test_files_of_containers_that_are_gone_are_collected(tmp_path: Path) -> None
 
 def test_an_interposer_that_is_not_there_is_said(tmp_path: Path) -> None:
     """A node whose image lacks the library says so instead of promising to hold."""
-    node = SliceFiles(folder=tmp_path, library=tmp_path / "nothing", context_mib=0)
+    node = SliceFiles(folder=tmp_path, library=tmp_path / "nothing")
     assert "can't be mounted" in node.prepare()
 
 

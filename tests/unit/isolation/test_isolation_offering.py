@@ -12,7 +12,7 @@ from aliquot_agent.gpus.known_models import KNOWN_MODELS
 from aliquot_agent.gpus.model import GpuFacts
 from aliquot_agent.gpus.simulated import SimulatedDriver
 from aliquot_agent.health.gpu_watch import LOOK_AFRESH
-from aliquot_agent.isolation.offering import Offered, check_lines, wanted
+from aliquot_agent.isolation.offering import Offered, check_lines, told_of
 from aliquot_agent.settings import AgentSettings
 from aliquot_agent.starting.decision import Spec, Start
 from aliquot_agent.starting.slice_notes import ready_note
@@ -99,7 +99,7 @@ def offer(told: AgentSettings, card: GpuFacts | None = None, *, driver: DriverFi
 )
 def test_the_first_line_that_names_a_gpu_counts(lines: tuple[str, ...], mode: str) -> None:
     """By uuid, model as anybody writes it, or index; else what the node says of all."""
-    assert wanted(gpu(), lines=lines, otherwise="default") == mode
+    assert told_of(gpu(), lines=lines, otherwise="default") == mode
 
 
 @pytest.mark.parametrize("line", ["interposer", "=interposer", "0=mig", "0=", "0 interposer", " =observe"])
@@ -109,6 +109,21 @@ def test_what_is_no_line_is_refused(line: str) -> None:
         check_lines([line])
     with pytest.raises(SettingsError, match=r"ALIQUOT_AGENT_ISOLATION_OF.*no line.*=interposer"):
         Sources(environment={"ALIQUOT_AGENT_ISOLATION_OF": line}).resolve("agent", AgentSettings)
+
+
+@pytest.mark.parametrize(
+    ("lines", "taken"), [((), 512), (("0=300",), 512), (("*l40s=300", "1=400"), 300), (("1=0", "*=300"), 0)]
+)
+def test_a_context_is_of_the_first_line_that_names_its_gpu(lines: tuple[str, ...], taken: int) -> None:
+    """As for modes; else what the node says of all."""
+    assert AgentSettings(context_mib_of=lines).contexts()(gpu()) == taken
+
+
+@pytest.mark.parametrize("line", ["300", "=300", "0=", "0=-1", "0=1.5", "0=16385", "0 300", " =300", "0=300 MiB"])
+def test_what_is_no_context_is_refused(line: str) -> None:
+    """At start, with the place and what to write."""
+    with pytest.raises(SettingsError, match=r"ALIQUOT_AGENT_CONTEXT_MIB_OF.*no line.*=300"):
+        Sources(environment={"ALIQUOT_AGENT_CONTEXT_MIB_OF": line}).resolve("agent", AgentSettings)
 
 
 def test_gpus_of_one_node_offer_different_modes(tmp_path: Path) -> None:

@@ -45,7 +45,11 @@ def started(files: SliceFiles, token: str, *, compute: int, limit: int, gpu: int
     """A container that may use so much."""
     part = Slice(gpu=UUIDS[gpu], compute=Percent(compute), limit=Percent(limit), memory=MiB(1000))
     return files.write(
-        token=token, owner=OWNER, grant=ContainerGrant(slices=(part,), isolation="interposer"), driver="/driver"
+        token=token,
+        owner=OWNER,
+        grant=ContainerGrant(slices=(part,), isolation="interposer"),
+        driver="/driver",
+        contexts={part.gpu: 0},
     )
 
 
@@ -65,7 +69,7 @@ def limits(own: Path) -> GpuLimits:
 
 def node(tmp_path: Path) -> SliceFiles:
     """An empty folder."""
-    return SliceFiles(folder=tmp_path, library=tmp_path / "libcuda", context_mib=0)
+    return SliceFiles(folder=tmp_path, library=tmp_path / "libcuda")
 
 
 async def test_who_is_alone_bursts_and_gives_way_with_the_next_beat(tmp_path: Path) -> None:

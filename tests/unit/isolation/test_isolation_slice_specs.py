@@ -22,6 +22,8 @@ from aliquot_deviceplugin.cdi.store import SpecStore
 from aliquot_deviceplugin.slice_specs import SliceSpecs
 
 UUID = "GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a001"
+# What a CUDA context takes of it, in MiB.
+CONTEXT = 450
 CUDA, NVML = "/usr/lib/libcuda.so.580.65.06", "/usr/lib/libnvidia-ml.so.580.65.06"
 POD = Pod(metadata=ObjectMeta(name="train", namespace="lab", uid="uid-1"))
 
@@ -69,7 +71,7 @@ def written(tmp_path: Path, *, isolation: str, more: tuple[str, ...] = ()) -> tu
     names = Names()
     (tmp_path / "cdi").mkdir()
     (tmp_path / "library").write_bytes(b"interposer")
-    files = SliceFiles(folder=tmp_path / "isolation", library=tmp_path / "library", context_mib=300)
+    files = SliceFiles(folder=tmp_path / "isolation", library=tmp_path / "library")
     files.prepare()
     store = SpecStore(names=names, folder=RealFolder(tmp_path / "cdi"))
     specs = SliceSpecs(names=names, store=store, driver_files=OneLibrary(*more), isolation=files)
@@ -79,7 +81,7 @@ def written(tmp_path: Path, *, isolation: str, more: tuple[str, ...] = ()) -> tu
         container="main",
         grant=ContainerGrant(slices=(part,), isolation=isolation),
     )
-    gpu = Gpu(uuid=UUID, index=0, model="NVIDIA A100", memory=40_000, minor=0)
+    gpu = Gpu(uuid=UUID, index=0, model="NVIDIA A100", memory=40_000, minor=0, context=CONTEXT)
     specs.write(pod=POD, spec=spec, claims={}, inventory=Inventory(gpus=(gpu,)))
     (file,) = (tmp_path / "cdi").iterdir()
     (device,) = decode_spec(file.read_bytes(), where=file.name).devices
@@ -121,7 +123,7 @@ def test_an_interposed_container_has_the_library_in_the_drivers_place(tmp_path: 
         "/run/aliquot/isolation/account": str(folder / "token-1" / "account"),
     }
     (limits,) = decode_limits((folder / "token-1" / "limits").read_bytes())
-    assert limits.memory == 1000 << 20
+    assert (limits.memory, limits.context) == (1000 << 20, CONTEXT << 20)
 
 
 def test_its_tools_see_the_slice_where_the_driver_has_nvml(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def fleet_of(transport: DirectTransport, clock: VirtualClock, *, model: KnownMod
         transport=transport,
         names=NAMES,
         policy=policy(HealthSettings(), names=NAMES),
-        context=CONTEXT,
+        context=lambda _: CONTEXT,
         clock=clock,
         random=lambda: 0.5,
     )
