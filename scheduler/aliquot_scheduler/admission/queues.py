@@ -13,11 +13,12 @@ from aliquot_core.problems import Problems
 from aliquot_scheduler.admission.queue_review import QueueReview
 from aliquot_scheduler.admission.verdict import AdmissionError, Verdict
 from aliquot_scheduler.queues.said.contradictions import problems_of
-from aliquot_scheduler.queues.said.dues import ALL_CARDS, Hardware
+from aliquot_scheduler.queues.said.dues import Hardware
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.oddities import oddities_of
 from aliquot_scheduler.queues.said.overkept import kept_beyond_all
 from aliquot_scheduler.queues.said.spec import QueueSpec, read_queue
+from aliquot_scheduler.queues.said.things import patterns_of
 from aliquot_scheduler.queues.said.tree import models_of, plant
 from aliquot_scheduler.queues.telling.status import QueueStatus, read_status
 
@@ -57,7 +58,7 @@ def _of_the_cards(name: str, specs: Mapping[str, QueueSpec], *, hardware: Hardwa
     """That nobody else is let in any more, as its status says where more is kept than is there; models not there."""
     known = hardware(models_of(specs))
     tree = plant(specs, hardware=known)
-    there = [known.there.get(pattern, (0, 0)) for pattern in (ALL_CARDS, *tree.dimensions.models)]
+    there = [known.there.get(pattern, (0, 0)) for pattern in patterns_of(tree.dimensions.models)]
     kept = kept_beyond_all(tree, capacity=[amount for pair in there for amount in pair], or_all=True).get(name, ())
     yield from kept
     for pattern in specs[name].models if any(there[0]) and not kept else ():

@@ -29,7 +29,8 @@ from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.charged.fair import Reach
 from aliquot_scheduler.queues.judging.at_most import most_of
 from aliquot_scheduler.queues.judging.fitting import Asked, ByRow, Fitting, asked_of
-from aliquot_scheduler.queues.said.dues import ALL_CARDS, Hardware
+from aliquot_scheduler.queues.said.dues import Hardware
+from aliquot_scheduler.queues.said.things import patterns_of
 from aliquot_scheduler.queues.said.tree import Dimensions
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
@@ -47,7 +48,7 @@ def hardware_of(picture: Picture, models: Iterable[str]) -> Hardware:
     """What queues that name these models have to know of the cards."""
     grid = picture.grid
     largest, there, found = dict[str, int](), dict[str, tuple[int, int]](), dict[str, frozenset[int]]()
-    for pattern in (ALL_CARDS, *models):
+    for pattern in patterns_of(models):
         numbers = _kinds_of(pattern, picture)
         cards = grid.open & np.isin(grid.kind, numbers)
         usable = grid.usable[cards]

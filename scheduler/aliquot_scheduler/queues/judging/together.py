@@ -22,6 +22,7 @@ from aliquot_scheduler.queues.judging.apart import NOWHERE, apart
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.trial import Scenery, is_plain, laid, places_of, tries_for
 from aliquot_scheduler.queues.judging.uncut import cards_needed
+from aliquot_scheduler.queues.said.things import KINDS
 from aliquot_scheduler.queues.waiting.line import Waiter
 
 
@@ -140,7 +141,7 @@ def _told(members: Sequence[Waiter], there: Sequence[_Room], *, where: str) -> s
 
 def _of_sums(asked: Sequence[int], there: Sequence[_Room]) -> str:
     most = tuple(max((room[dim] for room in there), default=0) for dim in (0, 1))
-    pairs = zip(asked, most, ("%", "MiB"), ("compute", "memory"), strict=True)
+    pairs = zip(asked, most, ("%", "MiB"), KINDS, strict=True)
     short = [
         f"{ask} {unit} of {what}, of which at most {has} {unit} are there"
         for ask, has, unit, what in pairs

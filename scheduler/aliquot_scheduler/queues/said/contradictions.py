@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from aliquot_scheduler.queues.said.dues import ALL_CARDS
 from aliquot_scheduler.queues.said.nesting import wider_than
-from aliquot_scheduler.queues.said.spec import ModelQuota, QueueError, QueueSpec, Quota
+from aliquot_scheduler.queues.said.spec import QueueError, QueueSpec, Quota
+from aliquot_scheduler.queues.said.things import ALL_CARDS, Thing, quota_of, things_of
 
 Specs = Mapping[str, QueueSpec]
 
@@ -22,10 +22,6 @@ class ContradictionError(QueueError):
         super().__init__(what, where=where, remedy=remedy)
         self.kind = kind
         self.size = size
-
-
-# A pattern of models, and compute or memory.
-Thing = tuple[str, str]
 
 
 def problems_by_queue(specs: Specs) -> dict[str, tuple[str, ...]]:
@@ -41,18 +37,18 @@ def problems_of(specs: Specs) -> list[ContradictionError]:
     """Everything that is wrong with these queues together, in the order of their names."""
     children = _children(specs)
     models = sorted({model for spec in specs.values() for model in spec.models})
-    things = [(model, thing) for model in (ALL_CARDS, *models) for thing in ("compute", "memory")]
-    promised = {thing: _promises(specs, children, thing) for thing in things}
+    promised = {thing: _promises(specs, children, thing) for thing in things_of(models)}
     found: list[ContradictionError] = []
     for name, spec in sorted(specs.items()):
         if fault := fault_of(name, specs):
             found.append(fault)
-        for thing in things:
-            below = [(child, promised[thing][child]) for child in children.get(name, ())]
-            wider = [(wide, thing[1]) for wide in wider_than(thing[0], models, kinds={})]
-            limits = [(quota_of(spec, one).limit, one[0]) for one in wider]
-            found.extend(_contradictions(quota_of(spec, thing), where=_where(name, thing), below=below))
-            found.extend(_beyond_wider(quota_of(spec, thing), limits, where=_where(name, thing), below=below))
+        for thing, promises in promised.items():
+            quota, where = quota_of(spec, thing), f"queue {name}, spec.{thing.field}"
+            below = [(child, promises[child]) for child in children.get(name, ())]
+            wider = wider_than(thing.pattern, models, kinds={})
+            limits = [(quota_of(spec, Thing(wide, thing.kind)).limit, wide) for wide in wider]
+            found.extend(_contradictions(quota, where=where, below=below))
+            found.extend(_beyond_wider(quota, limits, where=where, below=below))
     return found
 
 
@@ -70,19 +66,6 @@ def fault_of(name: str, specs: Specs) -> ContradictionError | None:
         seen.append(at)
         at = specs[at].parent
     return None
-
-
-def quota_of(spec: QueueSpec, thing: Thing) -> Quota:
-    """What a queue says of one thing."""
-    model, what = thing
-    of_model = spec if model == ALL_CARDS else spec.models.get(model, ModelQuota())
-    quota: Quota = getattr(of_model, what)
-    return quota
-
-
-def _where(name: str, thing: Thing) -> str:
-    model, what = thing
-    return f"queue {name}, spec.{what}" if model == ALL_CARDS else f"queue {name}, spec.models[{model}].{what}"
 
 
 def _children(specs: Specs) -> dict[str, list[str]]:

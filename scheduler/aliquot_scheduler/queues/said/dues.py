@@ -24,9 +24,7 @@ import msgspec
 
 from aliquot_core.quantities import WHOLE
 from aliquot_scheduler.queues.said.spec import Quota
-
-# The pattern of all cards, beside those of models.
-ALL_CARDS = ""
+from aliquot_scheduler.queues.said.things import patterns_of
 
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +107,7 @@ def dues_of(
     guarantee: Sequence[int], said: Sequence[bool], *, models: Sequence[str], hardware: Hardware
 ) -> tuple[int, ...]:
     """Of compute and memory, and both again of each model; `said` is of which of them the queue says anything."""
-    patterns = (ALL_CARDS, *models)
+    patterns = patterns_of(models)
     pairs = [
         _pair(guarantee[at : at + 2], said[at : at + 2], largest=hardware.largest.get(pattern, 0))
         for at, pattern in zip(range(0, 2 * len(patterns), 2), patterns, strict=True)

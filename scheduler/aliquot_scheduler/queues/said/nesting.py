@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from aliquot_scheduler.queues.said.dues import ALL_CARDS
+from aliquot_scheduler.queues.said.things import ALL_CARDS
 
 # Of what stands in a pattern for some character, it can't be told what it would take of another pattern.
 _UNSURE = frozenset("?[")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from aliquot_scheduler.queues.said.dues import kept_of
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.things import KINDS, Thing, quota_of, things_of
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, Node, Tree, plant
 
 # What of a pattern stands for any characters; and what is in no namespace's name.
@@ -24,7 +25,7 @@ def oddities_of(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
     for thing, quota in _quotas(spec):
         above_it = _above(quota, above.get(thing), parent=spec.parent)
         for said in (*_units(thing, quota), *_lending(quota), *_borrowing(quota), *above_it):
-            yield f"queue {name}, spec.{thing}: {said}"
+            yield f"queue {name}, spec.{thing.field}: {said}"
     yield from _weightless(name, tree)
     yield from _half_closed(name, tree)
     yield from _starved(name, specs)
@@ -39,22 +40,19 @@ def oddities_of(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
         yield f"queue {name}, spec.autoscaleMinutes does nothing without autoscale"
 
 
-def _quotas(spec: QueueSpec) -> Iterator[tuple[str, Quota]]:
-    yield "compute", spec.compute
-    yield "memory", spec.memory
-    for model, of_model in spec.models.items():
-        yield f"models[{model}].compute", of_model.compute
-        yield f"models[{model}].memory", of_model.memory
+def _quotas(spec: QueueSpec) -> Iterator[tuple[Thing, Quota]]:
+    for thing in things_of(spec.models):
+        yield thing, quota_of(spec, thing)
 
 
-def _units(thing: str, quota: Quota) -> Iterator[str]:
+def _units(thing: Thing, quota: Quota) -> Iterator[str]:
     """What is so little that GPUs, or GiB, may have been meant."""
     for field, amount in (("guarantee", quota.guarantee), ("limit", quota.limit)):
         if not amount:
             continue
-        if thing.endswith("memory") and amount < _GIB:
+        if thing.kind == "memory" and amount < _GIB:
             yield f"{field} {amount} is {amount} MiB; write {amount * _GIB} if so many GiB were meant"
-        elif thing.endswith("compute") and amount < _LEAST_PERCENT:
+        elif thing.kind == "compute" and amount < _LEAST_PERCENT:
             yield f"{field} {amount} is {amount} % of one GPU; write {amount * _GPU} if so many whole ones were meant"
 
 
@@ -62,10 +60,10 @@ def _weightless(name: str, tree: Tree) -> Iterator[str]:
     """Closed by a weight, which may have been meant as the least part; not where a limit says that it is closed."""
     if name not in tree.nodes:
         return
-    for dimension, thing in ((COMPUTE, "compute"), (MEMORY, "memory")):
+    for dimension, kind in enumerate(KINDS):
         if _closed_by_weight(tree.nodes[name], dimension):
             yield (
-                f"queue {name}, spec.{thing}: none of it may be used: of weight 0 it borrows nothing, and it is "
+                f"queue {name}, spec.{kind}: none of it may be used: of weight 0 it borrows nothing, and it is "
                 "guaranteed nothing; give it a weight or a guarantee, or write limit: 0 to close it"
             )
 
@@ -113,14 +111,14 @@ def _half_closed(name: str, tree: Tree) -> Iterator[str]:
             if _closed_by_weight(tree.nodes[name], COMPUTE):
                 # That is told, with how to close it.
                 continue
-            where, remedy = "spec.compute", "memory: {limit: 0}"
+            remedy = "memory: {limit: 0}"
         elif own[COMPUTE]:
-            where, remedy = f"spec.models[{model}].compute", f"models: {{{model!r}: {{memory: {{limit: 0}}}}}}"
+            remedy = f"models: {{{model!r}: {{memory: {{limit: 0}}}}}}"
         else:
             continue
         yield (
-            f"queue {name}, {where}: none of it may be used, but pods that ask for memory alone come in all the same: "
-            f"write {remedy} too, if they are not to"
+            f"queue {name}, spec.{tree.dimensions.thing_of(compute).field}: none of it may be used, but pods that ask "
+            f"for memory alone come in all the same: write {remedy} too, if they are not to"
         )
 
 
@@ -135,8 +133,8 @@ def _starved(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
             keepers = [f"{other} {kept[other]}" for other in siblings if kept[other] and other != starved]
             if sum(kept.values()) - kept[starved] >= limit and (starved == name or kept[name]):
                 yield (
-                    f"queue {starved}, spec.{thing}: it gets nothing, ever: of the {limit} that queue {above} may have "
-                    f"those beside it keep all, idle or not (lendingLimit: {', '.join(keepers)})"
+                    f"queue {starved}, spec.{thing.field}: it gets nothing, ever: of the {limit} that queue {above} "
+                    f"may have those beside it keep all, idle or not (lendingLimit: {', '.join(keepers)})"
                 )
 
 
@@ -146,11 +144,10 @@ def _kept_for_nobody(name: str, tree: Tree) -> Iterator[str]:
         for dimension, kept in enumerate(tree.nodes[one].kept):
             usable = _usable_below(one, tree, dimension)
             if one != ROOT and kept > usable:
-                thing, model = ("compute", "memory")[dimension % 2], tree.dimensions.model_of(dimension)
                 yield (
-                    f"queue {one}, spec.{f'models[{model}].{thing}' if model else thing}: it keeps {kept} idle, and "
-                    f"the queues below it may use {usable} by their limits: {kept - usable} idles for good; raise "
-                    f"those, or lendingLimit by {kept - usable}"
+                    f"queue {one}, spec.{tree.dimensions.thing_of(dimension).field}: it keeps {kept} idle, and the "
+                    f"queues below it may use {usable} by their limits: {kept - usable} idles for good; raise those, "
+                    f"or lendingLimit by {kept - usable}"
                 )
 
 
@@ -180,7 +177,7 @@ def _kept_together(name: str, tree: Tree) -> Iterator[str]:
                 parts = " + ".join(f"{tree.dimensions.model_of(dim)} {node.kept[dim]}" for dim in apart)
                 of_what = f"of {tree.dimensions.model_of(wide)}" if tree.dimensions.model_of(wide) else "of all GPUs"
                 yield (
-                    f"queue {node.name}, spec.models: it keeps {kept} of {('compute', 'memory')[wide % 2]} idle "
+                    f"queue {node.name}, spec.models: it keeps {kept} of {KINDS[wide % 2]} idle "
                     f"({parts}), and may use {most} {of_what}: {kept - most} "
                     "idles for good; raise that limit, or lend some"
                 )

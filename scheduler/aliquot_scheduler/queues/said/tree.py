@@ -19,10 +19,11 @@ from math import floor
 import msgspec
 
 from aliquot_core.hosts import quantity
-from aliquot_scheduler.queues.said.contradictions import fault_of, quota_of
-from aliquot_scheduler.queues.said.dues import ALL_CARDS, Hardware, dues_of, with_reservations
+from aliquot_scheduler.queues.said.contradictions import fault_of
+from aliquot_scheduler.queues.said.dues import Hardware, dues_of, with_reservations
 from aliquot_scheduler.queues.said.nesting import wider_than
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.things import ALL_CARDS, KINDS, Thing, patterns_of, quota_of, things_of
 
 # The root's name can't be a queue's.
 ROOT = ""
@@ -47,8 +48,12 @@ class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
         return _FIRST_MODEL + 2 * len(self.models)
 
     def model_of(self, dimension: int) -> str:
-        """The pattern of models that one is about; empty if it is about all GPUs, or hosts."""
-        return self.models[(dimension - _FIRST_MODEL) // 2] if _FIRST_MODEL <= dimension < self.cards else ""
+        """The pattern of models that one is about; that of all cards also if it is about hosts."""
+        return self.models[(dimension - _FIRST_MODEL) // 2] if _FIRST_MODEL <= dimension < self.cards else ALL_CARDS
+
+    def thing_of(self, dimension: int) -> Thing:
+        """What one that is about GPUs counts."""
+        return Thing(self.model_of(dimension), KINDS[dimension % 2])
 
     def __len__(self) -> int:
         return self.cards + 2
@@ -56,8 +61,8 @@ class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def names(self) -> tuple[str, ...]:
         """What people call them."""
-        of_models = (f"{thing} of {model}" for model in self.models for thing in ("compute", "memory"))
-        return ("compute", "memory", *of_models, "CPU", "host memory")
+        of_models = (f"{kind} of {model}" for model in self.models for kind in KINDS)
+        return (*KINDS, *of_models, "CPU", "host memory")
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +138,7 @@ def plant(specs: Mapping[str, QueueSpec], *, hardware: Hardware = Hardware()) ->
     for name in sorted(good):
         children[good[name].parent].append(name)
     order = _downwards(children)
-    patterns = (ALL_CARDS, *dimensions.models)
+    patterns = patterns_of(dimensions.models)
     within = _within(patterns, hardware)
     written = {name: _within_limits(_written(good, name, dimensions), within) for name in order}
     quotas = with_reservations(written, children=children, patterns=patterns, hardware=hardware)
@@ -182,8 +187,7 @@ def _path(name: str, specs: Mapping[str, QueueSpec]) -> tuple[str, ...]:
 def _written(specs: Mapping[str, QueueSpec], name: str, dimensions: Dimensions) -> list[Quota]:
     """A queue's quotas in the order of the dimensions of GPUs."""
     spec = specs.get(name, QueueSpec())
-    of_models = [quota_of(spec, (model, thing)) for model in dimensions.models for thing in ("compute", "memory")]
-    return [spec.compute, spec.memory, *of_models]
+    return [quota_of(spec, thing) for thing in things_of(dimensions.models)]
 
 
 def _within_limits(quotas: Sequence[Quota], within: Sequence[Vector]) -> list[Quota]:

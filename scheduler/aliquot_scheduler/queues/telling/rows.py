@@ -10,16 +10,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from aliquot_scheduler.queues.said.contradictions import Thing, problems_by_queue, quota_of
-from aliquot_scheduler.queues.said.dues import ALL_CARDS
+from aliquot_scheduler.queues.said.contradictions import problems_by_queue
 from aliquot_scheduler.queues.said.entry import Plan
+from aliquot_scheduler.queues.said.things import ALL_CARDS, KINDS, Thing, quota_of
 from aliquot_scheduler.queues.said.tree import ROOT, Dimensions, Node
 from aliquot_scheduler.queues.telling.forms import NO_QUEUE, ModelParts, Part, QueueRow
 from aliquot_scheduler.queues.telling.standing import Standing, Strays
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.telling.views import bounds_of
-
-_THINGS = ("compute", "memory")
 
 
 def rows(plan: Plan, *, statuses: Mapping[str, QueueStatus], standing: Standing | None) -> list[QueueRow]:
@@ -90,7 +88,7 @@ def _models(node: Node, dimensions: Dimensions, *, standing: Standing | None) ->
     for dimension in range(dimensions.cards):
         if (model := dimensions.model_of(dimension)) not in node.spec.models or model in found:
             continue
-        parts = [_said_of(node, dim, (model, thing)) for dim, thing in enumerate(_THINGS, start=dimension)]
+        parts = [_said_of(node, dim, Thing(model, kind)) for dim, kind in enumerate(KINDS, start=dimension)]
         if account is not None:
             parts = [
                 msgspec.structs.replace(part, used=account.used[dim], asked=account.asked[dim])
@@ -100,11 +98,11 @@ def _models(node: Node, dimensions: Dimensions, *, standing: Standing | None) ->
     return found
 
 
-def _part(node: Node, thing: str, status: QueueStatus | None) -> Part:
-    told = _said_of(node, _THINGS.index(thing), (ALL_CARDS, thing))
+def _part(node: Node, kind: str, status: QueueStatus | None) -> Part:
+    told = _said_of(node, KINDS.index(kind), Thing(ALL_CARDS, kind))
     if status is None:
         return told
-    parts = {field: getattr(getattr(status, field), thing) for field in ("used", "borrowed", "fair_share", "asked")}
+    parts = {field: getattr(getattr(status, field), kind) for field in ("used", "borrowed", "fair_share", "asked")}
     return msgspec.structs.replace(told, **parts)
 
 

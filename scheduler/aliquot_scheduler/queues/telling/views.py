@@ -15,9 +15,8 @@ from typing import Any
 
 import msgspec
 
-from aliquot_scheduler.queues.said.contradictions import Thing, quota_of
-from aliquot_scheduler.queues.said.dues import ALL_CARDS
 from aliquot_scheduler.queues.said.spec import QUEUE_NAME
+from aliquot_scheduler.queues.said.things import ALL_CARDS, KINDS, Thing, quota_of
 from aliquot_scheduler.queues.said.tree import ROOT, UNLIMITED, Node
 from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
 from aliquot_scheduler.queues.waiting.books import Books
@@ -126,7 +125,7 @@ def bounds_of(node: Node, dimension: int, thing: Thing) -> tuple[int | None, int
 
 
 def _view(node: Node, *, status: QueueStatus, own: Own, at: str) -> View:
-    compute, memory = (bounds_of(node, dim, (ALL_CARDS, thing)) for dim, thing in enumerate(("compute", "memory")))
+    compute, memory = (bounds_of(node, dim, Thing(ALL_CARDS, kind)) for dim, kind in enumerate(KINDS))
     return View(
         path=tuple(name for name in reversed(node.path) if name != ROOT),
         stop=node.stop,
