@@ -26,20 +26,37 @@ class Oracle:
         tops: Mapping[str, Fraction | int] | None = None,
         of_all: Oracle | None = None,
     ) -> None:
-        """`tops` is what queues may have at the most, whatever they say; of a model, `of_all` has what counts too."""
+        """`demand` is of leaves, and of what pods of queues with children use from before they had any.
+
+        `tops` is what queues may have at the most, whatever they say; of a model, `of_all` has what counts too.
+        """
         self.specs = specs
         self.demand = demand
         self._tops = tops or {}
         self._of_all = of_all
 
     def shares(self, capacity: int) -> dict[str, Fraction]:
-        """Every leaf's share."""
+        """Every queue's share."""
+        own = self.own_parts(capacity)
+        found: dict[str, Fraction] = {}
+
+        def look(name: str) -> Fraction:
+            found[name] = own[name] + sum(map(look, self._children(name)), Fraction(0))
+            return found[name]
+
+        for name in self._children(""):
+            look(name)
+        return found
+
+    def own_parts(self, capacity: int) -> dict[str, Fraction]:
+        """What of its share is due to each one's own pods: of leaves all."""
         found: dict[str, Fraction] = {}
         tops = self._children("")
         self._share_out(tops, min(Fraction(capacity), sum(map(self._most, tops), Fraction(0))), found)
         return found
 
-    def _share_out(self, siblings: Sequence[str], total: Fraction, found: dict[str, Fraction]) -> None:
+    def _share_out(self, siblings: Sequence[str], total: Fraction, found: dict[str, Fraction]) -> Fraction:
+        """Also how much these have of it, with what they keep idle."""
         levels = dict.fromkeys(siblings, Fraction(0))
         total = self._rise(levels, total, {name: (self._first(name), self._first(name)) for name in siblings})
         for priority in sorted({self.specs[name].priority for name in siblings}, reverse=True):
@@ -54,9 +71,11 @@ class Oracle:
             )
         for name in siblings:
             if children := self._children(name):
-                self._share_out(children, levels[name], found)
+                left = levels[name] - self._share_out(children, levels[name], found)
+                found[name] = min(Fraction(self.demand.get(name, 0)), left)
             else:
                 found[name] = min(levels[name], self._need(name))
+        return sum(levels.values(), Fraction(0))
 
     @staticmethod
     def _rise(
@@ -98,9 +117,7 @@ class Oracle:
         return Fraction(min(most, self._tops.get(name, most)))
 
     def _need(self, name: str) -> Fraction:
-        children = self._children(name)
-        asked = sum(map(self._need, children)) if children else Fraction(self.demand.get(name, 0))
-        return min(self.ceiling(name), Fraction(asked))
+        return min(self.ceiling(name), Fraction(self.demand.get(name, 0)) + sum(map(self._need, self._children(name))))
 
     def _kept(self, name: str) -> int:
         lend = self.specs[name].compute.lending_limit
@@ -141,7 +158,7 @@ class OfModels:
         self._kinds = kinds
 
     def shares(self, demand: Mapping[str, int], *, capacity: int) -> dict[str, Fraction]:
-        """Every leaf's share of compute: nobody asks for more of a model than is due of it, or has what limits keep."""
+        """Every queue's share of compute: nobody asks more of a model than is due of it, or has what limits keep."""
         beyond: dict[str, dict[str, Fraction]] = {name: {} for name in demand}
         kept: dict[str, dict[str, Fraction]] = {name: {} for name in self._specs}
         for model in sorted(self._there, key=lambda one: len(self._kinds[one])):
@@ -149,7 +166,7 @@ class OfModels:
             tied = {name: amount - self._most(beyond[name], model) for name, amount in self._tied[model].items()}
             tops = {name: self._there[model] - self._most(parts, model) for name, parts in kept.items()}
             oracle = Oracle(specs, tied, tops=tops, of_all=Oracle(self._specs, demand))
-            due = oracle.shares(self._there[model])
+            due = oracle.own_parts(self._there[model])
             for name, parts in beyond.items():
                 parts[model] = self._tied[model][name] - due[name]
             for name, parts in kept.items():
@@ -176,7 +193,7 @@ def _of_model(spec: QueueSpec, model: str) -> QueueSpec:
 
 
 def random_tree(random: Random) -> tuple[dict[str, QueueSpec], dict[str, int], int]:
-    """Queues up to four deep, what their leaves ask, and what there is: often too little, sometimes odd."""
+    """Queues up to four deep, what is asked, and what there is: often too little, sometimes odd."""
     specs: dict[str, QueueSpec] = {}
     for number in range(random.randint(1, 12)):
         shallow = [name for name in specs if _depth(name, specs) < 4]
@@ -184,6 +201,9 @@ def random_tree(random: Random) -> tuple[dict[str, QueueSpec], dict[str, int], i
         specs[f"q{number:02}"] = QueueSpec(parent=parent, compute=_quota(random), priority=random.choice([0, 0, 0, 1]))
     leaves = specs.keys() - {spec.parent for spec in specs.values()}
     demand = {name: random.choice([0, random.randint(0, 99), random.randint(0, 900)]) for name in sorted(leaves)}
+    for name in sorted(specs.keys() - leaves):
+        if random.random() < 0.2:
+            demand[name] = random.randint(0, 400)
     return specs, demand, random.choice([0, 100, random.randint(1, 400), random.randint(1, 3000)])
 
 

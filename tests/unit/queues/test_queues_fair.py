@@ -120,6 +120,31 @@ def test_a_share_is_what_a_queue_could_get(row: str) -> None:
     assert {name: statuses[name].fair_share.compute for name in case.due} == dict(case.due)
 
 
+def test_what_a_queue_runs_from_before_it_had_children_is_its_need() -> None:
+    """Its siblings are due no more by that it was divided, and its children no less."""
+    whole = {"b": queue(), "z": queue()}
+    stage = Stage(whole, nodes=(8,))
+    for number in range(4):
+        stage.submit(f"b{number}", queue="b")
+    assert len(stage.run()) == 4
+    for number in range(8):
+        stage.submit(f"z{number}", queue="z")
+    stage.run()
+    stage.queues.queues_seen(whole | {"b1": queue("b")})
+    stage.run()
+    assert due_now(stage) == {"b": 400, "b1": 0, "z": 400}
+    for number in range(3):
+        stage.submit(f"c{number}", queue="b1")
+    stage.run()
+    assert due_now(stage) == {"b": 400, "b1": 300, "z": 400}
+
+
+def due_now(stage: Stage) -> dict[str, int]:
+    """Everybody's share of compute, as it is told."""
+    told = stage.queues.statuses(now=stage.now, at="")
+    return {name: status.fair_share.compute for name, status in told.items() if name != "default"}
+
+
 def opened(node: str, *, cordoned: bool, cards: list[Gpu]) -> Stage:
     """Two equal queues, and a pod of one of them on a node; and another node."""
     stage = Stage({"a": queue(), "b": queue()}, nodes=())
@@ -152,7 +177,7 @@ def test_shares_are_those_of_the_slow_way(first: int) -> None:
         specs, demand, capacity = random_tree(chance)
         of_kinds = [chance.randint(0, capacity // 3) for _ in range(3)]
         there = {model: sum(of_kinds[kind] for kind in kinds) for model, kinds in KINDS.items()}
-        specs = {name: replace(spec, models=_models(chance)) for name, spec in specs.items()}
+        specs = {name: replace(spec, models=_models(chance, name, specs)) for name, spec in specs.items()}
         tied = {
             model: {name: min(amount // 2, chance.choice((0, 0, 50, 300))) for name, amount in demand.items()}
             for model in there
@@ -175,11 +200,15 @@ def test_shares_are_those_of_the_slow_way(first: int) -> None:
             assert found == shares(tree, dimension=COMPUTE, capacity=capacity, demand=demand), seed
 
 
-def _models(chance: Random) -> dict[str, ModelQuota]:
+def _models(chance: Random, name: str, specs: Mapping[str, QueueSpec]) -> dict[str, ModelQuota]:
+    """Nothing is guaranteed under a limit of all GPUs: how that cuts it is not the oracle's matter."""
     said = [model for model in KINDS if chance.random() < 0.4]
+    guarantees = (None,) if _is_limited(name, specs) else (None, None, 100)
     return {
-        model: ModelQuota(
-            compute=Quota(guarantee=chance.choice((None, None, 100)), limit=chance.choice((None, 50, 150, 400)))
-        )
+        model: ModelQuota(compute=Quota(guarantee=chance.choice(guarantees), limit=chance.choice((None, 50, 150, 400))))
         for model in said
     }
+
+
+def _is_limited(name: str, specs: Mapping[str, QueueSpec]) -> bool:
+    return name != "" and (specs[name].compute.limit is not None or _is_limited(specs[name].parent, specs))

@@ -53,11 +53,23 @@ class Scene:
             )
         self.stage.run()
         self.stage.run(after=self.chance.choice((1.0, 300.0)))
+        if self.chance.random() < 0.3:
+            self._divide(self.chance.choice(self.leaves))
         self.now = self.stage.now + self.chance.choice((0.0, 500.0))
         register = self.stage.queues.register
         register.tell_time(self.now)
         self.books, self.cards, self.lines = register.books, register.cards, register.hall.lines
-        self.waiting = sorted(self.stage.queues.waiting(), key=lambda one: one.uid)
+        waiting = (one for one in self.stage.queues.waiting() if self.stage.queues.is_in_line(one.uid))
+        self.waiting = sorted(waiting, key=lambda one: one.uid)
+
+    def _divide(self, leaf: str) -> None:
+        """It gets children while its own pods run."""
+        for child in (f"{leaf}l", f"{leaf}r")[: self.chance.randint(1, 2)]:
+            self.specs[child] = queue(leaf)
+            for number in range(self.chance.randint(1, 4)):
+                self.stage.submit(f"{child}{number}", self.chance.choice((20, 50)), 10_000, queue=child)
+        self.stage.queues.queues_seen(self.specs)
+        self.stage.run(after=1.0)
 
     def _specs(self) -> dict[str, QueueSpec]:
         specs: dict[str, QueueSpec] = {}
@@ -88,19 +100,20 @@ class Written:
         self._scene = scene
         self._used: dict[Any, list[int]] = defaultdict(lambda: [0, 0])
         self._asked: dict[Any, list[int]] = defaultdict(lambda: [0, 0])
-        for waiter in scene.stage.queues.register.inside.bound.values():
+        bound = list(scene.stage.queues.register.inside.bound.values())
+        for waiter in bound:
             self._count(self._used, waiter)
         for waiter in scene.waiting:
             self._count(self._asked, waiter)
         self._due: list[dict[str, Fraction]] = []
+        self._own: list[dict[str, Fraction]] = []
         for dim in (0, 1):
-            demand = {name: self._used[name][dim] + self._asked[name][dim] for name in scene.leaves}
-            leaves = Oracle(scene.specs, demand).shares(CAPACITY[dim])
-            due: dict[str, Fraction] = defaultdict(Fraction)
-            for leaf, share in leaves.items():
-                for name in scene.way(leaf):
-                    due[name] += share
-            self._due.append(due)
+            demand = dict.fromkeys(scene.specs, 0)
+            for waiter in (*bound, *scene.waiting):
+                demand[waiter.queue] += waiter.amounts[dim]
+            oracle = Oracle(scene.specs, demand)
+            self._due.append(oracle.shares(CAPACITY[dim]))
+            self._own.append(oracle.own_parts(CAPACITY[dim]))
 
     def _count(self, sums: dict[Any, list[int]], waiter: Waiter) -> None:
         for side in (*self._scene.way(waiter.queue), (waiter.queue, waiter.user)):
@@ -139,7 +152,10 @@ class Written:
         if mine == head.queue:
             return False
         below = [name for name, spec in specs.items() if spec.parent == mine]
-        fair = [sum(min(Fraction(self._used[one][dim]), self._due[dim][one]) for one in below) for dim in (0, 1)]
+        fair = [
+            sum((min(Fraction(self._used[one][dim]), self._due[dim][one]) for one in below), self._own[dim][mine])
+            for dim in (0, 1)
+        ]
         fits = all(fair[dim] + head.amounts[dim] <= self._due[dim].get(mine, 0) for dim in (0, 1))
         return fits and self._reaches(head, way[way.index(mine) + 1])
 

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from operator import add
+from operator import add, sub
 
 import msgspec
 
+from aliquot_scheduler.queues.charged.account import Account
 from aliquot_scheduler.queues.charged.ledger import Ledger
-from aliquot_scheduler.queues.charged.shares import Amount, Terms, divided, rounded, terms_of
+from aliquot_scheduler.queues.charged.shares import Amount, Terms, divided, own_part, rounded, terms_of
 from aliquot_scheduler.queues.said.tree import Tree
 
 # The first dimension that is of a model.
@@ -47,10 +48,17 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 def due_of(ledger: Ledger, *, dimension: int, reach: Reach) -> dict[str, Fraction]:
     """Everybody's share of compute or memory, by what all use and ask at this moment."""
     tree = ledger.tree
-    leaves = [account for account in ledger.accounts.values() if tree.leaf(account.node.name)]
-    # Of all GPUs whatever is asked, of models only by those who have no others.
-    demand = {one.node.name: tuple(map(add, one.used, (*one.asked[:2], *one.tied[2:]))) for one in leaves}
+    demand = {name: _demand(ledger, account) for name, account in ledger.accounts.items()}
     return exact_fair_shares(tree, dimension=dimension, reach=reach, demand=demand)
+
+
+def _demand(ledger: Ledger, account: Account) -> tuple[int, ...]:
+    """Of pods in the queue itself; one that has children may have some still from before."""
+    if children := account.node.children:
+        below = zip(*(ledger.accounts[child].used for child in children), strict=True)
+        return tuple(map(sub, account.used, map(sum, below)))
+    # Of all GPUs whatever is asked, of models only by those who have no others.
+    return tuple(map(add, account.used, (*account.asked[:2], *account.tied[2:])))
 
 
 def fair_shares(tree: Tree, *, dimension: int, reach: Reach, demand: Mapping[str, Sequence[int]]) -> dict[str, int]:
@@ -61,12 +69,12 @@ def fair_shares(tree: Tree, *, dimension: int, reach: Reach, demand: Mapping[str
 def exact_fair_shares(
     tree: Tree, *, dimension: int, reach: Reach, demand: Mapping[str, Sequence[int]]
 ) -> dict[str, Fraction]:
-    """`demand` is what leaves use and ask in each dimension; of models, what has no GPUs of others."""
+    """`demand` is what is used and asked in each queue itself, by dimension; of models, what has no GPUs of others."""
     of_all, cut = terms_of(tree, dimension), _Cut(reach)
     for of_model in sorted(range(dimension + 2, tree.dimensions.cards, 2), key=cut.width):
         terms = cut.terms(_of_model(tree, of_model, of_all=of_all), of_model)
         due = divided(tree, terms, capacity=reach.amounts[of_model], demand=cut.demand(demand, of_model))
-        cut.note(of_model, terms, {leaf: amounts[of_model] - due[leaf] for leaf, amounts in demand.items()})
+        cut.note(of_model, terms, {name: own[of_model] - own_part(tree, due, name) for name, own in demand.items()})
     terms = cut.terms(of_all, dimension)
     return divided(tree, terms, capacity=reach.amounts[dimension], demand=cut.demand(demand, dimension))
 
@@ -76,7 +84,7 @@ class _Cut:
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
-        # By model: what limits keep of it from each queue, and what each leaf asks of it beyond what it is due.
+        # By model: what limits keep of it from each queue, and what pods of its own ask of it beyond what is due.
         self._kept: dict[int, dict[str, Amount]] = {}
         self._beyond: dict[int, dict[str, Fraction]] = {}
 
@@ -99,8 +107,8 @@ class _Cut:
     def demand(self, demand: Mapping[str, Sequence[int]], dimension: int) -> dict[str, Amount]:
         """What is asked beyond what is due inside counts for nothing."""
         return {
-            leaf: amounts[dimension] - self._taken_off(self._beyond, leaf, dimension)
-            for leaf, amounts in demand.items()
+            name: amounts[dimension] - self._taken_off(self._beyond, name, dimension)
+            for name, amounts in demand.items()
         }
 
     def _taken_off(self, parts: Mapping[int, Mapping[str, Amount]], name: str, dimension: int) -> Amount:

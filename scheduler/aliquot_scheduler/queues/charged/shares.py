@@ -2,17 +2,18 @@
 
 By hand, for one dimension and the children of one queue:
 
-1. A child needs what is asked below it, at most its ceiling.
+1. A child needs what is used and asked below it, at most its ceiling; and what pods of its own use, if it got children
+   while they ran.
 2. First each gets its need up to its guarantee. What is kept idle, here or below (lending limits say so), is part of
    that, and nobody else gets it.
 3. What is left goes to those who still need something, the higher priority first, and among equals by weight: all
    levels rise together, each as fast as its weight, and who has enough stops (max-min, "water-filling").
 4. If there is less than the guarantees, they are met in proportion to what each is due, likewise.
-5. The same again inside each child.
+5. The same again inside each child; pods of its own have what its children leave of its share.
 
 Shares are exact fractions, so two queues that ask 0.9 of one GPU get 0.5 each, and eight on four GPUs get 0.5 each
 (where shares are rounded to whole GPUs, some starve). Only at the end are they rounded, to whole numbers that
-sum up: each share is within 1 of the exact one, and a queue's share is the sum of its children's.
+sum up: each share is within 1 of the exact one, and a queue's share is the sum of its children's and its own pods'.
 
 What must always hold: no share is above need or ceiling; the shares and what is kept idle are at most what there is;
 nothing is left over that anybody could use; asking for more never gives less.
@@ -31,6 +32,8 @@ import msgspec
 from aliquot_scheduler.queues.said.tree import ROOT, Node, Tree
 
 _NOTHING = Fraction(0)
+# Beside a queue's children: its own pods. No child has the root's name.
+_OWN = ROOT
 
 Amount = Fraction | int
 
@@ -66,7 +69,7 @@ def terms_of(tree: Tree, dimension: int) -> dict[str, Terms]:
 
 
 def shares(tree: Tree, *, dimension: int, capacity: int, demand: Mapping[str, int]) -> dict[str, int]:
-    """Everybody's share of one dimension in whole numbers; `demand` is what leaves use and ask."""
+    """Everybody's share of one dimension in whole numbers; `demand` is what is used and asked in each queue itself."""
     return rounded(tree, exact_shares(tree, dimension=dimension, capacity=capacity, demand=demand))
 
 
@@ -92,17 +95,27 @@ def divided(
     for name in reversed(order):
         children = tree.nodes[name].children
         if children:
-            share[name] = sum((share[child] for child in children), _NOTHING)
+            left = given[name] - sum(given[child] for child in children)
+            share[name] = sum((share[child] for child in children), Fraction(min(left, demand.get(name, 0))))
         else:
             share[name] = Fraction(min(given[name], due[name].need))
     return share
+
+
+def own_part(tree: Tree, share: Mapping[str, Fraction], name: str) -> Fraction:
+    """What of a queue's share is due to pods of its own."""
+    return share[name] - sum((share[child] for child in tree.nodes[name].children), _NOTHING)
 
 
 def rounded(tree: Tree, exact: Mapping[str, Fraction]) -> dict[str, int]:
     """The same in whole numbers that sum up."""
     found = {ROOT: floor(exact[ROOT])}
     for name in _downwards(tree):
-        found |= _round(found[name], {child: exact[child] for child in tree.nodes[name].children})
+        if children := tree.nodes[name].children:
+            parts = _round(
+                found[name], {child: exact[child] for child in children} | {_OWN: own_part(tree, exact, name)}
+            )
+            found |= {child: parts[child] for child in children}
     return found
 
 
@@ -121,7 +134,7 @@ def _downwards(tree: Tree) -> list[str]:
 
 
 def _due(node: Node, terms: Terms, *, asked: Amount, below: Sequence[_Due]) -> _Due:
-    need = min(terms.ceiling, sum(child.need for child in below) if node.children else asked)
+    need = min(terms.ceiling, asked + sum(child.need for child in below))
     idle = sum(child.useful - child.need for child in below)
     useful = min(terms.ceiling, max(need + idle, terms.kept))
     return _Due(
