@@ -114,17 +114,8 @@ def explain(
         return Explanation(pod=pod.key, state="other", summary="it asks nothing of Aliquot")
     picture = picture_of(nodes=nodes, leases=leases, pods=pods, names=names, wall=wall)
     asked = _asked(request)
-    if pod.ended:
-        why = f"it has ended ({pod.status.phase}), and its slices are free"
-        return Explanation(pod=pod.key, state="ended", summary=why, asked=asked, node=pod.spec.node_name)
-    if node := pod.spec.node_name:
-        there = residence(pod, picture=picture, names=names)
-        return Explanation(
-            pod=pod.key, state=there.state, summary=there.why, asked=asked, node=node, slices=there.slices
-        )
-    if pod.metadata.deletion_timestamp:
-        why = f"{BEING_DELETED}, and gets no turn any more"
-        return Explanation(pod=pod.key, state="ending", summary=why, asked=asked)
+    if (settled := _settled(pod, picture=picture, asked=asked, names=names)) is not None:
+        return settled
     # Where others hold it no turn is kept for it, and one that is let in with room has had its own.
     gates = [gate.name for gate in pod.spec.scheduling_gates]
     standing = None
@@ -143,14 +134,36 @@ def explain(
     # With what is promised to others in the picture by then.
     told = _waiting(pod, request, picture=picture, asked=asked, names=names, rules=rules)
     if standing is not None:
-        waiter = standing.waiter(pod)
-        if waiter is not None and (gates or standing.waits_without_gate(waiter)):
-            lost, shown = standing.has_lost_its_turn(waiter), standing.is_shown(waiter)
-            told = _in_its_queue(told, waiter, standing=standing, inquiry=Inquiry(standing, wall=wall, budgets=budgets))
-            if lost or shown:
-                summary = as_shown(told.summary) if shown else f"its turn led to no binding: {told.summary}"
-                told = msgspec.structs.replace(told, summary=summary)
+        told = _of_its_turn(told, pod, standing=standing, inquiry=Inquiry(standing, wall=wall, budgets=budgets))
     return msgspec.structs.replace(told, summary="; ".join([told.summary, *_asks_us(pod, scheduler)]))
+
+
+def _settled(pod: Pod, *, picture: Picture, asked: Sequence[str], names: Names) -> Explanation | None:
+    """Of one that has ended, has its place or is deleted; None of one that waits for a place."""
+    if pod.ended:
+        why = f"it has ended ({pod.status.phase}), and its slices are free"
+        return Explanation(pod=pod.key, state="ended", summary=why, asked=asked, node=pod.spec.node_name)
+    if node := pod.spec.node_name:
+        there = residence(pod, picture=picture, names=names)
+        return Explanation(
+            pod=pod.key, state=there.state, summary=there.why, asked=asked, node=node, slices=there.slices
+        )
+    if pod.metadata.deletion_timestamp:
+        why = f"{BEING_DELETED}, and gets no turn any more"
+        return Explanation(pod=pod.key, state="ending", summary=why, asked=asked)
+    return None
+
+
+def _of_its_turn(told: Explanation, pod: Pod, *, standing: Standing, inquiry: Inquiry) -> Explanation:
+    """The same with what its queue says, if its turn has not come or has led to nothing."""
+    waiter = standing.waiter(pod)
+    if waiter is None or not (pod.spec.scheduling_gates or standing.waits_without_gate(waiter)):
+        return told
+    lost, shown = standing.has_lost_its_turn(waiter), standing.is_shown(waiter)
+    told = _in_its_queue(told, waiter, standing=standing, inquiry=inquiry)
+    if shown:
+        return msgspec.structs.replace(told, summary=as_shown(told.summary))
+    return msgspec.structs.replace(told, summary=f"its turn led to no binding: {told.summary}") if lost else told
 
 
 def _said_first(why: str, told: Explanation) -> str:
