@@ -10,7 +10,7 @@ Each beat sees what every slice used since the last one, and what its container 
 
 What must hold: rates never go below guarantees nor above limits, and what rises above guarantees is at most what others
 leave of one GPU, whatever is seen. A tenant's own figures (which it can falsify, as it can go round all this) move what
-is left over, and how crowded the GPU is taken to be.
+is left over, and whom others are taken to have shared the GPU with.
 """
 
 from __future__ import annotations

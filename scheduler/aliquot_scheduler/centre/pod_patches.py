@@ -1,8 +1,9 @@
 """What the leader writes on a pod that waits, or waits no more: its condition, its nomination, its gate, its turn.
 
-The nomination spares kube-scheduler the round over all nodes: it tries that node first,
-alone. It would also pass over what the pod prefers, so a pod that prefers or avoids anything is not nominated. Where
-nothing else is to be said in its status, it is a write by itself, and dearer than the round over 1,000 nodes.
+The nomination spares kube-scheduler the round over all nodes: it tries that node first, alone. It would also pass over
+what the pod prefers, so a pod that prefers or avoids anything is not nominated. Where nothing else is to be said in its
+status, it is a write by itself, and dearer than the round over 1,000 nodes: of few nodes only those are nominated that
+are of a group or had a turn before.
 
 All are strategic merges: for the other kinds kube-apiserver writes the whole pod as JSON and reads it back, which
 is 0.3 to 0.5 ms more of its CPU for each patch (run: 1.36.3).
