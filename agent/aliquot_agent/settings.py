@@ -66,6 +66,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     interposer: FilePath = "/opt/aliquot/lib/libcuda.so.1"
     # Limits and accounts of containers, which mount them from here.
     isolation_folder: MountedPath = "/var/lib/aliquot/isolation"
+    # How large the file system is that `aliquot agent --make-room` mounts there, in MiB, 0.3 for each container;
+    # 0: none, and who enlarges an account takes room on the disk.
+    accounts_mib: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 64
     # Where the agent and `aliquot mps` meet, which containers mount from too: [mps] folder must be the same.
     mps_folder: MountedPath = "/run/aliquot/mps"
     # What a CUDA context takes on this node's GPUs, in MiB: measure it with `nvidia-smi` and an idle program.

@@ -32,6 +32,7 @@ from aliquot_agent.settings import NVML, AgentSettings
 from aliquot_agent.status import Status, nobody_hears
 from aliquot_agent.web.http_server import HttpServer
 from aliquot_cli.node_isolation import (
+    change_room,
     is_simulated,
     make_isolation,
     make_mps,
@@ -77,7 +78,17 @@ SWITCH = 0.001
 @click.option(
     "--withdraw-no-wait", is_flag=True, help="The same, without waiting until the kubelet has forgotten the plugin."
 )
-def agent(file: str | None, *, withdraw: bool, withdraw_no_wait: bool, **flags: Any) -> None:
+@click.option("--make-room", is_flag=True, help="Mount what bounds the accounts of containers (as root), and end.")
+@click.option("--take-room-away", is_flag=True, help="Unmount it, and end.")
+def agent(
+    file: str | None,
+    *,
+    withdraw: bool,
+    withdraw_no_wait: bool,
+    make_room: bool,
+    take_room_away: bool,
+    **flags: Any,
+) -> None:
     """Know this node's GPUs, publish them, and ready the slice of each granted container.
 
     \b
@@ -90,7 +101,9 @@ def agent(file: str | None, *, withdraw: bool, withdraw_no_wait: bool, **flags: 
     settings = sources.resolve("agent", AgentSettings).value
     names = sources.resolve("names", Names).value
     health = sources.resolve("health", HealthSettings).value
-    if withdraw or withdraw_no_wait:
+    if make_room or take_room_away:
+        change_room(settings, away=take_room_away)
+    elif withdraw or withdraw_no_wait:
         asyncio.run(leave_node(settings, names=names, waits=not withdraw_no_wait))
     else:
         run_until_stopped(partial(serve_node, settings=settings, names=names, health=health))

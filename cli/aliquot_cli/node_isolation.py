@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 
 from aliquot_agent.gpus.model import GpuFacts
+from aliquot_agent.isolation.accounts_room import RoomError, is_bounded, make_room, take_room_away
 from aliquot_agent.isolation.beyond import Owner
 from aliquot_agent.isolation.mps_folder import MpsFolder
 from aliquot_agent.isolation.offering import Offered, lacks_mps, offered, told_of
@@ -18,6 +21,8 @@ from aliquot_core.isolation import INTERPOSER, MPS
 from aliquot_deviceplugin.cdi.driver_files import DriverFiles, DriverGpu
 from aliquot_deviceplugin.cdi.errors import DriverFilesError
 from aliquot_deviceplugin.cdi.interposing import lacks_cuda
+
+log = logging.getLogger(__name__)
 
 _NO_MOUNTS = "containers are processes of this machine, which see the driver's own library"
 
@@ -32,6 +37,23 @@ def make_isolation(settings: AgentSettings) -> SliceFiles | None:
     # Containers that start from now on get the library of this image.
     files.prepare()
     return files
+
+
+def change_room(settings: AgentSettings, *, away: bool) -> None:
+    """Mount or unmount what bounds accounts; a node where that fails serves all the same, and its agent says so."""
+    folder = Path(settings.isolation_folder)
+    try:
+        log.info(take_room_away(folder) if away else _room_made(folder, settings=settings))
+    except (RoomError, OSError) as error:
+        log.error("accounts are not bounded: %s", error)  # noqa: TRY400 - what a node has not, and no defect
+
+
+def _room_made(folder: Path, *, settings: AgentSettings) -> str:
+    if not (settings.accounts_mib and settings.wants(INTERPOSER)):
+        return "no file system for accounts is asked for"
+    files = SliceFiles(folder=folder, library=Path(settings.interposer))
+    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return make_room(folder, mib=settings.accounts_mib, in_use=files.in_use(booted=booted))
 
 
 def make_mps(settings: AgentSettings) -> MpsFolder | None:
@@ -53,7 +75,16 @@ def offer_isolation(
         return offered(gpu, mode=mode, obstacle=partial(lacks_mps, was_kept=mps is not None and mps.was_kept()))
     if mode == INTERPOSER and not settings.mounts:
         return offered(gpu, mode=mode, obstacle=lambda _: _NO_MOUNTS)
-    return offered(gpu, mode=mode, obstacle=obstacle)
+    return _with_room(offered(gpu, mode=mode, obstacle=obstacle), settings=settings)
+
+
+def _with_room(offer: Offered, *, settings: AgentSettings) -> Offered:
+    """The same modes, and what is lacking where tenants can take room of the node's disk by their accounts."""
+    folder = Path(settings.isolation_folder)
+    if INTERPOSER not in offer.modes or not settings.accounts_mib or is_bounded(folder):
+        return offer
+    lack = f"{folder} is on the node's disk, where tenants can enlarge accounts: no file system was mounted there"
+    return Offered(modes=offer.modes, lack=lack)
 
 
 def what_hinders(files: SliceFiles | None, driver_files: DriverFiles, gpu: GpuFacts) -> str:

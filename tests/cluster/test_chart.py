@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -189,6 +190,44 @@ def test_the_agent_is_told_how_slices_are_held_and_where_containers_find_it() ->
     volumes = of_kind(objects, "DaemonSet")["aliquot-agent"]["spec"]["template"]["spec"]["volumes"]
     (volume,) = (each for each in volumes if each["name"] == mount["name"])
     assert volume["hostPath"] == {"path": found.isolation_folder, "type": "DirectoryOrCreate"}
+
+
+@pytest.mark.parametrize(
+    ("node", "mib"),
+    [
+        ({}, 0),
+        ({"isolation": "mps", "isolationOf": ["*interposer*=observe"]}, 0),
+        ({"isolation": "interposer"}, 64),
+        ({"isolationOf": ["0=interposer", "1=observe"]}, 64),
+        ({"isolationOf": ["0=observe", "1=interposer"], "accountsMib": 96}, 96),
+        ({"isolation": "interposer", "accountsMib": 0}, 0),
+        ({"isolation": "interposer", "simulatedGpus": "2xA100-80GB"}, 0),
+    ],
+    ids=str,
+)
+def test_accounts_lie_on_a_file_system_of_their_own(node: dict[str, Any], mib: int) -> None:
+    """Where a GPU is interposed: mounted on the node before the agent begins, and taken away by who withdraws."""
+    objects = template({"node": node})
+    agent = of_kind(objects, "DaemonSet")["aliquot-agent"]["spec"]["template"]["spec"]
+    leaves = yaml.safe_load(of_kind(objects, "ConfigMap")["aliquot-withdraw"]["data"]["pod.yaml"])["spec"]
+    flags = []
+    for pod in (agent, leaves):
+        for room in pod.get("initContainers", []):
+            flags.append(room["args"][1])
+            assert (room["securityContext"]["privileged"], room["securityContext"]["runAsUser"]) == (True, 0)
+            found = Sources(environment=environment(room)).resolve("agent", AgentSettings).value
+            assert (found.accounts_mib, found.wants("interposer")) == (mib, True)
+            (mount,) = room["volumeMounts"]
+            assert mount["mountPropagation"] == "Bidirectional"
+            # The parent: what lies at the folder itself could not be unmounted from inside.
+            assert mount["mountPath"] == str(Path(found.isolation_folder).parent)
+            (volume,) = (each for each in pod["volumes"] if each["name"] == mount["name"])
+            assert volume["hostPath"]["path"] == mount["mountPath"]
+    assert flags == (["--make-room", "--take-room-away"] if mib else [])
+    (told,) = (each for name, each in containers(objects) if name == "aliquot-agent" and each["name"] == "agent")
+    assert told["resources"]["limits"]["memory"] == f"{256 + mib}Mi"
+    found = Sources(environment=environment(told)).resolve("agent", AgentSettings).value
+    assert found.accounts_mib == node.get("accountsMib", 64)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,29 @@ imagePullSecrets:
 {{- define "mps" }}
 {{- if or (eq .Values.node.isolation "mps") (hasSuffix "=mps" (join "," .Values.node.isolationOf)) (contains "=mps," (join "," .Values.node.isolationOf)) }}yes{{ end }}
 {{- end }}
+{{- /* Whether accounts of interposed containers are to lie on a file system of their own: not empty, if so. */}}
+{{- define "accounts" }}
+{{- if and .Values.node.accountsMib (or (eq .Values.node.isolation "interposer") (contains "=interposer," (print (join "," .Values.node.isolationOf) ","))) (not .Values.node.simulatedGpus) }}yes{{ end }}
+{{- end }}
+{{- /* What mounts it, or takes it away: a container that ends. */}}
+{{- define "room" }}
+name: room
+image: {{ .root.Values.images.node }}
+imagePullPolicy: {{ .root.Values.images.pullPolicy }}
+args: [agent, {{ .flag }}]
+env:
+  - {name: ALIQUOT_AGENT_ISOLATION, value: interposer}
+  - {name: ALIQUOT_AGENT_ACCOUNTS_MIB, value: {{ .root.Values.node.accountsMib | quote }}}
+securityContext:
+  # The kubelet lets nobody else's mounts out of a container.
+  privileged: true
+  runAsNonRoot: false
+  runAsUser: 0
+  runAsGroup: 0
+  readOnlyRootFilesystem: true
+volumeMounts:
+  - {name: above-isolation, mountPath: /var/lib/aliquot, mountPropagation: Bidirectional}
+{{- end }}
 {{- /* In a policy: of a pod's status all is as it was, but for conditions, nomination and allocated resources. */}}
 {{- define "pod-status-kept" }}
 && object.?status.?phase == oldObject.?status.?phase

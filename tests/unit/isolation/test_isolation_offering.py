@@ -69,12 +69,14 @@ class Driver:
 CUDA = Driver("/usr/lib/libcuda.so.580")
 
 
-def settings(tmp_path: Path, *lines: str, library: bool = True, **more: str | bool) -> AgentSettings:
+def settings(tmp_path: Path, *lines: str, library: bool = True, **more: str | bool | int) -> AgentSettings:
     """A node's settings, with an interposer that is there or is not."""
     source = tmp_path / "libcuda.so.1"
     if library:
         source.write_bytes(b"interposer")
-    values = {"interposer": str(source), "isolation_folder": str(tmp_path / "isolation"), **more}
+    folder = str(tmp_path / "isolation")
+    # Tests' folders lie on the machine's disk.
+    values = {"interposer": str(source), "isolation_folder": folder, "accounts_mib": 0, **more}
     return AgentSettings(isolation_of=lines, **values)  # type: ignore[arg-type]
 
 
@@ -279,3 +281,12 @@ def test_a_pod_is_told_what_it_holds_and_how_hard(specs: tuple[Spec, ...], note:
 def test_memory_is_held_by_the_interposer_and_by_hardware() -> None:
     """What only watches, and MPS with its limit for each process alone, hold no container's sum."""
     assert [mode for mode in MODES if holds_memory(mode)] == ["interposer", "mig"]
+
+
+@pytest.mark.parametrize(("mib", "lack"), [(64, "is on the node's disk"), (0, "")])
+def test_a_folder_on_the_nodes_disk_is_said_where_it_was_to_be_bounded(tmp_path: Path, mib: int, lack: str) -> None:
+    """The mode is on offer all the same; who watches only has no account."""
+    found = offer(settings(tmp_path, "0=interposer", accounts_mib=mib), gpu(index=0))
+    assert found.modes == ("observe", "interposer")
+    assert (lack in found.lack) if lack else not found.lack
+    assert offer(settings(tmp_path, "0=observe", accounts_mib=mib), gpu(index=0)) == Offered(modes=("observe",))
