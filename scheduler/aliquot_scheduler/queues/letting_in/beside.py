@@ -6,6 +6,8 @@ no other has room: it may take any.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.queues.charged.ledger import Ledger
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal, no_room
@@ -37,12 +39,19 @@ class Beside:
         self._stood_back_for = frozenset(head.pod.key for head in unmoved if head)
         self._asked_in_vain = 0
 
-    def stands_back(self, candidate: Candidate) -> bool:
-        """Whether nothing has room for it but what is kept from it, and it is told so: it need not be asked."""
-        if not self._keeping.anything() or self._keeping.leaves_room(candidate):
-            return False
-        if within_guarantee(self._ledger, candidate):
-            return False
+    def stand_back(self, queue: str) -> Callable[[Candidate], bool]:
+        """Whether nothing has room for one of a queue but what is kept from it, which it is told: it need not be asked.
+
+        What is the same for all of them is worked out once; it holds until others are kept, or somebody is let in.
+        """
+        leaves_room, ledger = self._keeping.leaves_room(), self._ledger
+        held = ledger.held_for(queue)
+        if not any(held[dim] for dim in ledger.guaranteed(queue)):
+            return lambda one: not leaves_room(one) and self._is_told(one)
+        return lambda one: not (leaves_room(one) or within_guarantee(ledger, one)) and self._is_told(one)
+
+    def _is_told(self, candidate: Candidate) -> bool:
+        """Whether it is told that it stands back; of the first few it is looked at closely."""
         queue, mark = candidate.first.queue, candidate.first.mark
         refusal = self._memory.why(queue, mark)
         if refusal is not None and refusal.first in self._stood_back_for:

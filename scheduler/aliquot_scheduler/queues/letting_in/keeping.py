@@ -12,7 +12,7 @@ moment: who comes in is asked about those few, and how far a head's share reache
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from aliquot_scheduler.queues.judging.cards import Cards
@@ -82,16 +82,25 @@ class Keeping:
             self._all = self._sides(list(self._heads))
         return self._all.kept_from(candidate)
 
-    def leaves_room(self, candidate: Candidate) -> bool:
-        """Whether a card may have room for it on a node that is not kept from it: quick, and never wrongly no."""
+    def leaves_room(self) -> Callable[[Candidate], bool]:
+        """Whether a card may have room for one on a node that is not kept from it: quick, and never wrongly no.
+
+        To be asked of as many as are looked at until others are kept or room changes: what is one for all is worked
+        out once, since thousands may be asked about.
+        """
         self._look_again()
-        room = self._by_row()
-        if not self._heads or room.asks_no_compute(candidate.number) or len(room.rows) > _FEW:
-            return True
+        if not self._heads or len((room := self._by_row()).rows) > _FEW:
+            return _always
         if self._with_room is None:
             names = self._placing.names
             self._with_room = self._sides([names.get(row, "") for row in room.rows])
-        return room.takes(candidate.number, self._every_row & ~self._with_room.places_kept_from(candidate))
+        sides, every = self._with_room, self._every_row
+
+        def leaves_room(candidate: Candidate) -> bool:
+            number = candidate.number
+            return room.asks_no_compute(number) or room.takes(number, every & ~sides.places_kept_from(candidate))
+
+        return leaves_room
 
     def roughly_behind(self, candidate: Candidate) -> str:
         """For whom a node is kept on which a card may have room for it, of one that is left none elsewhere."""
@@ -100,8 +109,8 @@ class Keeping:
             nodes = [self._placing.names.get(row, "") for row in room.rows]
             pairs = ((uid, 1 << place) for place, node in enumerate(nodes) for uid in self._heads.get(node, ()))
             self._by_head = sorted(pairs)
-        others = (pair for pair in self._by_head if pair[0] != candidate.uid)
-        return next(uid for uid, place in others if room.takes(candidate.number, place))
+        mine, number = candidate.uid, candidate.number
+        return next(uid for uid, place in self._by_head if uid != mine and room.takes(number, place))
 
     def behind(self, candidate: Candidate) -> str | None:
         """For whom a node is kept on which it would have room, if there is one (the first by UID)."""
@@ -247,3 +256,7 @@ class _Sides:
         if head.first.user == candidate.first.user:
             return self._memory.is_impatient(uid, now=self._now, beyond=True)
         return self._reaching.reaches(head, (head.first.queue, head.first.user), head.first.queue)
+
+
+def _always(_: Candidate) -> bool:
+    return True

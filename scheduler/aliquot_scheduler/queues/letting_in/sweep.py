@@ -207,9 +207,10 @@ class Sweep:
         start, number = number, len(heads)
         if len(heads) <= _SHORT or not self._none_able(heads):
             passed, watched = self._passed[queue], self._watched
+            stands_back = self._beside.stand_back(queue)
             for place in self._places(heads, start):
                 candidate = heads[place]
-                able = candidate.uid in watched or self._is_able(candidate)
+                able = candidate.uid in watched or (self._may_fit(candidate) and not stands_back(candidate))
                 if able and (user, candidate.shape) not in passed and not self._is_never(candidate):
                     number = place
                     break
@@ -259,10 +260,6 @@ class Sweep:
     def _is_never(self, candidate: Candidate) -> bool:
         """A gang that can't be let in whatever others do stands in line, but is no head of it."""
         return candidate.first.group is not None and self._hall.is_never(candidate.first)
-
-    def _is_able(self, candidate: Candidate) -> bool:
-        """Whether it need be asked for what is free."""
-        return self._may_fit(candidate) and not self._beside.stands_back(candidate)
 
     def _may_fit(self, candidate: Candidate) -> bool:
         """Whether a card may be there: what is taken in this sweep changes nothing of what was found not to be."""
