@@ -12,7 +12,7 @@ from typing import Any
 from aliquot_core.counting import counted
 from aliquot_core.disruptions import PodDisruptionBudget
 from aliquot_scheduler.queues.charged.ledger import Ledger
-from aliquot_scheduler.queues.room.clearings import Clearings
+from aliquot_scheduler.queues.room.clearings import Clearing, Clearings
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.wording import Wording
@@ -23,6 +23,9 @@ from aliquot_scheduler.reclaim.planning import Planner
 from aliquot_scheduler.reclaim.policy import Policy, policy_of
 from aliquot_scheduler.reclaim.residents import budgets_of
 from aliquot_scheduler.reclaim.standoff import Lent, lent_to_others
+
+# More than the first looks for moves, for all who are asked about: 0.3 s each.
+_MOST_LOOKS = 8
 
 
 def told_of(
@@ -77,6 +80,8 @@ class Inquiry:
             max_grace=standing.settings.max_grace,
             budgets=budgets_of(budgets, bound=bound),
         )
+        # So many looks in addition to the first of each.
+        self._looks = _MOST_LOOKS
         # Those who are let in or refused together are told the same.
         self._told: dict[tuple[str, Any], str] = {}
 
@@ -94,15 +99,25 @@ class Inquiry:
         policy = policy_of(candidate.first.queue, tree=ledger.tree)
         if why := _forbidden(candidate, policy):
             return _told(lent, why, wording=standing.wording)
-        planner = self._planner()
-        with planner.supposing():
-            clearing = planner.plan(candidate, policy=policy)
-            settings = standing.settings
-            why = "" if clearing else planner.why_nobody_goes(candidate, policy=policy, settings=settings)
+        clearing, why = self._looked_for(candidate, policy)
         if clearing is None:
             return _told(lent, why, wording=standing.wording)
         goes = f"; {counted(len(clearing.victims), 'pod')} may be sent away for it" if clearing.victims else ""
         return f"{lent.said(standing.wording)}{goes}"
+
+    def _looked_for(self, candidate: Candidate, policy: Policy) -> tuple[Clearing | None, str]:
+        """As the leader does, look after look, each from where the last one ended; else why nobody goes."""
+        start = 0
+        while True:
+            planner = self._planner()
+            with planner.supposing():
+                clearing = planner.plan(candidate, policy=policy, start=start)
+                if clearing is not None:
+                    return clearing, ""
+                if not self._looks or not planner.reached or planner.has_tried_all:
+                    return None, planner.why_nobody_goes(candidate, policy=policy, settings=self._standing.settings)
+            self._looks -= 1
+            start += planner.reached
 
     def _planner(self) -> Planner:
         standing = self._standing

@@ -64,8 +64,12 @@ class Planner:
         self._now = now
         self._moved = moved
         self._patience, self._orders = Patience(_MOST_TRIES), Orders()
-        # By how many nodes the search for moves may begin later at the next look, where it came to nothing.
+        # By how many nodes the search for moves may begin later at the next look, where it came to nothing; and whether
+        # it had no whole share of the tries, since others had taken them.
         self.reached = 0
+        self.was_cut_short = False
+        # Whether there was nothing more to try for it.
+        self.has_tried_all = False
         leaving = residents.leaving.values()
         self._scene = Scene(picture=picture, leaving=leaving)
         self._settling = Settling(picture=picture, cards=cards, let_in=books.let_in)
@@ -99,7 +103,7 @@ class Planner:
 
         With `moving` others may be moved for an owner, where that alone helps; looked for from node `start` on.
         """
-        self._lacks, self.reached = "", 0
+        self._lacks, self.reached, self.was_cut_short, self.has_tried_all = "", 0, False, False
         clearing = self._planned(candidate, self._rights(candidate, policy), residents=self._residents)
         return self._rearranged(candidate, policy, start=start) if clearing is None and moving else clearing
 
@@ -129,6 +133,7 @@ class Planner:
     def _rearranged(self, candidate: Candidate, policy: Policy, *, start: int) -> Clearing | None:
         """Room for an owner that finds none in one piece: pods that a controller makes anew are moved before others."""
         lacks, variants = self._lacks, product(DEPTHS, (False, True), (False, True))
+        begun, self._patience.left_out = self._patience.left, False
         for deepest, orphans, moves_first in variants:
             if deepest > DEPTHS[0]:
                 # By then all have been tried that are nearest to hand.
@@ -140,6 +145,8 @@ class Planner:
                     self._bounds.clear()
                     return clearing
         self._lacks = lacks
+        self.was_cut_short = begun < _MOST_TRIES and not self._patience.left
+        self.has_tried_all = self._patience.sufficed
         return None
 
     def _rearranging(self, wider: Wider, *, deepest: int, start: int) -> Rearranging:
@@ -168,7 +175,9 @@ class Planner:
 
     def why_nobody_goes(self, candidate: Candidate, *, policy: Policy, settings: QueueSettings) -> str:
         """Of one that is inside its guarantee, and for which no room could be made just now."""
-        return why_nobody_goes(self._standoff(candidate, policy), lacks=self._lacks, settings=settings)
+        return why_nobody_goes(
+            self._standoff(candidate, policy), lacks=self._lacks, tried_all=self.has_tried_all, settings=settings
+        )
 
     def is_kept_by_budgets(self, candidate: Candidate, *, policy: Policy) -> bool:
         """Whether a disruption budget covers any of those who might go for it as an owner."""

@@ -54,6 +54,13 @@ class Patience:
 
     def __init__(self, tries: int) -> None:
         self.left = tries
+        # Whether there were nodes that nobody looked at.
+        self.left_out = False
+
+    @property
+    def sufficed(self) -> bool:
+        """Whether all was tried that there is to try."""
+        return self.left > 0 and not self.left_out
 
     @property
     def reached(self) -> int:
@@ -235,6 +242,7 @@ class Rearranging(Search):
         if there and not task.deep:
             first = self._start % len(there)
             there = [*there[first:], *there[:first]]
+        self._patience.left_out |= len(there) > _MOST_NODES
         there = there[:_MOST_NODES]
         for start in range(0, len(there), _AT_ONCE):
             dear = list[Option]()

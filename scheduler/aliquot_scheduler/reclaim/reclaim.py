@@ -29,6 +29,7 @@ from aliquot_scheduler.reclaim.planning import Planner
 from aliquot_scheduler.reclaim.policy import NEVER, Policy, policy_of
 from aliquot_scheduler.reclaim.residents import Budget, Residents, runs_since
 from aliquot_scheduler.reclaim.rights import owner_of
+from aliquot_scheduler.reclaim.searches import Searches
 
 # For whom nothing was found, and whom a budget kept from going, in seconds.
 COOLDOWN = 10.0
@@ -58,8 +59,7 @@ class Reclaim:
         self._now = 0.0
         # Of queues that are there, and of those that are gone while somebody runs in them.
         self._terms: dict[str, float] = {}
-        # At which node the next search for moves begins, for whom those before came to nothing; and until when.
-        self._starts: dict[Asked, tuple[int, float]] = {}
+        self._searches = Searches()
 
     def anybody(self, *, now: float) -> bool:
         """Whether there is a candidate to search for at all."""
@@ -102,7 +102,6 @@ class Reclaim:
             clearing = self._planned(candidate, planner, policy=policy_of(queue, tree=ledger.tree), now=now, wall=wall)
             if clearing is None:
                 self._vain[asked_of(candidate)] = now + COOLDOWN
-                self._starts[asked_of(candidate)] = self._start(candidate) + planner.reached, now + 2 * COOLDOWN
                 self._tell(candidate, planner, now=now)
                 continue
             if not planner.has_to_wait(clearing):
@@ -120,21 +119,33 @@ class Reclaim:
         self, candidate: Candidate, planner: Planner, *, policy: Policy, now: float, wall: float
     ) -> Clearing | None:
         """As budgets allow; if they do not, and it is long known, without them."""
-        moving = self._may_move_others(candidate, now=now)
-        if clearing := planner.plan(candidate, policy=policy, moving=moving, start=self._start(candidate)):
+        if clearing := self._searched(candidate, planner, policy=policy, now=now):
             return clearing
         if not planner.is_kept_by_budgets(candidate, policy=policy):
             return None
         is_over = self._in_the_way.found(candidate, now=now, wall=wall) >= self._queues.register.settings.budget_grace
         return planner.plan_past_budgets(candidate, policy=policy) if is_over else None
 
-    def _start(self, candidate: Candidate) -> int:
-        return self._starts.get(asked_of(candidate), (0, 0.0))[0]
+    def _searched(self, candidate: Candidate, planner: Planner, *, policy: Policy, now: float) -> Clearing | None:
+        """With moves for it if it is its turn to search for those."""
+        asked, searches = asked_of(candidate), self._searches
+        waited, turn = self._may_move_others(candidate, policy=policy, now=now), searches.may(asked)
+        clearing = planner.plan(candidate, policy=policy, moving=waited and turn, start=searches.start(asked))
+        until = now + 2 * COOLDOWN
+        if clearing is not None or not waited:
+            searches.had(asked, reached=0, until=until)
+        elif turn and not planner.was_cut_short:
+            searches.had(asked, reached=planner.reached, until=until)
+        else:
+            searches.had_too_few(asked, until=until)
+        return clearing
 
-    def _may_move_others(self, candidate: Candidate, *, now: float) -> bool:
-        """Once it has waited for a while: where pods end within seconds its guarantee is in one piece by itself."""
+    def _may_move_others(self, candidate: Candidate, *, policy: Policy, now: float) -> bool:
+        """An owner that has waited: where pods end within seconds its guarantee is in one piece by itself."""
         register = self._queues.register
-        return now - register.joined.get(candidate.uid, now) >= register.settings.owed
+        if now - register.joined.get(candidate.uid, now) < register.settings.owed:
+            return False
+        return policy.reclaims and bool(owner_of(candidate, ledger=register.books.ledger))
 
     def _tell(self, candidate: Candidate, planner: Planner | None, *, now: float) -> None:
         """Why nobody goes for it: told until it is looked at once more, and a little longer."""
@@ -231,7 +242,7 @@ class Reclaim:
         self._now = now
         self._vain = {asked: until for asked, until in self._vain.items() if until > now}
         self._spared = {uid: until for uid, until in self._spared.items() if until > now}
-        self._starts = {asked: at for asked, at in self._starts.items() if at[1] > now}
+        self._searches.look_around(now)
         self._in_the_way.look_around(now)
         self._fits_since = {uid: since for uid, since in self._fits_since.items() if uid in self._fitting}
         self._fitting.clear()

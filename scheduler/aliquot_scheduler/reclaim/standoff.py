@@ -99,14 +99,17 @@ def standoff(rights: Sequence[Taking], residents: Residents) -> Standoff:
     )
 
 
-def why_nobody_goes(found: Standoff, *, lacks: str, settings: QueueSettings) -> str:
+def why_nobody_goes(found: Standoff, *, lacks: str, tried_all: bool, settings: QueueSettings) -> str:
     """In words, each with how many; `lacks` is what queues would lack though all had gone, empty if that is room.
+
+    `tried_all` is whether all moves were tried that there are.
 
     Empty where nobody might go by any right.
     """
     said = [_kept(why, found, grace=settings.budget_grace) for why in Hindrance if found.kept.get(why)]
     if found.able:
         pieces = "what they leave has no room for it in one piece, nor if others were moved"
+        pieces += "" if tried_all else ", as far as was looked by now"
         but = f"that would not do: {lacks}" if lacks else pieces
         said.append(f"{counted(found.able, 'pod')} may go, and {but}")
     return "; ".join(said)

@@ -15,8 +15,12 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from aliquot_core.objects import OwnerReference
+from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.tree import plant
+from aliquot_scheduler.queues.telling.standing import Standing
+from aliquot_scheduler.reclaim.inquiry import Inquiry
 from aliquot_scheduler.reclaim.residents import Budget
 from support.centre import NAMES
 from support.pieces_oracle import Ask, fits
@@ -298,12 +302,8 @@ def test_why_nobody_is_moved_is_told() -> None:
     )
 
 
-@pytest.mark.parametrize(("nodes", "looks"), [(10, 1), (30, 1), (40, 2), (80, 3), (200, 7)])
-def test_a_plan_behind_many_that_come_to_nothing_is_found_in_so_many_looks(nodes: int, looks: int) -> None:
-    """On all nodes but two less would be lost, and whoever had to be moved from there has no place.
-
-    32 nodes are tried in one look, and the next goes on from there.
-    """
+def behind_many(nodes: int) -> tuple[Board, dict[str, QueueSpec]]:
+    """A plan for an owner on the last two nodes, where most is lost."""
     there = {f"b{at}": Lies(card=f"GPU-n{at}-0", compute=60) for at in range(nodes - 2)}
     there |= {f"c{at}": Lies(card=f"GPU-n{at}-0", compute=30) for at in range(nodes - 2)}
     for at in (nodes - 2, nodes - 1):
@@ -312,10 +312,58 @@ def test_a_plan_behind_many_that_come_to_nothing_is_found_in_so_many_looks(nodes
     stage = board(there, queues, nodes=(1,) * nodes, settings=AT_ONCE)
     stage.submit("a0", 100, CARD, queue="a")
     stage.run(after=1.0)
+    return stage, queues
+
+
+@pytest.mark.parametrize(("nodes", "looks"), [(10, 1), (30, 1), (40, 2), (80, 3), (200, 7)])
+def test_a_plan_behind_many_that_come_to_nothing_is_found_in_so_many_looks(nodes: int, looks: int) -> None:
+    """On all nodes but two less would be lost, and whoever had to be moved from there has no place.
+
+    32 nodes are tried in one look, and the next goes on from there.
+    """
+    stage, _ = behind_many(nodes)
     for _ in range(looks - 1):
         assert stage.decide(after=A_WHILE) == []
     (clearing,) = stage.decide(after=A_WHILE)
     assert (len(clearing.victims), len(clearing.moves)) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"), [(80, "3 pods may be sent away for it"), (300, "nor if others were moved, as far as was looked")]
+)
+def test_who_asks_is_told_of_what_the_leader_finds_in_later_looks(nodes: int, said: str) -> None:
+    """As many looks are taken at once; of more nodes it says that not all were looked at."""
+    stage, queues = behind_many(nodes)
+    standing = Standing(
+        picture=stage.picture,
+        plan=Plan(specs=queues, tree=plant(queues)),
+        pods=stage.pods.values(),
+        names=NAMES,
+        wall=stage.wall,
+    )
+    (waiter,) = standing.waiting("a")
+    assert said in Inquiry(standing, wall=stage.wall).why(waiter)
+
+
+@pytest.mark.parametrize("others", [1, 2])
+def test_nobody_s_dead_ends_keep_another_from_a_deep_plan(others: int) -> None:
+    """Each has all tries of a look in as many looks as there are owners; on their nodes nothing can be laid anew."""
+    there = {"b0": on(0, 60), "b1": on(1, 40), "b2": on(1, 30), "b3": on(2, 70)}
+    there |= {
+        f"b{node}{card}{half}": Lies(card=f"GPU-n{node}-{card}", compute=45)
+        for node in (1, 2)
+        for card in range(4)
+        for half in range(2)
+    }
+    least = sum(lies.compute for lies in there.values())
+    queues = {"a": queue(guarantee=200), "b": queue(guarantee=least), "d": queue(guarantee=100)}
+    stage = board(there, queues, nodes=(3, 4, 4), settings=AT_ONCE)
+    for number in range(others):
+        stage.submit(f"a{number}", 100 - number, CARD, queue="a", notes={"gpu-uuid": "GPU-n[12]-*"})
+    stage.submit("d0", 100, CARD, queue="d", notes={"gpu-uuid": "GPU-n0-0"})
+    stage.run(after=1.0)
+    found = [clearing for _ in range(others + 1) for clearing in stage.decide(after=A_WHILE)]
+    assert [(clearing.uid, len(clearing.moves)) for clearing in found] == [("d0", 2)]
 
 
 # --- any --------------------------------------------------------------------------------------------------------------

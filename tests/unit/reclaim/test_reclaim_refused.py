@@ -10,6 +10,7 @@ import pytest
 
 from aliquot_core.disruptions import PodDisruptionBudget
 from aliquot_scheduler.queues.said.entry import Plan
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import Preemption, QueueSpec, Quota
 from aliquot_scheduler.queues.said.tree import plant
 from aliquot_scheduler.queues.telling.standing import Standing
@@ -137,7 +138,7 @@ def test_whom_a_limit_of_its_own_keeps_out_is_told_of_no_guarantee() -> None:
 
 def stage_of(row: Row) -> ReclaimStage:
     """Those run who do, and one waits."""
-    stage = ReclaimStage(row.before, nodes=(2,))
+    stage = ReclaimStage(row.before, nodes=(2,), settings=QueueSettings(owed=0))
     for uid, asked in row.runs.items():
         stage.submit(uid, queue=uid.rstrip("0123456789"), **asked)
     assert len(stage.run()) == len(row.runs)
