@@ -11,6 +11,7 @@ from aliquot_scheduler.queues.said.contradictions import problems_of
 from aliquot_scheduler.queues.said.nesting import wider_than
 from aliquot_scheduler.queues.said.oddities import oddities_of
 from aliquot_scheduler.queues.said.spec import ModelQuota, QueueSpec, Quota
+from aliquot_scheduler.queues.said.tree import plant
 from support.queue_stage import A100, H100, Stage, queue
 
 CARD = 80_000
@@ -48,18 +49,22 @@ def test_what_lies_within_what(pattern: str, wider: list[str]) -> None:
     assert wider_than(pattern, patterns, kinds=kinds) == wider
 
 
-REFUSED: dict[str, tuple[Mapping[str, QueueSpec], str]] = {
+# With what is said of it, and how much is kept of four cards where it is there all the same.
+REFUSED: dict[str, tuple[Mapping[str, QueueSpec], str, int]] = {
     "more of a model than of all": (
         {"c": queue(limit=100, models={"*A100*": of(300, lend=0)})},
         "queue c, spec.models[*A100*].compute: guarantee 300 is more than limit 100 of all GPUs",
+        100,
     ),
     "more of a model than of a pattern that takes it": (
-        {"c": queue(models={"*A100*": of(300), "*": of(limit=100)})},
+        {"c": queue(models={"*A100*": of(300, lend=0), "*": of(limit=100)})},
         "queue c, spec.models[*A100*].compute: guarantee 300 is more than limit 100 of *, which takes these too",
+        100,
     ),
     "more for a child than its parent may use of all": (
         {"org": queue(limit=300), "c": queue("org", models={"*A100*": of(400)})},
         "queue org, spec.models[*A100*].compute: its children are guaranteed 400, more than limit 300 of all GPUs",
+        0,
     ),
 }
 
@@ -67,14 +72,37 @@ REFUSED: dict[str, tuple[Mapping[str, QueueSpec], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_more_of_a_model_than_a_limit_lets_be_used_is_refused(case: str) -> None:
     """With where it stands; and if it is there all the same, so much is guaranteed and kept as may be used."""
-    specs, words = REFUSED[case]
+    specs, words, kept = REFUSED[case]
     assert [str(problem).partition("; ")[0] for problem in problems_of(specs)] == [words]
     stage = Stage({**specs, "other": queue()}, nodes=(4,), models={0: A100})
     for number in range(4):
         stage.submit(f"o{number}", 100, CARD, queue="other")
     stage.run()
-    kept = 100 if "lend" in case or case == "more of a model than of all" else 0
     assert stage.used("other")[0] == 400 - kept
+
+
+KEPT: dict[str, tuple[Mapping[str, QueueSpec], int]] = {
+    "a limit above it is less": ({"org": queue(limit=300), "c": queue("org", models={"*A100*": of(400, lend=0)})}, 300),
+    "of weight 0 it has its guarantee of all and no more": (
+        {"c": QueueSpec(compute=Quota(guarantee=100, weight=0), models={"*A100*": of(200, lend=0)})},
+        100,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_of_a_model_no_more_is_kept_than_may_be_used_of_all(case: str) -> None:
+    """Of compute, whatever forbids to use more."""
+    specs, kept = KEPT[case]
+    tree = plant(specs)
+    (dimension,) = (at for at, name in enumerate(tree.dimensions.names) if name == "compute of *A100*")
+    assert tree.nodes["c"].kept[dimension] == kept
+
+
+def test_what_is_reserved_of_a_pattern_and_a_wider_one_counts_once() -> None:
+    """Both are kept by the same cards: nothing idles for good."""
+    specs = {"a": queue(limit=300, models={"*A100*": of(200, lend=0), "*": of(200, lend=0)})}
+    assert not [said for said in oddities_of("a", specs) if "for good" in said]
 
 
 def test_reservations_of_models_that_can_t_all_be_used_are_warned_of() -> None:
