@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from aliquot_agent.door import AgentDoor
+from aliquot_agent.health.context_notes import ContextNotes
 from aliquot_agent.health.gpu_watch import GpuWatch
 from aliquot_agent.health.marks import read_marks
 from aliquot_agent.health.sick_notes import SickNotes
@@ -103,6 +104,9 @@ class NodeAgent:
             events=self.events,
             pods=lambda: self.pods.by_uid,
             floor=lambda gpu: self._inventory().context(gpu),
+        )
+        self._context_notes = ContextNotes(
+            node=self.name, clock=clock, events=self.events, inventory=self._inventory, changed=self.changed
         )
         self._sick_notes = SickNotes(
             clock=clock,
@@ -252,6 +256,7 @@ class NodeAgent:
             self.gpus.run(),
             self.usage.run(),
             self._sick_notes.run(),
+            self._context_notes.run(),
             self._offer.run(),
             self.door.run(),
             *self._api.work(),

@@ -91,6 +91,11 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return MiB(self.memory) if self.health is not Health.SICK else NO_MEMORY
 
     @property
+    def takes_all(self) -> bool:
+        """Whether a CUDA context takes all of its memory, so that no slice of it is of use."""
+        return bool(self.context and self.memory) and (self.context or 0) >= self.memory
+
+    @property
     def compute(self) -> Percent:
         """What there is of its compute, in percent of a card."""
         return Percent(self.instance.compute) if self.instance else WHOLE

@@ -15,6 +15,7 @@ import msgspec
 from aliquot_agent.gpus.driver import GpuDriver, GpuDriverError
 from aliquot_agent.gpus.model import EventKind, GpuEvent, GpuUsage
 from aliquot_agent.health.ailments import Book
+from aliquot_agent.health.context_notes import why_unusable
 from aliquot_agent.health.health_memory import HealthMemory, memory, recalled
 from aliquot_agent.health.inventories import Cards, failed, inventory, seen
 from aliquot_agent.health.judging import cleared, expired, heard, marked, sampled
@@ -167,5 +168,7 @@ def _log_changes(before: Inventory, now: Inventory) -> None:
         if old is None or (old.health, old.reason) != (gpu.health, gpu.reason):
             facts = {"gpu": gpu.uuid, "model": gpu.model} | ({"reason": gpu.reason} if gpu.reason else {})
             log.log(_LEVELS[gpu.health], "GPU is %s", gpu.health, extra=facts)
+        if (why := why_unusable(gpu)) and (old is None or not why_unusable(old)):
+            log.error(why)
         if gpu.isolation_lack and (old is None or old.isolation_lack != gpu.isolation_lack):
             log.error("slices are held less than was chosen", extra={"gpu": gpu.uuid, "reason": gpu.isolation_lack})

@@ -23,8 +23,9 @@ from aliquot_scheduler.admission.restraints import restraints_of_a_grant, restra
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.strangers import unknown_notes, unknown_resources
 from aliquot_scheduler.admission.verdict import AdmissionError, Verdict
+from aliquot_scheduler.fit.demand import least_memory
 from aliquot_scheduler.fit.ground import host_ask
-from aliquot_scheduler.picture.there import There, listed_models
+from aliquot_scheduler.picture.there import There, told_models
 
 # Of a pod that holds a slice; for others it waits less (`queues.max_grace`).
 _LONGEST_GRACE = 7 * 86_400
@@ -148,7 +149,7 @@ def _too_little_memory(request: PodRequest, *, names: Names, contexts: tuple[int
         yield AdmissionError(
             f"{asked.memory} is less than a CUDA context needs, {_span(contexts)}{on}",
             where=f"container {asked.name}, {names.memory}",
-            remedy=_enough_everywhere(asked, contexts=contexts),
+            remedy=_enough(asked, contexts=contexts),
         )
 
 
@@ -162,19 +163,9 @@ def _span(contexts: tuple[int, int]) -> str:
     return f"{least} MiB on each GPU" if least == most else f"{least} to {most} MiB by node on each GPU"
 
 
-def _enough_everywhere(asked: ContainerRequest, *, contexts: tuple[int, int]) -> str:
-    least, most = contexts
-    anywhere = " to lie anywhere" if least < most else ""
-    return f"write at least {least_memory(asked, least=most)}{anywhere}"
-
-
-def least_memory(asked: ContainerRequest, *, least: int) -> int:
-    """The smallest memory of which every GPU of the slice gets so much."""
-    if asked.gpus:
-        return asked.gpus * least
-    smallest = min(share.compute.value for share in asked.shares)
-    # Each GPU's part is rounded up, so one MiB more than the part below will do.
-    return (least - 1) * asked.compute.value // smallest + 1 if smallest else least
+def _enough(asked: ContainerRequest, *, contexts: tuple[int, int]) -> str:
+    least, most = (least_memory(asked, least=one) for one in contexts)
+    return f"write at least {least}" if least == most else f"write at least {least}; {most} to lie anywhere"
 
 
 def _unknown_isolation(request: PodRequest, *, names: Names) -> Iterator[AliquotError]:
@@ -223,23 +214,33 @@ def _warnings(
 ) -> Iterator[str]:
     for variable in sets_our_variables(pod, names=names):
         yield f"container {variable} is set in vain: what the slice says wins"
-    yield from _not_there(pod, request, names=names, there=there)
     contexts = there.context_span(otherwise=settings.least_memory)
+    yield from _not_there(pod, request, names=names, there=there, contexts=contexts)
     yield from _not_everywhere(request, names=names, contexts=contexts)
     yield from restraints_of_a_request(pod, request, names=names, context=contexts[0])
     if (scheduler := pod.spec.scheduler_name) not in {"", DEFAULT_SCHEDULER, settings.scheduler_name}:
         yield f"scheduler {scheduler} must ask Aliquot's extender, or this pod never starts"
 
 
-def _not_there(pod: Pod, request: PodRequest, *, names: Names, there: There) -> Iterator[str]:
+def _not_there(
+    pod: Pod, request: PodRequest, *, names: Names, there: There, contexts: tuple[int, int]
+) -> Iterator[str]:
     """It may come, so the pod may wait; but most often it is miswritten."""
-    models = there.models
-    if models and not any(request.models.admits(*aliases) for aliases in models):
-        yield f"annotation {names.gpu_model}: no GPU of this cluster will do; there are {listed_models(models)}"
-    if not there.has_gpu(request.uuids):
-        yield f"annotation {names.gpu_uuid}: no GPU of this cluster will do, so the pod may wait for ever"
     if there.nodes is not None and (absent := why_absent(host_ask(pod, names=names).wanted, nodes=there.nodes)):
         yield f"{absent}, so the pod may wait for ever"
+    if told := list(_no_such_gpu(request, names=names, there=there)):
+        yield from told
+    elif not any(_too_little_memory(request, names=names, contexts=contexts)) and (nowhere := there.nowhere(request)):
+        yield f"no node could take it, even if it were empty: {nowhere}"
+
+
+def _no_such_gpu(request: PodRequest, *, names: Names, there: There) -> Iterator[str]:
+    models = there.models
+    if models and not any(request.models.admits(*aliases) for aliases in models):
+        there_are = told_models(models, asked=request.models)
+        yield f"annotation {names.gpu_model}: no GPU of this cluster will do; {there_are}"
+    if not there.has_gpu(request.uuids):
+        yield f"annotation {names.gpu_uuid}: no GPU of this cluster will do, so the pod may wait for ever"
     largest = there.largest(request.models)
     for asked in request.containers if largest else ():
         if (most := max(_memory_of_each(asked), default=0)) > largest:
@@ -254,8 +255,7 @@ def _not_everywhere(request: PodRequest, *, names: Names, contexts: tuple[int, i
     least, most = contexts
     for asked in request.containers:
         if least <= min(_memory_of_each(asked), default=most) < most:
-            enough = _enough_everywhere(asked, contexts=contexts)
             yield (
                 f"container {asked.name}, {names.memory}: {asked.memory} is less than a CUDA context needs on some"
-                f" nodes, {_span(contexts)}: {enough}"
+                f" nodes, {_span(contexts)}: write at least {least_memory(asked, least=most)} to lie anywhere"
             )

@@ -10,7 +10,7 @@ from aliquot_kube.leadership import Leadership
 from aliquot_scheduler.centre.binder import Binder, NotReadyError
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.extender.decisions import Filtered
-from aliquot_scheduler.picture.there import There, there_in
+from aliquot_scheduler.picture.there import There
 from aliquot_scheduler.queues.judging.cards import hardware_of
 from aliquot_scheduler.queues.said.dues import Hardware
 
@@ -52,7 +52,7 @@ class Centre:
         """Which GPUs and nodes the cluster has; None where that is not known here."""
         if self.reign is None or self.reign.why_not():
             return None
-        return there_in(self.reign.picture)
+        return self.reign.there()
 
     def hardware(self, models: Iterable[str]) -> Hardware:
         """What queues that name these models have to know of the cards; nothing where that is not known here."""

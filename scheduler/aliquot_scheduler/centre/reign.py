@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
@@ -29,7 +30,9 @@ from aliquot_scheduler.centre.table_renewer import Aside, at_once
 from aliquot_scheduler.centre.watches import Watches
 from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.fit.nowhere import nowhere_in
 from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.picture.there import There, there_in
 from aliquot_scheduler.queues.said.entry import home_of, specs_of
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.telling.status import read_status
@@ -125,6 +128,10 @@ class Reign:
         if not self._leads():
             return "this replica does not lead any more"
         return self._watches.why_blind(stale=self._stale)
+
+    def there(self) -> There:
+        """Which GPUs and nodes the cluster has."""
+        return replace(there_in(self.picture), nowhere=nowhere_in(self.picture, names=self._names))
 
     @property
     def pods(self) -> Mapping[str, Pod]:

@@ -148,8 +148,11 @@ class Causes:
     # --- of all rows -------------------------------------------------------------------------------------------------
     def able(self) -> Bools:
         """The rows whose cause, if there is one, is not final."""
-        large = self._have(self.large)
-        return self._emptied.takes_all(self.request, large, grid=self.grid, allowed=self.allowed)
+        return self._emptied.takes_all(self.request, self.able_for_each(), grid=self.grid, allowed=self.allowed)
+
+    def able_for_each(self) -> Bools:
+        """The rows whose GPUs take each container by itself if nobody is on them: known without trying anything."""
+        return self._have(self.large)
 
     def roomy(self) -> Bools:
         """The rows with room for each container by itself."""

@@ -83,12 +83,21 @@ def has_no_context(container: ContainerRequest, kind: GpuKind) -> bool:
     """Whether it would have less of a GPU's memory than a CUDA context takes; of an instance of MIG it has all."""
     if not kind.context:
         return False
-    if kind.cut:
-        return kind.context_share > WHOLE.value
+    if kind.cut or kind.takes_all:
+        return kind.takes_all
     # Most have one GPU, and this is asked at each decision: only who has several is divided, the least comes last.
     several = container.gpus is not None or container.compute.value > WHOLE.value
     least = container.shares[-1] if several else container
     return least.compute.value < kind.context_share if least.memory is None else least.memory.value < kind.context
+
+
+def least_memory(asked: ContainerRequest, *, least: int) -> int:
+    """The smallest memory of which every GPU of the slice gets so much."""
+    if asked.gpus:
+        return asked.gpus * least
+    smallest = min(share.compute.value for share in asked.shares)
+    # Each GPU's part is rounded up, so one MiB more than the part below will do.
+    return (least - 1) * asked.compute.value // smallest + 1 if smallest else least
 
 
 def refused(kind: GpuKind, request: PodRequest) -> frozenset[str]:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from aliquot_core.counting import counted, none_of
 from aliquot_core.names import Names
+from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.causes import Causes, Counts, Part
+from aliquot_scheduler.fit.demand import demand_of, least_memory
+from aliquot_scheduler.fit.emptied import Emptied
 from aliquot_scheduler.fit.phrases import ALLOWED, Phrases
 from aliquot_scheduler.picture.grid import Bools, Kind
-from aliquot_scheduler.picture.there import listed_models
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.picture.there import told_models
 
 
 def why_nowhere(causes: Causes, *, names: Names) -> str:
@@ -23,11 +29,35 @@ def why_nowhere(causes: Causes, *, names: Names) -> str:
         takes = none_of(of_all.meant, "GPU", one="does not take", none="takes")
         return f"by their isolation {takes} what is {phrases.classes(_kinds(causes, causes.meant))}"
     if not of_all.allowed:
-        kinds = _kinds(causes, causes.taking)
-        least, *more = sorted({kind.context or 0 for kind in kinds})
-        context = f"{least} MiB{' or more' if more else ''} on each GPU {ALLOWED}"
-        return phrases.too_thin(context, [kind for kind in kinds if kind.context == least])
+        return _too_thin(causes, phrases, names=names)
     return _too_much(causes) or _of_one_node(causes, phrases)
+
+
+def nowhere_in(picture: Picture, *, names: Names) -> Callable[[PodRequest], str]:
+    """The same of one that asks so, each container by itself; empty where some node could, or none has a GPU yet.
+
+    What its containers take together is not tried: whoever writes a pod waits meanwhile, and so does the leader.
+    """
+
+    def nowhere(request: PodRequest) -> str:
+        demand, grid = demand_of(request), picture.grid
+        causes = Causes(demand, grid=grid, emptied=Emptied(), named=picture.named(request.uuids))
+        return "" if not grid.open.any() or causes.able_for_each().any() else why_nowhere(causes, names=names)
+
+    return nowhere
+
+
+def _too_thin(causes: Causes, phrases: Phrases, *, names: Names) -> str:
+    """By what is asked of the GPUs on which a context takes least; in MiB, where it is left to compute."""
+    kinds = _kinds(causes, causes.taking)
+    kinds = [kind for kind in kinds if not kind.takes_all] or kinds
+    least, *more = sorted({kind.context or 0 for kind in kinds})
+    those = [kind for kind in kinds if kind.context == least]
+    said = phrases.too_thin(f"{least} MiB{' or more' if more else ''} on each GPU {ALLOWED}", those)
+    asked = phrases.thin(those)
+    if asked.memory or those[0].takes_all:
+        return said
+    return f"{said}; {least_memory(asked, least=least)} MiB of {names.memory} would do"
 
 
 def _kinds(causes: Causes, places: Bools) -> list[Kind]:
@@ -38,7 +68,8 @@ def _models_there(causes: Causes) -> str:
     """Those that it does not name, if it names models."""
     if not (causes.request.models.allowed or causes.request.models.forbidden):
         return ""
-    return f"; there are {listed_models(kind.models for kind in _kinds(causes, causes.grid.open))}"
+    models = (kind.models for kind in _kinds(causes, causes.grid.open))
+    return f"; {told_models(models, asked=causes.request.models)}"
 
 
 def _too_much(causes: Causes) -> str:

@@ -8,6 +8,7 @@ from itertools import takewhile
 from aliquot_core.counting import agreed, counted, none_of, some_of
 from aliquot_core.names import Names
 from aliquot_core.quantities import WHOLE
+from aliquot_core.request import ContainerRequest
 from aliquot_core.request import Kind as Role
 from aliquot_scheduler.fit.causes import Causes, Counts
 from aliquot_scheduler.fit.demand import Piece, has_no_context, refused
@@ -42,10 +43,14 @@ class Phrases:
         """What of the pod these kinds of GPUs do not take."""
         return " or ".join(sorted(frozenset().union(*(refused(kind, self._request) for kind in kinds))))
 
+    def thin(self, kinds: Iterable[Kind]) -> ContainerRequest:
+        """The first container that would have less of one of these kinds of GPUs than a context takes there."""
+        kinds = list(kinds)
+        return next(one for one in self._request.containers if any(has_no_context(one, kind) for kind in kinds))
+
     def too_thin(self, context: str, kinds: Iterable[Kind]) -> str:
         """Which container would have less of these kinds of GPUs than a context takes there, and how much."""
-        kinds = list(kinds)
-        one = next(one for one in self._request.containers if any(has_no_context(one, kind) for kind in kinds))
+        one = self.thin(kinds)
         least = one.shares[-1]
         has = f"{least.compute} of its memory" if least.memory is None else str(least.memory)
         return f"a CUDA context takes {context}, and container {one.name} asks for {has} there"

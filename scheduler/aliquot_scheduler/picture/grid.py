@@ -45,11 +45,18 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     context: int | None = None
     context_share: int = 0
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether a context takes all of its memory: nobody can use such a GPU."""
+        return self.context_share > WHOLE.value
+
 
 def kind_of(gpu: Gpu) -> Kind:
     """What kind of GPU it is."""
     # Begun percents are whole ones, as shares are rounded down. One that falls sick stays what it is.
     share = -(-gpu.context * WHOLE.value // gpu.memory) if gpu.context and gpu.memory else 0
+    if gpu.takes_all:
+        share = max(share, WHOLE.value + 1)
     return Kind(
         models=gpu.model_names,
         isolation=tuple(gpu.isolation),

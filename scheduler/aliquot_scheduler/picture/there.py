@@ -9,6 +9,7 @@ import numpy as np
 
 from aliquot_core.counting import listed
 from aliquot_core.patterns import Patterns
+from aliquot_core.request import PodRequest
 from aliquot_scheduler.picture.picture import Picture
 
 # Each model by all its names (Gpu.model_names).
@@ -23,6 +24,10 @@ def _none(_: Patterns) -> int:
     return 0
 
 
+def _somewhere(_: PodRequest) -> str:
+    return ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class There:
     """As far as it is known; what is not known is taken to be there."""
@@ -33,8 +38,11 @@ class There:
     nodes: Collection[str] | None = None
     # MiB of the largest GPU of such models that can be given; 0 where there is none.
     largest: Callable[[Patterns], int] = _none
-    # What a CUDA context takes, in MiB, by kind of GPU; None where the node's agent does not say.
+    # What a CUDA context takes, in MiB, by kind of GPU; None where the node's agent does not say. Of GPUs of which it
+    # takes all, nothing is said: an operator mistook that number, and no author of a pod can help it.
     contexts: Collection[int | None] = ()
+    # Why no node has GPUs for a container that asks so, even if it were empty; empty if one has.
+    nowhere: Callable[[PodRequest], str] = _somewhere
 
     def context_span(self, *, otherwise: int) -> tuple[int, int]:
         """What it takes where it takes least, and most; `otherwise` is for GPUs that do not say, or if none is."""
@@ -42,9 +50,21 @@ class There:
         return min(taken), max(taken)
 
 
-def listed_models(models: Iterable[tuple[str, ...]]) -> str:
-    """Each as an annotation writes it: its last name, without the maker's and without spaces."""
-    return listed(sorted({aliases[-1] for aliases in models if aliases}))
+def told_models(models: Iterable[tuple[str, ...]], *, asked: Patterns) -> str:
+    """Each as an annotation writes it: its last name, without the maker's and without spaces.
+
+    And how to write what was asked, where that is a part of such a name: `T4` names no Tesla-T4.
+    """
+    names = sorted({aliases[-1] for aliases in models if aliases})
+    meant = {_part(name, word) for name in names for word in asked.allowed if word in name.casefold()}
+    hint = f"; for a part of a name write {listed(sorted(f'*{part}*' for part in meant))}" if meant else ""
+    return f"there are {listed(names)}{hint}"
+
+
+def _part(name: str, word: str) -> str:
+    """The word as the name writes it."""
+    start = name.casefold().index(word)
+    return name[start : start + len(word)]
 
 
 def there_in(picture: Picture) -> There:
@@ -56,7 +76,7 @@ def there_in(picture: Picture) -> There:
         return named is None or bool(named.any())
 
     def largest(models: Patterns) -> int:
-        numbers = [number for number, kind in enumerate(kinds) if models.admits(*kind.models)]
+        numbers = [number for number, kind in enumerate(kinds) if models.admits(*kind.models) and not kind.takes_all]
         return int(grid.usable.max(where=grid.open & np.isin(grid.kind, numbers), initial=0))
 
     return There(
@@ -64,5 +84,5 @@ def there_in(picture: Picture) -> There:
         has_gpu=has_gpu,
         nodes=picture.nodes.keys(),
         largest=largest,
-        contexts={kind.context for kind in kinds},
+        contexts={kind.context for kind in kinds if not kind.takes_all},
     )

@@ -17,8 +17,9 @@ from aliquot_core.objects import Pod
 from aliquot_core.quantities import NO_COMPUTE, MiB, Percent
 from aliquot_core.request import ContainerRequest, Kind
 from aliquot_scheduler.admission.settings import AdmissionSettings
-from aliquot_scheduler.admission.validation import judge, judge_bound, judge_change, judge_entry, least_memory
+from aliquot_scheduler.admission.validation import judge, judge_bound, judge_change, judge_entry
 from aliquot_scheduler.admission.verdict import Verdict
+from aliquot_scheduler.fit.demand import least_memory
 from aliquot_scheduler.picture.there import Models, There, there_in
 from support.admitting import NAMES, Json, container, decoded, mutated, written
 from support.centre import gpus, make_node, picture_with
@@ -226,6 +227,11 @@ def test_a_model_that_nobody_has_is_told_with_those_there_are() -> None:
         "annotation aliquot.dev/gpu-model: no GPU of this cluster will do; there are A100-SXM4-80GB, L4"
     ]
     assert warnings(pod) == []
+    hint = "for a part of a name write *A100*, *SXM4*"
+    part = written(container(compute="30"), notes={"gpu-model": "a100,sxm4,H100"})
+    assert warnings(part, models=[A100, L4]) == [
+        f"annotation {NAMES.gpu_model}: no GPU of this cluster will do; there are A100-SXM4-80GB, L4; {hint}"
+    ]
     for pattern in ("a100*", "NVIDIA-L4", "!A100*"):
         assert warnings(written(container(compute="30"), notes={"gpu-model": pattern}), models=[A100, L4]) == []
 

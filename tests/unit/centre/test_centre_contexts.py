@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -10,12 +11,14 @@ import pytest
 
 from aliquot_core.inventory import Gpu
 from aliquot_core.objects import Pod, Queue
+from aliquot_core.patterns import parse_patterns
 from aliquot_core.request import parse_request
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.validation import judge
 from aliquot_scheduler.explaining import explain
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.fit.finder import Finder
+from aliquot_scheduler.fit.nowhere import nowhere_in
 from aliquot_scheduler.picture.there import There, there_in
 from aliquot_scheduler.queues.said.entry import plan_of
 from support.admitting import container as asking
@@ -161,17 +164,17 @@ def test_the_webhook_refuses_what_no_node_can_give_a_context(row: str) -> None:
         return [str(problem) for problem in verdict.problems], list(verdict.warnings)
 
     by_node = f"{least} MiB on each GPU" if least == most else f"{least} to {most} MiB by node on each GPU"
-    anywhere = "" if least == most else " to lie anywhere"
+    both = "" if least == most else f"; {most} to lie anywhere"
     assert judged(most) == ([], [])
     if least > 1:
         (said,), _ = judged(least - 1)
         needs = f"{least - 1} MiB is less than a CUDA context needs, {by_node}"
-        assert said == f"container main, {NAMES.memory}: {needs}; write at least {most}{anywhere}"
+        assert said == f"container main, {NAMES.memory}: {needs}; write at least {least}{both}"
     if 1 < least < most:
         some = "is less than a CUDA context needs on some nodes"
         for memory in (least, most - 1):
-            told = f"container main, {NAMES.memory}: {memory} MiB {some}, {by_node}: write at least {most}{anywhere}"
-            assert judged(memory) == ([], [told])
+            told = f"container main, {NAMES.memory}: {memory} MiB {some}, {by_node}"
+            assert judged(memory) == ([], [f"{told}: write at least {most} to lie anywhere"])
 
 
 def test_the_remedy_for_a_slice_of_several_gpus_is_enough_everywhere() -> None:
@@ -185,13 +188,64 @@ def test_the_remedy_for_a_slice_of_several_gpus_is_enough_everywhere() -> None:
         return [*map(str, verdict.problems), *verdict.warnings]
 
     (refused,), (warned,) = problems(1_000), problems(3_290)
-    assert refused.endswith("and leaves 91 on one of its 2 GPUs; write at least 5622 to lie anywhere")
+    assert refused.endswith("and leaves 91 on one of its 2 GPUs; write at least 3290; 5622 to lie anywhere")
     assert warned.endswith("on some nodes, 300 to 512 MiB by node on each GPU: write at least 5622 to lie anywhere")
     assert problems(5_622) == []
     for memory, expected in ((5_621, {"n1"}), (5_622, {"n1", "n2"})):
         pod = asks("a", 110, memory)
         found = Finder(picture=picture, names=NAMES).survey(pod, demand_of(parse_request(pod, names=NAMES)))
         assert {name for name, known in picture.nodes.items() if found.fits[known.row]} == expected
+
+
+def test_a_gpu_that_a_context_takes_whole_spoils_nobody_s_words() -> None:
+    """Nobody lies on it, and no number that its operator mistook is told to who asks for others."""
+    for context, memory in ((15_000, 15_000), (16_000, 15_000)):
+        cards = costing(context, gpus("t4", 2, **{**T4, "memory": memory}))  # type: ignore[arg-type]
+        picture = picture_with(make_node("t4", cards), make_node("n1", costing(512, gpus("n1", 1))))
+        finder = Finder(picture=picture, names=NAMES)
+        for pod in (asks("a", 100, None), asks("a", 100, 15_000), asks("a", None, 600)):
+            demand = demand_of(parse_request(pod, names=NAMES))
+            found = finder.survey(pod, demand)
+            assert {name for name, known in picture.nodes.items() if found.fits[known.row]} == {"n1"}
+            assert {name for name in picture.nodes if finder.plan(pod, demand, node=name)} == {"n1"}
+        there = there_in(picture)
+        assert there.context_span(otherwise=300) == (512, 512)
+        assert there.largest(parse_patterns("*T4*", where="x")) == 0
+
+
+# What is asked, and what is told as the pod is made: nothing where a node could take it, were it empty.
+THIN_T4 = (
+    "a CUDA context takes 300 MiB on each GPU that it may have, and container main asks for 1 % of its memory there"
+)
+NOWHERE: dict[str, tuple[dict[str, str], str, str]] = {
+    "memory left out": ({"compute": "1"}, "*T4*", f"{THIN_T4}; 300 MiB of {NAMES.memory} would do"),
+    "left out of several": ({"compute": "101"}, "*T4*", f"{THIN_T4}; 30200 MiB of {NAMES.memory} would do"),
+    "enough of it": ({"compute": "2"}, "*T4*", ""),
+    "many GPUs": ({"compute": "500"}, "", "it needs 5 GPUs of one node, and no node has more than 4 that it may have"),
+    "as many as there are": ({"compute": "400"}, "", ""),
+    "too large, which is told": ({"compute": "100", "memory": "90000"}, "", ""),
+    "too thin, which is refused": ({"compute": "30", "memory": "200"}, "", ""),
+}
+
+
+@pytest.mark.parametrize("row", NOWHERE)
+def test_who_fits_nowhere_is_told_at_once(row: str) -> None:
+    """By the words that its condition would have; what is told otherwise is not told twice."""
+    limits, model, expected = NOWHERE[row]
+    t4 = make_node("t4", costing(300, gpus("t4", 2, **T4)))  # type: ignore[arg-type]
+    picture = picture_with(t4, make_node("n1", costing(512, gpus("n1", 4))))
+    there = replace(there_in(picture), nowhere=nowhere_in(picture, names=NAMES))
+    asked = asking()
+    asked["resources"] = {"limits": {NAMES.of(name): amount for name, amount in limits.items()}}
+    pod = decoded(written(asked, notes={"gpu-model": model} if model else {}))
+    verdict = judge(pod, names=NAMES, settings=AdmissionSettings(), there=there)
+    told = [one for one in verdict.warnings if one.startswith("no node could take it")]
+    assert told == ([f"no node could take it, even if it were empty: {expected}"] if expected else [])
+
+
+def test_while_no_gpu_is_there_nobody_is_warned() -> None:
+    """A cluster that begins, or whose nodes come for pods, takes anything."""
+    assert nowhere_in(picture_with(), names=NAMES)(parse_request(asks("a", 100, None), names=NAMES)) == ""
 
 
 def test_memory_that_no_gpu_has_is_told() -> None:
