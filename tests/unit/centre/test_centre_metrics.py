@@ -56,6 +56,14 @@ def test_each_figure_is_what_the_picture_says(reign: Reign, name: str, labels: d
     assert found == pytest.approx(value)
 
 
+def test_pods_whose_scheduler_never_asks_are_counted_as_the_queues_do(
+    reign: Reign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By that number an alert begins."""
+    monkeypatch.setattr(reign.turns.register, "unheard_pods", lambda: 3)
+    assert registered(reign).get_sample_value("aliquot_centre_unheard_pods") == 3
+
+
 OF_A_QUEUE = {
     "used_compute_gpus": 2.5,
     "used_memory_bytes": 9 * MIB,
