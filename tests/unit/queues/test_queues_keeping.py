@@ -7,7 +7,8 @@ from random import Random
 import msgspec
 import pytest
 
-from aliquot_scheduler.queues.letting_in.sweep_memory import Dues, SweepMemory
+from aliquot_scheduler.queues.letting_in.siblings import Dues
+from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.said.tree import Tree, plant

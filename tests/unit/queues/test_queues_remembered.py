@@ -8,7 +8,8 @@ import pytest
 
 from aliquot_scheduler.queues.judging.fitting import ByRow, Fitting
 from aliquot_scheduler.queues.letting_in.reaching import Reaching
-from aliquot_scheduler.queues.letting_in.sweep_memory import Left, Side, SweepMemory
+from aliquot_scheduler.queues.letting_in.siblings import Left, Side
+from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from support.queue_replay import Job, Replay
 from support.queue_stage import queue

@@ -24,7 +24,8 @@ from math import floor
 from aliquot_scheduler.queues.charged.fair import due_of
 from aliquot_scheduler.queues.charged.shares import equal_shares, own_part
 from aliquot_scheduler.queues.judging.cards import Cards
-from aliquot_scheduler.queues.letting_in.sweep_memory import Dues, Left, Sibling, Side, SweepMemory
+from aliquot_scheduler.queues.letting_in.siblings import Dues, Left, Sibling, Side
+from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.line import Candidate, Line

@@ -4,55 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from fractions import Fraction
 from math import inf
 from typing import Any, NamedTuple
 
-import msgspec
-
 from aliquot_scheduler.queues.judging.rules import Refusal
 from aliquot_scheduler.queues.judging.stayers import MOST_DOUBLINGS
+from aliquot_scheduler.queues.letting_in.siblings import Dues, Left, Sibling, Side
 from aliquot_scheduler.queues.said.tree import Tree
 from aliquot_scheduler.queues.waiting.line import Candidate
 
-# A queue, or a user of one.
-Side = str | tuple[str, str]
 # Which of a user's candidates.
 Mark = tuple[str, Any]
-# What each queue is due, of compute and of memory.
-Dues = Sequence[Mapping[str, Fraction]]
-# Seconds for which it is not worked out anew: with hundreds of queues it costs more than all else of a sweep, and in so
-# little time it is not what moves.
+# Seconds for which what all are due is not worked out anew: with hundreds of queues it costs more than all else of a
+# sweep, and in so little time it is not what moves.
 _DUE_FOR = 1.0
 # Seconds for which a head that finds no room is not looked at again while no card has room for it, and how many are
 # looked at in one sweep though none has: to look at 200 of them took 200 ms, and the nodes that are kept for them stay.
 _LOOKED_FOR = 1.0
 _MOST_LOOKED_AT = 8
-
-
-class Sibling(msgspec.Struct, frozen=True, kw_only=True):
-    """One queue among those of its parent, or one user among those of a queue."""
-
-    # Of compute and memory; what a queue uses at the moment when this is looked at.
-    used: Sequence[int]
-    # Of a queue without what those just below it use beyond what they are due.
-    used_of_due: Sequence[Fraction | int]
-    due: Sequence[Fraction]
-    # The larger part of both, beyond its guarantee: of what it is due, and of what it used lately.
-    due_part: float
-    lately: float
-    priority: int = 0
-
-
-class Left(NamedTuple):
-    """What a sibling has left of its share: in whole numbers, whether that is anything, and whether it is its turn."""
-
-    whole: Sequence[int]
-    # The same if those below it used no more than they are due.
-    lent: Sequence[int]
-    some: Sequence[bool]
-    # It has used no larger part lately of what all did than it is due of what they are.
-    in_turn: bool
 
 
 class Look(NamedTuple):
