@@ -99,22 +99,8 @@ class NodeAgent:
         )
         self.over_use = self._over_used()
         self.trespassers = self._trespassing()
-        self.live_limits = LiveLimits(
-            names=names,
-            events=self.events,
-            pods=lambda: self.pods.by_uid,
-            floor=lambda gpu: self._inventory().context(gpu),
-        )
-        self._context_notes = ContextNotes(
-            node=self.name, clock=clock, events=self.events, inventory=self._inventory, changed=self.changed
-        )
-        self._sick_notes = SickNotes(
-            clock=clock,
-            events=self.events,
-            inventory=self._inventory,
-            known=self.starter.known,
-            changed=self.changed,
-        )
+        self.live_limits = self._changing_limits()
+        self._context_notes, self._sick_notes = self._noting()
 
     # --- parts that take much to put together -------------------------------------------------------------------------
     def _recorder(self) -> EventRecorder:
@@ -229,6 +215,28 @@ class NodeAgent:
         )
 
     # --- what is known ------------------------------------------------------------------------------------------------
+    def _changing_limits(self) -> LiveLimits:
+        return LiveLimits(
+            names=self._names,
+            events=self.events,
+            pods=lambda: self.pods.by_uid,
+            floor=lambda gpu: self._inventory().context(gpu),
+        )
+
+    def _noting(self) -> tuple[ContextNotes, SickNotes]:
+        return (
+            ContextNotes(
+                node=self.name, clock=self._clock, events=self.events, inventory=self._inventory, changed=self.changed
+            ),
+            SickNotes(
+                clock=self._clock,
+                events=self.events,
+                inventory=self._inventory,
+                known=self.starter.known,
+                changed=self.changed,
+            ),
+        )
+
     @property
     def node(self) -> Node | None:
         """Our node as the API server has it."""
