@@ -1,7 +1,8 @@
 """Why a pod is where it is, or why it waits: worked out from what the API server has, by the code that decides.
 
 Nothing is asked of the leader. Whoever may read nodes, pods, queues and heart-beats gets the same picture and the same
-answers; what only the leader knows (who was promised room a moment ago) is left out, and said to be.
+answers, for where room is kept is written on the pods that were let in. What the leader has promised a moment ago, and
+not written yet, is left out, and said to be.
 """
 
 from __future__ import annotations
