@@ -251,11 +251,11 @@ class Sweep:
             return
         tried, refusal = self._admissible(candidate)
         if within_guarantee(self._books.ledger, tried) and (refusal is None or refusal.cause is Cause.BEHIND):
-            memory.owe(uid)
+            memory.owe(uid, now=self._now)
             memory.keep(uid, self._keeping.choose(tried))
         else:
             # By a limit, or by others' guarantees, it could not have the node that is kept for it either.
-            memory.owe_no_more(uid)
+            memory.owe_no_more(uid, now=self._now)
 
     def _is_never(self, candidate: Candidate) -> bool:
         """A gang that can't be let in whatever others do stands in line, but is no head of it."""

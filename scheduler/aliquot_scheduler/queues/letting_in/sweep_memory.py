@@ -93,7 +93,7 @@ class SweepMemory:
 
     def everything_changed(self) -> None:
         """Nothing that was refused need be so any more; and who is owed a guarantee may be so no more."""
-        self.owe_no_more(self._owed)
+        self._owe_nobody()
         self._keeping.clear()
         self._looks.clear()
         self._closing.clear()
@@ -155,23 +155,29 @@ class SweepMemory:
         owed = self.owed(now=now)
         return not owed or uid in owed or self._since[uid] < self._since[self._owed]
 
-    def owe(self, uid: str) -> None:
+    def owe(self, uid: str, *, now: float) -> None:
         """It is the one from now on."""
         if self._owed != uid:
-            self.owe_no_more(self._owed)
+            self.owe_no_more(self._owed, now=now)
             self._owed = uid
             self._kept_now = None
 
-    def owe_no_more(self, uid: str) -> None:
-        """It is not, if it was."""
+    def owe_no_more(self, uid: str, *, now: float) -> None:
+        """It is not, if it was; who has lost patience has its nodes by that alone."""
         if uid and self._owed == uid:
-            self._owed = ""
-            self._kept_now = None
+            self._owe_nobody(but=uid if self.is_impatient(uid, now=now) else "")
+
+    def _owe_nobody(self, *, but: str = "") -> None:
+        """No node is kept for who was the one, but where it is kept for another reason."""
+        uid, self._owed = self._owed, ""
+        self._kept_now = None
+        if uid and uid != but:
             self.keep(uid, ())
 
     def forget(self, uid: str) -> None:
         """It is a head no more."""
-        self.owe_no_more(uid)
+        if self._owed == uid:
+            self._owe_nobody()
         if self._since.pop(uid, None) is not None:
             self._impatient_now = None
         self._not_looked_at(uid)
