@@ -26,6 +26,8 @@ class Portion(NamedTuple):
     amounts: tuple[int, ...]
     least: tuple[int, ...]
     firm: tuple[int, ...] = ()
+    # It asks, and demands no guarantee.
+    quiet: bool = False
 
 
 class Wish(NamedTuple):

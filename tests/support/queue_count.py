@@ -26,9 +26,10 @@ class Count:
         self.free = world.queues.stock().free
         charges = ledger.charges().values()
         self._charged = self._sum((charge.queue, charge.amounts) for charge in charges)
-        # By queue, what is asked at once.
-        self.asking = self._asking(world)
-        self._asks = self._sum((one.queue, one.amounts) for one in self.asking)
+        # By queue, what is asked at once by those who demand guarantees.
+        everybody = self._asking(world)
+        self.asking = [one for one in everybody if not one.quiet]
+        self._asks = self._sum((one.queue, one.amounts) for one in everybody)
         self.used = self._with_those_below(self._charged)
         self.asked = self._with_those_below(self._asks)
         self.firm = self._sum((charge.queue, charge.amounts) for charge in charges if charge.firm)
@@ -60,16 +61,12 @@ class Count:
         found: list[Portion] = []
         for first, *others in askers.values():
             needed = max(1, first.group.minimum - gangs_in[first.gang]) if first.group and first.gang else 1
-            if len(others) + 1 >= needed and self._asks_now(world, first):
+            if len(others) + 1 >= needed and world.queues.notice(first).reason != "NeverFits":
                 start, rest = [first, *others][:needed], others[needed - 1 :]
-                found += [Portion(first.queue, *asked_by(some)) for some in (start, *([one] for one in rest))]
+                quiet = world.queues.register.hall.in_vain.is_quiet(first)
+                asks = [asked_by(some)._replace(quiet=quiet) for some in (start, *([one] for one in rest))]
+                found += [Portion(first.queue, *ask) for ask in asks]
         return found
-
-    @staticmethod
-    def _asks_now(world: Stage, first: Waiter) -> bool:
-        """Not who never fits, and no gang while it demands nothing."""
-        quiet = world.queues.register.hall.in_vain.is_quiet(first)
-        return not quiet and world.queues.notice(first).reason != "NeverFits"
 
     def _sum(self, parts: Iterable[tuple[str, Sequence[int]]]) -> Amounts:
         found: Amounts = {}

@@ -197,6 +197,17 @@ def test_what_is_held_back_in_vain_is_lent_after_the_time_of_patience(
     assert stage.run() == []
 
 
+def test_a_group_that_demands_nothing_for_now_is_due_its_share_all_the_while() -> None:
+    """It asks as before, so what its queue is due is the same; what is held back is another matter."""
+    stage = in_pieces(QueueSettings(patience=300.0, hold=900.0))
+    for after in (0.0, 300.0):
+        stage.run(after=after)
+        told = stage.queues.statuses(now=stage.now, at="")
+        due = {name: told[name].fair_share.compute for name in ("own", "bor")}
+        assert (told["own"].asked.compute, due) == (140, {"own": 140, "bor": 160})
+    assert stage.used("bor")[0] == 300
+
+
 def test_a_group_that_demands_nothing_for_now_comes_in_when_it_has_room() -> None:
     """It stands in line all the while, and what it asks counts again from then on."""
     stage = in_pieces(QueueSettings(patience=300.0, hold=900.0))

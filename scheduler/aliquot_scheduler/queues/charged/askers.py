@@ -30,6 +30,8 @@ class Ask(NamedTuple):
     least: Vector
     # What of it is never to be taken back; empty if nothing is.
     firm: Vector = ()
+    # It demands no guarantee for now: it was looked for in vain. Its queue is due a share for it all the same.
+    quiet: bool = False
 
 
 class Change(NamedTuple):
@@ -70,6 +72,8 @@ class Askers:
 
     def add(self, queue: str, ask: Ask, *, times: int) -> int:
         """So many more ask so, or fewer; for how many queues on the way up they count, from their own on."""
+        if ask.quiet:
+            return 0
         if queue not in self._guaranteed or not (self._limited[queue] or ask.firm):
             return len(self._paths[queue])
         asking = self._asking.setdefault(queue, {})

@@ -143,7 +143,7 @@ class Hall:
             self._starting.discard(who)
         if asks:
             self._asking[who] = asks
-            if isinstance(who, tuple):
+            if isinstance(who, tuple) and not asks[0].quiet:
                 self._starting.add(who)
         if asks != asked:
             for ask in asked:
@@ -166,9 +166,8 @@ class Hall:
         if mates[0].group and (why := self._why_never(mates[:needed])):
             self._never[who] = why
             return []
-        if self.in_vain.is_quiet(mates[0]):
-            return []
-        return [asked_by(mates[:needed]), *(asked_by((one,)) for one in mates[needed:])]
+        asks = [asked_by(mates[:needed]), *(asked_by((one,)) for one in mates[needed:])]
+        return [ask._replace(quiet=True) for ask in asks] if self.in_vain.is_quiet(mates[0]) else asks
 
     def rested(self, now: float) -> list[Waiter]:
         """Those whose rest is over; they are to join anew."""
