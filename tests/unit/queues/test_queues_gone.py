@@ -107,6 +107,8 @@ def test_a_queue_that_is_gone_is_told_with_its_pods(name: str) -> None:
     assert [one.pod.removeprefix("team/") for one in told.charged] == running
     assert [one.pod.removeprefix("team/") for one in told.pods] == waiting
     assert {one.reason for one in told.pods} <= {"NoQueue"}
+    # They have no place, and may have one once they name another queue.
+    assert {(one.place, one.never) for one in told.pods} <= {(0, False)}
     assert (told.row.running, told.row.waiting, told.row.compute.used) == numbers
     text = answer_text(told, wide=False, now=WALL).splitlines()
     assert [any(line.startswith(said) for line in text) for said in sentences] == [True] * len(sentences)

@@ -95,7 +95,7 @@ class WaitingPod(_Told, frozen=True, kw_only=True):
     queue: str
     user: str
     place: int
-    # It could not be let in whatever others do, as queues and nodes are.
+    # It could not be let in whatever others do, as nodes and its queue are; not said of who may not wait in that.
     never: bool
     priority: int
     since: str

@@ -111,7 +111,8 @@ def told_of(waiters: Iterable[Waiter], standing: Standing, *, due: Due = _nothin
     waiting = sorted(waiters, key=lambda waiter: waiter.place)
     reasons = {waiter.uid: why_it_waits(waiter, standing) for waiter in waiting}
     sentences = {waiter.uid: _sentence(waiter, reasons[waiter.uid], standing, due=due) for waiter in waiting}
-    never = {waiter.uid for waiter in waiting if standing.why_never(waiter)}
+    # Who may not wait in its queue is in no line either, whatever it asks.
+    never = {one.uid for one in waiting if standing.why_never(one) and not standing.is_barred(one)}
     places: dict[str, int] = {}
     missing = set(reasons)
     for place, waiter in enumerate(standing.order(), start=1):
