@@ -116,6 +116,23 @@ def test_reservations_of_models_that_can_t_all_be_used_are_warned_of() -> None:
     )
 
 
+@pytest.mark.parametrize(("uses", "others"), [(0, 600), (1, 500), (2, 400), (3, 300)])
+def test_what_is_kept_of_a_model_is_kept_though_the_limit_of_all_is_full(uses: int, others: int) -> None:
+    """Each dimension by itself, as the document says: two A100 idle while its own H100 fill the limit of three."""
+    stage = Stage(
+        {"a": queue(limit=300, models={"*A100*": of(200, lend=0)}), "b": queue()},
+        nodes=(4, 4),
+        models={0: A100, 1: H100},
+    )
+    for number in range(uses):
+        stage.submit(f"a{number}", 100, CARD, queue="a", notes={"gpu-model": "*H100*"})
+    assert len(stage.run()) == uses
+    for number in range(8):
+        stage.submit(f"b{number}", 100, CARD, queue="b")
+    stage.run()
+    assert stage.used("b")[0] == others
+
+
 def drawn(chance: Random) -> QueueSpec:
     """A queue with limits, guarantees and reservations of all GPUs and of models."""
 
