@@ -64,6 +64,8 @@ ROWS = {
     "what is guaranteed of each model counts where it lies": Row(
         a=queue(models={name: ModelQuota(compute=Quota(guarantee=400)) for name in BOTH}), had=(8, 0)
     ),
+    # Each may have to go to the other model, so both limits are full with two of them until those are bound.
+    "who is spread over zones, and so counts for each model": Row(a=limited(**BOTH), had=(2, 6), says=SPREAD),
     "who chooses among nodes by their labels": Row(a=limited(**BOTH), had=(4, 4), says={"nodeSelector": LINUX}),
 }
 
