@@ -151,16 +151,7 @@ async def serve_node(stop: asyncio.Event, *, settings: AgentSettings, names: Nam
         policy=policy(health, names=names),
     )
     pacemaker = make_pacemaker(isolation, clock=clock, node=node) if isolation else None
-    status = Status(
-        node=node,
-        register=ProcResidents(),
-        names=names,
-        clock=clock,
-        version=version("aliquot"),
-        heard=partial(tell_memory, pacemaker) if pacemaker else nobody_hears,
-        pacing_faults=lambda: pacemaker.faults if pacemaker else {},
-        unpaid=lambda: pacemaker.unpaid if pacemaker else {},
-    )
+    status = make_status(node, pacemaker=pacemaker, names=names, clock=clock)
     departed = Departed(files=isolation, living=NodeProcesses(), clock=clock) if isolation else None
     pacing = [pacemaker.run, departed.run] if pacemaker and departed else []
     http = HttpServer(address=settings.http_address, port=settings.http_port, pages=status.pages, clock=clock)
@@ -177,6 +168,20 @@ def make_pacemaker(files: SliceFiles, *, clock: Clock, node: NodeAgent) -> Pacem
     """What holds slices back goes by what the node found of them."""
     return Pacemaker(
         files=files, clock=clock, throttled=node.over_use.throttled, allowed=lambda: node.live_limits.allowed
+    )
+
+
+def make_status(node: NodeAgent, *, pacemaker: Pacemaker | None, names: Names, clock: Clock) -> Status:
+    """What the agent tells of its node, and of what is held back there by whoever paces it."""
+    return Status(
+        node=node,
+        register=ProcResidents(),
+        names=names,
+        clock=clock,
+        version=version("aliquot"),
+        heard=partial(tell_memory, pacemaker) if pacemaker else nobody_hears,
+        pacing_faults=lambda: pacemaker.faults if pacemaker else {},
+        unpaid=lambda: pacemaker.unpaid if pacemaker else {},
     )
 
 
