@@ -18,18 +18,17 @@ from itertools import product
 
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.cards import Cards
-from aliquot_scheduler.queues.judging.rules import Cause, Refusal
 from aliquot_scheduler.queues.room.clearings import Clearing, Clearings, longest_grace
 from aliquot_scheduler.queues.room.graces import OVERDUE
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import ROOT
-from aliquot_scheduler.queues.telling.wording import Wording
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.line import Candidate
 from aliquot_scheduler.reclaim.lacking import lacking_for
 from aliquot_scheduler.reclaim.outlook import Outlook
 from aliquot_scheduler.reclaim.policy import NEVER, Policy
 from aliquot_scheduler.reclaim.rearranging import DEPTHS, Orders, Patience, Rearranging, Wider
+from aliquot_scheduler.reclaim.relieving import Relieving
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Rights, owner_of, within_due
 from aliquot_scheduler.reclaim.scene import Scene
@@ -79,12 +78,10 @@ class Planner:
         self._slowest = sorted((one.waiter for one in leaving), key=lambda one: longest_grace([one], most=most))[-1:]
         self._bounds: Bounds = {}
         self._in_order: InOrder = {}
-        # By rights, queue and dimension: the least that was asked for which all who may go were too few.
-        self._in_vain: dict[tuple[object, str, int], int] = {}
-        # By rights, who might go by them; and what queues lacked at the end of the last plan that came to nothing.
+        # By rights, who might go by them.
         self._standoffs: dict[tuple[object, ...], Standoff] = {}
-        self._lacks = ""
         self._outlook = Outlook(ledger=books.ledger, cards=cards, picture=picture, gangs=residents.gangs)
+        self._relieving = Relieving(ledger=books.ledger, outlook=self._outlook)
 
     @contextmanager
     def supposing(self) -> Iterator[None]:
@@ -103,23 +100,23 @@ class Planner:
 
         With `moving` others may be moved for an owner, where that alone helps; looked for from node `start` on.
         """
-        self._lacks, self.reached, self.was_cut_short, self.has_tried_all = "", 0, False, False
+        self._relieving.lacks, self.reached, self.was_cut_short, self.has_tried_all = "", 0, False, False
         clearing = self._planned(candidate, self._rights(candidate, policy), residents=self._residents)
         return self._rearranged(candidate, policy, start=start) if clearing is None and moving else clearing
 
     def plan_past_budgets(self, candidate: Candidate, *, policy: Policy) -> Clearing | None:
         """The same as if no disruption budget kept what was lent; inside a queue they hold."""
-        lacks, rights = self._lacks, self._as_owner(candidate, policy)
+        lacks, rights = self._relieving.lacks, self._as_owner(candidate, policy)
         self._forget_the_search()
         clearing = self._planned(candidate, rights, residents=self._residents.past_budgets())
         self._forget_the_search()
-        self._lacks = lacks
+        self._relieving.lacks = lacks
         return clearing
 
     def _forget_the_search(self) -> None:
         """What was found out while others might go than may now."""
         self._bounds.clear()
-        self._in_vain.clear()
+        self._relieving.forget_the_search()
 
     def _planned(self, candidate: Candidate, by: Iterable[Rights], *, residents: Residents) -> Clearing | None:
         for rights in by:
@@ -132,7 +129,7 @@ class Planner:
 
     def _rearranged(self, candidate: Candidate, policy: Policy, *, start: int) -> Clearing | None:
         """Room for an owner that finds none in one piece: pods that a controller makes anew are moved before others."""
-        lacks, variants = self._lacks, product(DEPTHS, (False, True), (False, True))
+        lacks, variants = self._relieving.lacks, product(DEPTHS, (False, True), (False, True))
         begun, self._patience.left_out = self._patience.left, False
         for deepest, orphans, moves_first in variants:
             if deepest > DEPTHS[0]:
@@ -144,7 +141,7 @@ class Planner:
                     # Nobody has told those who search by each right of the nodes that are not as they were.
                     self._bounds.clear()
                     return clearing
-        self._lacks = lacks
+        self._relieving.lacks = lacks
         self.was_cut_short = begun < _MOST_TRIES and not self._patience.left
         self.has_tried_all = self._patience.sufficed
         return None
@@ -176,7 +173,10 @@ class Planner:
     def why_nobody_goes(self, candidate: Candidate, *, policy: Policy, settings: QueueSettings) -> str:
         """Of one that is inside its guarantee, and for which no room could be made just now."""
         return why_nobody_goes(
-            self._standoff(candidate, policy), lacks=self._lacks, tried_all=self.has_tried_all, settings=settings
+            self._standoff(candidate, policy),
+            lacks=self._relieving.lacks,
+            tried_all=self.has_tried_all,
+            settings=settings,
         )
 
     def is_kept_by_budgets(self, candidate: Candidate, *, policy: Policy) -> bool:
@@ -215,68 +215,10 @@ class Planner:
         Under a limit first: whoever goes for that may leave a card, too. What all together lack those may leave who go
         for a card, so it is looked at last.
         """
-        if not self._relieved(search, candidate, rights, but=ROOT) or not self._settling.settle(search, candidate):
+        relieved = self._relieving.relieved
+        if not relieved(search, candidate, rights, but=ROOT) or not self._settling.settle(search, candidate):
             return False
-        return self._relieved(search, candidate, rights)
-
-    def _relieved(self, search: Search, candidate: Candidate, rights: Rights, *, but: str | None = None) -> bool:
-        """Whether what queues lack for it is there with whom it takes for that: those who use it.
-
-        A limit, and what is held back for others of what goes with the candidate's guarantee: borrowers have that.
-        `but` a queue, of which it is not asked yet.
-        """
-        for one in search.victims.values():
-            self._gone(one, rights)
-        lack = self._lack(candidate, rights)
-        while lack is not None and lack.queue != but:
-            if not self._filled(lack, search, candidate, rights):
-                break
-            lack = self._lack(candidate, rights)
-        is_there = lack is None or (lack.queue == but and not self._is_in_vain(lack, rights))
-        self._note(None if is_there else lack, candidate, rights)
-        for one in search.victims.values():
-            self._there(one, rights)
-        return is_there
-
-    def _filled(self, lack: Refusal, search: Search, candidate: Candidate, rights: Rights) -> bool:
-        """Send one after the other until it is another lack, or none; whether it is."""
-        if self._is_in_vain(lack, rights):
-            return False
-        where = lack.queue, lack.dimension
-
-        def is_filled(unit: Sequence[Resident]) -> bool:
-            for one in unit:
-                self._gone(one, rights)
-            left = self._lack(candidate, rights)
-            return left is None or (left.queue, left.dimension) != where
-
-        tree = self._books.ledger.tree
-        if search.send_until(is_filled, queue=lack.queue, dimension=lack.dimension, tree=tree):
-            return True
-        self._in_vain[rights.key, *where] = lack.asked
-        return False
-
-    def _is_in_vain(self, lack: Refusal, rights: Rights) -> bool:
-        """Whether it is plain that too little would be given back: to send 8,000 away one by one takes seconds."""
-        account, dimension = self._books.ledger.accounts[lack.queue], lack.dimension
-        if (least := self._in_vain.get((rights.key, lack.queue, dimension))) is not None and lack.asked >= least:
-            return True
-        used = account.used[dimension]
-        most = self._outlook.stock().free[dimension] + used if lack.queue == ROOT else account.node.ceiling[dimension]
-        return lack.reserved and lack.kept + lack.asked > most
-
-    def _lack(self, candidate: Candidate, rights: Rights) -> Refusal | None:
-        """What keeps the candidate out that somebody's going may give it."""
-        refusal = self._outlook.refusal(candidate)
-        if refusal is None or refusal.cause is Cause.QUOTA:
-            return refusal
-        return refusal if refusal.cause is Cause.HELD_BACK and rights.is_due(refusal.dimension) else None
-
-    def _note(self, lack: Refusal | None, candidate: Candidate, rights: Rights) -> None:
-        """What an owner lacks of queues though all have gone who were taken, to be told."""
-        if not rights.by_priority:
-            wording = Wording(ledger=self._books.ledger, stock=self._outlook.stock())
-            self._lacks = "" if lack is None else wording.of_refusal(lack, candidate.first)
+        return relieved(search, candidate, rights)
 
     def _spare(self, search: Search, candidate: Candidate) -> None:
         """Let everybody stay whom neither cards nor queues want gone."""
@@ -301,7 +243,7 @@ class Planner:
         if not rights.hold_good(victims):
             return None
         if (refusal := self._outlook.refusal(candidate)) is not None:
-            self._note(refusal, candidate, rights)
+            self._relieving.note(refusal, candidate, rights)
             return None
         for place in search.places:
             self._outlook.comes(place)
@@ -339,13 +281,3 @@ class Planner:
         asked = [(*place.waiter.shape.host.amounts, 1) for place in clearing.places if place.node == node]
         free = self._picture.hosts.free[self._picture.nodes[node].row].tolist() if asked else []
         return any(sum(column) > there for column, there in zip(zip(*asked, strict=True), free, strict=False))
-
-    def _gone(self, one: Resident, rights: Rights) -> None:
-        """Charged no more, so it is not to be counted as taken in addition."""
-        self._outlook.goes(one)
-        rights.take(one, sign=-1)
-
-    def _there(self, one: Resident, rights: Rights) -> None:
-        """Charged again, and counted as taken."""
-        self._outlook.stays(one)
-        rights.take(one)
