@@ -191,6 +191,11 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         """Node label, and a taint where other nodes run pods for real: nothing that runs here is real."""
         return f"{self.played}/simulated"
 
+    @property
+    def real(self) -> str:
+        """A taint of nodes that run commands, where there are simulated ones: it keeps off what has none to run."""
+        return f"{self.played}/real"
+
     # --- what Aliquot writes -----------------------------------------------------------------------------------------
     @property
     def grant(self) -> str:

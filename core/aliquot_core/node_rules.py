@@ -169,10 +169,17 @@ def why_unsuited(wanted: Wanted, *, name: str, labels: Mapping[str, str]) -> str
 
 
 def tolerations_of(pod: Pod, *, names: Names) -> tuple[Toleration, ...]:
-    """What a pod tolerates; who says how it is to be played may go where things are played, unsaid."""
-    if any(note.startswith(f"{names.played}/") for note in pod.metadata.annotations):
-        return *pod.spec.tolerations, Toleration(key=names.simulated, operator="Exists")
-    return pod.spec.tolerations
+    """What a pod tolerates; unsaid, to go where things are played if it says how, and where commands run.
+
+    Who says how it is to be played and names no command can only be played: on the other nodes it would hold its slice
+    and never start.
+    """
+    played = any(note.startswith(f"{names.played}/") for note in pod.metadata.annotations)
+    ours = (
+        (names.simulated, played),
+        (names.real, not played or all(one.command for one in (*pod.spec.init_containers, *pod.spec.containers))),
+    )
+    return *pod.spec.tolerations, *(Toleration(key=key, operator="Exists") for key, unsaid in ours if unsaid)
 
 
 def barrier(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:

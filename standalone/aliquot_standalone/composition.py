@@ -153,6 +153,7 @@ class Whole:
             kubeconfig=self.home.kubeconfig,
             metrics_port=choose_port(0),
             mps=self.home.mps if self._keeps_mps else None,
+            beside_simulated=bool(self.plan.simulated),
         )
 
     async def _start_node(self, plan: NodePlan) -> None:

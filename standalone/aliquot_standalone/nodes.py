@@ -58,6 +58,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     metrics_port: int = 0
     # Where the agent meets whoever keeps MPS daemons, where there is somebody.
     mps: Path | None = None
+    # Whether others only play pods, so that what has no command to run may go there.
+    beside_simulated: bool = False
 
     @property
     def folders(self) -> Folders:
@@ -132,6 +134,7 @@ class FullNode:
             runtime=LocalProcesses(groups=self._groups),
             base_env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
             warn=self._warn,
+            taint=names.real if plan.beside_simulated else "",
         )
 
     def _warn(self, pod: Pod, why: str) -> None:

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,9 +187,15 @@ def test_what_is_simulated_is_kept_apart_from_what_is_run(folder: Path) -> None:
             "nodeSelector": {"sim.aliquot.dev/simulated": "true"},
             "restartPolicy": "Never",
         }
-        metadata = {"name": "played", "annotations": {"sim.aliquot.dev/duration": "0.1"}}
+        metadata: dict[str, Any] = {"name": "played", "annotations": {"sim.aliquot.dev/duration": "0.1"}}
         up.api.post(PODS, {"metadata": metadata, "spec": spec}).ok()
         assert up.until("played", "Succeeded", "Failed")["spec"]["nodeName"].startswith("l40s-")
+        # It would hold its slice there and never start.
+        bare = {"name": "bare", "annotations": {**metadata["annotations"], NAMES.gpu_model: "*A100*"}}
+        up.api.post(PODS, {"metadata": bare, "spec": {**spec, "nodeSelector": {}}}).ok()
+        with up.api.watch(PODS, fieldSelector="metadata.name=bare") as watch:
+            while "tainted (sim.aliquot.dev/real)" not in str(watch.next()["object"]["status"]):
+                pass
         assert up.stop() == 0
 
 

@@ -60,6 +60,7 @@ class SmallKubelet:
         runtime: Runtime | None = None,
         capacity: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
+        taint: str = "",
         base_env: Mapping[str, str] | None = None,
         order: Order = sorted,
         affinity: Affinity | None = None,
@@ -80,7 +81,7 @@ class SmallKubelet:
         self._sink = sink
         self._warn = warn
         self._capacity = dict(capacity or machine_capacity())
-        self._labels = dict(labels or {})
+        self._labels, self._taint = dict(labels or {}), taint
         self._admission = Admission(table=self.table, plugins=self.plugins, save=self._save, affinity=affinity)
         self._reporter = Reporter(sink=sink, clock=clock)
         self._registry = Registry(
@@ -238,7 +239,7 @@ class SmallKubelet:
         node = await self._sink.read_node(self.name)
         if node is None:
             node = Node()
-            await self._sink.create_node(nodestatus.node_object(self.name, self._labels))
+            await self._sink.create_node(nodestatus.node_object(self.name, self._labels, taint=self._taint))
         status = nodestatus.node_status(
             node,
             self.table.totals(now=self.clock.monotonic()),

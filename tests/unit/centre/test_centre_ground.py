@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aliquot_core.node_rules import barrier, why_unsuited
-from aliquot_core.objects import Node, Pod, Taint
+from aliquot_core.objects import Container, Node, Pod, Taint
 from aliquot_scheduler.explaining import explain
 from aliquot_scheduler.fit.ground import Ground, HostAsk, host_ask
 from aliquot_scheduler.queues.said.entry import Plan
@@ -270,6 +270,28 @@ def test_a_pod_that_is_played_goes_where_pods_are_played() -> None:
     pod = asks("played", 10, 1000, annotations={f"{NAMES.played}/duration": "30"}, spec=GATED)
     stage.see(pod)
     assert stage.run() == ["played"]
+
+
+@pytest.mark.parametrize(
+    ("says", "commands", "comes"),
+    [(True, ["x", ""], False), (True, ["", "x"], False), (True, ["x", "x"], True), (False, ["", ""], True)],
+)
+def test_who_can_only_be_played_is_kept_off_where_commands_run(*, says: bool, commands: list[str], comes: bool) -> None:
+    """One container without a command is enough for that, an init container too; who says nothing is told elsewhere."""
+    stage = staged(node("n1", taints={NAMES.real: "true"}))
+    notes = {f"{NAMES.played}/use": "80"} if says else {}
+    pod = asks("a", 10, 1000, annotations=notes, spec=GATED)
+    first, second = ([word] if word else [] for word in commands)
+    (asked,) = pod.spec.containers
+    spec = replace(
+        pod.spec,
+        init_containers=[Container(name="init", command=first)],
+        containers=[replace(asked, command=second)],
+    )
+    stage.see(replace(pod, spec=spec))
+    assert stage.run() == (["a"] if comes else [])
+    if not comes:
+        assert told(stage, "a")[1].endswith(f"1 is tainted ({NAMES.real}=true)")
 
 
 def test_what_is_promised_of_cpu_is_not_promised_twice() -> None:
