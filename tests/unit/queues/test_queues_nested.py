@@ -11,7 +11,6 @@ from aliquot_scheduler.queues.said.contradictions import problems_of
 from aliquot_scheduler.queues.said.nesting import wider_than
 from aliquot_scheduler.queues.said.oddities import oddities_of
 from aliquot_scheduler.queues.said.spec import ModelQuota, QueueSpec, Quota
-from aliquot_scheduler.queues.said.tree import plant
 from support.queue_stage import A100, H100, Stage, queue
 
 CARD = 80_000
@@ -81,22 +80,28 @@ def test_more_of_a_model_than_a_limit_lets_be_used_is_refused(case: str) -> None
     assert stage.used("other")[0] == 400 - kept
 
 
-KEPT: dict[str, tuple[Mapping[str, QueueSpec], int]] = {
-    "a limit above it is less": ({"org": queue(limit=300), "c": queue("org", models={"*A100*": of(400, lend=0)})}, 300),
+# On four cards: percent, and MiB.
+KEPT: dict[str, tuple[Mapping[str, QueueSpec], tuple[int, int]]] = {
+    "a limit above it is less": (
+        {"org": queue(limit=300), "c": queue("org", models={"*A100*": of(400, lend=0)})},
+        (300, 3 * CARD),
+    ),
     "of weight 0 it has its guarantee of all and no more": (
         {"c": QueueSpec(compute=Quota(guarantee=100, weight=0), models={"*A100*": of(200, lend=0)})},
-        100,
+        (100, CARD),
     ),
 }
 
 
 @pytest.mark.parametrize("case", KEPT)
 def test_of_a_model_no_more_is_kept_than_may_be_used_of_all(case: str) -> None:
-    """Of compute, whatever forbids to use more."""
+    """Whatever forbids to use more; and no more memory than goes along with that."""
     specs, kept = KEPT[case]
-    tree = plant(specs)
+    stage = Stage({**specs, "other": queue()}, nodes=(4,), models={0: A100})
+    stage.queues.register.tell_time(stage.now)
+    tree = stage.queues.books.ledger.tree
     (dimension,) = (at for at, name in enumerate(tree.dimensions.names) if name == "compute of *A100*")
-    assert tree.nodes["c"].kept[dimension] == kept
+    assert tree.nodes["c"].kept[dimension : dimension + 2] == kept
 
 
 def test_what_is_reserved_of_a_pattern_and_a_wider_one_counts_once() -> None:

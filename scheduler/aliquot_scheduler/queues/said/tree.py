@@ -20,7 +20,7 @@ import msgspec
 
 from aliquot_core.hosts import quantity
 from aliquot_scheduler.queues.said.contradictions import fault_of
-from aliquot_scheduler.queues.said.dues import Hardware, dues_of, with_reservations
+from aliquot_scheduler.queues.said.dues import Hardware, dues_of, kept_of, with_reservations
 from aliquot_scheduler.queues.said.nesting import wider_than
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.said.things import ALL_CARDS, KINDS, Thing, patterns_of, quota_of, things_of
@@ -271,10 +271,14 @@ def _node(
         quota.lending_limit is not None and word.lending_limit is None
         for quota, word in zip(quotas, written, strict=True)
     ]
-    # What a wider limit lets nobody use is kept for nobody.
-    kept = (
+    # What a wider limit lets nobody use is kept for nobody; nor is what goes along with that.
+    usable = [
         min(_kept(*own[dim], implied=along), *(ceiling[wide] for wide in (dim, *within[dim])))
         for dim, along in enumerate(implied)
+    ]
+    kept = (
+        _cut_along(most, usable[dim ^ 1], of=kept_of(written[dim ^ 1])) if implied[dim] else most
+        for dim, most in enumerate(usable)
     )
     return Node(
         name=name,
@@ -291,6 +295,11 @@ def _node(
         stop=spec.stop,
         spec=spec,
     )
+
+
+def _cut_along(kept: int, reserved: int, *, of: int) -> int:
+    """What only goes along with a reservation is cut as that is; compute and memory stand side by side."""
+    return min(kept, kept * reserved // of) if of else kept
 
 
 def _kept(guarantee: int, quota: Quota, *, implied: bool) -> int:
