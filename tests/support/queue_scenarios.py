@@ -50,16 +50,21 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     # at its beginning, since their time is over.
     ignores: Mapping[str, int] = {}
     kills: bool = False
+    # How many of those who wait are deleted at its beginning; whether the spare node is lost then, or comes back.
+    deletes: Mapping[str, int] = {}
+    loses: bool = False
+    returns: bool = False
     held: Mapping[str, int]
     waiting: Mapping[str, int] = {}
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """On four cards."""
+    """On four cards, and so many of a spare node."""
 
     name: str
     queues: Mapping[str, Spec]
     steps: Sequence[Step]
+    spare: int = 0
 
 
 def said_now(said: Mapping[str, Spec], step: Step) -> dict[str, Spec]:

@@ -135,3 +135,38 @@ RECLAIMS = (
         ],
     ),
 )
+
+PAIR = Pods(queue="red", count=2, compute=100, gang="pair", notes={"group-size": "2", "group-topology": "spread"})
+
+# By the core alone: before a real cluster these are tests of their own (tests/cluster/queues/test_reclaim_faults.py).
+MEANWHILE = (
+    Scenario(
+        name="an owner that is deleted meanwhile leaves its room to the next, and nobody else is asked",
+        queues={"red": {"compute": {"guarantee": 200}}, "blue": {}},
+        steps=[
+            Step(submit=cards("blue", 4), held={"blue": 400}),
+            Step(submit=cards("red", 1), ignores={"blue": 1}, held={"red": 0, "blue": 400}, waiting={"red": 1}),
+            Step(
+                deletes={"red": 1},
+                submit=cards("blue", 1),
+                held={"red": 0, "blue": 400},
+                waiting={"red": 0, "blue": 1},
+            ),
+            Step(kills=True, held={"red": 0, "blue": 400}, waiting={"blue": 0}),
+            Step(submit=cards("red", 1), goes={"blue": 1}, held={"red": 100, "blue": 300}, waiting={"red": 0}),
+        ],
+    ),
+    Scenario(
+        name="a node that is lost calls a plan off: a pair that wants a node each waits, and nobody more goes for it",
+        queues={"red": {"compute": {"guarantee": 200}}, "blue": {}},
+        spare=1,
+        steps=[
+            Step(submit=cards("blue", 5), held={"blue": 500}),
+            Step(submit=[PAIR], ignores={"blue": 2}, held={"red": 0, "blue": 500}, waiting={"red": 2}),
+            Step(loses=True, held={"red": 0, "blue": 400}, waiting={"red": 2}),
+            # The other victim goes all the same, and what it leaves is for whoever can use it.
+            Step(kills=True, submit=cards("blue", 1), held={"red": 0, "blue": 400}, waiting={"red": 2, "blue": 0}),
+            Step(returns=True, goes={"blue": 1}, held={"red": 200, "blue": 300}, waiting={"red": 0}),
+        ],
+    ),
+)

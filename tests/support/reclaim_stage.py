@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from aliquot_core.instants import second_time, seconds_of
-from aliquot_core.objects import OwnerReference, PodCondition
+from aliquot_core.objects import Node, OwnerReference, PodCondition
 from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.reclaim.consolidation import Consolidation
 from aliquot_scheduler.reclaim.reclaim import Reclaim
@@ -22,6 +22,8 @@ replace = msgspec.structs.replace
 
 # Whoever fits without anybody going has had its turn by then.
 A_WHILE = 11.0
+# The second of two.
+SPARE = "n1"
 # For who waits long enough somebody is moved by then.
 LOOKS = 12
 
@@ -33,6 +35,8 @@ class ReclaimStage(Stage):
         super().__init__(*args, **more)
         self.reclaim = Reclaim(queues=self.queues, picture=self.picture)
         self.evicted: list[str] = []
+        # Nodes that may come back.
+        self.lost: list[Node] = []
         self.consolidation = Consolidation(
             queues=self.queues, picture=self.picture, reclaim=self.reclaim, per_hour=moves_per_hour
         )
@@ -144,6 +148,21 @@ def begun(stage: ReclaimStage, step: Step) -> None:
         _kill(stage)
     for queue in step.ran:
         _ran_for(stage, queue, A_QUARTER_OF_AN_HOUR)
+    for queue, count in step.deletes.items():
+        for waiter in [one for one in stage.queues.waiting() if one.queue == queue][:count]:
+            stage.gone(waiter.uid)
+    if step.loses:
+        _lose(stage)
+    if step.returns:
+        stage.picture.node_seen(stage.lost.pop())
+
+
+def _lose(stage: ReclaimStage) -> None:
+    """The spare node is gone, and with it those who ran there."""
+    stage.lost.append(stage.picture.nodes[SPARE].node)
+    stage.picture.node_gone(SPARE)
+    for uid in [uid for uid, pod in stage.pods.items() if pod.spec.node_name == SPARE]:
+        stage.gone(uid)
 
 
 def _kill(stage: ReclaimStage) -> None:

@@ -7,15 +7,16 @@ from collections import Counter
 import pytest
 
 from support.queue_scenarios import Scenario, said_now, specs_of
-from support.reclaim_scenarios import RECLAIMS
+from support.reclaim_scenarios import MEANWHILE, RECLAIMS
 from support.reclaim_stage import ReclaimStage, begun, gone, submit
 
 
-@pytest.mark.parametrize("scenario", RECLAIMS, ids=lambda one: one.name)
+@pytest.mark.parametrize("scenario", [*RECLAIMS, *MEANWHILE], ids=lambda one: one.name)
 def test_it_is_as_the_table_says(scenario: Scenario) -> None:
     """After each step, once nobody is let in any more and nobody has to go."""
     said = dict(scenario.queues)
-    stage, made = ReclaimStage(specs_of(said), nodes=(4,), moves_per_hour=3_600), Counter[str]()
+    nodes = (4, scenario.spare) if scenario.spare else (4,)
+    stage, made = ReclaimStage(specs_of(said), nodes=nodes, moves_per_hour=3_600), Counter[str]()
     for step in scenario.steps:
         said = said_now(said, step)
         stage.queues.queues_seen(specs_of(said))
