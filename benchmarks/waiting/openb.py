@@ -68,12 +68,13 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _FEW = ((4, 0.6), (4, 0.3), (8, 0.3))
+_SLOWER = (*_FEW, (4, 0.4))
 VARIANTS = {
     # Nobody is kept waiting for the head of a line, as in the baseline.
     "main": Variant(),
-    "slower-5": Variant(slowdown=0.05, cells=_FEW),
-    "slower-10": Variant(slowdown=0.10, cells=_FEW),
-    "slower-20": Variant(slowdown=0.20, cells=_FEW),
+    "slower-5": Variant(slowdown=0.05, cells=_SLOWER),
+    "slower-10": Variant(slowdown=0.10, cells=_SLOWER),
+    "slower-20": Variant(slowdown=0.20, cells=_SLOWER),
     "hold": Variant(settings=QueueSettings(), cells=_FEW),
     "cpu-pods": Variant(gpus_only=False, cells=_FEW),
     "owned": Variant(owned=True, cells=_FEW),
