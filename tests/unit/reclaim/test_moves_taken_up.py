@@ -112,6 +112,21 @@ def test_for_one_that_was_not_asked_yet_nothing_is_kept() -> None:
     assert stage.evict() == []
 
 
+def test_once_the_one_that_waited_is_bound_the_next_leader_keeps_nothing() -> None:
+    """Its word counts for nothing any more: whoever comes in the place of one that was moved waits its turn."""
+    stage, moved = moving()
+    stage.evict()
+    stage.gone(moved)
+    assert stage.run(after=1.0) == ["whole"]
+    stage = next_leader(stage)
+    assert len(stage.queues.register.refuges) == 0
+    stage.submit("other", 50, queue="first")
+    again(stage, moved)
+    assert stage.run(after=1.0) == ["other"]
+    stage.end("other")
+    assert stage.run(after=1.0) == ["again"]
+
+
 def test_for_one_whose_room_somebody_has_by_now_nothing_is_kept() -> None:
     """No card is overdrawn by it: the leader in between knew nothing of the room."""
     stage, moved = moving()
