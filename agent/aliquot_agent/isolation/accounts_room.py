@@ -123,6 +123,6 @@ class Filling:
         try:
             size, free = os.fstat(descriptor).st_size, os.statvfs(self._folder).f_bavail * room.f_frsize
             if free:
-                os.posix_fallocate(descriptor, 0, size + free)
+                os.posix_fallocate(descriptor, size, free)
         finally:
             os.close(descriptor)
