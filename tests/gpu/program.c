@@ -1,15 +1,12 @@
 /* A program on a GPU: takes memory in every way that needs no second device, computes, and says how long that took. It is
  * told on standard input and answers each line with one line. It needs no toolkit: its kernel is PTX text, and the driver
  * is found by dlopen("libcuda.so.1"), as any program does. On the fake driver it does the same, line for line. */
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "driver.h"
-
 #define MOST_HELD 4096
+#include "calling.h"
+
 #define MOST_WINDOWS 600
 #define MOST_TIMED 200000
 #define BLOCK 256U
@@ -41,22 +38,11 @@ static const char kernels[] =
     "  ret;\n"
     "}\n";
 
-static void *driver;
-static CUcontext context;
 static CUfunction work;
 static CUdeviceptr out;
 static int blocks = 1;
 /* What takes the GPU a microsecond; the fake one does a round in a nanosecond. */
 static double rounds_a_microsecond = 1000;
-
-static void *find(const char *name) {
-    void *found = dlsym(driver, name);
-    if (found) return found;
-    fprintf(stderr, "program: no %s\n", name);
-    exit(3);
-}
-
-#define CU(name) ((__typeof__(&name))find(#name))
 
 static uint64_t now_ns(void) {
     struct timespec now;
@@ -70,18 +56,6 @@ static int by_size(const void *one, const void *other) {
 }
 
 /* ------------------------------------------------------------------ ways to take memory */
-
-struct held {
-    int way;
-    uint64_t value, more;
-};
-
-static struct held held[MOST_HELD];
-static int held_count;
-
-static CUresult take_linear(struct held *h, uint64_t bytes) {
-    return CU(cuMemAlloc_v2)((CUdeviceptr *)&h->value, bytes);
-}
 
 static CUresult take_pitched(struct held *h, uint64_t bytes) {
     size_t pitch;

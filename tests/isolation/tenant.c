@@ -1,12 +1,9 @@
 /* A tenant: takes memory and GPU time in every way that the driver offers, as it is told on standard input, and answers
  * each line with one line. It finds the driver as any program does: by dlopen("libcuda.so.1"). */
-#include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -14,35 +11,11 @@
 #include <unistd.h>
 
 #include "copies.h"
-#include "driver.h"
 
 #define MOST_HELD 65536
-
-static void *driver;
-static CUcontext context;
-
-static void *find(const char *name) {
-    void *found = dlsym(driver, name);
-    if (found) return found;
-    fprintf(stderr, "tenant: no %s\n", name);
-    exit(3);
-}
-
-#define CU(name) ((__typeof__(&name))find(#name))
+#include "../gpu/calling.h"
 
 /* ------------------------------------------------------------------ ways to take memory */
-
-struct held {
-    int way;
-    uint64_t value, more;
-};
-
-static struct held held[MOST_HELD];
-static int held_count;
-
-static CUresult take_linear(struct held *h, uint64_t bytes) {
-    return CU(cuMemAlloc_v2)((CUdeviceptr *)&h->value, bytes);
-}
 
 static CUresult take_managed(struct held *h, uint64_t bytes) {
     return CU(cuMemAllocManaged)((CUdeviceptr *)&h->value, bytes, 1);
