@@ -106,14 +106,11 @@ class Written:
         for waiter in scene.waiting:
             self._count(self._asked, waiter)
         self._due: list[dict[str, Fraction]] = []
-        self._own: list[dict[str, Fraction]] = []
         for dim in (0, 1):
             demand = dict.fromkeys(scene.specs, 0)
             for waiter in (*bound, *scene.waiting):
                 demand[waiter.queue] += waiter.amounts[dim]
-            oracle = Oracle(scene.specs, demand)
-            self._due.append(oracle.shares(CAPACITY[dim]))
-            self._own.append(oracle.own_parts(CAPACITY[dim]))
+            self._due.append(Oracle(scene.specs, demand).shares(CAPACITY[dim]))
 
     def _count(self, sums: dict[Any, list[int]], waiter: Waiter) -> None:
         for side in (*self._scene.way(waiter.queue), (waiter.queue, waiter.user)):
@@ -152,10 +149,7 @@ class Written:
         if mine == head.queue:
             return False
         below = [name for name, spec in specs.items() if spec.parent == mine]
-        fair = [
-            sum((min(Fraction(self._used[one][dim]), self._due[dim][one]) for one in below), self._own[dim][mine])
-            for dim in (0, 1)
-        ]
+        fair = [sum(min(Fraction(self._used[one][dim]), self._due[dim][one]) for one in below) for dim in (0, 1)]
         fits = all(fair[dim] + head.amounts[dim] <= self._due[dim].get(mine, 0) for dim in (0, 1))
         return fits and self._reaches(head, way[way.index(mine) + 1])
 

@@ -22,7 +22,7 @@ from itertools import pairwise
 from math import floor
 
 from aliquot_scheduler.queues.charged.fair import due_of
-from aliquot_scheduler.queues.charged.shares import equal_shares, own_part
+from aliquot_scheduler.queues.charged.shares import equal_shares
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.letting_in.siblings import Dues, Left, Sibling, Side
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
@@ -124,14 +124,12 @@ class Reaching:
 
     def _queue(self, name: str) -> Sibling:
         account, shares = self._books.ledger.accounts[name], self._shares()
-        due, ledger = [share[name] for share in shares], self._books.ledger
-        accounts, below = ledger.accounts, account.node.children or (name,)
-        # Of pods from before it got children: no more is due to them than they use.
-        own = [own_part(ledger.tree, share, name) if account.node.children else Fraction() for share in shares]
+        due, below = [share[name] for share in shares], account.node.children or (name,)
+        accounts = self._books.ledger.accounts
         return Sibling(
             used=account.used,
             used_of_due=[
-                sum((min(share[one], Fraction(accounts[one].used[dim])) for one in below), own[dim])
+                sum((min(share[one], Fraction(accounts[one].used[dim])) for one in below), Fraction())
                 for dim, share in enumerate(shares)
             ],
             due=due,
