@@ -499,8 +499,8 @@ class Counting(RuleBasedStateMachine):
         """An admission lessens what is held back as it was told; and by more where it keeps others out."""
         if not (asking := self._demanding()):
             return
-        (queue, *parts), of = asking[-1]
-        ask = Ask(*parts)
+        portion, of = asking[-1]
+        queue, ask = portion.queue, Ask(portion.amounts, portion.least, portion.firm)
         if ROOT not in of:
             # A limit keeps it out.
             return
