@@ -54,6 +54,7 @@ _SAYS_NOTHING_HERE = {
     "driver_root",
     "driver_files",
     "interposer",
+    "accounts_mib",
     "http_address",
     "heartbeat",
     "drain",
