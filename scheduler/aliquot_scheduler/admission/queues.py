@@ -19,7 +19,7 @@ from aliquot_scheduler.queues.said.oddities import oddities_of
 from aliquot_scheduler.queues.said.overkept import kept_beyond_all
 from aliquot_scheduler.queues.said.spec import QueueSpec, read_queue
 from aliquot_scheduler.queues.said.things import patterns_of
-from aliquot_scheduler.queues.said.tree import models_of, plant
+from aliquot_scheduler.queues.said.tree import DEFAULT_QUEUE, UNLIMITED, models_of, plant
 from aliquot_scheduler.queues.telling.status import QueueStatus, read_status
 
 # By patterns of models, what queues that name those have to know of the cards.
@@ -81,7 +81,25 @@ def _judge_deletion(review: QueueReview, *, plan: Plan) -> Verdict:
                 ),
             )
         )
+    if review.name == DEFAULT_QUEUE and _holds_up(DEFAULT_QUEUE, plan=plan):
+        return Verdict(
+            problems=(
+                AdmissionError(
+                    "without it pods that name no queue come in by a default one of no limits, and this one limits or "
+                    "holds them",
+                    where=f"queue {review.name}",
+                    remedy="take its limits and stop out first; or change it in place, not by deleting it (--force)",
+                ),
+            )
+        )
     return Verdict(warnings=tuple(_left_by_deletion(review, plan=plan)))
+
+
+def _holds_up(name: str, *, plan: Plan) -> bool:
+    """Whether it, or one above it, has a limit or lets nobody in."""
+    tree = plan.tree
+    nodes = [tree.nodes[one] for one in tree.path(name)] if name in plan.specs else []
+    return any(node.stop or min(node.ceiling) < UNLIMITED for node in nodes)
 
 
 def _left_by_deletion(review: QueueReview, *, plan: Plan) -> Iterator[str]:

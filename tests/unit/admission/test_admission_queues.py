@@ -461,6 +461,29 @@ async def test_who_deletes_a_queue_in_use_reads_what_is_left(row: str) -> None:
     assert answer == {"allowed": True, "warnings": warnings}
 
 
+@pytest.mark.parametrize(
+    ("spec", "allowed"),
+    [
+        ({}, True),
+        ({"compute": {"guarantee": 100}}, True),
+        ({"compute": {"limit": 100}}, False),
+        ({"memory": {"limit": 0}}, False),
+        ({"compute": {"weight": 0}}, False),
+        ({"stop": "hold"}, False),
+        ({"models": {"*A100*": {"compute": {"limit": 100}}}}, False),
+        ({"parent": "org"}, False),
+    ],
+)
+async def test_the_default_queue_is_not_deleted_while_it_keeps_somebody_out(spec: Json, *, allowed: bool) -> None:
+    """Without it all come in who name none: replaced by force, it would let in all whom it held."""
+    tree = {"org": {"stop": "drain"}, "default": spec}
+    answer = await of_queue(tree, "default", None)
+    assert answer["allowed"] is allowed
+    assert allowed or "come in by a default one of no limits" in answer["status"]["message"]
+    # Of any other queue it is nobody's way in.
+    assert (await of_queue({**tree, "own": spec}, "own", None))["allowed"] is True
+
+
 async def test_a_broken_tree_is_mended_step_by_step() -> None:
     """What was wrong at the same place before does not forbid a change; what it breaks anew does."""
     broken = {"x": {"compute": {"guarantee": 9, "limit": 8}}, "y": {"parent": "gone"}}

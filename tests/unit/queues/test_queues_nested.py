@@ -27,18 +27,21 @@ def of(guarantee: int | None = None, limit: int | None = None, *, lend: int | No
     [
         ("*A100*", ["", "*", "NVIDIA*"]),
         ("A100-SXM4-80GB", ["", "*", "*A100*"]),
-        ("*H100*", ["", "*"]),
+        ("*H100*", ["", "*", "*H*"]),
         ("*", [""]),
         ("", []),
         ("a100-pcie*", ["", "*", "*A100*"]),
         # What no GPU there is of lies within what takes it as it is written.
         ("*L4*", ["", "*"]),
         ("*?A100*", ["", "*", "*A100*"]),
+        # In brackets is one of several characters: neither lies within what has H in it.
+        ("*[AH]100*", ["", "*"]),
+        ("*[!H]100*", ["", "*"]),
     ],
 )
 def test_what_lies_within_what(pattern: str, wider: list[str]) -> None:
     """By how patterns are written, and by the models that are there."""
-    patterns = ["", "*", "*A100*", "*?A100*", "NVIDIA*"]
+    patterns = ["", "*", "*A100*", "*?A100*", "NVIDIA*", "*H*"]
     kinds = {
         "*A100*": frozenset({1}),
         "NVIDIA*": frozenset({1, 2}),

@@ -28,4 +28,7 @@ def wider_than(pattern: str, patterns: Sequence[str], *, kinds: Mapping[str, fro
 
 
 def _takes_all(wide: str, pattern: str) -> bool:
-    return not _UNSURE & set(wide) and fnmatchcase(pattern.casefold(), wide.casefold())
+    # What stands in brackets is one character of several, and none that is in a name as it is written.
+    if _UNSURE & set(wide) or ("[" in pattern and wide.strip("*")):
+        return False
+    return fnmatchcase(pattern.casefold(), wide.casefold())
