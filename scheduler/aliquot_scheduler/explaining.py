@@ -41,6 +41,8 @@ from aliquot_scheduler.rules.judging import NO_RULES, Rules
 _NAMED = 5
 # The scheduler that the webhook writes into pods, unless `[admission] scheduler_name` says otherwise.
 OUR_SCHEDULER = "aliquot"
+# What the leader says of such a pod begins so too.
+_LOST = "its turn led to no binding"
 # The reason that the API server writes for pods behind gates.
 _GATED = "SchedulingGated"
 
@@ -164,7 +166,9 @@ def _of_its_turn(told: Explanation, pod: Pod, *, standing: Standing, inquiry: In
     told = _in_its_queue(told, waiter, standing=standing, inquiry=inquiry)
     if shown:
         return msgspec.structs.replace(told, summary=as_shown(told.summary))
-    return msgspec.structs.replace(told, summary=f"its turn led to no binding: {told.summary}") if lost else told
+    if not lost or told.summary.startswith(_LOST):
+        return told
+    return msgspec.structs.replace(told, summary=f"{_LOST}: {told.summary}")
 
 
 def _said_first(why: str, told: Explanation) -> str:
@@ -293,7 +297,8 @@ def _why_not_bound(pod: Pod, answers: Sequence[NodeAnswer], *, room: str, names:
     """Of one that waits behind no gate, and has room."""
     kept, word = promised_to(pod, names=names), _scheduler_s_word(pod)
     if kept and any(answer.fits and answer.node == kept.node for answer in answers):
-        return f"it is let in, and has room kept for it on node {kept.node}; its binding is missing: {word}"
+        where = f"on node {kept.node}, unless its scheduler has asked for another since"
+        return f"it was let in with room kept for it {where}; its binding is missing: {word}"
     return f"{room}, but something else keeps it from them: {word}"
 
 

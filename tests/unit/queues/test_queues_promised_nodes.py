@@ -75,7 +75,7 @@ def test_who_reads_the_pods_has_the_room_that_the_leader_has(seed: int) -> None:
         told = explain(pod, nodes=nodes, leases=leases, pods=pods, names=NAMES, wall=WALL, plan=PLAN)
         node, *_ = pod.metadata.annotations[NAMES.promised].split()
         assert told.summary.startswith(
-            f"it is let in, and has room kept for it on node {node}; its binding is missing: "
+            f"it was let in with room kept for it on node {node}, unless its scheduler has asked for another since; "
         )
 
 
