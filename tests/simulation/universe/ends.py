@@ -48,7 +48,7 @@ class Ends:
             if deed.bad or pod.metadata.deletion_timestamp:
                 continue
             if refused := self._node.kubelet.failed_at_admission.get(pod.metadata.uid):
-                if not failed_for_a_reason:
+                if not failed_for_a_reason and pod.metadata.uid not in self._node.kubelet.crowded_out:
                     yield f"{pod.key} failed at admission: {refused}"
                 continue
             runs = any((pod.metadata.uid, one.name) in living for one in pod.spec.containers)

@@ -73,6 +73,9 @@ class SimKubelet:
         self._saved_resources: tuple[str, ...] = ()
         self.lives: dict[str, tuple[Pod, dict[str, ContainerLife]]] = {}
         self.failed_at_admission: dict[str, str] = {}
+        # Of them those in whose way was what pods hold by the record that nobody knows any more, right after a start.
+        self.crowded_out: set[str] = set()
+        self._unknown: set[str] = set()
         self.lag = 0.01
         self._names = names
         self._loop = loop
@@ -171,6 +174,7 @@ class SimKubelet:
         # In this order, and without a pause between: what is written from now on comes through the queue.
         first = self._api.pods(self.node)
         self._synced = True
+        self._unknown = {key.pod for key, _ in self.table.holdings} - {pod.metadata.uid for pod in first}
         for pod in sorted(first, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key)):
             await self._take(pod, first=True)
         for uid in [uid for uid in self.lives if uid not in self._workers]:
@@ -207,6 +211,9 @@ class SimKubelet:
         except (AdmissionError, PluginError) as error:
             refused = str(error)
             self.failed_at_admission[uid] = refused
+            # Only once all were taken does a kubelet free what pods hold that were deleted while it was down.
+            if first and self._unknown:
+                self.crowded_out.add(uid)
             self.trace(f"{pod.key} refused at admission: {refused}")
         self._save()
         worker = PodWorker(pod=pod, house=self, lives=lives, refused=bool(refused))
