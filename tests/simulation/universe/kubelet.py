@@ -212,13 +212,18 @@ class SimKubelet:
             refused = str(error)
             self.failed_at_admission[uid] = refused
             # Only once all were taken does a kubelet free what pods hold that were deleted while it was down.
-            if first and self._unknown:
+            if first and self._is_kept_by_unknown(pod):
                 self.crowded_out.add(uid)
             self.trace(f"{pod.key} refused at admission: {refused}")
         self._save()
         worker = PodWorker(pod=pod, house=self, lives=lives, refused=bool(refused))
         self._workers[uid] = worker
         worker.start(self._loop)
+
+    def _is_kept_by_unknown(self, pod: Pod) -> bool:
+        """Whether anything that it asks is held by the record for pods that nobody knows."""
+        held = {key.resource for key, _ in self.table.holdings if key.pod in self._unknown}
+        return any(held & need.resources.keys() for need in needs_of(pod))
 
     async def _give_devices(self, pod: Pod, *, running: list[str]) -> None:
         steps = self.table.admit(pod=pod.metadata.uid, needs=needs_of(pod), running=running)
