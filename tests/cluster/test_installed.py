@@ -191,9 +191,9 @@ def test_an_upgrade_fails_no_pod_that_arrives(
     refused(lambda: dry_run(cluster, privileged), by="aliquot-ways-round")
 
     def told() -> bool:
-        # The first leader of a cluster tells some seconds after it begins.
-        lease = cluster.api.find(PACE)
-        return lease is not None and '"half_life":3601' in lease["metadata"]["annotations"][NAMES.settings]
+        # The first leader of a cluster tells some seconds after it begins, and its Lease is there before.
+        lease = cluster.api.find(PACE) or {"metadata": {}}
+        return '"half_life":3601' in lease["metadata"].get("annotations", {}).get(NAMES.settings, "")
 
     cluster.wait_for("the leader to tell its new settings", told)
 
