@@ -219,21 +219,25 @@ def test_what_is_due_is_worked_out_once_a_second_at_most() -> None:
         return len(asked)
 
     assert [due(0.0), due(0.9), due(1.0), due(1.5), due(1.5, other)] == [1, 1, 2, 2, 3]
-    memory.everything_changed()
+    memory.everything_changed(now=1.5)
     assert due(1.5, other) == 4
 
 
+@pytest.mark.parametrize("replanted", [False, True])
 @pytest.mark.parametrize(("now", "kept"), [(20.0, ("n0",)), (7.0, ())])
 def test_who_is_owed_no_guarantee_any_more_keeps_a_node_by_its_patience_alone(
-    now: float, kept: tuple[str, ...]
+    now: float, kept: tuple[str, ...], *, replanted: bool
 ) -> None:
-    """Whoever has none left keeps the same node; whoever has some keeps none, then or later."""
+    """Whoever has none left keeps the same node; whoever has some keeps none, then or later. So of another tree."""
     memory = SweepMemory(patience=10.0, hold=1_000.0, owed=5.0)
     memory.head_refused("head", now=0.0)
     memory.owe("head", now=6.0)
     memory.keep("head", ("n0",))
     assert memory.kept(now=6.0) == {"head": ("n0",)}
-    memory.owe_no_more("head", now=now)
+    if replanted:
+        memory.everything_changed(now=now)
+    else:
+        memory.owe_no_more("head", now=now)
     assert memory.kept(now=now).get("head", ()) == kept
     assert memory.kept(now=30.0).get("head", ()) == kept
 

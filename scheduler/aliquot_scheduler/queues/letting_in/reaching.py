@@ -31,6 +31,7 @@ from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.line import Candidate, Line
 
 _BOTH = (COMPUTE, MEMORY)
+_NOTHING = (0, 0)
 
 
 class Reaching:
@@ -90,23 +91,23 @@ class Reaching:
         # Anew with what is due, if that is worked out anew.
         self._shares()
         if not self._books.ledger.tree.nodes[parent].children:
-            return self._worked_out(mine, self._of(parent))
+            return self._worked_out(mine, self._of(parent), used=self._held(parent).get(mine[1], _NOTHING))
         used, known = tuple(self._books.ledger.accounts[str(mine)].used), self._memory.left.get(mine)
         if known and known[0] == used:
             return known[1]
-        left = self._worked_out(mine, self._of(parent))
+        left = self._worked_out(mine, self._of(parent), used=used)
         if left is not None:
             self._memory.left[mine] = used, left
         return left
 
     @staticmethod
-    def _worked_out(mine: Side, siblings: Mapping[Side, Sibling]) -> Left | None:
-        """None if its namespace is at home elsewhere since its turn was looked at."""
+    def _worked_out(mine: Side, siblings: Mapping[Side, Sibling], *, used: Sequence[int]) -> Left | None:
+        """By what it uses now; None if its namespace is at home elsewhere since its turn was looked at."""
         if (me := siblings.get(mine)) is None:
             return None
         rivals = [one for one in siblings.values() if one.priority <= me.priority and one.due_part]
         lately, due = sum(one.lately for one in rivals), sum(one.due_part for one in rivals)
-        left = [me.due[dim] - me.used[dim] for dim in _BOTH]
+        left = [me.due[dim] - used[dim] for dim in _BOTH]
         in_turn = me.lately * due <= me.due_part * lately
         return Left(
             whole=[floor(part) for part in left],
@@ -127,32 +128,33 @@ class Reaching:
         due, below = [share[name] for share in shares], account.node.children or (name,)
         accounts = self._books.ledger.accounts
         return Sibling(
-            used=account.used,
-            used_of_due=[
+            used_of_due=tuple(
                 sum((min(share[one], Fraction(accounts[one].used[dim])) for one in below), Fraction())
                 for dim, share in enumerate(shares)
-            ],
-            due=due,
+            ),
+            due=tuple(due),
             due_part=self._part([max(Fraction(), due[dim] - account.node.due[dim]) for dim in _BOTH]),
             lately=self._part(self._books.usage.of(name, now=self._now)),
             priority=account.node.priority,
         )
 
     def _users(self, queue: str) -> Mapping[Side, Sibling]:
-        line, holds = self._lines.get(queue), self._books.users.held_in(queue)
+        line, holds = self._lines.get(queue), self._held(queue)
         asked = {user: line.asked(user) for user in line.users()} if line else {}
-        nothing = (0, 0)
-        used = {user: holds.get(user, nothing) for user in sorted(holds.keys() | asked.keys())}
+        used = {user: holds.get(user, _NOTHING) for user in sorted(holds.keys() | asked.keys())}
         shares = [
-            equal_shares(share[queue], needs={user: used[user][dim] + asked.get(user, nothing)[dim] for user in used})
+            equal_shares(share[queue], needs={user: used[user][dim] + asked.get(user, _NOTHING)[dim] for user in used})
             for dim, share in enumerate(self._shares())
         ]
         found: dict[Side, Sibling] = {}
         for user, held in used.items():
-            due, who = [share[user] for share in shares], (queue, user)
+            due, who = tuple(share[user] for share in shares), (queue, user)
             lately = self._part(self._books.users.of(who, now=self._now))
-            found[who] = Sibling(used=held, used_of_due=held, due=due, due_part=self._part(due), lately=lately)
+            found[who] = Sibling(used_of_due=tuple(held), due=due, due_part=self._part(due), lately=lately)
         return found
+
+    def _held(self, queue: str) -> Mapping[str, Sequence[int]]:
+        return self._books.users.held_in(queue)
 
     def _shares(self) -> Dues:
         """What each queue is due, of both dimensions."""

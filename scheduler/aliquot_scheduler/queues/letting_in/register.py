@@ -350,5 +350,5 @@ class Register:
         for waiter in waiting:
             self.take_as_waiting(waiter.pod)
         self.making_room.call_off_unwanted()
-        self.memory.everything_changed()
+        self.memory.everything_changed(now=self.now)
         self.standoffs.forget()

@@ -1,4 +1,4 @@
-"""Those between whom shares are divided: what each uses and is due, and what that leaves it."""
+"""Those between whom shares are divided: what each is due, and what that leaves it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ Dues = Sequence[Mapping[str, Fraction]]
 class Sibling(msgspec.Struct, frozen=True, kw_only=True):
     """One queue among those of its parent, or one user among those of a queue."""
 
-    # Of compute and memory; what a queue uses at the moment when this is looked at.
-    used: Sequence[int]
-    # Of a queue without what those just below it use beyond what they are due.
-    used_of_due: Sequence[Fraction | int]
-    due: Sequence[Fraction]
+    # Of compute and memory, when shares were worked out: what is used, of a queue without what those just below it use
+    # beyond what they are due.
+    used_of_due: tuple[Fraction | int, ...]
+    due: tuple[Fraction, ...]
     # The larger part of both, beyond its guarantee: of what it is due, and of what it used lately.
     due_part: float
     lately: float

@@ -91,9 +91,9 @@ class SweepMemory:
         self._refused_at = -1 if self._broken_off else version
         self._broken_off = broken_off
 
-    def everything_changed(self) -> None:
+    def everything_changed(self, *, now: float) -> None:
         """Nothing that was refused need be so any more; and who is owed a guarantee may be so no more."""
-        self._owe_nobody()
+        self.owe_no_more(self._owed, now=now)
         self._keeping.clear()
         self._looks.clear()
         self._closing.clear()
