@@ -137,7 +137,7 @@ class Evictor:
                     return victim, _makes_room(clearing, victim)
         for refuge in register.refuges.drained(bound):
             uid = refuge.uid
-            if uid not in but and not clearings.was_asked(uid):
+            if uid not in but and not clearings.was_asked(uid) and self._rooms.has_told_itself(refuge):
                 return bound[uid], _moved(refuge)
         return None
 

@@ -1,7 +1,8 @@
 """Tells pods where room is being made for them, before anybody is asked to go; and that none is any more.
 
 It is for the next leader (`queues/room/recalling.py`). Whoever is let in goes on saying so: its binding may be still
-to come when the leader dies.
+to come when the leader dies. Who is bound says on where room is kept for those who were moved for it, until it is kept
+no more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.centre.pod_patches import with_room
 from aliquot_scheduler.centre.tries import Tries
 from aliquot_scheduler.queues.room.clearings import Clearing
-from aliquot_scheduler.queues.room.recalling import words_for
+from aliquot_scheduler.queues.room.recalling import words_for, words_left, words_of_its_own
+from aliquot_scheduler.queues.room.refuges import Refuge
 from aliquot_scheduler.queues.turns import Queues
 
 log = logging.getLogger(__name__)
@@ -45,14 +47,36 @@ class RoomWriter:
         """Whether all for whom it is say so, or can't be told."""
         return all(self._said(pod) == words for pod, words in self._wanted_by(clearing))
 
+    def has_told_itself(self, refuge: Refuge) -> bool:
+        """Whether one that is moved for nobody else says so, or can't be told."""
+        moved = self._turns.register.inside.bound.get(refuge.uid)
+        return moved is not None and self._said(moved.pod) == words_of_its_own(refuge)
+
     def _due(self) -> Iterator[tuple[Pod, str]]:
         """Clearings come and go while something is written."""
         register = self._turns.register
-        waiting = {waiter.uid: waiter.pod for waiter in register.hall}
-        self._written = {uid: words for uid, words in self._written.items() if uid in waiting}
+        known = self._known()
+        self._written = {uid: words for uid, words in self._written.items() if uid in known}
         for clearing in register.clearings:
             yield from (due for due in self._wanted_by(clearing) if self._said(due[0]) != due[1])
+        waiting = {waiter.uid: waiter.pod for waiter in register.hall}
         yield from ((pod, "") for uid, pod in waiting.items() if uid not in register.clearings and self._said(pod))
+        yield from (due for due in self._wanted_of_bound() if self._said(due[0]) != due[1])
+
+    def _wanted_of_bound(self) -> Iterator[tuple[Pod, str]]:
+        register = self._turns.register
+        bound, kept = register.inside.bound, register.refuges.movers()
+        yield from ((bound[one.uid].pod, words_of_its_own(one)) for one in register.refuges.drained(bound))
+        yield from (
+            (waiter.pod, words_left(said, kept=kept))
+            for waiter in list(bound.values())
+            if (said := self._said(waiter.pod))
+        )
+
+    def _known(self) -> set[str]:
+        """Who waits or is bound (UIDs)."""
+        register = self._turns.register
+        return {waiter.uid for waiter in register.hall} | register.inside.bound.keys()
 
     def _wanted_by(self, clearing: Clearing) -> Iterator[tuple[Pod, str]]:
         refuges = self._turns.register.refuges.of(clearing.uid)
@@ -78,6 +102,6 @@ class RoomWriter:
             raise
         except ApiError as error:
             log.warning("a pod could not be told of its room yet", extra={"pod": pod.key, "error": str(error)})
-            if not self._tries.fails_for_good(meta.uid, among={waiter.uid for waiter in self._turns.register.hall}):
+            if not self._tries.fails_for_good(meta.uid, among=self._known()):
                 return
         self._written[meta.uid] = words

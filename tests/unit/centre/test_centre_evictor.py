@@ -593,6 +593,39 @@ async def test_whoever_is_moved_is_asked_once_and_its_room_is_kept() -> None:
     assert len(scene.stage.queues.register.refuges) == 1
 
 
+async def test_whoever_is_moved_for_nobody_says_so_itself_before_it_is_asked() -> None:
+    """Else the next leader would not know where whoever comes in its place is to lie."""
+    scene = _on_a_degraded_card()
+    scene.api.untold["b0"] = ServerTroubleError("no", status=500)
+    for _ in range(100):
+        if len(scene.stage.queues.register.refuges):
+            break
+        await scene.look(1)
+    assert (scene.api.tried, _says(scene, "b0")) == ([], "")
+    scene.api.untold.clear()
+    await scene.look(2)
+    assert scene.api.tried == ["b0"]
+    said = json.loads(_says(scene, "b0"))
+    assert [one["moved"]["uid"] for one in said["refuges"]] == ["b0"]
+
+
+async def test_whoever_is_bound_says_of_no_room_that_is_kept_no_more() -> None:
+    """Written once, when it is over: by this leader, or by the next."""
+    scene = _on_a_degraded_card()
+    # As the last word of a leader that died.
+    pod = scene.stage.pods["b1"]
+    await scene.look(110)
+    words = _says(scene, "b0")
+    meta = msgspec.structs.replace(pod.metadata, annotations={**pod.metadata.annotations, NAMES.room: words})
+    scene.stage.see(msgspec.structs.replace(pod, metadata=meta))
+    await scene.look(2)
+    assert _says(scene, "b1") == words
+    (refuge,) = scene.stage.queues.register.refuges
+    scene.stage.queues.register.refuges.close(refuge.uid)
+    await scene.look(2)
+    assert (_says(scene, "b0"), _says(scene, "b1")) == ("", "")
+
+
 async def test_no_room_is_kept_for_one_that_a_budget_keeps() -> None:
     """It stays where it is, and is left alone for a while."""
     scene = _on_a_degraded_card()

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from aliquot_scheduler.queues.room.recalling import words_for
+from aliquot_core.inventory import Health
+from aliquot_scheduler.queues.room.recalling import words_for, words_left, words_of_its_own
 from aliquot_scheduler.queues.said.spec import QueueSpec
-from support.centre import NAMES
+from support.centre import NAMES, gpus, make_node
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 
@@ -40,9 +41,9 @@ def moving() -> tuple[ReclaimStage, str]:
     return stage, moved
 
 
-def say(stage: ReclaimStage, words: str) -> None:
+def say(stage: ReclaimStage, words: str, *, whose: str = "whole") -> None:
     """What the pod says for which others are moved."""
-    pod = stage.pods["whole"]
+    pod = stage.pods[whose]
     notes = {**pod.metadata.annotations, NAMES.room: words}
     stage.see(replace(pod, metadata=replace(pod.metadata, annotations=notes)))
 
@@ -112,19 +113,78 @@ def test_for_one_that_was_not_asked_yet_nothing_is_kept() -> None:
     assert stage.evict() == []
 
 
-def test_once_the_one_that_waited_is_bound_the_next_leader_keeps_nothing() -> None:
-    """Its word counts for nothing any more: whoever comes in the place of one that was moved waits its turn."""
+def test_once_the_one_that_waited_is_bound_the_next_leader_keeps_it_still() -> None:
+    """Its word counts on for those who were moved: whoever comes in the place of one has its room."""
     stage, moved = moving()
     stage.evict()
     stage.gone(moved)
     assert stage.run(after=1.0) == ["whole"]
     stage = next_leader(stage)
-    assert len(stage.queues.register.refuges) == 0
     stage.submit("other", 50, queue="first")
+    assert stage.run(after=1.0) == []
     again(stage, moved)
-    assert stage.run(after=1.0) == ["other"]
-    stage.end("other")
     assert stage.run(after=1.0) == ["again"]
+    assert len(stage.queues.register.refuges) == 0
+
+
+def test_who_is_bound_says_no_more_than_is_kept() -> None:
+    """Where room is kept for nobody any more, the next leader is told of none."""
+    stage, moved = moving()
+    words = stage.pods["whole"].metadata.annotations[NAMES.room]
+    assert words_left(words, kept={moved}) == words
+    less = words_left(words, kept={"another"})
+    assert (json.loads(less).get("refuges"), json.loads(less)["claims"]) == (None, json.loads(words)["claims"])
+    assert words_left(less, kept=()) == less
+    assert words_left("not of us", kept=()) == "not of us"
+
+
+def wear(stage: ReclaimStage, bad: str) -> None:
+    """A card is degraded."""
+    worn = [replace(card, health=Health.DEGRADED) if card.uuid == bad else card for card in gpus("n0", 2)]
+    stage.picture.node_seen(make_node("n0", worn))
+
+
+def draining() -> tuple[ReclaimStage, str]:
+    """A half is moved off a degraded card, for nobody, and says so itself; and which card it is to lie on."""
+    stage = ReclaimStage(QUEUES, nodes=(2,), moves_per_hour=10)
+    stage.consolidate()
+    stage.consolidate(after=3_600.0)
+    stage.submit_made("half0", 50, by="job0", queue="blue", notes=APART)
+    stage.run(after=1.0)
+    ((_, bad),) = stage.picture.holdings.of("half0")
+    wear(stage, bad)
+    assert stage.consolidate(after=3_600.0) == ["half0"]
+    (refuge,) = stage.queues.register.refuges
+    words = words_of_its_own(refuge)
+    assert words_left(words, kept={"half0"}) == words
+    assert words_left(words, kept=()) == ""
+    say(stage, words, whose="half0")
+    return stage, _card(stage)
+
+
+def test_room_of_one_that_is_on_its_way_off_a_degraded_card_is_kept() -> None:
+    """Whoever comes in its place has it, and nobody else."""
+    stage, good = draining()
+    assert stage.evict() == ["half0"]
+    ((_, bad),) = stage.picture.holdings.of("half0")
+    stage = next_leader(stage)
+    wear(stage, bad)
+    assert stage.evict() == []
+    stage.submit("whole", 100, queue="first", notes={"gpu-uuid": good})
+    assert stage.run(after=1.0) == []
+    stage.gone("half0")
+    again(stage, "half0")
+    assert stage.run(after=1.0) == ["again"]
+    assert [gpu for _, gpu in stage.picture.holdings.of("again")] == [good]
+
+
+def test_of_one_that_was_not_asked_to_leave_a_degraded_card_nothing_is_kept() -> None:
+    """Whether it is moved is decided anew."""
+    stage, good = draining()
+    stage = next_leader(stage)
+    stage.submit("whole", 100, queue="first", notes={"gpu-uuid": good})
+    assert stage.run(after=1.0) == ["whole"]
+    assert stage.evict() == []
 
 
 def test_for_one_whose_room_somebody_has_by_now_nothing_is_kept() -> None:

@@ -132,17 +132,20 @@ class MakingRoom:
         bound = self._inside.bound.values()
         going = [one for one in bound if one.pod.metadata.deletion_timestamp]
         until = now + longest_grace(going, most=self.clearings.max_grace) + OVERDUE
+        leaving = {one.uid for one in going}
         for clearing in recalled(waiters, bound=bound, word=word, until=until):
             yield from (place.waiter for place in clearing.places)
             self.begin(clearing)
-            self._recall_moves(clearing, word=word, going={one.uid for one in going})
+            self._recall_moves(clearing.candidate.first, word=word, until=until, going=leaving)
+        for one in bound:
+            self._recall_moves(one, word=word, until=until, going=leaving)
         for waiter in waiters:
             if self._hall.standing(waiter.uid) is not None:
                 self.begin_for_substitute(waiter, now=now)
 
-    def _recall_moves(self, clearing: Clearing, *, word: str, going: Collection[str]) -> None:
+    def _recall_moves(self, whose: Waiter, *, word: str, until: float, going: Collection[str]) -> None:
         """Keep room for those who come in the place of whom the one before us has moved; not of who was not asked."""
-        for refuge in refuges_said(clearing, word=word, until=clearing.until + _COMES):
+        for refuge in refuges_said(whose, word=word, until=until + _COMES):
             if refuge.uid in self._inside.bound:
                 if refuge.uid not in going:
                     continue

@@ -1,10 +1,12 @@
 """Room that the leader before was making: each pod for whom it is says where, and it is kept from the first turn on.
 
-The first of those for whom it is says as well where room is kept for pods that are moved for it (`refuges.py`).
+The first of those for whom it is says as well where room is kept for pods that are moved for it (`refuges.py`). Who
+goes off a degraded GPU, for nobody, says so of itself: its maker makes another while that one is on its way out.
 
 The word is written before the first victim is asked to go (`centre/room_writer.py`). Without it a new leader would find
 cards free that somebody was sent away from, and give them to whoever comes first; then others would have to go for the
-same pod. It stays when the gate is lifted, and means nothing once the pod is bound.
+same pod. It stays when the gate is lifted. Once the pod is bound it counts for those alone who were moved for it, and
+says no more of them than is kept still.
 
 Nothing else is believed: who goes is seen at those who go, and room that is not to come true by them is called off at
 the next look, and decided on anew by everybody's rights (`reclaim/reclaim.py`).
@@ -13,7 +15,7 @@ the next look, and decided on anew by everybody's rights (`reclaim/reclaim.py`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Annotated
 
 import msgspec
@@ -48,7 +50,7 @@ class _Room(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: str
     claims: _Claims
     gpus: tuple[str, ...] = ()
-    # Of the first of them: where those lie again who are moved for it.
+    # Of the first of them, or of one that goes for nobody: where those lie again who are moved for it.
     refuges: tuple[_Kept, ...] = ()
 
 
@@ -61,13 +63,25 @@ def words_for(clearing: Clearing, place: Place, *, refuges: Iterable[Refuge] = (
         node=place.node,
         claims=_written(place.claims),
         gpus=place.gpus,
-        refuges=tuple(
-            _Kept(moved=one.moved, node=one.node, claims=_written(one.claims), gpus=one.gpus)
-            for one in refuges
-            if place.waiter.uid == clearing.uid
-        ),
+        refuges=tuple(map(_kept, refuges)) if place.waiter.uid == clearing.uid else (),
     )
     return msgspec.json.encode(room).decode()
+
+
+def words_of_its_own(refuge: Refuge) -> str:
+    """What one is to say that is moved for nobody else."""
+    moved = refuge.moved
+    room = _Room(whose=moved.uid, count=1, queue=moved.queue, node=refuge.node, claims={}, refuges=(_kept(refuge),))
+    return msgspec.json.encode(room).decode()
+
+
+def words_left(words: str, *, kept: Collection[str]) -> str:
+    """What a pod that is bound is to say on, if room is kept for those alone who come in the place of these (UIDs)."""
+    room = _read(words)
+    if room is None or all(one.moved.uid in kept for one in room.refuges):
+        return words
+    left = tuple(one for one in room.refuges if one.moved.uid in kept)
+    return msgspec.json.encode(msgspec.structs.replace(room, refuges=left)).decode() if left or room.claims else ""
 
 
 def recalled(unbound: Iterable[Waiter], *, bound: Iterable[Waiter] = (), word: str, until: float) -> list[Clearing]:
@@ -81,9 +95,9 @@ def recalled(unbound: Iterable[Waiter], *, bound: Iterable[Waiter] = (), word: s
     return sorted((_clearing(found, until=until) for found in whole), key=lambda one: one.candidate.first.place)
 
 
-def refuges_said(clearing: Clearing, *, word: str, until: float) -> Iterator[Refuge]:
+def refuges_said(waiter: Waiter, *, word: str, until: float) -> Iterator[Refuge]:
     """Of those who were moved for it, as it says itself."""
-    for _, room in _saying([clearing.candidate.first], word=word):
+    for _, room in _saying([waiter], word=word):
         for one in room.refuges:
             yield Refuge(
                 moved=one.moved,
@@ -91,8 +105,12 @@ def refuges_said(clearing: Clearing, *, word: str, until: float) -> Iterator[Ref
                 claims=_read_claims(one.claims),
                 gpus=one.gpus,
                 until=until,
-                whose=clearing.uid,
+                whose=waiter.uid,
             )
+
+
+def _kept(refuge: Refuge) -> _Kept:
+    return _Kept(moved=refuge.moved, node=refuge.node, claims=_written(refuge.claims), gpus=refuge.gpus)
 
 
 def _saying(some: Iterable[Waiter], *, word: str) -> Iterator[tuple[Waiter, _Room]]:
