@@ -13,9 +13,9 @@
 # The cluster is that of kubectl's current context. What is installed there tells its domain and its namespace; where
 # ALIQUOT_DOMAIN or ALIQUOT_NAMESPACE says another, nothing is done. Pods that hold slices are to be ended first. Pods
 # that wait lose Aliquot's gate and go on waiting, for a scheduler that is gone: delete them, or install Aliquot again.
-# Queues are deleted with their definition. Where a node does not answer within ALIQUOT_PATIENCE seconds (600), the
-# others withdraw, it is named, and what guards what it bears stays: mend it, or delete it if it is not coming back, and
-# run this again.
+# Queues are deleted with their definition. Nothing is waited for longer than ALIQUOT_PATIENCE seconds (600): what has
+# not ended by then is named, with its node and with what to do, and this is run again. Where a node does not answer, the
+# others withdraw, and what guards what it bears stays; where it runs a centre, nothing more goes, for that may live on.
 set -eu
 patience=${ALIQUOT_PATIENCE:-600}
 ours=app.kubernetes.io/part-of=aliquot
@@ -50,11 +50,21 @@ holders() {
         }}{{$phase}}{{"\n"}}{{end}}{{end}}{{end}}{{end}}'
 }
 
-# Namespace and name of each pod that waits behind the gate.
+# Namespace and name of each pod that waits behind the gate. Only who has no node can: no more than these are read.
 gated() {
-    kubectl get pods --all-namespaces --output go-template='{{range $pod := .items}}{{range
-        .spec.schedulingGates}}{{if eq .name "'"$domain"'/queue"}}{{$pod.metadata.namespace}} {{$pod.metadata.name
-        }}{{"\n"}}{{end}}{{end}}{{end}}'
+    kubectl get pods --all-namespaces --field-selector spec.nodeName= --output go-template='{{range $pod := .items
+        }}{{range .spec.schedulingGates}}{{if eq .name "'"$domain"'/queue"}}{{$pod.metadata.namespace}} {{
+        $pod.metadata.name}}{{"\n"}}{{end}}{{end}}{{end}}'
+}
+
+# The same of each that bears the gate, a note or a word of the centre.
+noted() {
+    # shellcheck disable=SC2046,SC2086 # a word each
+    kubectl get pods --all-namespaces --field-selector spec.nodeName= --output go-template='{{range $pod := .items
+        }}{{$ours := false}}{{range .spec.schedulingGates}}{{if eq .name "'"$domain"'/queue"}}{{$ours = true}}{{end
+        }}{{end}}{{range .status.conditions}}{{if eq .type "'"$domain"'/admitted"}}{{$ours = true}}{{end}}{{end}}{{with
+        .metadata.annotations}}{{if or'"$(printf ' (index . "'"$domain"'/%s")' $notes)"'}}{{$ours = true}}{{end}}{{end
+        }}{{if $ours}}{{$pod.metadata.namespace}} {{$pod.metadata.name}}{{"\n"}}{{end}}{{end}}'
 }
 
 # Every queue; none where an earlier try has deleted their definition.
@@ -72,31 +82,59 @@ stamping() {
     esac
 }
 
-# Each gate goes, also of pods that come meanwhile: a request that was under way, an API server that still knows a webhook
-# or a policy, as they do for seconds. It ends when nobody was found twice, some seconds apart.
+# It goes, also of pods that come meanwhile: a request that was under way, an API server that still knows a webhook or a
+# policy, as they do for seconds. It ends when nobody was found twice, some seconds apart ($1: who finds them, $2: who
+# takes it off them).
 free() {
     tries=0 quiet=0
     while [ "$quiet" -lt 2 ]; do
-        waiting=$(gated) || return 1
+        waiting=$($1) || return 1
         if [ -z "$waiting" ]; then
             quiet=$((quiet + 1))
             [ "$quiet" = 2 ] || sleep 5
         else
             quiet=0 tries=$((tries + 1))
-            [ "$tries" -le 30 ] || { echo "gates can't be lifted: run this again" >&2; return 1; }
-            lift "$waiting"
+            [ "$tries" -le 30 ] || stays "$waiting" || return 1
+            $2 "$waiting"
             sleep 1
         fi
     done
 }
 
+# Somebody keeps us from it: a webhook of others, say.
+stays() {
+    echo "$(count "$1") pods bear still what is ours, $(echo "$1" | sed 's# #/#; q') first; see above what was said to" \
+        "that, mend it, and run this again" >&2
+    return 1
+}
+
+# The gate, and the notes.
 lift() {
-    printf '%s\n' "$1" | while read -r pod_namespace pod; do
-        # It may have gone meanwhile; whoever is left is looked for again.
-        kubectl --namespace "$pod_namespace" patch pod "$pod" --type strategic --patch \
-            '{"spec": {"schedulingGates": [{"name": "'"$domain"'/queue", "$patch": "delete"}]},
-              "metadata": {"annotations": {"'"$domain"'/turn": null}}}' || true
+    # shellcheck disable=SC2086 # a word each
+    patched "$1" '{"spec": {"schedulingGates": [{"name": "'"$domain"'/queue", "$patch": "delete"}]},
+        "metadata": {"annotations": {'"$(printf "\"$domain/%s\": null\n" $notes | paste -s -d , -)"'}}}'
+}
+
+# And what is said of them: people would take it for true, and schedulers keep room where they were to go.
+tidy() {
+    lift "$1"
+    patched "$1" '{"status": {"nominatedNodeName": null,
+        "conditions": [{"type": "'"$domain"'/admitted", "$patch": "delete"}]}}' --subresource status
+}
+
+# Each of these pods ($1), with this patch ($2): by four that go through their part of them, for one that is started for
+# each pod takes an hour for ten thousand. A pod may have gone meanwhile, an API server may know a policy for seconds more,
+# and whoever is left is looked for again: only after ten tries the last thing that went wrong is told.
+patched() {
+    pods=$1 patch=$2 words=$((tries > 10))
+    shift 2
+    for part in 0 1 2 3; do
+        some=$(echo "$pods" | awk "NR % 4 == $part"' { printf "{\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": " \
+            "{\"namespace\": \"%s\", \"name\": \"%s\"}}\n", $1, $2 }')
+        [ -z "$some" ] || echo "$some" | kubectl patch --filename - --type strategic --patch "$patch" "$@" \
+            2>&1 >/dev/null | tail -n "$words" >&2 &
     done
+    wait
 }
 
 # Each node that bears what its agent wrote, whether or not it still joins.
@@ -119,28 +157,52 @@ ready_nodes() {
         "Ready") (eq .status "True")}}{{$node.metadata.name}}{{"\n"}}{{end}}{{end}}{{end}}'
 }
 
-# The node of each pod of these names that is there and has not ended well.
-nodes_with() {
-    kubectl --namespace "$namespace" get pods --selector "app.kubernetes.io/name in ($1)" --output go-template='{{range
-        .items}}{{if ne .status.phase "Succeeded"}}{{.spec.nodeName}}{{"\n"}}{{end}}{{end}}'
+# Name and node of each pod of these names, or of each at all, that is there and has not ended well; of one without a node
+# a dash.
+pods_of() {
+    kubectl --namespace "$namespace" get pods --selector "${1:+app.kubernetes.io/name in ($1)}" --output go-template='{{range
+        .items}}{{if ne .status.phase "Succeeded"}}{{.metadata.name}} {{or .spec.nodeName "-"}}{{"\n"}}{{end}}{{end}}'
 }
 
-# Which nodes still have such pods when all have gone, or nobody waits any longer.
+# The namespace, as long as it is there.
+standing() {
+    kubectl get namespace "$namespace" --ignore-not-found --output name
+}
+
+# What is told when nothing is any more, or nobody waits any longer.
 waited_for() {
     until=$(($(date +%s) + patience))
     while :; do
-        nodes=$(nodes_with "$1") || exit 1
-        if [ -z "$nodes" ] || [ "$(date +%s)" -ge "$until" ]; then break; fi
+        left=$("$@") || exit 1
+        if [ -z "$left" ] || [ "$(date +%s)" -ge "$until" ]; then break; fi
         sleep 1
     done
-    echo "$nodes"
+    echo "$left"
+}
+
+# What is to be done about these pods (a line each, as above), a line for each node.
+remedies() {
+    ready=$(ready_nodes) || exit 1
+    echo "$1" | awk '{ there[$2] = there[$2] (there[$2] ? ", " : "") $1 } END { for (on in there) print on, there[on] }' |
+        sort | while read -r node pods; do
+        if printf '%s\n' "$ready" | grep -qxF -e "$node"; then
+            echo "node $node is ready, and there $pods will not end (kubectl --namespace $namespace describe" \
+                "pods --field-selector spec.nodeName=$node): mend that; then run this again"
+        elif [ "$node" = - ]; then
+            echo "$pods will not end, on no node (kubectl --namespace $namespace describe pods --field-selector" \
+                "spec.nodeName=): mend that; then run this again"
+        else
+            echo "node $node does not answer, and $pods may run there: bring it back, or delete it (kubectl delete" \
+                "node $node); then run this again"
+        fi
+    done >&2
 }
 
 # All nodes at once, each by itself, and with the agent's own rights: nobody else may remove what it wrote.
 withdraw() {
     for node; do
         # While its agent may live, it would write all of it anew.
-        echo "$silent" | grep -qxF "$node" || echo "$withdrawal" | sed "s/NODE/$node/; s/--withdraw/$how/" |
+        echo "$silent" | sed 's/.* //' | grep -qxF -e "$node" || echo "$withdrawal" | sed "s/NODE/$node/; s/--withdraw/$how/" |
             kubectl create --filename -
     done
 }
@@ -233,9 +295,18 @@ if [ "$sure" = no ]; then
     [ "$answer" = yes ] || exit 1
 fi
 
+# What has finalizers of others is waited for no longer than all else, and named by kubectl.
+within=--timeout=$((patience + 1))s
 # Nobody is refused, gated or stamped any more, and nobody is granted anything; then nothing guards the gates.
-kubectl delete --selector "$ours" "mutatingwebhookconfigurations,validatingwebhookconfigurations${stamping:+,$stamping}"
-kubectl --namespace "$namespace" delete deployments --selector "$ours" --cascade=foreground
+kubectl delete "$within" --selector "$ours" \
+    "mutatingwebhookconfigurations,validatingwebhookconfigurations${stamping:+,$stamping}"
+kubectl --namespace "$namespace" delete deployments --selector "$ours" --cascade=foreground --wait=false
+# One of a node that does not answer may live on, and grant.
+left=$(waited_for pods_of 'aliquot-scheduler, aliquot-kube-scheduler')
+if [ -n "$left" ]; then
+    remedies "$left"
+    exit 1
+fi
 # Until then the centre was at work.
 held=$(holders)
 if [ -n "$held" ] && [ "$force" = no ]; then
@@ -243,12 +314,14 @@ if [ -n "$held" ] && [ "$force" = no ]; then
         "webhooks and centre are gone, all else stays" >&2
     exit 1
 fi
-kubectl delete --ignore-not-found validatingadmissionpolicybinding/aliquot-guard-gates \
+kubectl delete "$within" --ignore-not-found validatingadmissionpolicybinding/aliquot-guard-gates \
     validatingadmissionpolicy/aliquot-guard-gates
-free
+# While agents are there it stays guarded who is charged, and how hard slices may be used.
+notes='turn promised-to room'
+free gated lift
 
 kubectl label nodes --selector "$joins" "$joins-"
-silent=$(waited_for 'aliquot-agent, aliquot-endpoint, aliquot-mps')
+silent=$(waited_for pods_of 'aliquot-agent, aliquot-endpoint, aliquot-mps')
 # Those of an earlier try.
 kubectl --namespace "$namespace" delete pods --wait=false --selector app.kubernetes.io/name=aliquot-withdraw
 nodes=$(bearing)
@@ -257,26 +330,31 @@ if [ -n "$nodes" ]; then
     # shellcheck disable=SC2046 # names of nodes have no blanks
     withdraw $(printf '%s\n' "$nodes" | sort -u)
 fi
-bears=$(waited_for aliquot-withdraw)
+bears=$(waited_for pods_of aliquot-withdraw)
 if [ -n "$silent$bears" ]; then
-    ready=$(ready_nodes)
-    for node in $(printf '%s\n' "$silent" "$bears" | sort -u); do
-        if printf '%s\n' "$ready" | grep -qxF "$node"; then
-            echo "node $node is ready, and Aliquot's pods there have not ended (kubectl --namespace $namespace" \
-                "describe pods --field-selector spec.nodeName=$node): mend that; then run this again"
-        else
-            echo "node $node does not answer: bring it back, or delete it (kubectl delete node $node);" \
-                "then run this again"
-        fi
-    done >&2
+    remedies "$(printf '%s\n' "$silent" "$bears" | grep .)"
     exit 1
 fi
 
-kubectl --namespace kube-system delete --ignore-not-found lease/aliquot-kube-scheduler
-kubectl --namespace kube-system delete --selector "$ours" rolebindings,roles
-kubectl delete --selector "$ours" validatingadmissionpolicybindings,validatingadmissionpolicies
-kubectl delete namespace --ignore-not-found "$namespace"
-kubectl delete --selector "$ours" clusterrolebindings,clusterroles
+kubectl --namespace kube-system delete "$within" --ignore-not-found lease/aliquot-kube-scheduler
+kubectl --namespace kube-system delete "$within" --selector "$ours" rolebindings,roles
+kubectl delete "$within" --selector "$ours" validatingadmissionpolicybindings,validatingadmissionpolicies
+kubectl delete namespace --wait=false --ignore-not-found "$namespace"
+left=$(waited_for standing)
+if [ -n "$left" ]; then
+    left=$(pods_of '')
+    [ -z "$left" ] || remedies "$left"
+    kubectl get namespace "$namespace" --ignore-not-found --output go-template='{{range .status.conditions}}{{if eq .status
+        "True"}}{{.message}}{{"\n"}}{{end}}{{end}}' >&2
+    echo "the namespace $namespace does not end: see there what is in its way, mend that, and run this again" >&2
+    exit 1
+fi
+kubectl delete "$within" --selector "$ours" clusterrolebindings,clusterroles
 # Without definitions nobody can look again.
-free
-kubectl delete --selector "$ours" customresourcedefinitions
+notes='turn promised-to room charged-to over-use'
+free noted tidy
+kubectl delete "$within" --selector "$ours" customresourcedefinitions || {
+    echo "queues or views with finalizers of others keep their definitions (kubectl get queues.$domain --output yaml):" \
+        "mend that, and run this again" >&2
+    exit 1
+}

@@ -19,7 +19,7 @@ from cluster.harness import binaries
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness, Options
 from cluster.harness.errors import ApiError
-from cluster.harness.pods import pod, shell
+from cluster.harness.pods import gates, pod, shell
 from cluster.installed import AGENT, NAMES, SCHEDULER, SYSTEM, manifests
 from cluster.installed_centre import CENTRE, DEPLOYMENTS, KUBE_SCHEDULER, run_uninstall
 from cluster.traces import traces
@@ -145,11 +145,51 @@ def is_guarded(cluster: ClusterHarness, path: str) -> bool:
 
 @pytest.mark.timeout(400)
 def test_our_script_takes_away_what_helm_has_installed(cluster: ClusterHarness) -> None:
-    """With Helm's own record, which lies in the namespace."""
+    """With Helm's own record, which lies in the namespace; and from pods that wait what the centre has said of them.
+
+    While a pod of the centre may live on a node that does not answer, nothing but its Deployment and webhooks goes.
+    """
+    notes = dict.fromkeys([NAMES.turn, NAMES.promised, NAMES.room, NAMES.charged, NAMES.over_use], "some")
+    waits = [waiting(cluster, "gated", {NAMES.turn: "1"}, [{"name": NAMES.gate}]), waiting(cluster, "let-in", notes)]
     install(cluster)
+    labels, finalizers = {"app.kubernetes.io/name": CENTRE}, ["example.org/stays"]
+    lives = pod("lives", shell("true"), namespace=SYSTEM, node="dead", labels=labels)
+    lives["metadata"]["finalizers"] = finalizers
+    centre = cluster.api.path_of(cluster.create_pod(lives))
+    told = run_uninstall(cluster, variables={"ALIQUOT_PATIENCE": "1"})
+    assert told.returncode == 1
+    assert told.stderr == (
+        "node dead does not answer, and lives may run there: bring it back, or delete it (kubectl delete node dead); "
+        "then run this again\n"
+    )
+    assert cluster.api.find(WAYS_ROUND) is not None
+    assert gates(cluster.current(waits[0])) == [NAMES.gate]
+    cluster.api.patch(centre, {"metadata": {"finalizers": None}})
+    cluster.api.delete(centre, gracePeriodSeconds=0)
     done = run_uninstall(cluster)
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     cluster.wait_for("nothing to be left", partial(is_left, cluster, []))
+    for each in map(cluster.current, waits):
+        about, status = each["metadata"], each["status"]
+        assert (gates(each), about["annotations"]) == ([], {"example.org/note": "theirs"})
+        assert (said_of(status), "nominatedNodeName" in status) == (["example.org/said"], False)
+        cluster.delete(each)
+
+
+def waiting(cluster: ClusterHarness, name: str, notes: dict[str, str], gated: Sequence[Json] = ()) -> Json:
+    """A pod as the centre leaves it at some step; it was there before what guards the centre's words."""
+    theirs = {"example.org/note": "theirs"}
+    made = pod(name, shell("true"), namespace="default", annotations=notes | theirs)
+    made["spec"] |= {"schedulingGates": [*gated], "schedulerName": "aliquot"}
+    made = cluster.create_pod(made)
+    said = [{"type": kind, "status": "False"} for kind in (NAMES.admitted, "example.org/said")]
+    status = {"conditions": said, "nominatedNodeName": "node1"}
+    return cluster.api.patch(f"{cluster.api.path_of(made)}/status", {"status": status})
+
+
+def said_of(status: Json) -> list[str]:
+    """Of a pod, by whoever but kube-scheduler."""
+    return [each["type"] for each in status["conditions"] if each["type"] != "PodScheduled"]
 
 
 @pytest.mark.timeout(400)

@@ -18,7 +18,7 @@ from aliquot_core.grant import decode_grant
 from aliquot_core.names import LEADER_LEASE, PACE_LEASE
 from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness
-from cluster.harness.pods import BY_HAND, pod, shell, stays
+from cluster.harness.pods import BY_HAND, gates, pod, shell, stays
 from cluster.installed import NAMES, PODS_OF, SYSTEM, binding, forgets_its_plugin, nothing_left
 from cluster.installed_centre import CENTRE, InstalledCentre, run_uninstall
 from cluster.node_half import SHOW
@@ -324,8 +324,3 @@ def withdraws(cluster: ClusterHarness, node: str) -> bool:
     """Whether the pod runs that takes back what was written of a node."""
     found = cluster.api.items(PODS_OF, labelSelector="app.kubernetes.io/name=aliquot-withdraw")
     return any(each["spec"]["nodeName"] == node and each["status"].get("phase") == "Running" for each in found)
-
-
-def gates(made: Json) -> list[str]:
-    """What a pod waits behind."""
-    return [each["name"] for each in made["spec"].get("schedulingGates", [])]

@@ -9,12 +9,13 @@ from pathlib import Path
 
 SCRIPT = Path(__file__).parents[2] / "daemonset" / "uninstall.sh"
 # A folder for each node, with what it bears (`bears`), whether pods of its agent (`agent`) or of its withdrawal
-# (`withdraw`) are there, and its kubelet (`alive`); with one that answers they may still not end (`stuck`). Beside them
-# what pods hold (`held`), who waits (`waiting`), what API servers know (`serves`), and which call, counted from the
-# first, fails (`fails`), ends script and all when it is done (`cut`), or is followed by somebody's coming (`comes`): a
-# pod with a gate or, where `granted` is there, one that has got a slice. Then what is installed: domains (`domains`),
-# the namespaces that rights name (`rights`) and labels (`labelled`), and the one with the pod that withdraws
-# (`withdraws`). Who asks by another domain, or in another namespace, finds nothing.
+# (`withdraw`) or one of the centre (`centre`) are there, and its kubelet (`alive`); with one that answers they may
+# still not end (`stuck`). Beside them what pods hold (`held`), who waits (`waiting`) or bears notes (`noted`), what is
+# said to whoever changes pods (`keeps`), what API servers know (`serves`), what keeps the namespace (`lingers`), and
+# which call, counted from the first, fails (`fails`), ends script and all when it is done (`cut`), or is followed by
+# somebody's coming (`comes`): a pod with a gate or, where `granted` is there, one that has got a slice. Then what is
+# installed: domains (`domains`), the namespaces that rights name (`rights`) and labels (`labelled`), and the one with
+# the pod that withdraws (`withdraws`). Who asks by another domain, or in another namespace, finds nothing.
 KUBECTL = r"""#!/bin/sh
 all="$CLUSTER/.."
 echo "$*" | tr '\n' ' ' >>"$all/asked"
@@ -29,12 +30,27 @@ ends() {
 }
 trap ends EXIT
 with() { for node in "$CLUSTER"/*; do [ ! -e "$node/$1" ] || basename "$node"; done; }
+# Their pods, each by its name and its node.
+pods() { with "$1" | sed "s/.*/$1-& &/"; }
+ended() { for node in $(with alive); do [ -e "$CLUSTER/$node/stuck" ] || rm -f "$CLUSTER/$node/$1"; done; }
+# Who is named on the way in has lost what is patched away; several ask at once.
+freed() {
+    [ ! -e "$all/keeps" ] || { cat "$all/keeps" >&2; exit 1; }
+    exec 9>"$all/freeing" && flock 9
+    sed 's/.*"namespace": "\(.*\)", "name": "\(.*\)".*/\1 \2/' >"$all/freed"
+    grep -vxF -f "$all/freed" "$all/$1" >"$all/still"
+    if [ -s "$all/still" ]; then cp "$all/still" "$all/$1"; else rm -f "$all/$1"; fi
+}
 domain=$(head -n 1 "$all/domains") namespace=$(cat "$all/withdraws")
 case "$*" in
 "config view"*) echo "there (https://me:secret@there)" ;;
 "get pods --all-namespaces"*"\"$domain/grant"*) [ ! -e "$all/held" ] || cat "$all/held" ;;
-"get pods --all-namespaces"*schedulingGates*"\"$domain/queue"*) [ ! -e "$all/waiting" ] || cat "$all/waiting" ;;
-*"patch pod"*"\"$domain/queue"*) rm -f "$all/waiting" ;;
+"get pods --all-namespaces --field-selector spec.nodeName= "*"\"$domain/queue"*"\"$domain/admitted"*"\"$domain/room"*)
+    cat "$all/waiting" "$all/noted" 2>/dev/null | sort -u ;;
+"get pods --all-namespaces --field-selector spec.nodeName= "*"\"$domain/queue"*)
+    [ ! -e "$all/waiting" ] || cat "$all/waiting" ;;
+"patch --filename -"*"\"$domain/queue"*) [ ! -e "$all/waiting" ] || freed waiting ;;
+"patch --filename -"*"\"$domain/admitted"*"--subresource status"*) [ ! -e "$all/noted" ] || freed noted ;;
 "get customresourcedefinitions"*)
     for each in $(cat "$all/domains"); do
         for kind in queues queueviews; do echo "customresourcedefinition.apiextensions.k8s.io/$kind.$each"; done
@@ -45,12 +61,16 @@ case "$*" in
 "get queues.$domain "*) echo queue/a; echo queue/b ;;
 "get nodes"*"\"$domain/inventory"*) with bears ;;
 "get nodes"*Ready*) with alive ;;
-"label nodes"*"node.$domain/share-")
-    for node in $(with alive); do [ -e "$CLUSTER/$node/stuck" ] || rm -f "$CLUSTER/$node/agent"; done ;;
+"label nodes"*"node.$domain/share-") ended agent ;;
+"--namespace $namespace delete deployments"*"--cascade=foreground --wait=false") ended centre ;;
 "--namespace $namespace get pods --selector"*aliquot-agent*Ready*)
     for node in $(with alive); do [ ! -e "$CLUSTER/$node/agent" ] || echo "$node"; done ;;
-"--namespace $namespace get pods --selector"*aliquot-agent*) with agent ;;
-"--namespace $namespace get pods --selector"*aliquot-withdraw*) with withdraw ;;
+"--namespace $namespace get pods --selector"*aliquot-agent*) pods agent ;;
+"--namespace $namespace get pods --selector"*"aliquot-scheduler, aliquot-kube-scheduler"*) pods centre ;;
+"--namespace $namespace get pods --selector"*aliquot-withdraw*) pods withdraw ;;
+"--namespace $namespace get pods --selector  "*) [ ! -e "$all/lingers" ] || cat "$all/lingers" ;;
+"get namespace $namespace --ignore-not-found --output name") [ ! -e "$all/lingers" ] || echo "namespace/$namespace" ;;
+"get namespace $namespace "*message*) echo "Some resources are remaining: pods. has 1 resource instances" ;;
 "--namespace $namespace delete pods"*aliquot-withdraw)
     for node in $(with withdraw); do rm "$CLUSTER/$node/withdraw"; done ;;
 "--namespace $namespace get configmap aliquot-withdraw"*) echo NODE --withdraw ;;
@@ -71,8 +91,10 @@ echo "$*" >>"$CLUSTER/../slept"
 """
 SERVES = '{"resources": [{"name": "validatingadmissionpolicies"}, {"name": "mutatingadmissionpolicies"}]}'
 
-# The calls by which the guards and the namespace go.
-GUARDS_GO, NAMESPACE_GOES = "validatingadmissionpolicybindings,validatingadmissionpolicies", "delete namespace"
+# The calls by which the guards, the namespace and the definitions go.
+GUARDS_GO = "validatingadmissionpolicybindings,validatingadmissionpolicies"
+NAMESPACE_GOES = "delete namespace --wait=false"
+DEFINITIONS_GO = "app.kubernetes.io/part-of=aliquot customresourcedefinitions"
 
 
 class Cluster:

@@ -89,3 +89,8 @@ def read_log(folder: Path) -> str:
         _time, _stream, tag, *rest = line.split(" ", 3)
         text += "".join(rest) + ("\n" if tag == "F" else "")
     return text
+
+
+def gates(made: Json) -> list[str]:
+    """What a pod waits behind."""
+    return [each["name"] for each in made["spec"].get("schedulingGates", [])]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.uninstalling import GUARDS_GO, NAMESPACE_GOES, Cluster, changes, whole
+from support.uninstalling import DEFINITIONS_GO, GUARDS_GO, NAMESPACE_GOES, Cluster, changes, whole
 
 
 def test_a_dead_node_keeps_no_other_from_withdrawing_and_is_not_left_behind(tmp_path: Path) -> None:
@@ -15,7 +15,9 @@ def test_a_dead_node_keeps_no_other_from_withdrawing_and_is_not_left_behind(tmp_
     cluster = Cluster(tmp_path, {"a": "alive agent bears", "b": "agent bears", "c": "alive agent bears"})
     told = cluster.uninstall("--yes")
     assert (told.returncode, cluster.bearing()) == (1, {"b"})
-    assert told.stderr.startswith("node b does not answer: bring it back, or delete it (kubectl delete node b)")
+    assert told.stderr.startswith(
+        "node b does not answer, and agent-b may run there: bring it back, or delete it (kubectl delete node b)"
+    )
     assert len(told.stderr.splitlines()) == 1
     # Nobody withdraws where an agent may live: it would write all of it anew.
     assert cluster.asked.count("create --filename -") == 2
@@ -56,7 +58,7 @@ def test_whichever_call_fails_nothing_is_left_behind_unseen(tmp_path: Path) -> N
         cluster.holds("fails", str(number))
         told = cluster.uninstall("--yes")
         # The name of the cluster is for the reader alone, and a pod that can't be freed is looked for again.
-        spared = call.startswith("config view") or "patch pod" in call
+        spared = call.startswith("config view") or "patch --filename" in call
         assert (told.returncode != 0) == (not spared), call
         if spared:
             continue
@@ -126,8 +128,52 @@ def test_a_node_that_is_ready_is_not_to_be_deleted(tmp_path: Path) -> None:
     told = cluster.uninstall("--yes")
     assert told.returncode == 1
     assert told.stderr == (
-        "node a is ready, and Aliquot's pods there have not ended (kubectl --namespace aliquot-system describe "
-        "pods --field-selector spec.nodeName=a): mend that; then run this again\n"
-        "node b does not answer: bring it back, or delete it (kubectl delete node b); then run this again\n"
+        "node a is ready, and there agent-a will not end (kubectl --namespace aliquot-system describe pods "
+        "--field-selector spec.nodeName=a): mend that; then run this again\n"
+        "node b does not answer, and agent-b may run there: bring it back, or delete it (kubectl delete node b); then "
+        "run this again\n"
     )
     assert GUARDS_GO not in cluster.asked
+
+
+def test_while_a_centre_may_live_nothing_more_goes(tmp_path: Path) -> None:
+    """Where its node does not answer it may still grant: its pod and node are named, instead of waiting for ever."""
+    cluster = Cluster(tmp_path, {"a": "alive agent bears centre", "b": "bears centre"})
+    cluster.holds("waiting", "team one\n")
+    for _ in range(2):
+        told = cluster.uninstall("--yes")
+        assert (told.returncode, cluster.waiting(), cluster.bearing()) == (1, "team one\n", {"a", "b"})
+        assert told.stderr == (
+            "node b does not answer, and centre-b may run there: bring it back, or delete it (kubectl delete node b); "
+            "then run this again\n"
+        )
+        assert "label nodes" not in cluster.asked
+        assert "aliquot-guard-gates" not in cluster.asked
+    cluster.lost("b")
+    assert (cluster.uninstall("--yes").returncode, cluster.waiting(), cluster.bearing()) == (0, "", set())
+
+
+def test_a_namespace_that_does_not_end_is_not_waited_for_without_end(tmp_path: Path) -> None:
+    """Whose pod is in its way, where, and what Kubernetes says of it is told; the next run does the rest."""
+    cluster = whole(tmp_path / "cluster")
+    cluster.holds("lingers", "somebody's c\n")
+    told = cluster.uninstall("--yes")
+    assert told.returncode == 1
+    assert told.stderr == (
+        "node c does not answer, and somebody's may run there: bring it back, or delete it (kubectl delete node c); "
+        "then run this again\nSome resources are remaining: pods. has 1 resource instances\n"
+        "the namespace aliquot-system does not end: see there what is in its way, mend that, and run this again\n"
+    )
+    assert DEFINITIONS_GO not in cluster.asked
+    (tmp_path / "cluster" / "lingers").unlink()
+    assert cluster.uninstall("--yes").returncode == 0
+    assert DEFINITIONS_GO in cluster.asked
+
+
+def test_no_call_waits_without_a_bound(tmp_path: Path) -> None:
+    """Finalizers of others, and pods of dead nodes, keep what is deleted for ever; kubectl's 0 s are a week."""
+    cluster = whole(tmp_path / "cluster")
+    assert cluster.uninstall("--yes", patience="30").returncode == 0
+    deletes = [call for call in changes(cluster) if "delete " in call and "patch" not in call]
+    assert len(deletes) > 8
+    assert [call for call in deletes if "--wait=false" not in call and "--timeout=31s" not in call] == []

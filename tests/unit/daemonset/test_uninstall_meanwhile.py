@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from support.uninstalling import GUARDS_GO, NAMESPACE_GOES, SCRIPT, changes, whole
+from support.uninstalling import DEFINITIONS_GO, GUARDS_GO, NAMESPACE_GOES, SCRIPT, changes, whole
 
 CHART = SCRIPT.parent / "chart" / "templates"
-WEBHOOKS_GO, DEFINITIONS_GO = "mutatingwebhookconfigurations", "customresourcedefinitions"
+WEBHOOKS_GO = "mutatingwebhookconfigurations"
 
 
 def calls_of_a_whole_run(folder: Path) -> list[str]:
