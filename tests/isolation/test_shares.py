@@ -7,7 +7,7 @@ than that and what can't be stopped any more, one kernel.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
 SHARES = (10, 20, 30, 40)
 MICRO, MILLI = 1_000, 1_000_000
 LENGTHS = 300
+# Kernels up to this length are no reason for a second to be further off than asked.
+SHORT_ENOUGH = 5 * MILLI
 
 
 def by_seconds(gpu: VirtualGpu) -> tuple[list[float], list[list[float]]]:
@@ -49,6 +51,43 @@ def mixed(chance: random.Random) -> Program:
     return Program(batch=max(1, work * LENGTHS // sum(lengths)), lengths=lengths)
 
 
+def with_long_ones(chance: random.Random) -> Program:
+    """The same, and a third of the processes with one kernel in fifty of 20 to 50 ms, which is most of their work."""
+    if chance.random() >= 1 / 3:
+        return mixed(chance)
+    short, long = chance.choice([50, 100, 200]) * MICRO, chance.choice([20, 30, 50]) * MILLI
+    lengths, work = bimodal(chance, short=short, long=long), chance.choice([20, 50, 200]) * MILLI
+    return Program(batch=max(1, work * LENGTHS // sum(lengths)), lengths=lengths)
+
+
+def drawn(seed: int, program: Callable[[random.Random], Program]) -> VirtualGpu:
+    """10, 20, 30 and 40 % with 1 to 8 processes each."""
+    chance = random.Random(seed)  # noqa: S311 - for lengths
+    slices = [
+        Slice(
+            share=Share(guarantee=percent / 100, limit=percent / 100),
+            programs=[program(chance) for _ in range(chance.choice([1, 2, 3, 4, 8]))],
+        )
+        for percent in SHARES
+    ]
+    return VirtualGpu(slices=slices)
+
+
+def unstoppable(gpu: VirtualGpu, *, seconds: int) -> list[float]:
+    """By how many points whoever launches whole kernels, and knows exactly what each used, may miss each share.
+
+    What a slice began shortly before the end is paid for afterwards, so each has a kernel too many at most; and whoever
+    all the others had one from lacks the sum of them.
+    """
+    longest = [max(max(program.lengths) for program in one.programs) for one in gpu.slices]
+    return [100 * max(own, sum(longest) - own) / (seconds * SECOND) for own in longest]
+
+
+def are_within(used: Sequence[float], points: float, *, allowed: Sequence[float]) -> bool:
+    """Whether each has its share but for so many points and what is allowed of it."""
+    return all(abs(has - due) <= points + more for has, due, more in zip(used, SHARES, allowed, strict=True))
+
+
 @pytest.mark.parametrize(
     ("micros", "work"),
     [(10, 100), (20, 20), (20, 100), (50, 20), (50, 100), (200, 20), (200, 100), (500, 20), (500, 100)],
@@ -76,17 +115,26 @@ def test_kernels_of_all_lengths_at_once_have_their_shares(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_slices_of_many_processes_have_their_shares(seed: int) -> None:
-    """1 to 8 processes each and any kernels, log-normal and bimodal up to 5 ms: two points over 10 s."""
-    chance = random.Random(seed)  # noqa: S311
-    slices = [
-        Slice(
-            share=Share(guarantee=percent / 100, limit=percent / 100),
-            programs=[mixed(chance) for _ in range(chance.choice([1, 2, 3, 4, 8]))],
-        )
-        for percent in SHARES
-    ]
-    total, _ = by_seconds(VirtualGpu(slices=slices))
+    """1 to 8 processes each and any kernels, log-normal and bimodal to 5 ms: two points over 10 s, five in each second.
+
+    Some log-normal lengths are far longer, and what of them can't be stopped is allowed of a second.
+    """
+    gpu = drawn(seed, mixed)
+    total, seconds = by_seconds(gpu)
     assert total == pytest.approx(SHARES, abs=2)
+    longest = max(max(program.lengths) for one in gpu.slices for program in one.programs)
+    allowed = unstoppable(gpu, seconds=1) if longest > SHORT_ENOUGH else [0.0] * len(SHARES)
+    assert all(are_within(second, 5, allowed=allowed) for second in seconds)
+
+
+# The last four are those of 300 that are furthest off: 2.1 to 3.1 points of 3.1 to 3.5 that are allowed.
+@pytest.mark.parametrize("seed", [*range(36), 90, 136, 155, 229])
+def test_mixes_with_long_kernels_are_within_two_points_of_what_is_possible(seed: int) -> None:
+    """With kernels of 20 to 50 ms: two points over 10 s and five in each second, but for what can't be stopped."""
+    gpu = drawn(seed, with_long_ones)
+    total, seconds = by_seconds(gpu)
+    assert are_within(total, 2, allowed=unstoppable(gpu, seconds=10))
+    assert all(are_within(second, 5, allowed=unstoppable(gpu, seconds=1)) for second in seconds)
 
 
 @pytest.mark.parametrize(
