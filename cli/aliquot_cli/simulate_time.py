@@ -203,7 +203,7 @@ def _specs(path: str | None, timetable: Timetable) -> Mapping[str, QueueSpec]:
         name: msgspec.structs.replace(read_queue(spec, name=name, problems=problems), namespaces=("*",))
         for name, spec in read_trace(path, lambda lines: _manifests("".join(lines), path=path)).items()
     }
-    for problem in (*problems.found, *problems_of(specs)):
+    for problem in (*problems.found, *(one for one in problems_of(specs) if one.is_refused)):
         raise problem
     parents = {spec.parent for spec in specs.values()}
     if strangers := [team for team in timetable.teams if team not in specs or team in parents]:

@@ -16,7 +16,7 @@ from aliquot_scheduler.queues.said.contradictions import problems_of
 from aliquot_scheduler.queues.said.dues import Hardware
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.oddities import oddities_of
-from aliquot_scheduler.queues.said.overkept import kept_beyond_all
+from aliquot_scheduler.queues.said.overkept import guaranteed_beyond_all, kept_beyond_all
 from aliquot_scheduler.queues.said.spec import QueueSpec, read_queue
 from aliquot_scheduler.queues.said.things import patterns_of
 from aliquot_scheduler.queues.said.tree import DEFAULT_QUEUE, UNLIMITED, models_of, plant
@@ -43,10 +43,12 @@ def judge_queue(review: QueueReview, *, plan: Plan, hardware: HardwareOf = nothi
     before = {(problem.where, problem.kind): problem.size for problem in problems_of(plan.specs)}
     found = problems_of(after)
     still = [problem for problem in found if problem.size <= before.get((problem.where, problem.kind), -1)]
+    anew = [problem for problem in found if problem not in still]
     return Verdict(
-        problems=tuple(problem for problem in found if problem not in still),
+        problems=tuple(problem for problem in anew if problem.is_refused),
         warnings=(
             *(f"still: {problem}" for problem in still),
+            *(str(problem) for problem in anew if not problem.is_refused),
             *oddities_of(review.name, after),
             *_of_the_cards(review.name, after, hardware=hardware),
             *_pods_left_behind(spec, plan=plan),
@@ -59,8 +61,9 @@ def _of_the_cards(name: str, specs: Mapping[str, QueueSpec], *, hardware: Hardwa
     known = hardware(models_of(specs))
     tree = plant(specs, hardware=known)
     there = [known.there.get(pattern, (0, 0)) for pattern in patterns_of(tree.dimensions.models)]
-    kept = kept_beyond_all(tree, capacity=[amount for pair in there for amount in pair], or_all=True).get(name, ())
-    yield from kept
+    capacity = [amount for pair in there for amount in pair]
+    kept = kept_beyond_all(tree, capacity=capacity, or_all=True).get(name, ())
+    yield from kept or guaranteed_beyond_all(name, tree, capacity=capacity)
     for pattern in specs[name].models if any(there[0]) and not kept else ():
         if not any(known.there.get(pattern, (0, 0))):
             yield (

@@ -91,7 +91,7 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
         ),
     ),
     "the limit lowered": ("org", {"compute": {"limit": 600}}, "children are guaranteed 700 (a 400 + b 300)"),
-    "limit below guarantee": ("c", {"compute": {"guarantee": 5, "limit": 4}}, "limit 4 is below guarantee 5"),
+    "limit below guarantee": ("c", {"compute": {"guarantee": 5, "limit": 4}}, "5 is more than its own limit of 4"),
     "more lent than there is": (
         "c",
         {"compute": {"guarantee": 5, "lendingLimit": 6}},
@@ -100,7 +100,7 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "of a model": (
         "c",
         {"models": {"A100*": {"memory": {"guarantee": 5, "limit": 4}}}},
-        "queue c, spec.models[A100*].memory: limit 4 is below",
+        "queue c, spec.models[A100*].memory: guarantee 5 is more than its own limit of 4",
     ),
     "an unknown field": ("c", {"compute": {"limt": 5}}, "unknown field 'limt'; did you mean limit?"),
     "a field of what it may have of GPUs": (
@@ -333,6 +333,7 @@ TOO_MUCH = (
     "let in; guarantee less, lend some of it, or add GPUs"
 )
 OF_MODEL = {"models": {"H100*": {"compute": {"guarantee": 500, "lendingLimit": 0}}}}
+LENT_OF_MODEL = {"models": {"H100*": {"compute": {"guarantee": 401}, "memory": {"guarantee": 320_000}}}}
 
 
 @pytest.mark.parametrize(
@@ -368,6 +369,23 @@ async def test_what_is_kept_beyond_all_there_is_is_warned_of_as_it_is_written(
     warnings = [TOO_MUCH.format(**({"name": name, "there": "1600 %"} | words)) for words in said]
     assert (answer["allowed"], answer.get("warnings", [])) == (True, warnings)
     assert asked == [list(spec.get("models", ()))]
+
+
+async def test_guarantees_of_a_model_beyond_all_that_there_is_are_warned_of() -> None:
+    """Of all queues together, who writes one of them; more GPUs may come, so nothing is refused."""
+    webhook = Admission(
+        names=NAMES,
+        settings=AdmissionSettings(),
+        plans=Told(heard=None, now=plan({"other": {"models": {"H100*": {"compute": {"guarantee": 99}}}}})),
+        hardware=lambda _: Hardware(there=THERE),
+    )
+    answer = answered(await webhook.validating_queue(queue_review("c", LENT_OF_MODEL)))
+    said = (
+        "queue c, spec.models[H100*].compute: all queues together are guaranteed 500 % of compute of H100*, and the "
+        "cluster has 400 %: they never have it all at once; guarantee less, or add GPUs"
+    )
+    assert (answer["allowed"], answer["warnings"]) == (True, [said])
+    assert "warnings" not in answered(await webhook.validating_queue(queue_review("c", {})))
 
 
 async def test_a_model_of_which_there_is_no_gpu_is_warned_of() -> None:
@@ -489,7 +507,7 @@ async def test_a_broken_tree_is_mended_step_by_step() -> None:
     broken = {"x": {"compute": {"guarantee": 9, "limit": 8}}, "y": {"parent": "gone"}}
     answer = await of_queue(broken, "y", {})
     assert (answer["allowed"], len(answer["warnings"])) == (True, 1)
-    assert answer["warnings"][0].startswith("still: queue x, spec.compute: limit 8 is below guarantee 9")
+    assert answer["warnings"][0].startswith("still: queue x, spec.compute: guarantee 9 is more than its own limit of 8")
     assert (await of_queue(broken, "y", {"memory": {"guarantee": 9, "limit": 8}}))["allowed"] is False
     assert (await of_queue(broken, "x", {"compute": {"guarantee": 9, "limit": 9}}))["allowed"] is True
 

@@ -120,7 +120,7 @@ async def test_what_is_wrong_with_a_queue_stands_in_its_status_until_it_is_mende
     await desk.lives(desk.queues, seconds=10)
     said = {one.path.split("/")[-2]: json.loads(one.body or b"")[0]["value"]["problems"] for one in desk.sink.asked}
     assert [problem.partition(";")[0] for problem in said["b"]] == [
-        "queue b, spec.compute: limit 8 is below guarantee 9"
+        "queue b, spec.compute: guarantee 9 is more than its own limit of 8"
     ]
     assert "there is no queue 'gone'" in said["c"][0]
     assert said["a"] == []

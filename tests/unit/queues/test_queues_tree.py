@@ -112,7 +112,7 @@ def test_whatever_is_written_is_read_or_refused(raw: Any) -> None:
         ({"a": queue("b"), "b": queue("a")}, ["circle: a → b → a", "circle: b → a → b"]),
         ({"a": queue("a")}, ["circle: a → a"]),
         ({"a": queue("gone")}, ["no queue 'gone'"]),
-        ({"a": queue(guarantee=10, limit=5)}, ["limit 5 is below guarantee 10"]),
+        ({"a": queue(guarantee=10, limit=5)}, ["guarantee 10 is more than its own limit of 5"]),
         ({"a": queue(guarantee=10, lend=11)}, ["lendingLimit 11 is above guarantee 10"]),
         (
             {"a": queue(guarantee=10), "b": queue("a", guarantee=6), "c": queue("a", guarantee=5)},

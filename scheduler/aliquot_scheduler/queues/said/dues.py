@@ -24,7 +24,7 @@ import msgspec
 
 from aliquot_core.quantities import WHOLE
 from aliquot_scheduler.queues.said.spec import Quota
-from aliquot_scheduler.queues.said.things import patterns_of
+from aliquot_scheduler.queues.said.things import Kinds, patterns_of
 
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
 
     largest: Mapping[str, int] = {}
     there: Mapping[str, tuple[int, int]] = {}
-    kinds: Mapping[str, frozenset[int]] = {}
+    kinds: Kinds = {}
 
 
 def memory_with(compute: int, *, largest: int) -> int:

@@ -7,16 +7,16 @@ other one takes the pattern as it is written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from aliquot_scheduler.queues.said.things import ALL_CARDS
+from aliquot_scheduler.queues.said.things import ALL_CARDS, KINDS, Kinds
 
 # Of what stands in a pattern for some character, it can't be told what it would take of another pattern.
 _UNSURE = frozenset("?[")
 
 
-def wider_than(pattern: str, patterns: Sequence[str], *, kinds: Mapping[str, frozenset[int]]) -> list[str]:
+def wider_than(pattern: str, patterns: Sequence[str], *, kinds: Kinds) -> list[str]:
     """Those within which a pattern of models lies, all GPUs first; `kinds` are the models there that each takes."""
     if pattern == ALL_CARDS:
         return []
@@ -25,6 +25,13 @@ def wider_than(pattern: str, patterns: Sequence[str], *, kinds: Mapping[str, fro
         ALL_CARDS,
         *(one for one in others if _takes_all(one, pattern) or (own and own <= kinds.get(one, frozenset()))),
     ]
+
+
+def within(patterns: Sequence[str], *, kinds: Kinds) -> tuple[tuple[int, ...], ...]:
+    """The same by dimensions: compute and memory of each pattern, in that order."""
+    places = {pattern: len(KINDS) * at for at, pattern in enumerate(patterns)}
+    wider = [wider_than(pattern, patterns, kinds=kinds) for pattern in patterns]
+    return tuple(tuple(places[one] + kind for one in found) for found in wider for kind in range(len(KINDS)))
 
 
 def _takes_all(wide: str, pattern: str) -> bool:

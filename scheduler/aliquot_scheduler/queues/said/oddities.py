@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from aliquot_scheduler.queues.said.dues import kept_of
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
@@ -30,7 +30,7 @@ def oddities_of(name: str, specs: Mapping[str, QueueSpec]) -> Iterator[str]:
     yield from _half_closed(name, tree)
     yield from _starved(name, specs)
     yield from _kept_for_nobody(name, tree)
-    yield from _kept_together(name, tree)
+    yield from _together(name, tree)
     for pattern in spec.namespaces:
         if _NO_NAME.search(_WILD.sub("", pattern)):
             yield f"queue {name}, spec.namespaces: {pattern!r} takes no namespace: names are of a-z, 0-9 and - alone"
@@ -166,18 +166,29 @@ def _usable(node: Node, tree: Tree, dimension: int) -> int:
     return min(node.ceiling[one] for one in (dimension, *tree.within[dimension]))
 
 
-def _kept_together(name: str, tree: Tree) -> Iterator[str]:
-    """Of several models it, or a queue above it, keeps more idle than it may use of all of them at once."""
+def _together(name: str, tree: Tree) -> Iterator[str]:
+    """Of several models it, or a queue above it, keeps or is guaranteed more than it may use of all of them at once."""
     for node in (tree.nodes[one] for one in tree.path(name) if one != ROOT):
         for wide, most in enumerate(node.ceiling[: tree.dimensions.cards]):
-            inside = [dim for dim, wider in enumerate(tree.within) if wide in wider and node.kept[dim]]
-            # What lies within another one of these is kept once.
-            apart = [dim for dim in inside if not set(tree.within[dim]) & set(inside)]
-            if (kept := sum(node.kept[dim] for dim in apart)) > most:
-                parts = " + ".join(f"{tree.dimensions.model_of(dim)} {node.kept[dim]}" for dim in apart)
-                of_what = f"of {tree.dimensions.model_of(wide)}" if tree.dimensions.model_of(wide) else "of all GPUs"
+            of_what = f"of {tree.dimensions.model_of(wide)}" if tree.dimensions.model_of(wide) else "of all GPUs"
+            kept, kept_parts = _sum_inside(wide, node.kept, tree)
+            promised, parts = _sum_inside(wide, node.guarantee, tree)
+            if kept > most:
                 yield (
                     f"queue {node.name}, spec.models: it keeps {kept} of {KINDS[wide % 2]} idle "
-                    f"({parts}), and may use {most} {of_what}: {kept - most} "
+                    f"({kept_parts}), and may use {most} {of_what}: {kept - most} "
                     "idles for good; raise that limit, or lend some"
                 )
+            elif promised > most:
+                yield (
+                    f"queue {node.name}, spec.models: it is guaranteed {promised} of {KINDS[wide % 2]} ({parts}), and "
+                    f"may use {most} {of_what}: never all of it at once; raise that limit, or guarantee less"
+                )
+
+
+def _sum_inside(wide: int, amounts: Sequence[int], tree: Tree) -> tuple[int, str]:
+    """Of all that lies within one dimension; what lies within another one of these counts once."""
+    inside = [dim for dim, wider in enumerate(tree.within) if wide in wider and amounts[dim]]
+    apart = [dim for dim in inside if not set(tree.within[dim]) & set(inside)]
+    parts = " + ".join(f"{tree.dimensions.model_of(dim)} {amounts[dim]}" for dim in apart)
+    return sum(amounts[dim] for dim in apart), parts

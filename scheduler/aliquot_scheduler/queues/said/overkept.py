@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from aliquot_scheduler.queues.said.things import quota_of
 from aliquot_scheduler.queues.said.tree import ROOT, Node, Tree
 from aliquot_scheduler.queues.said.units import bare, spoken
 
@@ -24,6 +25,18 @@ def kept_beyond_all(tree: Tree, *, capacity: Sequence[int], or_all: bool = False
                 said = _said(tree, node.kept[dimension], together, there, dimension)
                 found.setdefault(name, []).append(f"queue {name}, lendingLimit: {said}")
     return {name: tuple(said) for name, said in found.items()}
+
+
+def guaranteed_beyond_all(name: str, tree: Tree, *, capacity: Sequence[int]) -> Iterator[str]:
+    """Of models: all together are guaranteed more than there is, of one of which this queue says a guarantee."""
+    for dimension, there in enumerate(capacity):
+        together, thing = tree.nodes[ROOT].guarantee[dimension], tree.dimensions.thing_of(dimension)
+        if thing.pattern and 0 < there < together and quota_of(tree.nodes[name].spec, thing).guarantee:
+            said, has = spoken(together, dimension, of=tree.dimensions), bare(there, dimension, of=tree.dimensions)
+            yield (
+                f"queue {name}, spec.{thing.field}: all queues together are guaranteed {said}, and the cluster has "
+                f"{has}: they never have it all at once; guarantee less, or add GPUs"
+            )
 
 
 def _kept_below(tree: Tree, node: Node, dimension: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from aliquot_scheduler.queues.said.spec import ModelQuota, QueueSpec, Quota
@@ -10,6 +10,9 @@ from aliquot_scheduler.queues.said.spec import ModelQuota, QueueSpec, Quota
 # The pattern of all cards, beside those of models.
 ALL_CARDS = ""
 KINDS = ("compute", "memory")
+
+# By pattern, the models there that it takes.
+Kinds = Mapping[str, frozenset[int]]
 
 
 class Thing(NamedTuple):

@@ -19,9 +19,10 @@ from math import floor
 import msgspec
 
 from aliquot_core.hosts import quantity
-from aliquot_scheduler.queues.said.contradictions import fault_of
 from aliquot_scheduler.queues.said.dues import Hardware, dues_of, kept_of, with_reservations
-from aliquot_scheduler.queues.said.nesting import wider_than
+from aliquot_scheduler.queues.said.guarantees import Guarantees
+from aliquot_scheduler.queues.said.hanging import children_of, downwards, fault_of
+from aliquot_scheduler.queues.said.nesting import within
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.said.things import ALL_CARDS, KINDS, Thing, patterns_of, quota_of, things_of
 
@@ -134,49 +135,36 @@ def plant(specs: Mapping[str, QueueSpec], *, hardware: Hardware = Hardware()) ->
     if DEFAULT_QUEUE not in specs:
         good[DEFAULT_QUEUE] = QueueSpec()
     dimensions = Dimensions(models=models_of(good))
-    children: dict[str, list[str]] = {name: [] for name in (ROOT, *good)}
-    for name in sorted(good):
-        children[good[name].parent].append(name)
-    order = _downwards(children)
+    children = children_of(good, root=ROOT)
+    order = downwards(children, root=ROOT)
     patterns = patterns_of(dimensions.models)
-    within = _within(patterns, hardware)
-    written = {name: _within_limits(_written(good, name, dimensions), within) for name in order}
+    inside = within(patterns, kinds=hardware.kinds)
+    written = {name: _written(good, name, dimensions) for name in order}
+    as_said = Guarantees(order=order, children=children, quotas=written, within=inside)
+    written = {name: _cut(quotas, as_said.granted[name]) for name, quotas in written.items()}
     quotas = with_reservations(written, children=children, patterns=patterns, hardware=hardware)
-    guarantees = _guarantees(order, children=children, quotas=quotas, within=within)
-    said = _said(order, children=children, written=written, guarantees=guarantees)
+    guarantees = Guarantees(order=order, children=children, quotas=quotas, within=inside)
+    granted = {name: tuple(amounts) for name, amounts in guarantees.granted.items()}
+    said = _said(order, children=children, written=written, guarantees=granted)
     nodes = {
         name: _node(
             name,
             good,
             children=children[name],
-            guarantee=guarantees[name],
+            guarantee=granted[name],
+            ceiling=[guarantees.ceiling(name, dim) for dim in range(dimensions.cards)],
             quotas=quotas[name],
             written=written[name],
-            due=_due(said[name], guarantee=guarantees[name], models=dimensions.models, hardware=hardware),
+            due=_due(said[name], guarantee=granted[name], models=dimensions.models, hardware=hardware),
             said=said[name],
-            within=within,
         )
         for name in sorted(order)
     }
     stopped = {name: _stopped(node, nodes) for name, node in nodes.items()}
-    return Tree(dimensions=dimensions, nodes=stopped, queueless=not specs, within=(*within, (), ()))
+    return Tree(dimensions=dimensions, nodes=stopped, queueless=not specs, within=(*inside, (), ()))
 
 
 # --- how a node is made ----------------------------------------------------------------------------------------------
-def _downwards(children: Mapping[str, list[str]]) -> list[str]:
-    """Every name, parents before their children."""
-    order = [ROOT]
-    for name in order:
-        order.extend(children[name])
-    return order
-
-
-def _within(patterns: Sequence[str], hardware: Hardware) -> tuple[Vector, ...]:
-    places = {pattern: 2 * at for at, pattern in enumerate(patterns)}
-    wider = [wider_than(pattern, patterns, kinds=hardware.kinds) for pattern in patterns]
-    return tuple(tuple(places[one] + kind for one in found) for found in wider for kind in range(2))
-
-
 def _path(name: str, specs: Mapping[str, QueueSpec]) -> tuple[str, ...]:
     path = [name]
     while path[-1] != ROOT:
@@ -190,13 +178,11 @@ def _written(specs: Mapping[str, QueueSpec], name: str, dimensions: Dimensions) 
     return [quota_of(spec, thing) for thing in things_of(dimensions.models)]
 
 
-def _within_limits(quotas: Sequence[Quota], within: Sequence[Vector]) -> list[Quota]:
-    """No more is guaranteed of a model than its own limits let be used of what that lies within."""
-    limits = [_limit(quota) for quota in quotas]
-    most = [min((limits[wide] for wide in within[dim]), default=UNLIMITED) for dim in range(len(quotas))]
+def _cut(quotas: Sequence[Quota], granted: Sequence[int]) -> list[Quota]:
+    """What reservations take along is worked out by what is really guaranteed."""
     return [
         msgspec.structs.replace(quota, guarantee=least) if (quota.guarantee or 0) > least else quota
-        for quota, least in zip(quotas, most, strict=True)
+        for quota, least in zip(quotas, granted, strict=True)
     ]
 
 
@@ -222,70 +208,38 @@ def _due(said: Sequence[bool], *, guarantee: Vector, models: Sequence[str], hard
     return (*map(max, found, guarantee), 0, 0)
 
 
-def _guarantees(
-    order: Sequence[str],
-    *,
-    children: Mapping[str, list[str]],
-    quotas: Mapping[str, list[Quota]],
-    within: Sequence[Vector],
-) -> dict[str, Vector]:
-    """What each is really guaranteed: no less than its children, and cut where a limit above or a wider one cuts it."""
-    found: dict[str, Vector] = {}
-    for name in reversed(order):
-        below = _summed([found[child] for child in children[name]], width=len(quotas[name]))
-        limits = [_limit(quota) for quota in quotas[name]]
-        found[name] = tuple(
-            min(limits[dim], *(limits[wide] for wide in within[dim]), max(quota.guarantee or 0, least))
-            for dim, (quota, least) in enumerate(zip(quotas[name], below, strict=True))
-        )
-    for name in order:
-        below = _summed([found[child] for child in children[name]], width=len(quotas[name]))
-        for child in children[name]:
-            found[child] = tuple(
-                part * own // least if least > own else part
-                for part, own, least in zip(found[child], found[name], below, strict=True)
-            )
-    return found
-
-
-def _summed(vectors: Sequence[Vector], *, width: int) -> Vector:
-    return tuple(sum(parts) for parts in zip(*vectors, strict=True)) if vectors else (0,) * width
-
-
 def _node(
     name: str,
     specs: Mapping[str, QueueSpec],
     *,
     children: Sequence[str],
     guarantee: Vector,
+    ceiling: Sequence[int | None],
     quotas: Sequence[Quota],
     written: Sequence[Quota],
     due: Vector,
     said: Sequence[bool],
-    within: Sequence[Vector],
 ) -> Node:
     spec = specs.get(name, QueueSpec())
-    own = list(zip(guarantee, quotas, strict=True))
-    ceiling = [UNLIMITED if name == ROOT else min(_limit(quota), _borrowed_at_most(most, quota)) for most, quota in own]
     implied = [
         quota.lending_limit is not None and word.lending_limit is None
         for quota, word in zip(quotas, written, strict=True)
     ]
-    # What a wider limit lets nobody use is kept for nobody; nor is what goes along with that.
-    usable = [
-        min(_kept(*own[dim], implied=along), *(ceiling[wide] for wide in (dim, *within[dim])))
-        for dim, along in enumerate(implied)
+    own = zip(guarantee, quotas, implied, strict=True)
+    kept = [_kept(part, quota, implied=along) for part, quota, along in own]
+    kept = [
+        _cut_along(most, kept[dim ^ 1], of=kept_of(written[dim ^ 1])) if implied[dim] else most
+        for dim, most in enumerate(kept)
     ]
-    kept = (
-        _cut_along(most, usable[dim ^ 1], of=kept_of(written[dim ^ 1])) if implied[dim] else most
-        for dim, most in enumerate(usable)
-    )
     return Node(
         name=name,
         path=_path(name, specs),
         children=tuple(children),
         guarantee=(*guarantee, 0, 0),
-        ceiling=(*ceiling, *(_host_limit(text) for text in (_milli(spec), spec.hosts.memory))),
+        ceiling=(
+            *(UNLIMITED if most is None else most for most in ceiling),
+            *(_host_limit(text) for text in (_milli(spec), spec.hosts.memory)),
+        ),
         kept=(*kept, 0, 0),
         implied=(*implied, False, False),
         weight=(*(quota.weight for quota in quotas), 1, 1),
@@ -309,17 +263,6 @@ def _kept(guarantee: int, quota: Quota, *, implied: bool) -> int:
     if implied:
         return min(guarantee, quota.guarantee or 0)
     return max(0, guarantee - quota.lending_limit)
-
-
-def _limit(quota: Quota) -> int:
-    return UNLIMITED if quota.limit is None else quota.limit
-
-
-def _borrowed_at_most(guarantee: int, quota: Quota) -> int:
-    """The most with all that it may borrow; without weight it has no part of what is left."""
-    if quota.weight == 0:
-        return guarantee
-    return UNLIMITED if quota.borrowing_limit is None else guarantee + quota.borrowing_limit
 
 
 def _milli(spec: QueueSpec) -> Fraction | None:

@@ -9,6 +9,7 @@ from aliquot_core.instants import seconds_of
 from aliquot_scheduler.queues.charged.fair import Reach, due_of
 from aliquot_scheduler.queues.charged.shares import rounded
 from aliquot_scheduler.queues.charged.usage import Forgetting
+from aliquot_scheduler.queues.said.contradictions import problems_by_cards
 from aliquot_scheduler.queues.said.overkept import kept_beyond_all
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT
 from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
@@ -29,7 +30,7 @@ def statuses(books: Books, *, reach: Reach, waiting: Iterable[Waiter], at: str, 
     due = [_due(books, dimension, reach) for dimension in (COMPUTE, MEMORY)]
     counts = Counter(name for waiter in waiting for name in tree.path(waiter.queue))
     users = _users(books, now=now)
-    overkept = kept_beyond_all(tree, capacity=books.capacity)
+    cut, overkept = problems_by_cards(tree), kept_beyond_all(tree, capacity=books.capacity)
     return {
         name: QueueStatus(
             used=_amounts(account.used),
@@ -39,7 +40,7 @@ def statuses(books: Books, *, reach: Reach, waiting: Iterable[Waiter], at: str, 
             waiting=counts[name],
             lately=_amounts(books.usage.of(name, now=now)),
             users=users.get(name, {}),
-            problems=overkept.get(name, ()),
+            problems=(*cut.get(name, ()), *overkept.get(name, ())),
             at=at,
         )
         for name, account in accounts.items()
