@@ -201,14 +201,18 @@ def test_shares_are_those_of_the_slow_way(first: int) -> None:
 
 
 def _models(chance: Random, name: str, specs: Mapping[str, QueueSpec]) -> dict[str, ModelQuota]:
-    """Nothing is guaranteed under a limit of all GPUs: how that cuts it is not the oracle's matter."""
+    """Nothing is guaranteed where less may be used of all GPUs: how that cuts it is not the oracle's matter."""
     said = [model for model in KINDS if chance.random() < 0.4]
-    guarantees = (None,) if _is_limited(name, specs) else (None, None, 100)
+    guarantees = (None,) if _is_bounded(name, specs) else (None, None, 100)
     return {
         model: ModelQuota(compute=Quota(guarantee=chance.choice(guarantees), limit=chance.choice((None, 50, 150, 400))))
         for model in said
     }
 
 
-def _is_limited(name: str, specs: Mapping[str, QueueSpec]) -> bool:
-    return name != "" and (specs[name].compute.limit is not None or _is_limited(specs[name].parent, specs))
+def _is_bounded(name: str, specs: Mapping[str, QueueSpec]) -> bool:
+    if not name:
+        return False
+    quota = specs[name].compute
+    bounds = quota.limit is not None or quota.borrowing_limit is not None or not quota.weight
+    return bounds or _is_bounded(specs[name].parent, specs)
