@@ -176,12 +176,18 @@ def _said_first(why: str, told: Explanation) -> str:
     return why if any(answer.fits for answer in told.nodes) else f"{why}; {told.summary}"
 
 
-def _behind(told: Explanation, before: int) -> str:
+def _behind(told: Explanation, before: Sequence[Waiter], *, named: bool) -> str:
     """Where others come first, room alone is not enough."""
     able = sum(answer.fits for answer in told.nodes)
     room = _have_room(able, len(told.nodes)) if able else told.summary
-    turn = agreed(before, "has its turn", "have their turn")
-    return f"{room}; {counted(before, 'pod')} {turn} before it"
+    turn = agreed(len(before), "has its turn", "have their turn")
+    last = ", the last of them" if len(before) > _NAMED else ""
+    whose = f"{last}: {', '.join(_just_before(before))}" if named else ""
+    return f"{room}; {counted(len(before), 'pod')} {turn} before it{whose}"
+
+
+def _just_before(before: Sequence[Waiter]) -> list[str]:
+    return [one.pod.key for one in before[-_NAMED:]]
 
 
 def by_its_condition(pod: Pod, *, names: Names) -> Explanation:
@@ -212,16 +218,18 @@ def _in_its_queue(told: Explanation, waiter: Waiter, *, standing: Standing, inqu
     before = standing.before(waiter)
     # Room would be of no use to who can't come in for good; and what nodes say for good they say of now as well.
     once = why and found.word in {NO_QUEUE_FOR_IT, NEVER_FITS}
-    summary = why if once else _said_first(why, told) if why else _behind(told, len(before)) if before else told.summary
-    if not standing.plan.specs:
-        # Others come first and groups wait all the same, but there is no queue to tell of.
+    queueless = not standing.plan.specs
+    behind = _behind(told, before, named=queueless) if before else told.summary
+    summary = why if once else _said_first(why, told) if why else behind
+    if queueless:
+        # Others come first and groups wait all the same, but there is no queue to tell of, nor its place in one.
         return msgspec.structs.replace(told, summary=summary, reason=found.word)
     place = QueuePlace(
         queue=waiter.queue,
         user=waiter.user,
         place=0 if before is None else len(before) + 1,
         waiting=waiting,
-        before=[one.pod.key for one in (before or [])[-_NAMED:]],
+        before=_just_before(before or []),
         why=why,
         quota=quota,
         never=never,

@@ -14,7 +14,7 @@ from aliquot_core.claims import Claim
 from aliquot_core.quantities import WHOLE
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.charged.ledger import Charge, Ledger
-from aliquot_scheduler.queues.judging.cards import Cards, Stock
+from aliquot_scheduler.queues.judging.cards import Away, Cards, Stock
 from aliquot_scheduler.queues.judging.rules import Refusal, Rules
 from aliquot_scheduler.queues.room.clearings import GpuKey, Place
 from aliquot_scheduler.queues.waiting.line import Candidate, GangKey, Waiter
@@ -92,6 +92,10 @@ class Outlook:
     def stock(self) -> Stock:
         """What there will be."""
         return Stock(capacity=self._capacity, free=tuple(self._free))
+
+    def away(self) -> Away:
+        """What of that no pod can have, as it is now: nobody who goes changes it."""
+        return self._cards.away()
 
     def refusal(self, candidate: Candidate) -> Refusal | None:
         """Why it would not be let in then, beside all who ask again."""

@@ -86,7 +86,7 @@ class Relieving:
     def note(self, lack: Refusal | None, candidate: Candidate, rights: Rights) -> None:
         """What an owner lacks of queues though all have gone who were taken, to be told."""
         if not rights.by_priority:
-            wording = Wording(ledger=self._ledger, stock=self._outlook.stock())
+            wording = Wording(ledger=self._ledger, stock=self._outlook.stock(), away=self._outlook.away())
             self.lacks = "" if lack is None else wording.of_refusal(lack, candidate.first)
 
     def _gone(self, one: Resident, rights: Rights) -> None:

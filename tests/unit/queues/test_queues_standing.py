@@ -523,6 +523,21 @@ def test_without_queues_nothing_is_said_of_them() -> None:
     assert told.queue is None
 
 
+def test_without_queues_who_comes_just_before_is_named() -> None:
+    """As with queues, where they stand beside the pod's place; of many the last five."""
+    leases, pods = [make_lease("n1")], [waits(f"w{at}", "", 10, at=at) for at in range(7)]
+
+    def summary(of: int) -> str:
+        told = explain(pods[of], nodes=NODES, leases=leases, pods=pods, names=NAMES, wall=WALL, plan=plan({}))
+        return told.summary
+
+    assert summary(2).endswith("; 2 pods have their turn before it: team/pod-w0, team/pod-w1")
+    assert summary(6).endswith(
+        "; 6 pods have their turn before it, the last of them: "
+        "team/pod-w1, team/pod-w2, team/pod-w3, team/pod-w4, team/pod-w5"
+    )
+
+
 def test_without_queues_it_is_still_told_what_else_than_room_it_waits_for() -> None:
     """The rest of its group, and whoever came before it; and gates of others, for which no turn is kept."""
     leases, first = [make_lease("n1")], waits("w0", "", 10)
@@ -533,7 +548,7 @@ def test_without_queues_it_is_still_told_what_else_than_room_it_waits_for() -> N
 
     group = waits("w1", "", 10, at=1, labels={NAMES.group: "g"}, annotations={NAMES.group_size: "3"})
     assert summary(group).startswith("group g starts with 3 pods, and 1 is there: create 2 more")
-    assert summary(waits("w2", "", 10, at=2)).endswith("has room; 1 pod has its turn before it")
+    assert summary(waits("w2", "", 10, at=2)).endswith("has room; 1 pod has its turn before it: team/pod-w0")
     never = summary(asks("w4", 10, 900_000, spec=GATED))
     assert never.startswith(
         "no node could take it, even if it were empty: it asks 900000 MiB of one GPU, and the largest"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
+import pytest
 
+from aliquot_core.objects import NodeCondition
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import HostLimits, QueueSpec
 from support.queue_stage import Stage, queue
@@ -169,6 +171,40 @@ def test_a_gang_without_room_is_told_what_it_asks_as_a_whole() -> None:
         "NoRoom: it counts as 100 % of compute and 80000 MiB of memory; of all GPUs 0 of 200 % and 0 of 160000 MiB are "
         "free, and no node that may take it has room for it now"
     )
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "unready", "said"),
+    [
+        ((), (), "of all GPUs 0 of 300 % and 0 of 240000 MiB are free"),
+        (("n1",), (), "of all GPUs 0 of 200 % and 0 of 160000 MiB are free (not counted: 1 cordoned node)"),
+        (("n1", "n2"), (), "of all GPUs 0 of 100 % and 0 of 80000 MiB are free (not counted: 2 cordoned nodes)"),
+        ((), ("n1",), "of all GPUs 0 of 200 % and 0 of 160000 MiB are free (not counted: 1 node that is out)"),
+        (
+            ("n1",),
+            ("n0", "n2"),
+            "of all GPUs 0 of 0 % and 0 of 0 MiB are free (not counted: 1 cordoned node and 2 nodes that are out)",
+        ),
+    ],
+)
+def test_nodes_that_take_no_pods_count_neither_as_free_nor_as_there(
+    cordoned: Sequence[str], unready: Sequence[str], said: str
+) -> None:
+    """Else the sum speaks of room that nobody sees taken; they are named apart, in the condition and to who asks."""
+    stage = Stage({"b": queue()}, nodes=(1, 1, 1))
+    for number in range(3):
+        stage.submit(f"in{number}", 100, queue="b")
+    stage.run()
+    for node in {*cordoned, *unready}:
+        known = stage.picture.nodes[node]
+        status = known.node.status
+        if node in unready:
+            status = replace(status, conditions=[NodeCondition(type="Ready", status="False")])
+        spec = replace(known.node.spec, unschedulable=node in cordoned)
+        stage.picture.node_seen(replace(known.node, spec=spec, status=status))
+    stage.submit("waits", 50, queue="b")
+    stage.run()
+    assert f"; {said}, and no node that may take it has room for it now" in told(stage, "waits")
 
 
 def test_a_member_whose_mates_rest_is_told_to_look_at_them() -> None:

@@ -44,6 +44,17 @@ class Stock(msgspec.Struct, frozen=True, kw_only=True):
     free: tuple[int, ...]
 
 
+class Away(msgspec.Struct, frozen=True, kw_only=True):
+    """What of each dimension lies on nodes that take no pods now, and how many of these somebody has cordoned."""
+
+    capacity: tuple[int, ...] = ()
+    cordoned: int = 0
+    out: int = 0
+
+
+NOBODY_AWAY = Away()
+
+
 def hardware_of(picture: Picture, models: Iterable[str]) -> Hardware:
     """What queues that name these models have to know of the cards."""
     grid = picture.grid
@@ -104,6 +115,19 @@ class Cards:
             capacity += [int(part.sum(where=there, dtype=np.int64)) for part in (grid.total, grid.usable)]
             free += [int(grid.compute.sum(where=left)), int(grid.memory.sum(where=left, dtype=np.int64))]
         return Stock(capacity=tuple(capacity), free=tuple(free))
+
+    def away(self) -> Away:
+        """What the stock counts as there and never as free."""
+        grid = self._grid
+        there = grid.open & ~grid.bindable[:, np.newaxis]
+        if not there.any():
+            return NOBODY_AWAY
+        amounts = []
+        for places in self._places():
+            amounts += [int(part.sum(where=there & places, dtype=np.int64)) for part in (grid.total, grid.usable)]
+        rows = set(np.flatnonzero(there.any(axis=1)).tolist())
+        nodes = [known.node.spec.unschedulable for known in self.picture.nodes.values() if known.row in rows]
+        return Away(capacity=tuple(amounts), cordoned=sum(nodes), out=len(nodes) - sum(nodes))
 
     def reach(self) -> Reach:
         """What pods can have: of nodes that take none for now, only what is in use there."""

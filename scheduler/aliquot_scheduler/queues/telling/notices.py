@@ -155,7 +155,8 @@ class _Leader:
     def wording(self) -> Wording:
         register = self._register
         promised = Promised.of(register.inside.promised(), ledger=self.books.ledger)
-        return Wording(ledger=self.books.ledger, stock=register.cards.stock(), promised=promised)
+        cards = register.cards
+        return Wording(ledger=self.books.ledger, stock=cards.stock(), promised=promised, away=cards.away())
 
     def _candidate(self, waiter: Waiter) -> Candidate:
         together = still_needed(waiter, let_in=self.books.let_in)

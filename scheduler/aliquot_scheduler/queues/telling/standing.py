@@ -270,7 +270,7 @@ class Standing:
     def wording(self) -> Wording:
         """What is said of it all, by the numbers of now."""
         promised = Promised.of(self._promised, ledger=self.books.ledger)
-        return Wording(ledger=self.books.ledger, stock=self.stock, promised=promised)
+        return Wording(ledger=self.books.ledger, stock=self.stock, promised=promised, away=self.cards.away())
 
     def order(self) -> Iterator[Waiter]:
         """Everybody in a line, in the order in which they would be let in if there were quota and room for all.

@@ -14,7 +14,7 @@ from aliquot_core.counting import agreed, counted
 from aliquot_core.membership import Topology
 from aliquot_scheduler.queues.charged.ledger import Ledger
 from aliquot_scheduler.queues.judging.asking import asked_of
-from aliquot_scheduler.queues.judging.cards import Stock
+from aliquot_scheduler.queues.judging.cards import NOBODY_AWAY, Away, Stock
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT
 from aliquot_scheduler.queues.said.units import bare, of_whom, slices, spoken
@@ -47,9 +47,10 @@ NOTHING = Promised()
 class Wording:
     """Sentences by the numbers of one instant."""
 
-    def __init__(self, *, ledger: Ledger, stock: Stock, promised: Promised = NOTHING) -> None:
+    def __init__(self, *, ledger: Ledger, stock: Stock, promised: Promised = NOTHING, away: Away = NOBODY_AWAY) -> None:
         self._ledger = ledger
         self._stock = stock
+        self._away = away
         self._promised = promised
         self._dimensions = ledger.tree.dimensions
 
@@ -116,7 +117,7 @@ class Wording:
         account = ledger.accounts[refusal.queue]
         if refusal.queue == ROOT:
             free, held = self._stock.free[dim], ledger.held_back(dim)
-            left = f"{self._free_of(dim)} are free"
+            left = f"{self._free_of(dim)} are free{self._but_away(dim)}"
         else:
             free, held = account.node.ceiling[dim] - account.used[dim], account.held[dim]
             left = f"queue {refusal.queue} may use {bare(free, dim, of=self._dimensions)} more"
@@ -163,12 +164,24 @@ class Wording:
         return f"{starts}; {self._free()}, and there is no {together}"
 
     def _free(self) -> str:
-        free = f"of all GPUs {' and '.join(self._free_of(dim) for dim in (COMPUTE, MEMORY))} are free"
+        both = " and ".join(self._free_of(dim) for dim in (COMPUTE, MEMORY))
+        free = f"of all GPUs {both} are free{self._but_away(COMPUTE)}"
         if not self._promised.pods:
             return free
         whose = f"{counted(self._promised.pods, 'pod')} that {agreed(self._promised.pods, 'is', 'are')} not bound yet"
         return f"{free}, beside {slices(self._promised.amounts, of=self._dimensions)} promised to {whose}"
 
     def _free_of(self, dimension: int) -> str:
-        free, capacity = self._stock.free[dimension], self._stock.capacity[dimension]
-        return f"{free} of {bare(capacity, dimension, of=self._dimensions)}"
+        # What is on nodes that take no pods is never free, so it does not count as there either.
+        free, away = self._stock.free[dimension], self._away.capacity
+        there = self._stock.capacity[dimension] - (away[dimension] if away else 0)
+        return f"{free} of {bare(there, dimension, of=self._dimensions)}"
+
+    def _but_away(self, dimension: int) -> str:
+        """Of which nodes the GPUs are not counted, where they have any of these."""
+        away = self._away
+        if not (away.capacity and away.capacity[dimension]):
+            return ""
+        cordoned = [counted(away.cordoned, "cordoned node")] if away.cordoned else []
+        out = [f"{counted(away.out, 'node')} that {agreed(away.out, 'is', 'are')} out"] if away.out else []
+        return f" (not counted: {' and '.join([*cordoned, *out])})"
