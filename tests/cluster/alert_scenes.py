@@ -97,6 +97,15 @@ OF_NODES = (
         {100: 0, 120: 0, 125: 1},
     ),
     scene(
+        "GpuContextTooLarge",
+        "of one of two GPUs, until the values are mended",
+        {
+            'aliquot_gpu_context_too_large{gpu="0"}': "0x2 1x9 0x5",
+            'aliquot_gpu_context_too_large{gpu="1"}': "0x30",
+        },
+        {7: 0, 9: 1, 14: 0},
+    ),
+    scene(
         "GpuUsedWithoutGrant",
         "by pods, and by the node itself",
         {

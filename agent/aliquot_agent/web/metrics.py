@@ -77,12 +77,16 @@ def _of_gpus(figures: Figures) -> Iterator[Metric]:
     )
     pods = gauge("gpu_pods", "Pods that hold slices of the GPU.", _GPU)
     modes = gauge("gpu_isolation", "1 for each mode of isolation that the GPU offers.", (*_GPU, "isolation"))
+    thin = gauge(
+        "gpu_context_too_large", "Whether a CUDA context is set to take all of the GPU: nothing is placed on it.", _GPU
+    )
     heat = gauge("gpu_temperature_celsius", "Temperature of the GPU.", _GPU)
     power = gauge("gpu_power_watts", "Power that the GPU draws.", _GPU)
     for gpu in figures.inventory.gpus:
         labels = _labels(gpu)
         for mode in gpu.isolation:
             modes.add_metric((*labels, mode), 1)
+        thin.add_metric(labels, gpu.takes_all)
         if (facts := figures.facts.get(gpu.uuid)) is not None:
             total.add_metric(labels, facts.memory_total_mib * MIB)
             reserved.add_metric(labels, facts.memory_reserved_mib * MIB)
@@ -100,7 +104,7 @@ def _of_gpus(figures: Figures) -> Iterator[Metric]:
             ):
                 if value is not None:
                     family.add_metric(labels, value / unit)
-    yield from (total, reserved, used, granted, compute, busy, pods, modes)
+    yield from (total, reserved, used, granted, compute, busy, pods, modes, thin)
     yield _of_cut_cards(figures, heat=heat, power=power)
     yield from (heat, power)
 

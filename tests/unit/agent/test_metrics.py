@@ -54,6 +54,14 @@ def test_gpus_are_told_in_base_units_with_the_labels_of_dcgm_exporter() -> None:
     assert at(found, "gpu_pods", ON_B) == 0
 
 
+def test_a_gpu_of_which_a_context_is_set_to_take_all_is_told_apart() -> None:
+    """An alert hangs on it: nothing is placed there, and no pod is told why."""
+    replace = msgspec.structs.replace
+    gpus = [replace(gpu, context=context) for gpu, context in zip(FULL.inventory.gpus, (899, 900), strict=True)]
+    found = told(replace(FULL, inventory=replace(FULL.inventory, gpus=tuple(gpus))))
+    assert [at(found, "gpu_context_too_large", labels) for labels in (ON_A, ON_B)] == [0, 1]
+
+
 def test_what_a_gpu_does_not_tell_is_absent() -> None:
     """No zero stands for unknown."""
     found = told(FULL)
