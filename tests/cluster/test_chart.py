@@ -27,6 +27,7 @@ from cluster.product_image import ROOT
 from support.require import skip_or_fail
 
 WORKLOADS = ("DaemonSet", "Deployment")
+DEVICE_LIST = "/var/run/nvidia-container-devices/all"
 EXPRESSIONS = [
     {"name": "a", "cost": "size([1, 2]) == 2 ? 0.1 : 0.0", "why": 'it\'s "far"'},
     {"name": "b", "refuse": "false"},
@@ -418,6 +419,15 @@ def test_simulated_gpus_want_no_runtime_of_nvidia_s() -> None:
     spec = agent["spec"]["template"]["spec"]
     assert "runtimeClassName" not in spec
     assert environment(spec["containers"][0])["ALIQUOT_AGENT_GPUS"] == "8xA100-80GB"
+    assert DEVICE_LIST not in {mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
+
+
+def test_the_agent_sees_gpus_also_where_the_runtime_heeds_no_variables() -> None:
+    """As README has nodes set up: NVIDIA's runtime then believes what is mounted from /dev/null, and nothing else."""
+    spec = of_kind(template({}), "DaemonSet")["aliquot-agent"]["spec"]["template"]["spec"]
+    (mount,) = [one for one in spec["containers"][0]["volumeMounts"] if one["mountPath"] == DEVICE_LIST]
+    (volume,) = [one for one in spec["volumes"] if one["name"] == mount["name"]]
+    assert volume["hostPath"] == {"path": "/dev/null", "type": "CharDevice"}
 
 
 def test_the_chart_is_of_this_version() -> None:

@@ -212,6 +212,7 @@ def test_only_the_scheduler_writes_what_was_learnt_of_requests(cluster: ClusterH
     guarded.scheduler.patch(path, learnt)
     refused(lambda: cluster.api.patch(path, {"data": {"page.json": "?"}}), by=by)
     refused(lambda: cluster.api.patch(path, {"data": None}), by=by)
+    refused(lambda: cluster.api.patch(path, {"immutable": True}), by=by)
     cluster.apply(body | {"metadata": where | {"labels": {"team": "a"}}})
     assert cluster.api.get(path)["data"] == learnt["data"]
     other = cluster.api.create(body | learnt | {"metadata": where | {"name": "other"}})

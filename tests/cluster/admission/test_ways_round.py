@@ -75,6 +75,9 @@ ROUND: dict[str, Json] = {
                 "/etc/docker/daemon.json",
             ),
             *("/dev/dri", "/dev/dri/renderD128"),
+            *("/etc/crio/crio.conf.d", "/etc/containers/oci/hooks.d", "/usr/share/containers/oci/hooks.d"),
+            *("/var/lib/containers/storage", "/etc/cni/net.d", "/etc/rancher", "/usr/lib/systemd/system"),
+            *("/usr/libexec/kubernetes/kubelet-plugins/volume/exec", "/usr/libexec/oci", "/usr", "/lib/systemd"),
         )
     },
     **{
@@ -98,6 +101,19 @@ ROUND: dict[str, Json] = {
                 "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
             }
         ]
+    },
+    **{
+        f"is run by {name}, with what its image says": {"runtimeClassName": name}
+        for name in ("nvidia", "nvidia-cdi", "nvidia-legacy")
+    },
+    "is run by nvidia beside a container with a slice": {
+        "runtimeClassName": "nvidia",
+        "containers": [shell("true"), {**sees("all", compute="30"), "name": "slice"}],
+    },
+    "is run by nvidia in an init container": {
+        "runtimeClassName": "nvidia",
+        "containers": [sees("void")],
+        "initContainers": [{**shell("true"), "name": "init"}],
     },
     "says CUDA_VERSION": {"containers": [says(CUDA_VERSION="11.0")]},
     "says CUDA_VERSION and what it needs": {"containers": [says(CUDA_VERSION="11.0", NVIDIA_REQUIRE_CUDA="cuda>=9")]},
@@ -158,6 +174,9 @@ HARMLESS: dict[str, Json] = {
         }
         for value in ("void", "none", "")
     },
+    "is run by nvidia, and sees nothing": {"runtimeClassName": "nvidia", "containers": [sees("void")]},
+    "is run by nvidia, with a slice": {"runtimeClassName": "nvidia", "containers": [sees("all", compute="30")]},
+    "is run by another class": {"runtimeClassName": "sandboxed"},
     "says no CUDA_VERSION": {"containers": [says(CUDA_VERSION="")]},
     "says CUDA_VERSION with a slice": {
         "containers": [{**sees("void", compute="30"), "env": [{"name": "CUDA_VERSION", "value": "11.0"}]}]
@@ -226,6 +245,10 @@ def test_who_is_there_already_can_still_be_worked_on(cluster: ClusterHarness, gu
     cluster.api.patch(path, {"metadata": {"finalizers": None}})
 
 
+# As nodes' administrators make them; "sandboxed" stands for any other.
+RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy", "sandboxed")
+
+
 @pytest.fixture(scope="module")
 def denying(cluster: ClusterHarness, guarded: Guarded) -> str:
     """A namespace in which ways round are refused."""
@@ -233,6 +256,12 @@ def denying(cluster: ClusterHarness, guarded: Guarded) -> str:
     cluster.api.patch(f"/api/v1/namespaces/{name}", label("deny"))
     probe = going_round(ROUND["is privileged"], name)
     cluster.wait_for("the label to count", lambda: "aliquot-ways-round" in guarded.refusal(probe))
+    for runtime in RUNTIME_CLASSES:
+        # Pods that name one which is not there are refused by Kubernetes itself.
+        kind = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": runtime}}
+        cluster.apply({**kind, "handler": "runc"})
+        run_by = going_round({"runtimeClassName": runtime, "containers": [sees("void")]}, name)
+        cluster.wait_for(f"the class {runtime} to count", lambda run_by=run_by: guarded.refusal(run_by) == "")  # type: ignore[misc]
     return name
 
 
