@@ -11,8 +11,11 @@ from aliquot_scheduler.resident import HeldSlice
 
 
 def held_how(slices: Sequence[HeldSlice]) -> list[str]:
-    """One line for containers that are held alike; none of grants from before modes were written into them."""
-    found: dict[str, list[str]] = {}
+    """One line for containers that are held alike; none of grants from before modes were written into them.
+
+    Then one for each reason why GPUs of theirs offer less than their node was told.
+    """
+    found, lacking = dict[str, list[str]](), dict[str, dict[str, None]]()
     for container in dict.fromkeys(one.container for one in slices):
         own = [one for one in slices if one.container == container]
         compute, limit = sum(one.compute for one in own), sum(one.limit for one in own)
@@ -20,4 +23,8 @@ def held_how(slices: Sequence[HeldSlice]) -> list[str]:
             quality = quality_of(compute=Percent(compute), limit=Percent(limit))
             line = f"{mode}, {quality}: {promised(mode, quality)}; {by_what(mode)}"
             found.setdefault(line, []).append(container)
-    return [f"{', '.join(containers)}: {line}" for line, containers in found.items()]
+    for one in slices:
+        if one.lack:
+            lacking.setdefault(one.lack, {})[one.gpu] = None
+    held = [f"{', '.join(containers)}: {line}" for line, containers in found.items()]
+    return held + [f"less than the node was told to offer on {', '.join(gpus)}: {why}" for why, gpus in lacking.items()]

@@ -24,7 +24,10 @@ from aliquot_deviceplugin.cdi.interposing import lacks_cuda
 
 log = logging.getLogger(__name__)
 
-_NO_MOUNTS = "containers are processes of this machine, which see the driver's own library"
+_NO_MOUNTS = (
+    "containers are processes of this machine, which see the driver's own library: choose mps or observe"
+    " ([agent] isolation), or run it on Kubernetes"
+)
 
 
 def make_isolation(settings: AgentSettings) -> SliceFiles | None:
@@ -83,14 +86,17 @@ def _with_room(offer: Offered, *, settings: AgentSettings) -> Offered:
     folder = Path(settings.isolation_folder)
     if INTERPOSER not in offer.modes or not settings.accounts_mib or is_bounded(folder):
         return offer
-    lack = f"{folder} is on the node's disk, where tenants can enlarge accounts: no file system was mounted there"
+    lack = (
+        f"{folder} is on the node's disk, where tenants can enlarge accounts, for no file system was mounted there:"
+        " drain the node and delete its agent's pod, or mount one"
+    )
     return Offered(modes=offer.modes, lack=lack)
 
 
 def what_hinders(files: SliceFiles | None, driver_files: DriverFiles, gpu: GpuFacts) -> str:
     """What keeps the interposer from being put into containers that use this GPU."""
     if files is None:
-        return "the GPUs are simulated, and there is no driver"
+        return "the GPUs are simulated, and there is no driver: choose observe ([agent] isolation)"
     try:
         edits = driver_files.edits_for(DriverGpu(uuid=gpu.uuid, index=gpu.index, minor=gpu.minor))
     except DriverFilesError as error:

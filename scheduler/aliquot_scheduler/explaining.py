@@ -23,7 +23,8 @@ from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.fit.ground import Ground, host_ask
 from aliquot_scheduler.fit.refusals import told_often
 from aliquot_scheduler.fit.survey import Survey
-from aliquot_scheduler.picture.picture import Picture, picture_of
+from aliquot_scheduler.lacking import lacks
+from aliquot_scheduler.picture.picture import KnownNode, Picture, picture_of
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.telling.reasons import of_queues, quota_of_path, why_it_waits
@@ -260,8 +261,10 @@ def _waiting(
     unfit = {name: row for name, row in rows.items() if not found.fits[row]}
     refusals = finder.refusals(demand, unfit, judgements=found.judgements)
     answers = [
-        NodeAnswer(node=name, fits=False, why=refusals[name].why if name in refusals else unsuited[name])
-        if name in refusals or name in unsuited
+        NodeAnswer(node=name, fits=False, why=_refusal(refusals[name].why, picture.nodes[name], request))
+        if name in refusals
+        else NodeAnswer(node=name, fits=False, why=unsuited[name])
+        if name in unsuited
         else NodeAnswer(node=name, fits=True, why=_room(found, name))
         for name in sorted(rows)
     ]
@@ -274,6 +277,11 @@ def _waiting(
         asked=asked,
         nodes=answers,
     )
+
+
+def _refusal(why: str, node: KnownNode, request: PodRequest) -> str:
+    """With what keeps its GPUs from an isolation that they were to offer."""
+    return "; ".join([why, *lacks(node.inventory, request)])
 
 
 def _room(found: Survey, node: str) -> str:

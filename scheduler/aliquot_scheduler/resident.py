@@ -32,6 +32,8 @@ class HeldSlice(msgspec.Struct, frozen=True, kw_only=True):
     memory: int
     isolation: str
     others: int
+    # Why the GPU offers less isolation than its node was told to, and what to do about it.
+    lack: str = ""
 
 
 class Residence(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,16 +111,18 @@ def _lost(grant: Grant, known: KnownNode | None) -> Iterator[str]:
 def _held(pod: Pod, grant: Grant, *, picture: Picture) -> list[HeldSlice]:
     node = pod.spec.node_name
     known = picture.nodes.get(node)
+    cards = {gpu.uuid: gpu for gpu in known.inventory.gpus} if known else {}
     return [
         HeldSlice(
             container=name,
             gpu=part.gpu,
-            model=card.model if known and (card := known.inventory.gpu(part.gpu)) else "unknown",
+            model=cards[part.gpu].model if part.gpu in cards else "unknown",
             compute=part.compute.value,
             limit=part.limit.value,
             memory=part.memory.value,
             isolation=grant.containers[name].isolation,
             others=len(picture.holdings.on((node, part.gpu)).keys() - {pod.metadata.uid}),
+            lack=cards[part.gpu].isolation_lack if part.gpu in cards else "",
         )
         for name, part in grant.slices()
     ]

@@ -18,6 +18,7 @@ from aliquot_core.isolation import INTERPOSER, MIG, MPS
 from aliquot_core.settings import UnusableValueError
 
 _VOLTA = [7, 0]
+_ELSE = f"choose another mode for it ([agent] isolation_of, such as 0={INTERPOSER})"
 _LINE = re.compile(rf"(\S.*)=({OBSERVE}|{INTERPOSER}|{MPS})")
 
 
@@ -74,7 +75,12 @@ def offered(gpu: GpuFacts, *, mode: str, obstacle: Callable[[GpuFacts], str]) ->
 def lacks_mps(gpu: GpuFacts, *, was_kept: bool) -> str:
     """What keeps a GPU from being shared by MPS. A keeper that is away is expected back: its daemon may be up."""
     if gpu.mig_enabled:
-        return "MIG is enabled"
+        return f"MIG is enabled: switch it off (nvidia-smi -mig 0), or {_ELSE}"
     if [int(part) for part in gpu.compute_capability.split(".") if part.isdecimal()] < _VOLTA:
-        return f"compute capability {gpu.compute_capability} is below 7.0: its clients would share one address space"
-    return "" if was_kept else "no process keeps MPS daemons on this node (aliquot mps)"
+        shared = "its clients would share one address space"
+        return f"compute capability {gpu.compute_capability} is below 7.0, and {shared}: {_ELSE}"
+    return (
+        ""
+        if was_kept
+        else "no process keeps MPS daemons on this node: start `aliquot mps` there, the chart's own DaemonSet"
+    )

@@ -23,13 +23,14 @@ NVML_INSIDE = f"{INSIDE}/driver/libnvidia-ml.so"
 _NVML = re.compile(r"libnvidia-ml\.so(\.[0-9.]+)?")
 _CUDA = re.compile(r"libcuda\.so(\.[0-9.]+)?")
 _NO_CUDA = "the driver's libcuda is not among the files that are mounted"
+_FIND_IT = "look for libcuda.so in the node's NVIDIA CDI spec, or set [agent] isolation to observe"
 _READ_ONLY = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 _WRITABLE = ("rw", "nosuid", "nodev", "rbind", "rprivate")
 
 
 def lacks_cuda(edits: ContainerEdits) -> str:
     """Say that there is nothing to stand in front of, if so."""
-    return "" if any(_is_cuda(mount) for mount in edits.mounts) else _NO_CUDA
+    return "" if any(_is_cuda(mount) for mount in edits.mounts) else f"{_NO_CUDA}: {_FIND_IT}"
 
 
 def interposer_edits(
@@ -39,11 +40,7 @@ def interposer_edits(
     mounts = [mount for edits in driver for mount in edits.mounts]
     found = [mount for mount in mounts if _is_cuda(mount)]
     if not found:
-        raise SliceSpecError(
-            _NO_CUDA,
-            where="interposer",
-            remedy="look for libcuda.so in the node's NVIDIA CDI spec, or set [agent] isolation to observe",
-        )
+        raise SliceSpecError(_NO_CUDA, where="interposer", remedy=_FIND_IT)
     ours = [msgspec.structs.replace(mount, host_path=library) for mount in found]
     own = [
         msgspec.structs.replace(found[-1], container_path=DRIVER_INSIDE),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from aliquot_cli.held_how import held_how
@@ -48,6 +49,22 @@ def test_containers_that_are_held_alike_are_one_line() -> None:
     found = held_how(slices)
     assert [line.partition(":")[0] for line in found] == ["main, side", "best"]
     assert held_how([]) == []
+
+
+def test_why_gpus_offer_less_than_their_node_was_told_is_said_once() -> None:
+    """Of all GPUs that lack it for the same reason, and of a GPU that two containers share once."""
+    lack, other = "mps is not offered: MIG is enabled: switch it off", "interposer is not offered: no libcuda"
+    slices = [
+        msgspec.structs.replace(held("main", isolation="observe"), lack=lack),
+        msgspec.structs.replace(held("main", isolation="observe", gpu="GPU-b"), lack=lack),
+        msgspec.structs.replace(held("side", isolation="observe"), lack=lack),
+        msgspec.structs.replace(held("side", isolation="observe", gpu="GPU-c"), lack=other),
+        held("side", isolation="observe", gpu="GPU-d"),
+    ]
+    assert held_how(slices)[1:] == [
+        f"less than the node was told to offer on GPU-a, GPU-b: {lack}",
+        f"less than the node was told to offer on GPU-c: {other}",
+    ]
 
 
 def test_every_mode_has_words_of_its_own() -> None:

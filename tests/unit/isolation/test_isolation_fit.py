@@ -21,7 +21,7 @@ from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.said.tree import plant
-from support.centre import NAMES, WALL, asks, container, gpus, make_lease, make_node, make_pod, picture_with
+from support.centre import NAMES, WALL, asks, bound, container, gpus, make_lease, make_node, make_pod, picture_with
 
 RANKS = {"observe": 0, "interposer": 1, "mps": 2, "mig": 3}
 CLASSES = {
@@ -183,3 +183,41 @@ def test_explain_says_that_a_class_is_refused() -> None:
     nodes, leases = [make_node("n1", cards)], [make_lease("n1")]
     told = explain(a_pod(Quality.BURSTABLE), nodes=nodes, leases=leases, pods=[], names=NAMES, wall=WALL)
     assert "by their isolation 0 of 1 GPU takes what is burstable" in told.summary
+
+
+LACK = "interposer is not offered: the driver's libcuda is not there: look for it"
+
+
+@pytest.mark.parametrize(
+    ("least", "offered", "lack", "said"),
+    [
+        # Whoever asks for what is lacking is told why, of all its GPUs once; of a node that was told nothing, nothing.
+        ("interposer", ["observe"], LACK, [LACK]),
+        ("interposer", ["observe"], "", []),
+        # It is offered, and something else of it is not as it was to be: no reason of this pod's.
+        ("interposer", ["observe", "interposer"], LACK, []),
+        # No room is no matter of isolation.
+        ("", ["observe"], LACK, []),
+    ],
+)
+def test_explain_says_why_a_wanted_isolation_is_not_there(
+    least: str, offered: list[str], lack: str, said: list[str]
+) -> None:
+    """In the node's own answer, behind what refuses the pod."""
+    cards = [msgspec.structs.replace(gpu, isolation=offered, isolation_lack=lack) for gpu in gpus("n1", 2)]
+    others = [bound(asks(f"f{at}", 80, 70_000), node="n1", held={f"GPU-n1-{at}": (80, 70_000)}) for at in range(2)]
+    wanted = a_pod(Quality.GUARANTEED, least=least)
+    told = explain(
+        wanted, nodes=[make_node("n1", cards)], leases=[make_lease("n1")], pods=others, names=NAMES, wall=WALL
+    )
+    (answer,) = told.nodes
+    assert not answer.fits
+    assert answer.why.split("; ")[1:] == said
+
+
+def test_explain_says_of_a_placed_pod_what_its_gpu_lacks() -> None:
+    """Beside the slice that is held so, of the GPU that it lies on."""
+    cards = [msgspec.structs.replace(gpu, isolation_lack=f"{LACK} {gpu.index}") for gpu in gpus("n1", 2)]
+    pod = bound(asks("u1", 30, 8_000), node="n1", held={"GPU-n1-1": (30, 8_000)})
+    told = explain(pod, nodes=[make_node("n1", cards)], leases=[make_lease("n1")], pods=[pod], names=NAMES, wall=WALL)
+    assert [one.lack for one in told.slices] == [f"{LACK} 1"]

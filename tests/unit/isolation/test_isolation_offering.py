@@ -171,11 +171,19 @@ def test_a_mode_that_can_not_be_had_is_not_offered_and_said(
     ("card", "kept", "lack"),
     [
         (gpu(), True, ""),
-        (gpu(), False, "no process keeps MPS daemons"),
-        (msgspec.structs.replace(gpu(), compute_capability="6.1"), True, "6.1 is below 7.0"),
+        (gpu(), False, "no process keeps MPS daemons on this node: start `aliquot mps`"),
+        (
+            msgspec.structs.replace(gpu(), compute_capability="6.1"),
+            True,
+            "would share one address space: choose another mode",
+        ),
         (msgspec.structs.replace(gpu(), compute_capability="7.0"), True, ""),
         (msgspec.structs.replace(gpu(), compute_capability="10.0"), True, ""),
-        (msgspec.structs.replace(gpu(), mig_enabled=True), True, "MIG is enabled"),
+        (
+            msgspec.structs.replace(gpu(), mig_enabled=True),
+            True,
+            "MIG is enabled: switch it off (nvidia-smi -mig 0), or choose another mode",
+        ),
     ],
 )
 def test_a_gpu_of_mps_offers_nothing_else(
@@ -200,7 +208,7 @@ def test_what_is_mounted_for_nobody_is_not_offered(tmp_path: Path) -> None:
     told = settings(tmp_path, "0=interposer", "1=mps", mounts=False, mps_folder=str(tmp_path / "mps"))
     found = offer(told, gpu(index=0))
     assert found.modes == ("observe",)
-    assert "containers are processes of this machine" in found.lack
+    assert "see the driver's own library: choose mps or observe" in found.lack
     assert not (tmp_path / "isolation").exists()
     mps = make_mps(told)
     assert mps is not None
