@@ -53,6 +53,44 @@ def test_a_tree_is_made_from_the_top_and_taken_down_from_the_bottom(cluster: Clu
     assert namespace
 
 
+HOLDS = "aliquot-guard-default-queue"
+# What `default` says, and whether it may be deleted: judged by the API server alone.
+DEFAULT: list[tuple[Json, bool]] = [
+    ({"compute": {"guarantee": 100, "weight": 2}, "namespaces": ["*"], "priority": 1}, True),
+    ({"compute": {"limit": 100}}, False),
+    ({"memory": {"limit": 0}}, False),
+    ({"memory": {"borrowingLimit": 5}}, False),
+    ({"compute": {"weight": 0}}, False),
+    ({"models": {"*A100*": {"compute": {"guarantee": 5}, "memory": {"limit": 100}}}}, False),
+    ({"models": {"*A100*": {"compute": {"guarantee": 5}}}}, True),
+    ({"hosts": {"cpu": "3"}}, False),
+    ({"stop": "hold"}, False),
+    ({"parent": "org"}, False),
+    ({}, True),
+]
+
+
+def test_the_default_queue_is_kept_without_the_webhook_too(cluster: ClusterHarness, namespace: str) -> None:
+    """A policy refuses its deletion while it limits or holds anybody; of any other queue it says nothing."""
+    cluster.api.create(queue("org"))
+    cluster.api.create(queue("default"))
+    for spec, goes in DEFAULT:
+        found = cluster.api.get(f"{QUEUES}/default")
+        cluster.api.request("PUT", f"{QUEUES}/default", body={**found, "spec": spec})
+
+        def why() -> str:
+            try:
+                cluster.api.request("DELETE", f"{QUEUES}/default", query={"dryRun": "All"})
+            except ApiError as error:
+                return str(error)
+            return ""
+
+        assert (HOLDS not in why()) is goes, (spec, why())
+    cluster.api.create(queue("other", compute={"limit": 100}))
+    cluster.api.delete(f"{QUEUES}/other")
+    assert namespace
+
+
 def test_the_schema_refuses_what_one_queue_alone_has_wrong(cluster: ClusterHarness, namespace: str) -> None:
     """Before the centre is asked."""
     wrong: dict[str, Json] = {
