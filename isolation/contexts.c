@@ -227,12 +227,8 @@ static uint64_t limit_charge(int limit, size_t value) {
     return value > HEAP_INCLUDED ? TO_GRANULES(value - HEAP_INCLUDED) : 0;
 }
 
-/* What kernels may allocate by themselves, print into and have as stacks: the driver takes it for the whole context. */
-EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
-    int gpu = gpu_of_context();
+static CUresult set_limit(int limit, size_t value, int gpu) {
     uint64_t context = current_context(), bytes = limit_charge(limit, value);
-    bool takes_memory = limit == LIMIT_HEAP || limit == LIMIT_PRINTF || limit == LIMIT_STACK;
-    if (gpu < 0 || !takes_memory) return REAL(cuCtxSetLimit)(limit, value);
     if (!charge(gpu, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = REAL(cuCtxSetLimit)(limit, value);
     struct holding old, fresh = {
@@ -246,6 +242,18 @@ EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
         if (holdings_take(CONTEXT_LIMIT, fresh.value, &old)) account_release(gpu, old.record.bytes);
         holdings_add(fresh);
     }
+    return result;
+}
+
+/* What kernels may allocate by themselves, print into and have as stacks: the driver takes it for the whole context. One
+ * step: else of two threads that set it, one's limit would be in force and the other's be charged. */
+EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
+    int gpu = gpu_of_context();
+    bool takes_memory = limit == LIMIT_HEAP || limit == LIMIT_PRINTF || limit == LIMIT_STACK;
+    if (gpu < 0 || !takes_memory) return REAL(cuCtxSetLimit)(limit, value);
+    pthread_mutex_lock(&lock);
+    CUresult result = set_limit(limit, value, gpu);
+    pthread_mutex_unlock(&lock);
     return result;
 }
 

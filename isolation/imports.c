@@ -29,7 +29,7 @@ static uint64_t bytes_of_handle(CUhandle handle, uint64_t most) {
 
 static CUresult import_handle(CUhandle *handle, void *shareable, int type) {
     CUresult result = REAL(cuMemImportFromShareableHandle)(handle, shareable, type);
-    CUmemAllocationProp properties;
+    CUmemAllocationProp properties = {.location = {.type = LOCATION_DEVICE, .id = -1}};
     size_t total = 0;
     if (result != CUDA_SUCCESS) return result;
     if (REAL(cuMemGetAllocationPropertiesFromHandle)(&properties, *handle) == CUDA_SUCCESS &&
@@ -111,24 +111,50 @@ static bool enter(struct holding *holding, const CUipcMemHandle *handle) {
     return false;
 }
 
+struct opening {
+    uint64_t context;
+    bool again;
+};
+
+static void open_again(struct record *record, void *with) {
+    struct opening *opening = with;
+    opening->again = record->context == opening->context;
+    record->mappings += opening->again;
+}
+
+static void close_once(struct record *record, void *with) {
+    *(bool *)with = record->mappings > 0;
+    record->mappings -= record->mappings > 0;
+}
+
 void import_gone(const struct holding *import) {
     account_return(import->record.references);
     account_release(import->record.gpu, import->record.bytes);
 }
 
-static CUresult open_handle(int index, CUdeviceptr *address, CUipcMemHandle handle, unsigned flags) {
+/* Who opens what his context has open is given the same address, and closes it as often. Nothing is charged for that. */
+static CUresult open_locked(int index, CUdeviceptr *address, CUipcMemHandle handle, unsigned flags) {
     int gpu = gpu_of_context();
     if (gpu < 0) return CUDA_ERROR_INVALID_CONTEXT;
     CUresult result = REAL_AS(index, cuIpcOpenMemHandle)(address, handle, flags);
     if (result != CUDA_SUCCESS) return result;
+    struct opening opening = {.context = current_context()};
     struct holding holding = {
         .kind = IMPORTED,
         .value = *address,
-        .record = {.gpu = gpu, .context = current_context()},
+        .record = {.gpu = gpu, .context = opening.context},
     };
+    if (holdings_change(IMPORTED, *address, open_again, &opening) && opening.again) return result;
     if (enter(&holding, &handle)) return result;
     REAL(cuIpcCloseMemHandle)(*address);
     return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult open_handle(int index, CUdeviceptr *address, CUipcMemHandle handle, unsigned flags) {
+    handles_lock();
+    CUresult result = open_locked(index, address, handle, flags);
+    handles_unlock();
+    return result;
 }
 
 EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags) {
@@ -151,13 +177,19 @@ EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, 
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
+static CUresult close_locked(CUdeviceptr address) {
     struct holding holding;
-    bool ours = holdings_take(IMPORTED, address, &holding);
+    bool stays = false;
     CUresult result = REAL(cuIpcCloseMemHandle)(address);
-    if (ours && result != CUDA_SUCCESS)
-        holdings_add(holding);
-    else if (ours)
-        import_gone(&holding);
+    if (result != CUDA_SUCCESS) return result;
+    holdings_change(IMPORTED, address, close_once, &stays);
+    if (!stays && holdings_take(IMPORTED, address, &holding)) import_gone(&holding);
+    return result;
+}
+
+EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
+    handles_lock();
+    CUresult result = close_locked(address);
+    handles_unlock();
     return result;
 }

@@ -817,6 +817,24 @@ static void replace_context(uint64_t bytes) {
     printf("%d %d\n", result, first == next);
 }
 
+static void *lower_it(void *with) {
+    CU(cuCtxSetCurrent)(context);
+    CU(cuCtxSetLimit)(LIMIT_HEAP, *(size_t *)with);
+    return NULL;
+}
+
+/* Raise a limit as soon as another thread's lowering of it can be seen, be that call over or not. */
+static void raise_while_lowered(uint64_t bytes) {
+    size_t low = 4096, now = 0;
+    pthread_t thread;
+    CU(cuCtxSetLimit)(LIMIT_HEAP, bytes);
+    pthread_create(&thread, NULL, lower_it, &low);
+    while (CU(cuCtxGetLimit)(&now, LIMIT_HEAP) != CUDA_SUCCESS || now != low) {}
+    CUresult result = CU(cuCtxSetLimit)(LIMIT_HEAP, bytes);
+    pthread_join(thread, NULL);
+    printf("%d\n", result);
+}
+
 /* Launch graphs that allocate on two GPUs until one is refused. */
 static void fill_two(uint64_t first, uint64_t second) {
     const uint64_t sizes[] = {first, second};
@@ -892,6 +910,7 @@ static bool obey(const char *line) {
     else if (strcmp(word, "empty") == 0) empty();
     else if (strcmp(word, "info") == 0) info();
     else if (sscanf(line, "release-while-mapped %llu", &number) == 1) release_while_mapped(number);
+    else if (sscanf(line, "raise-while-lowered %llu", &number) == 1) raise_while_lowered(number);
     else if (sscanf(line, "replace-context %llu", &number) == 1) replace_context(number);
     else if (sscanf(line, "two-gpus %llu %llu", &number, &other) == 2) fill_two(number, other);
     else if (strcmp(word, "export") == 0) export_first(false);
@@ -901,6 +920,7 @@ static bool obey(const char *line) {
     else if (sscanf(line, "import-pool %255s", name) == 1) import(name, true, false);
     else if (sscanf(line, "import-old %255s", name) == 1) import(name, false, true);
     else if (sscanf(line, "import %255s", name) == 1) import(name, false, false);
+    else if (sscanf(line, "close %llu", &number) == 1) printf("%d\n", CU(cuIpcCloseMemHandle)(number));
     else if (sscanf(line, "free %llu", &number) == 1) printf("%d\n", CU(cuMemFreeAsync)(number, NULL));
     else if (strcmp(word, "green") == 0) make_green();
     else if (strcmp(word, "green-end") == 0) printf("%d\n", CU(cuGreenCtxDestroy)(green));

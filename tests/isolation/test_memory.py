@@ -116,6 +116,15 @@ def test_a_handle_that_is_released_while_another_thread_maps_it_stays_charged(wo
     assert container.peak <= 1000 * MIB
 
 
+def test_a_limit_that_is_raised_while_another_thread_lowers_it_is_charged(world: World) -> None:
+    """Whose limit of a context is in force is charged, also where the other's call came before and ended after."""
+    container = world.container(memory_mib=2000)
+    tenant = container.run(environment={"FAKE_CUDA_LATE_MS": "300"}).started()
+    assert tenant.ask(f"raise-while-lowered {408 * MIB}") == "0"
+    assert container.used == CONTEXT + 400 * MIB
+    assert container.account().processes[tenant.process.pid] == (CONTEXT + 400 * MIB,)
+
+
 def test_a_context_in_the_place_of_one_that_is_going_keeps_its_charge(world: World) -> None:
     """What is taken in a new context counts, also where the old one's end was not yet over when it was made."""
     container = world.container(memory_mib=2000)
@@ -226,6 +235,35 @@ def test_memory_that_processes_share_is_charged_once(world: World, opens: str) -
     assert two.ask("info").split()[1] == str((2000 - 600 - 600) * MIB)
     two.ask(f"fill linear {50 * MIB}")
     assert container.peak <= 2000 * MIB
+
+
+@pytest.mark.parametrize("opens", ["import", "import-old"])
+@pytest.mark.parametrize("lent_here", [True, False])
+def test_memory_that_is_opened_twice_is_charged_once_until_it_is_closed_as_often(
+    world: World,
+    opens: str,
+    lent_here: bool,  # noqa: FBT001 - a column
+) -> None:
+    """Both times it is the same address, of a lender of this container or of another; nothing stays behind."""
+    container = world.container(memory_mib=2000)
+    lender = (container if lent_here else world.container(memory_mib=2000)).run().started()
+    borrower = container.run().started()
+    assert lender.ask(f"take linear {600 * MIB}") == "0"
+    free = int(borrower.ask("info").split()[1])
+    _, handle = lender.ask("export").split()
+    for _ in range(3):
+        (first, address), (again, same) = (borrower.ask(f"{opens} {handle}").split() for _ in range(2))
+        assert (first, again, same) == ("0", "0", address)
+        open_once = int(borrower.ask("info").split()[1])
+        assert open_once == free - (0 if lent_here else 600 * MIB)
+        assert borrower.ask(f"close {address}") == "0"
+        assert int(borrower.ask("info").split()[1]) == open_once
+        assert borrower.ask(f"close {address}") == "0"
+        assert int(borrower.ask("info").split()[1]) == free
+        assert borrower.ask(f"close {address}") != "0"
+    assert borrower.ask(f"{opens} {handle}").split()[0] == "0"
+    assert lender.ask("give 0") == "0"
+    assert int(borrower.ask("info").split()[1]) == free - (0 if lent_here else 600 * MIB)
 
 
 @pytest.mark.parametrize("end", ["become", "quit"])

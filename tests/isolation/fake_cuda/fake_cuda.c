@@ -172,6 +172,12 @@ CUresult cuCtxSetLimit(int limit, size_t value) {
     if (!world_take(current->gpu, beyond(limit, value))) return CUDA_ERROR_OUT_OF_MEMORY;
     world_give(current->gpu, beyond(limit, current->limits[limit]));
     current->limits[limit] = value;
+    if (!beyond(limit, value)) fake_come_back_late();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetLimit(size_t *value, int limit) {
+    *value = current->limits[limit];
     return CUDA_SUCCESS;
 }
 

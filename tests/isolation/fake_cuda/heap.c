@@ -23,7 +23,7 @@ struct granule {
 struct block {
     struct block *next;
     uint64_t address, bytes, shared;
-    int gpu;
+    int gpu, opened; /* how often, of another process's memory */
     const void *owner; /* the context that it was made in */
     struct granule *granule; /* NULL: it has granules of its own */
 };
@@ -118,7 +118,9 @@ bool heap_give(uint64_t address) {
     struct block **at = chain_of(address);
     while (*at && (*at)->address != address) at = &(*at)->next;
     struct block *block = *at;
-    if (block) {
+    if (block && block->opened > 1) {
+        block->opened--;
+    } else if (block) {
         *at = block->next;
         if (block->granule)
             give_small(block);
@@ -178,8 +180,19 @@ uint64_t heap_join(uint64_t id) {
     if (bytes) {
         struct block *block = enter(addresses(bytes), bytes, gpu, NULL);
         block->shared = id;
+        block->opened = 1;
         address = block->address;
     }
+    pthread_mutex_unlock(&lock);
+    return address;
+}
+
+uint64_t heap_join_again(uint64_t id) {
+    uint64_t address = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < LONGEST_CHAIN && !address; i++)
+        for (struct block *block = chains[i]; block && !address; block = block->next)
+            if (block->shared == id && block->opened) block->opened++, address = block->address;
     pthread_mutex_unlock(&lock);
     return address;
 }

@@ -19,6 +19,8 @@ bool heap_find(uint64_t address, uint64_t *base, uint64_t *bytes, int *gpu);
 uint64_t heap_share(uint64_t address);
 /* Give an address to a block of another process; 0 if it is gone. */
 uint64_t heap_join(uint64_t id);
+/* The address at which this process has it open already, once more; 0 if it has not. */
+uint64_t heap_join_again(uint64_t id);
 /* Addresses with nothing behind them. */
 uint64_t heap_reserve(uint64_t bytes);
 

@@ -133,7 +133,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsi
     uint64_t id;
     (void)flags;
     memcpy(&id, handle.bytes, sizeof id);
-    *address = heap_join(id);
+    *address = heap_join_again(id);
+    if (!*address) *address = heap_join(id);
     return *address ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
