@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import yaml
 
@@ -32,10 +33,19 @@ SCHEDULER = "aliquot"
 _DAY = 86_400.0
 
 
+class Served(Protocol):
+    """Where a replica belongs, and what it serves with."""
+
+    cluster: ClusterHarness
+    certificate: Path
+    key: Path
+    authority: Path
+
+
 class Replica:
     """One process of the centre."""
 
-    def __init__(self, half: CentreHalf, *, name: str, user: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, half: Served, *, name: str, user: str, settings: Mapping[str, str]) -> None:
         self.name = name
         self.port, self.status_port = free_port(), free_port()
         environment = {
