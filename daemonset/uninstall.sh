@@ -13,12 +13,15 @@
 # The cluster is that of kubectl's current context. What is installed there tells its domain and its namespace; where
 # ALIQUOT_DOMAIN or ALIQUOT_NAMESPACE says another, nothing is done. Pods that hold slices are to be ended first. Pods
 # that wait lose Aliquot's gate and go on waiting, for a scheduler that is gone: delete them, or install Aliquot again.
-# Queues are deleted with their definition. Nothing is waited for longer than ALIQUOT_PATIENCE seconds (600): what has
-# not ended by then is named, with its node and with what to do, and this is run again. Where a node does not answer, the
-# others withdraw, and what guards what it bears stays; where it runs a centre, nothing more goes, for that may live on.
+# Queues are deleted with their definition. A namespace that Aliquot has not made, or where others have something, stays
+# with what is theirs. Nothing is waited for longer than ALIQUOT_PATIENCE seconds (600): what has not ended by then is
+# named, with its node and with what to do, and this is run again. Where a node does not answer, the others withdraw, and
+# what guards what it bears stays; where it runs a centre, nothing more goes, for that may live on.
 set -eu
 patience=${ALIQUOT_PATIENCE:-600}
 ours=app.kubernetes.io/part-of=aliquot
+# Those that the policy guards too.
+leases='scheduler|pace|node-.*|.{249,}'
 
 # What queues and their views are defined by: the last to go, so they tell the domain to every later try.
 definitions() {
@@ -169,6 +172,36 @@ standing() {
     kubectl get namespace "$namespace" --ignore-not-found --output name
 }
 
+# Kinds of what may lie in a namespace, but for Events and Endpoints, which end by themselves.
+kinds() {
+    all=$(kubectl api-resources --namespaced --verbs delete,list --output name) || return 1
+    printf '%s\n' "$all" | grep -vx -e events -e events.events.k8s.io -e endpoints | paste -s -d , -
+}
+
+# Whether the namespace is Aliquot's own: a namespace that somebody else made stays, whatever lies in it.
+made() {
+    kubectl get namespaces --selector "$ours" --field-selector "metadata.name=$namespace" --output name
+}
+
+# What of others lies in it: without our label and without an owner, and none of what Aliquot, Helm and cert-manager write
+# there for it, or Kubernetes in every namespace.
+theirs() {
+    in_it=$(kubectl --namespace "$namespace" get "$kinds" --ignore-not-found --selector "${ours%=*}!=${ours#*=}" --output \
+        go-template='{{range .items}}{{if not .metadata.ownerReferences}}{{.kind}}/{{.metadata.name}}{{"\n"}}{{end}}{{end
+        }}') || return 1
+    printf '%s\n' "$in_it" | grep -vxE -e "Lease/($leases)" -e 'Secret/(sh[.]helm[.]release[.]v1[.].*|aliquot-.*)' \
+        -e 'ServiceAccount/default|ConfigMap/kube-root-ca[.]crt|' || true
+}
+
+# What is ours in a namespace that stays.
+empty() {
+    kubectl --namespace "$namespace" delete "$within" --ignore-not-found --selector "$ours" "$kinds"
+    beats=$(kubectl --namespace "$namespace" get leases --output name) || return 1
+    beats=$(printf '%s\n' "$beats" | grep -E -e "/($leases)$") || return 0
+    # shellcheck disable=SC2086 # names have no blanks
+    kubectl --namespace "$namespace" delete "$within" --ignore-not-found $beats
+}
+
 # What is told when nothing is any more, or nobody waits any longer.
 waited_for() {
     until=$(($(date +%s) + patience))
@@ -275,8 +308,15 @@ if [ -z "$nodes" ] && [ "$force" = no ]; then
     [ -z "$agents" ] || refuse "agents are ready on $(count "$agents") nodes, and no node bears what they write for" \
         "$domain: see what domain theirs is (kubectl --namespace $namespace logs ds/aliquot-agent), or say --force"
 fi
+kinds=$(kinds) || unseen "kinds of objects"
+made=$(made) || unseen namespaces
+there=$(standing) || unseen namespaces
+theirs=$(theirs) || unseen "objects of $namespace"
+stays=
+[ -n "$made" ] || [ -z "$there" ] || stays=" (which stays, for it was not made by Aliquot)"
+[ -z "$theirs" ] || stays=" (which stays with $(count "$theirs") objects of others)"
 cat <<EOF
-Aliquot ($domain) is to go from $cluster: its namespace $namespace, policies, webhooks and rights,
+Aliquot ($domain) is to go from $cluster: its namespace $namespace$stays, policies, webhooks and rights,
 $(count "$queues") queues, and what it wrote on $(count "$nodes") nodes. $(count "$held") pods hold slices;
 $(count "$waiting") wait, and lose its gate.
 EOF
@@ -339,8 +379,16 @@ fi
 kubectl --namespace kube-system delete "$within" --ignore-not-found lease/aliquot-kube-scheduler
 kubectl --namespace kube-system delete "$within" --selector "$ours" rolebindings,roles
 kubectl delete "$within" --selector "$ours" validatingadmissionpolicybindings,validatingadmissionpolicies
-kubectl delete namespace --wait=false --ignore-not-found "$namespace"
-left=$(waited_for standing)
+# Somebody may have put something there meanwhile.
+made=$(made)
+theirs=$(theirs)
+if [ -n "$made" ] && [ -z "$theirs" ]; then
+    kubectl delete namespace --wait=false --ignore-not-found "$namespace"
+    left=$(waited_for standing) there=
+else
+    empty
+    left='' there=$(standing)
+fi
 if [ -n "$left" ]; then
     left=$(pods_of '')
     [ -z "$left" ] || remedies "$left"
@@ -358,3 +406,5 @@ kubectl delete "$within" --selector "$ours" customresourcedefinitions || {
         "mend that, and run this again" >&2
     exit 1
 }
+[ -z "$there" ] || printf '%s\n' "the namespace $namespace stays, with what others have there (all of Aliquot's has gone):" \
+    "${theirs:-nothing, but Aliquot has not made it}"

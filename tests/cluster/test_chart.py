@@ -15,6 +15,7 @@ import yaml
 from aliquot_agent.isolation.mps_settings import MpsSettings
 from aliquot_agent.settings import AgentSettings
 from aliquot_cli.sections import SECTIONS
+from aliquot_core.names import LEADER_LEASE, LONGEST_NAME, PACE_LEASE, Names
 from aliquot_core.settings import Sources
 from aliquot_scheduler.admission.profile import at_odds
 from aliquot_scheduler.admission.settings import AdmissionSettings
@@ -23,6 +24,7 @@ from aliquot_scheduler.rules.expressions import RuleSettings
 from cluster.charts import CHART, helm, stale_manifests, template
 from cluster.harness import binaries
 from cluster.harness.api import Json
+from cluster.installed import SYSTEM
 from cluster.product_image import ROOT
 from support.require import skip_or_fail
 
@@ -134,9 +136,39 @@ def test_the_chart_is_clean(values: dict[str, Any]) -> None:
 )
 def test_a_bad_value_is_named(values: dict[str, Any], told: str) -> None:
     """Before anything is applied, with the place where it stands."""
-    done = helm("template", "aliquot", str(CHART), values=values)
+    done = helm("template", "aliquot", str(CHART), f"--namespace={SYSTEM}", values=values)
     assert done.returncode != 0
     assert told in done.stderr
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "kube-node-lease", "kube-public", "default"])
+def test_a_namespace_of_kubernetes_own_is_refused(namespace: str) -> None:
+    """There our guards would be in everybody's way, and uninstalling would take everybody's things."""
+    done = helm("template", "aliquot", str(CHART), f"--namespace={namespace}", values={})
+    assert done.returncode != 0
+    assert f"the namespace {namespace} is Kubernetes' own" in done.stderr
+
+
+@pytest.mark.parametrize("domain", ["nvidia.com", "mig.nvidia.com", "kubernetes.io", "node.k8s.io", "amd.com"])
+def test_a_domain_of_others_is_refused(domain: str) -> None:
+    """Their device plugins and Kubernetes itself write names of it, which the guards would refuse them."""
+    done = helm("template", "aliquot", str(CHART), f"--namespace={SYSTEM}", values={"domain": domain})
+    assert done.returncode != 0
+    assert f"domain is {domain}, and names of" in done.stderr
+    assert template({"domain": f"{domain.partition('.')[0]}.example.org"})
+
+
+def test_of_leases_those_that_aliquot_writes_are_guarded() -> None:
+    """By their names, as the code makes them; whoever else lives in the namespace has Leases of their own."""
+    policy = of_kind(template(namespace="gpus"), "ValidatingAdmissionPolicy")["aliquot-guard-leases"]
+    (ours, _) = policy["spec"]["matchConditions"]
+    names = Names(namespace="gpus")
+    marked = LONGEST_NAME - len("node-")
+    assert f"name in ['{LEADER_LEASE}', '{PACE_LEASE}']" in ours["expression"]
+    assert f"name.startsWith('{names.lease('n').removesuffix('n')}')" in ours["expression"]
+    assert f"name.size() > {marked}" in ours["expression"]
+    assert names.lease("n" * marked).startswith("node-")
+    assert names.lease("n" * (marked + 1)) == "n" * (marked + 1)
 
 
 def test_all_names_follow_domain_and_namespace() -> None:

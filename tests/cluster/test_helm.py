@@ -123,10 +123,8 @@ def test_a_namespace_that_is_deleted_takes_what_is_guarded_along(cluster: Cluste
     """Leases and what was learnt, which nobody may delete while it stands; the script tidies up what is left."""
     install(cluster)
     learn(cluster)
-    where = {"name": "scheduler", "namespace": SYSTEM}
-    lease: Json = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": where}
-    cluster.api_as(SCHEDULER).create(lease)
-    cluster.wait_for("the policies to be in force", partial(is_guarded, cluster, cluster.api.path_of(lease)))
+    led = cluster.api.path_of(cluster.api_as(SCHEDULER).create(lease("scheduler")))
+    cluster.wait_for("the policies to be in force", partial(is_guarded, cluster, led))
     cluster.api.delete(f"/api/v1/namespaces/{SYSTEM}")
     cluster.wait_for("the namespace to be gone", lambda: cluster.api.find(f"/api/v1/namespaces/{SYSTEM}") is None)
     done = run_uninstall(cluster)
@@ -208,6 +206,35 @@ def test_agents_that_seem_to_write_nothing_are_looked_at_first(cluster: ClusterH
     assert missing(cluster, template()) == []
     cluster.api.delete(cluster.api.path_of(agent), gracePeriodSeconds=0)
     assert run_uninstall(cluster).returncode == 0
+
+
+@pytest.mark.timeout(400)
+def test_what_others_have_in_our_namespace_stays(cluster: ClusterHarness) -> None:
+    """They write Leases beside ours; when Aliquot goes, the namespace stays with what is theirs and nothing of ours."""
+    install(cluster)
+    learn(cluster)
+    cluster.api_as(SCHEDULER).create(lease("scheduler"))
+    cluster.wait_for("policies to be in force", lambda: is_guarded(cluster, cluster.api.path_of(lease("scheduler"))))
+    theirs = [cluster.api.create(lease("operator")), cluster.api.create(secret("database"))]
+    done = run_uninstall(cluster)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()[-2:]) == ["Lease/operator", "Secret/database"]
+    assert missing(cluster, theirs) == []
+    wanted = template()
+    assert len(missing(cluster, [*wanted, lease("scheduler")])) == len(wanted) + 1
+    release(cluster, "uninstall")
+    cluster.api.delete(f"/api/v1/namespaces/{SYSTEM}")
+    cluster.wait_for("nothing to be left", partial(is_left, cluster, []))
+
+
+def lease(name: str) -> Json:
+    """In our namespace, of nobody yet."""
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name, "namespace": SYSTEM}}
+
+
+def secret(name: str) -> Json:
+    """In our namespace, and not ours."""
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": SYSTEM}}
 
 
 @pytest.mark.timeout(400)

@@ -15,7 +15,9 @@ SCRIPT = Path(__file__).parents[2] / "daemonset" / "uninstall.sh"
 # which call, counted from the first, fails (`fails`), ends script and all when it is done (`cut`), or is followed by
 # somebody's coming (`comes`): a pod with a gate or, where `granted` is there, one that has got a slice. Then what is
 # installed: domains (`domains`), the namespaces that rights name (`rights`) and labels (`labelled`), and the one with
-# the pod that withdraws (`withdraws`). Who asks by another domain, or in another namespace, finds nothing.
+# the pod that withdraws (`withdraws`). The namespace is there while it is labelled, or somebody else made it
+# (`stands`), with what is of others (`theirs`) now, or once nodes are on their way out (`appears`). Who asks by another
+# domain, or in another namespace, finds nothing.
 KUBECTL = r"""#!/bin/sh
 all="$CLUSTER/.."
 echo "$*" | tr '\n' ' ' >>"$all/asked"
@@ -56,12 +58,20 @@ case "$*" in
         for kind in queues queueviews; do echo "customresourcedefinition.apiextensions.k8s.io/$kind.$each"; done
     done ;;
 "get clusterrolebindings"*) cat "$all/rights" ;;
+"api-resources "*) printf '%s\n' pods events secrets leases.coordination.k8s.io events.events.k8s.io ;;
+"--namespace $namespace get pods,secrets,leases.coordination.k8s.io "*!=aliquot*)
+    printf '%s\n' ConfigMap/kube-root-ca.crt Lease/node-a Lease/pace Secret/sh.helm.release.v1.aliquot.v1 \
+        Secret/aliquot-tls ServiceAccount/default
+    [ ! -e "$all/theirs" ] || cat "$all/theirs" ;;
+"--namespace $namespace get leases "*) printf 'lease.coordination.k8s.io/%s\n' node-a scheduler others ;;
 "get --raw /apis/admissionregistration.k8s.io/v1") cat "$all/serves" ;;
 "get namespaces"*) cat "$all/labelled" ;;
 "get queues.$domain "*) echo queue/a; echo queue/b ;;
 "get nodes"*"\"$domain/inventory"*) with bears ;;
 "get nodes"*Ready*) with alive ;;
-"label nodes"*"node.$domain/share-") ended agent ;;
+"label nodes"*"node.$domain/share-")
+    ended agent
+    [ ! -e "$all/appears" ] || mv "$all/appears" "$all/theirs" ;;
 "--namespace $namespace delete deployments"*"--cascade=foreground --wait=false") ended centre ;;
 "--namespace $namespace get pods --selector"*aliquot-agent*Ready*)
     for node in $(with alive); do [ ! -e "$CLUSTER/$node/agent" ] || echo "$node"; done ;;
@@ -69,7 +79,8 @@ case "$*" in
 "--namespace $namespace get pods --selector"*"aliquot-scheduler, aliquot-kube-scheduler"*) pods centre ;;
 "--namespace $namespace get pods --selector"*aliquot-withdraw*) pods withdraw ;;
 "--namespace $namespace get pods --selector  "*) [ ! -e "$all/lingers" ] || cat "$all/lingers" ;;
-"get namespace $namespace --ignore-not-found --output name") [ ! -e "$all/lingers" ] || echo "namespace/$namespace" ;;
+"get namespace $namespace --ignore-not-found --output name")
+    [ ! -s "$all/labelled" ] && [ ! -e "$all/stands" ] && [ ! -e "$all/lingers" ] || echo "namespace/$namespace" ;;
 "get namespace $namespace "*message*) echo "Some resources are remaining: pods. has 1 resource instances" ;;
 "--namespace $namespace delete pods"*aliquot-withdraw)
     for node in $(with withdraw); do rm "$CLUSTER/$node/withdraw"; done ;;

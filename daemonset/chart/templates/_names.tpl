@@ -1,5 +1,18 @@
 {{- /* What templates share. */ -}}
 
+{{- /* Nothing, where namespace and domain can be Aliquot's. It guards what it writes there, and its removal takes all of it:
+of Kubernetes' own namespaces and names the cluster would stop, of others' theirs. Helm sees no cluster when it renders,
+so the domains of those who write on GPU nodes are named here; what is below them is theirs too. */ -}}
+{{- define "placed" -}}
+{{- if or (hasPrefix "kube-" .Release.Namespace) (eq .Release.Namespace "default") }}
+{{- fail (printf "the namespace %s is Kubernetes' own or everybody's: Aliquot guards its Leases and is taken away with its namespace; choose one for it alone, such as --namespace aliquot-system" .Release.Namespace) }}
+{{- end }}
+{{- range list "kubernetes.io" "k8s.io" "x-k8s.io" "nvidia.com" "amd.com" "intel.com" "habana.ai" "cert-manager.io" "coreos.com" }}
+{{- if or (eq $.Values.domain .) (hasSuffix (printf ".%s" .) $.Values.domain) }}
+{{- fail (printf "domain is %s, and names of %s are others': Aliquot's guards would refuse what their owners write; choose one of your own, or aliquot.dev" $.Values.domain .) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- /* The environment by which a process is told names other than the usual, and settings. */ -}}
 {{- define "settings" -}}
 {{- if ne .root.Values.domain "aliquot.dev" }}

@@ -257,15 +257,18 @@ def refused_to_delete(tidier: Api, path: str, *, by: str) -> None:
 
 
 def test_nobody_else_writes_our_leases(cluster: ClusterHarness, guarded: Guarded) -> None:
-    """Heart-beats and who leads: nor an administrator; those of other namespaces are their owners'."""
+    """Heart-beats and who leads: nor an administrator; those of other names or namespaces are their owners'."""
     ours = lease(PACE_LEASE)
     path, by = cluster.api.path_of(ours), "aliquot-guard-leases"
     refused(lambda: cluster.api.create(ours), by=by)
     guarded.scheduler.create(ours)
     refused(lambda: cluster.api.patch(path, annotated({NAMES.state: "away"})), by=by)
     guarded.scheduler.delete(path)
-    other = cluster.api.create(lease(PACE_LEASE, namespace="default"))
-    cluster.api.delete(cluster.api.path_of(other))
+    refused(lambda: cluster.api.create(lease("node-a")), by=by)
+    for other in (lease(PACE_LEASE, namespace="default"), lease("operator"), lease("my-node-a")):
+        held = cluster.api.path_of(cluster.api.create(other))
+        cluster.api.patch(held, annotated({NAMES.state: "away"}))
+        cluster.api.delete(held)
 
 
 def test_an_administrator_tidies_up_after_a_node_that_is_gone(cluster: ClusterHarness, guarded: Guarded) -> None:
