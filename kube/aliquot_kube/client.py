@@ -7,6 +7,7 @@ verb tries again by itself: whether a write that may or may not have happened ca
 from __future__ import annotations
 
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -14,7 +15,7 @@ import msgspec
 
 from aliquot_kube.errors import ConflictError, InvalidError
 from aliquot_kube.patches import Patch
-from aliquot_kube.questions import Question, Timeouts, Transport
+from aliquot_kube.questions import Question, Response, Timeouts, Transport
 from aliquot_kube.resources import PODS, Resource, T
 from aliquot_kube.wire import Decoder
 
@@ -32,6 +33,11 @@ class KubeClient:
     async def get(self, resource: Resource[T], *, name: str, namespace: str = "") -> T:
         """Read one object."""
         return self._object(resource, await self._ask("GET", resource.path(name=name, namespace=namespace)))
+
+    async def get_dated(self, resource: Resource[T], *, name: str, namespace: str = "") -> tuple[T, float | None]:
+        """Read one object, and what time it is by the server's clock; None where it does not say."""
+        answer = await self._answer("GET", resource.path(name=name, namespace=namespace))
+        return self._object(resource, answer.body), _date(answer)
 
     async def list(
         self, resource: Resource[T], *, namespace: str = "", field_selector: str = "", label_selector: str = ""
@@ -107,7 +113,10 @@ class KubeClient:
         path = PODS.path(name=name, namespace=namespace, subresource="eviction")
         await self._ask("POST", path, body=msgspec.json.encode(eviction))
 
-    async def _ask(
+    async def _ask(self, method: str, path: str, **more: Any) -> bytes:
+        return (await self._answer(method, path, **more)).body
+
+    async def _answer(
         self,
         method: str,
         path: str,
@@ -115,7 +124,7 @@ class KubeClient:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = _JSON,
-    ) -> bytes:
+    ) -> Response:
         question = Question(
             method=method,
             path=path,
@@ -124,7 +133,7 @@ class KubeClient:
             content_type=content_type if body is not None else "",
             timeouts=self._timeouts,
         )
-        return (await self.transport.request(question)).body
+        return await self.transport.request(question)
 
     @staticmethod
     def _object(resource: Resource[T], body: bytes) -> T:
@@ -135,6 +144,14 @@ def manifest(resource: Resource[T], thing: T) -> bytes:
     """Spell an object as the API wants it, with its kind; what was left out stays out."""
     kind: dict[str, Any] = {"apiVersion": resource.api_version, "kind": resource.kind}
     return msgspec.json.encode(kind | msgspec.to_builtins(thing))
+
+
+def _date(answer: Response) -> float | None:
+    said = next((value for name, value in answer.headers.items() if name.lower() == "date"), "")
+    try:
+        return parsedate_to_datetime(said).timestamp()
+    except ValueError:
+        return None
 
 
 def _delete_options(*, uid: str, grace_seconds: int | None) -> bytes:

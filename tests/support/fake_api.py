@@ -25,6 +25,8 @@ class FakeApi:
         self.before: list[ApiError | Fault] = []
         self.after: list[ApiError | Fault] = []
         self.streams: list[Callable[[Question], AsyncIterator[bytes]]] = []
+        # What its answers bear beside their bodies.
+        self.headers: dict[str, str] = {}
         self._version = 0
 
     @property
@@ -46,7 +48,7 @@ class FakeApi:
         self._do(self.after, question)
         # A real request lets others run meanwhile.
         await asyncio.sleep(0)
-        return Response(status=200, headers={}, body=json.dumps(answer).encode())
+        return Response(status=200, headers=dict(self.headers), body=json.dumps(answer).encode())
 
     @asynccontextmanager
     async def stream(self, question: Question) -> AsyncIterator[AsyncIterator[bytes]]:

@@ -1,7 +1,9 @@
 """The shell round `keeping`: the Secret that replicas share, the folder that one serves from, the API server's trust.
 
 What must always hold: the Secret is written only over the very version that was judged, so of two replicas that renew
-at once one wins, and the other takes over what the winner made; nothing is served that is not in the Secret.
+at once one wins, and the other takes over what the winner made; nothing is served that is not in the Secret; and nobody
+writes whose clock and the API server's differ by minutes, for what he made would not have begun, or be renewed at once,
+by everybody else's.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError, ConflictError, ForbiddenError, InvalidError, NotFoundError
 from aliquot_kube.patches import merge_patch
 from aliquot_kube.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
+from aliquot_scheduler.certificates.issuing import SKEW
 from aliquot_scheduler.certificates.keeping import (
     Kept,
     Need,
@@ -41,10 +44,16 @@ LOOK_EVERY = 60.0
 _TRIES = 4
 _BACKOFF = Backoff(first=1.0, longest=LOOK_EVERY)
 _OWNER_ONLY = 0o600
+# Seconds; half of what certificates begin before they are made.
+CLOCKS_DIFFER = SKEW.total_seconds() / 2
 
 
 class RacesLostError(ClusterError):
     """Others write the Secret all the time."""
+
+
+class WrongClockError(ClusterError):
+    """This machine's clock and the API server's tell different times."""
 
 
 class CertificateKeeper:
@@ -100,11 +109,17 @@ class CertificateKeeper:
 
     async def _settled(self) -> Kept:
         for _ in range(_TRIES):
-            secret = await self._read()
+            secret, server_time = await self._read()
             before = from_data(secret.data) if secret else None
             kept, needs = self._mended(before)
             if kept == before:
                 return kept
+            if (wrong := self._wrong_clock(server_time)) is not None:
+                # Whether what is there is good, who has a right clock knows.
+                if before is None:
+                    raise wrong
+                log.warning("certificates seem due and are left alone: %s", wrong, extra={"needs": needs})
+                return before
             try:
                 await self._store(kept, over=secret)
             except (ConflictError, NotFoundError):
@@ -129,11 +144,21 @@ class CertificateKeeper:
             kept = renewed(kept, needs[-1], plan=self._plan, now=now)
         return kept, needs
 
-    async def _read(self) -> Secret | None:
+    async def _read(self) -> tuple[Secret | None, float | None]:
+        """With the time by the API server's clock, if that is known."""
         try:
-            return await self._client.get(SECRETS, name=self._where.name, namespace=self._where.namespace)
+            return await self._client.get_dated(SECRETS, name=self._where.name, namespace=self._where.namespace)
         except NotFoundError:
+            return None, None
+
+    def _wrong_clock(self, server_time: float | None) -> WrongClockError | None:
+        if server_time is None or abs(ahead := self._clock.wall() - server_time) <= CLOCKS_DIFFER:
             return None
+        return WrongClockError(
+            f"this machine's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the API server's",
+            where=f"secret {self._where.name}",
+            remedy="set the one that is wrong: see whether NTP runs on this replica's node and on the control plane's",
+        )
 
     async def _store(self, kept: Kept, *, over: Secret | None) -> None:
         if over is None:

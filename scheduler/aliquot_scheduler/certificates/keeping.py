@@ -9,7 +9,8 @@ What must always hold:
  1. At every step, what one replica shows by the old state is trusted by whoever has the new one, and the other way
     round, as long as the authority did not end unrenewed.
  2. No certificate outlives its authority.
- 3. A state that a person or an accident spoilt is mended, and no more of it is thrown away than is spoilt.
+ 3. A state that a person, an accident or a wrong clock spoilt is mended at one look with a right one, and no more of
+    it is thrown away than is spoilt. (Who has a wrong clock is kept from writing by `keeper`.)
 """
 
 from __future__ import annotations
@@ -136,15 +137,18 @@ def _all_work(kept: Kept, authorities: list[bytes], *, plan: Plan, now: float) -
 
 
 def _usable(bundle: bytes, *, now: float) -> list[bytes]:
-    """Those of the trusted that have not ended; none if they can't be read."""
+    """Those of the trusted that have begun and not ended; none if they can't be read.
+
+    What begins later was made by a clock that was ahead, and until then every handshake with it fails.
+    """
     try:
-        return [one for one in split(bundle) if now < read_facts(one).ends]
+        return [one for one in split(bundle) if (facts := read_facts(one)).begins <= now < facts.ends]
     except CertificateError:
         return []
 
 
 def _signs(kept: Kept, signer: bytes) -> bool:
-    """Whether we have the key of the first of the trusted, as they stand in the Secret."""
+    """Whether we have the key of this one: it is the first of the trusted, as they stand in the Secret."""
     try:
         return split(kept.authorities)[0] == signer and key_of(signer, kept.authority_key)
     except CertificateError:

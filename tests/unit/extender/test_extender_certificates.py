@@ -276,6 +276,56 @@ def test_at_every_step_old_and_new_state_trust_each_other(steps: list[float]) ->
         assert len(split(states[-1].authorities)) <= 3
 
 
+# --- clocks that are wrong -------------------------------------------------------------------------------------------
+YEAR = 365 * DAY
+
+
+@pytest.mark.parametrize("ahead", [0.01, 0.7, 2, 7, 9.99, 11, 40, -0.01, -1, -20])
+def test_what_a_clock_years_off_has_made_is_mended_by_a_right_one(ahead: float) -> None:
+    """At one look; who has only what there was before trusts what is shown then, if that authority is in time."""
+    spoilt, _ = after(FRESH, now=NOW + ahead * YEAR)
+    kept, _ = after(spoilt, now=NOW + 60)
+    assert is_in_time(kept, now=NOW + 60)
+    assert needed(kept, plan=PLAN, now=NOW + 60) is Need.NOTHING
+
+
+def test_an_authority_that_has_not_begun_is_followed_by_one_that_has() -> None:
+    """What the one before it has signed is thrown away only where it is not in time."""
+    future = renewed(FRESH, Need.AUTHORITY, plan=PLAN, now=NOW + 7 * YEAR)
+    kept, needs = after(future, now=NOW)
+    assert needs == [Need.AUTHORITY]
+    assert split(kept.authorities)[1:] == split(FRESH.authorities)
+    assert (kept.server, kept.client) == (FRESH.server, FRESH.client)
+
+
+def is_in_time(kept: Kept, *, now: float) -> bool:
+    """Whether TLS takes all of it: whatever is shown or trusted has begun and not ended."""
+    every = [*split(kept.authorities), kept.server.certificate, kept.client.certificate]
+    facts = [read_facts(one) for one in every]
+    whole = trusts(kept, kept.server, now=now) and trusts(kept, kept.client, now=now)
+    return whole and all(one.begins <= now < one.ends for one in facts)
+
+
+@settings(max_examples=25)
+@given(
+    steps=st.lists(
+        st.tuples(st.floats(min_value=0.01, max_value=0.3), st.sampled_from([0, 0, 0, -3, -0.1, 0.1, 0.7, 2, 4])),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_with_right_clocks_again_all_is_mended_at_the_next_look(steps: list[tuple[float, float]]) -> None:
+    """However many looks, by clocks however wrong, have written before."""
+    plan = msgspec.structs.replace(PLAN, life=300 * DAY, authority_life=900 * DAY)
+    now, kept = NOW, renewed(None, Need.ALL, plan=plan, now=NOW)
+    for step, ahead in steps:
+        now += step * plan.life
+        kept, _ = after(kept, now=now + ahead * YEAR, plan=plan)
+        mended, _ = after(kept, now=now, plan=plan)
+        assert is_in_time(mended, now=now)
+        assert needed(mended, plan=plan, now=now) is Need.NOTHING
+
+
 def test_replicas_are_called_by_their_service_and_by_what_is_set() -> None:
     """Whatever the namespace is called; a host that is named twice is in the certificate once."""
     chosen = CertificateSettings(service="gpus", hosts=("10.0.0.7", "gpus"))

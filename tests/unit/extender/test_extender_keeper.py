@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import stat
+from email.utils import formatdate
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,14 @@ import pytest
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError, ForbiddenError, InvalidError, ServerTroubleError, UnreachableError
 from aliquot_kube.transport import Question
-from aliquot_scheduler.certificates.keeper import LOOK_EVERY, CertificateKeeper, RacesLostError
+from aliquot_scheduler.certificates.issuing import read_facts, split
+from aliquot_scheduler.certificates.keeper import (
+    CLOCKS_DIFFER,
+    LOOK_EVERY,
+    CertificateKeeper,
+    RacesLostError,
+    WrongClockError,
+)
 from aliquot_scheduler.certificates.keeping import Kept, Plan, from_data
 from aliquot_scheduler.web.tls import Tls, TlsFiles
 from support.clocks import VirtualClock
@@ -178,11 +186,11 @@ async def test_certificates_are_renewed_while_it_runs_and_whoever_serves_is_told
     await one.ensure()
     before = stored(api)
     running = asyncio.create_task(one.run(changed=lambda: told.append(clock.monotonic())))
-    await clock.advance(3840.0)
+    await clock.advance(3780.0)
     assert (stored(api), told) == (before, [])
-    await clock.advance(3840.0)
+    await clock.advance(3780.0)
     (at,) = told
-    assert 3840.0 < at <= 3900.0 + LOOK_EVERY
+    assert 3780.0 < at <= 3840.0 + LOOK_EVERY
     assert stored(api).server != before.server
     assert written(tmp_path)["tls.crt"] == stored(api).server.certificate
     running.cancel()
@@ -205,6 +213,62 @@ async def test_an_api_server_in_trouble_is_asked_less_and_less_often(tmp_path: P
     # A look is a Secret and two configurations.
     assert len(api.asked) - asked == 10 * 3
     running.cancel()
+
+
+def dated(api: FakeApi, when: float) -> None:
+    """So late it is by the API server's clock."""
+    api.headers = {"date": formatdate(when, usegmt=True)}
+
+
+NOW = 1_800_000_000.0
+YEAR = 365 * 86_400.0
+
+
+@pytest.mark.parametrize("off", [YEAR, 7 * YEAR, 11 * YEAR, -YEAR, -7 * YEAR, -1000.0])
+async def test_who_has_a_wrong_clock_writes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, off: float
+) -> None:
+    """It serves with what is there, and says that it is wrong; what it would have made is not good for others."""
+    api = FakeApi()
+    api.put(SECRET, {"data": {}})
+    dated(api, NOW)
+    await keeper(api, tmp_path / "right").ensure()
+    writes = len(api.writes)
+    wrong = VirtualClock(start=NOW + off)
+    for _ in range(20):
+        # By its clock they are due, or have not begun.
+        await keeper(api, tmp_path / "wrong", clock=wrong).ensure()
+        await keeper(api, tmp_path / "right").ensure()
+    assert len(api.writes) == writes
+    assert written(tmp_path / "wrong") == written(tmp_path / "right")
+    said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len(said) == 20
+    assert all("this machine's clock is" in each and "the API server's" in each for each in said)
+
+
+async def test_who_starts_first_with_a_wrong_clock_makes_nothing(tmp_path: Path) -> None:
+    """Nobody could use it; once the clock is right, the next look makes them."""
+    api = FakeApi()
+    api.put(SECRET, {"data": {}})
+    dated(api, NOW)
+    for off, how in ((3600, "3600 s ahead of"), (-3600, "3600 s behind"), (CLOCKS_DIFFER + 2, "ahead of")):
+        with pytest.raises(WrongClockError, match=rf"clock is .*{how} the API server's.*NTP"):
+            await keeper(api, tmp_path, clock=VirtualClock(start=NOW + off)).ensure()
+    assert (api.writes, written(tmp_path)) == ([], {})
+    await keeper(api, tmp_path, clock=VirtualClock(start=NOW + CLOCKS_DIFFER - 2)).ensure()
+    facts = read_facts(stored(api).server.certificate)
+    assert facts.begins <= NOW - CLOCKS_DIFFER
+
+
+async def test_a_secret_that_a_wrong_clock_has_spoilt_is_mended_by_a_right_one(tmp_path: Path) -> None:
+    """Some server's clock was wrong with it, or a person put it there."""
+    api = FakeApi()
+    api.put(SECRET, {"data": {}})
+    await keeper(api, tmp_path / "a", clock=VirtualClock(start=NOW + 7 * YEAR)).ensure()
+    dated(api, NOW)
+    await keeper(api, tmp_path / "a").ensure()
+    assert read_facts(stored(api).server.certificate).begins < NOW
+    assert [read_facts(one).begins < NOW for one in split(stored(api).authorities)] == [True]
 
 
 def immutable(question: Question) -> None:
