@@ -150,7 +150,7 @@ def _leadership(settings: Settings, *, transport: Transport, clock: Clock, rando
         clock=clock,
         random=random,
         name=settings.centre.name,
-        address=settings.centre.address,
+        address=settings.centre.url,
         names=settings.names,
         settings=settings.election,
     )

@@ -187,6 +187,8 @@ async def replica(
     decisions: Decisions | None = None,
     also: Sequence[web.RouteDef] = (),
     room: BodyRoom | None = None,
+    listens: str = "127.0.0.1",
+    port: int = 0,
 ) -> AsyncIterator[Replica]:
     """Serve on free ports until the end of the block.
 
@@ -208,7 +210,7 @@ async def replica(
         decisions=decisions or desk, leads=lambda: rule.mine, forwarder=forwarder, metrics=metrics, clock=clock
     )
     server = CentreServer(
-        settings=WebSettings(address="127.0.0.1", port=0, status_port=0, leave=5.0),
+        settings=WebSettings(address=listens, port=port, status_port=0, leave=5.0),
         tls=tls,
         routes=[*extender_routes(calls, stranger=stranger, metrics=metrics, clock=clock, room=room), *also],
         offered=calls.offered(stranger=stranger),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 from typing import Annotated
 
@@ -25,3 +26,14 @@ class CentreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     promise: Seconds = 30.0
     # How long a pod may go on using more than it was granted, once its node has given it up, before it is evicted.
     over_use_grace: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 60.0
+
+    @property
+    def url(self) -> str:
+        """The address with the brackets that an IPv6 one wants; the Deployment knows its pod's without them."""
+        scheme, between, rest = self.address.partition("://")
+        host, colon, port = rest.rpartition(":")
+        try:
+            ipaddress.IPv6Address(host)
+        except ValueError:
+            return self.address
+        return f"{scheme}{between}[{host}]{colon}{port}"

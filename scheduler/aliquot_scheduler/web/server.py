@@ -20,7 +20,7 @@ from aliquot_scheduler.web.handshakes import FailedHandshakes
 from aliquot_scheduler.web.idle import IdleConnections
 from aliquot_scheduler.web.pages import StatusPages
 from aliquot_scheduler.web.peers import why_stranger
-from aliquot_scheduler.web.settings import WebSettings
+from aliquot_scheduler.web.settings import EVERY, WebSettings
 from aliquot_scheduler.web.short_way import ShortWay
 from aliquot_scheduler.web.tls import Tls
 
@@ -117,7 +117,8 @@ class CentreServer:
 async def _listening(protocols: Callable[[], asyncio.Protocol], *, address: str, port: int) -> asyncio.Server:
     loop = asyncio.get_running_loop()
     try:
-        return await loop.create_server(protocols, address.strip("[]"), port, backlog=_BACKLOG)
+        host = None if address == EVERY else address.strip("[]")
+        return await loop.create_server(protocols, host, port, backlog=_BACKLOG)
     except OSError as error:
         where = f"{address}:{port}"
         raise ListenError(f"can't listen: {error.strerror}", where=where, remedy="who else does?") from error

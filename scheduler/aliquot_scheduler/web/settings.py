@@ -12,12 +12,16 @@ from aliquot_scheduler.certificates.settings import CENTRE, KUBE_SCHEDULER
 Address = Annotated[str, msgspec.Meta(min_length=1)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
+# Of both families, as far as the machine has them.
+EVERY = "*"
+
 
 class WebSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Section `[web]` of the settings; a port of 0 is any that is free."""
 
-    # Extender and webhook, over TLS.
-    address: Address = "0.0.0.0"  # noqa: S104 - the API server and kube-scheduler call from other machines
+    # Extender and webhook, over TLS: API server and kube-scheduler call from other machines. `*` is every address of
+    # this one, IPv4 and IPv6.
+    address: Address = EVERY
     port: Port = 10943
     # Metrics and probes, in plain HTTP: the pod's own address where Prometheus is to read them.
     status_address: Address = "127.0.0.1"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.certificates.issuing import Use
 from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.extender import forwarding
@@ -82,6 +84,40 @@ async def test_what_the_leader_can_t_read_comes_back_as_it_says(
         passed = await scheduler.post(follower.url("/extender/filter"), body)
         assert passed == await scheduler.post(leader.url("/extender/filter"), body)
         assert passed[0] == 400
+
+
+@pytest.mark.parametrize("listens", ["::1", "[::1]", "*"])
+async def test_a_leader_on_ipv6_is_reached(
+    authority: Authority, follower: Replica, scheduler: Caller, listens: str
+) -> None:
+    """By the address that the Deployment gives it, without brackets; who listens everywhere does in both families."""
+    # Both families are to have the same port.
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as probe:
+        port = probe.getsockname()[1]
+    files = authority.server_files(folder="leader")
+    async with replica(files, identity="leader", listens=listens, port=port) as leader:
+        follower.rule.address = CentreSettings(address=f"https://::1:{port}").url
+        assert await scheduler.post(follower.url("/extender/bind"), BINDING) == (200, {"Error": ""})
+        assert [verb for verb, _ in leader.desk.asked] == ["bind"]
+        if listens == "*":
+            follower.rule.follow(leader)
+            assert await scheduler.post(follower.url("/extender/bind"), BINDING) == (200, {"Error": ""})
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [
+        ("https://fd00:10:244::5:10943", "https://[fd00:10:244::5]:10943"),
+        ("https://2001:db8:1:2:3:4:5:6:10943", "https://[2001:db8:1:2:3:4:5:6]:10943"),
+        ("https://[::1]:10943", "https://[::1]:10943"),
+        ("https://10.0.0.5:10943", "https://10.0.0.5:10943"),
+        ("https://centre-0.example:10943", "https://centre-0.example:10943"),
+        ("", ""),
+    ],
+)
+def test_an_ipv6_address_gets_its_brackets(address: str, url: str) -> None:
+    """The port is what follows the last colon, as in what the Deployment puts together."""
+    assert CentreSettings(address=address).url == url
 
 
 @pytest.mark.parametrize("verb", list(Verb))
