@@ -69,7 +69,9 @@ class Bench:
         gpu = number % GPUS
         pod = await self.node.create(_pod(number))
         part = Slice(gpu=simulated_uuid(node=NODE, index=gpu), compute=Percent(1), limit=Percent(1), memory=MiB(100))
-        grant = Grant(node=NODE, pod=pod.metadata.uid, containers={"main": ContainerGrant(slices=(part,))})
+        grant = Grant(
+            node=NODE, pod=pod.metadata.uid, containers={"main": ContainerGrant(slices=(part,), isolation="observe")}
+        )
         await self.node.bind(pod, {NAMES.grant: encode_grant(grant)})
         device = self.compute.devices[gpu * 100 + number // GPUS].ID
         answer = await self.allocate(device)

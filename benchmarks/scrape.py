@@ -99,7 +99,7 @@ def sampling() -> None:
         (folder / str(number + 1)).mkdir()
         (folder / str(number + 1) / "cgroup").write_text(f"0::/kubepods/burstable/pod{uid}/{container}\n")
         part = Slice(gpu=f"GPU-{number % GPUS}", compute=Percent(1), limit=Percent(1), memory=MiB(100))
-        grant = Grant(node="n", pod=uid, containers={"main": ContainerGrant(slices=(part,))})
+        grant = Grant(node="n", pod=uid, containers={"main": ContainerGrant(slices=(part,), isolation="observe")})
         status = {"containerStatuses": [{"name": "main", "containerID": f"containerd://{container}"}]}
         pod = msgspec.convert({"metadata": {"name": f"pod-{number}", "uid": uid}, "status": status}, Pod)
         tenants[uid] = Tenant(pod=pod, grant=grant)

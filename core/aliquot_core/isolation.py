@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 
 from aliquot_core.inventory import OBSERVE
@@ -13,6 +13,8 @@ from aliquot_core.request import Quality
 INTERPOSER, MPS, MIG = "interposer", "mps", "mig"
 # From the weakest to the strongest.
 MODES = (OBSERVE, INTERPOSER, MPS, MIG)
+# Of a GPU that offers none, and in grants of it.
+NO_MODE = ""
 # The last rung of the ladder for who uses more than granted, as settings, queues and pods write it.
 EVICT = "evict"
 # Reasons of a pod's condition `granted`: it uses more than it was granted and is to go; it keeps inside again; its
@@ -97,9 +99,26 @@ def spans(mode: str, *, wholes: Sequence[bool]) -> bool:
     """Whether one container can hold these slices so, each of one GPU and whole or not.
 
     MPS has a daemon per GPU, and a process speaks to one; who has its GPUs whole needs none. Of MIG's instances CUDA
-    opens one to a process.
+    opens one to a process. Of a mode that this version does not know nobody says that it reaches over two.
     """
-    return len(wholes) == 1 or (mode != MIG and (mode != MPS or all(wholes)))
+    return len(wholes) == 1 or mode in {NO_MODE, OBSERVE, INTERPOSER} or (mode == MPS and all(wholes))
+
+
+def shared_modes(*, least: str, wholes: Sequence[bool], qualities: Collection[Quality]) -> tuple[str, ...]:
+    """In which of the modes a pod's containers may lie on several GPUs, the strongest first; `NO_MODE` if none need be.
+
+    Empty for a pod each of whose containers lies on one. These are few, whatever agents tell of.
+    """
+    if len(wholes) == 1:
+        return ()
+    able = [mode for mode in reversed(MODES) if _reaches(mode, least) and spans(mode, wholes=wholes)]
+    able = [mode for mode in able if all(keeping(mode, one) is not Keeping.REFUSED for one in qualities)]
+    return (*able, NO_MODE) if not least else tuple(able)
+
+
+def offers(offered: Sequence[str], mode: str) -> bool:
+    """Whether a GPU that offers these modes offers that one; who offers none has `NO_MODE`."""
+    return mode in offered if mode else not offered
 
 
 def _reaches(mode: str, least: str) -> bool:

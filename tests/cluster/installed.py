@@ -235,7 +235,11 @@ class Installed:
             limit=Percent(compute),
             memory=MiB(memory),
         )
-        grant = Grant(node=node, pod=made["metadata"]["uid"], containers={"main": ContainerGrant(slices=(part,))})
+        grant = Grant(
+            node=node,
+            pod=made["metadata"]["uid"],
+            containers={"main": ContainerGrant(slices=(part,), isolation="observe")},
+        )
         self.bind(made, node, {NAMES.grant: encode_grant(grant)})
         return made
 

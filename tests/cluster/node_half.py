@@ -117,7 +117,7 @@ class NodeHalf:
         """A GPU's uuid."""
         return simulated_uuid(node=self.name, index=index)
 
-    def grant(self, made: Json, slices: Slices, *, isolation: str = "") -> str:
+    def grant(self, made: Json, slices: Slices, *, isolation: str = "observe") -> str:
         """The grant annotation of a created pod."""
         containers = {
             name: ContainerGrant(
@@ -131,13 +131,13 @@ class NodeHalf:
         }
         return encode_grant(Grant(node=self.name, pod=made["metadata"]["uid"], containers=containers))
 
-    def run(self, wanted: Json, slices: Slices, *, isolation: str = "") -> Json:
+    def run(self, wanted: Json, slices: Slices, *, isolation: str = "observe") -> Json:
         """Create a pod, and bind it."""
         made = self.cluster.create_pod(wanted)
         self.bind(made, slices, isolation=isolation)
         return made
 
-    def bind(self, made: Json, slices: Slices, *, isolation: str = "") -> None:
+    def bind(self, made: Json, slices: Slices, *, isolation: str = "observe") -> None:
         """Bind a created pod with a grant in one write, as the scheduler will."""
         self.cluster.bind(made, self.name, {NAMES.grant: self.grant(made, slices, isolation=isolation)})
 

@@ -60,7 +60,9 @@ def place(api: HttpApi, name: str) -> None:
     pod = api.post(PODS, asking(name)).ok()
     uuid = json.loads(next(iter(inventory_note(NODE, cards=2).values())))["gpus"][0]["uuid"]
     slices = (Slice(gpu=uuid, compute=Percent(30), limit=Percent(30), memory=MiB(8000)),)
-    grant = Grant(node=NODE, pod=pod["metadata"]["uid"], containers={"main": ContainerGrant(slices=slices)})
+    grant = Grant(
+        node=NODE, pod=pod["metadata"]["uid"], containers={"main": ContainerGrant(slices=slices, isolation="observe")}
+    )
     binding = {"metadata": {"name": name, "annotations": {NAMES.grant: encode_grant(grant)}}, "target": {"name": NODE}}
     api.post(f"{PODS}/{name}/binding", binding).ok()
 

@@ -121,7 +121,7 @@ class Stage:
         await self.client.patch(NODES, name=NODE, patch=merge_patch({"metadata": {"annotations": annotations}}))
 
     async def bound_to(
-        self, gpu: int, *, name: str = "worker", command: Sequence[str] = ("sleep", "60"), isolation: str = ""
+        self, gpu: int, *, name: str = "worker", command: Sequence[str] = ("sleep", "60"), isolation: str = "observe"
     ) -> Pod:
         """A pod that is bound here with a slice of this GPU."""
         limits = {NAMES.compute: "30", NAMES.memory: "1000"}

@@ -122,7 +122,7 @@ class Scene:
         """What of the pod its isolation does not take."""
         wholes = self.request.wholes
         modes = [mode for mode in gpu.isolation if spans(mode, wholes=wholes)]
-        if gpu.isolation and not modes:
+        if gpu.isolation and not (modes and enough(modes, least=self.request.isolation)):
             return {"spread over several" if all(wholes) else "spread over parts of several"}
         least = self.request.isolation
         return {one for one in self.request.qualities if not admits(modes, least=least, quality=one)}
@@ -138,15 +138,18 @@ class Scene:
         staying = [one for one in some if one.kind is not Kind.INIT]
         inits = [one for one in some if one.kind is Kind.INIT]
         return any(
-            all(any(self._starts(init, way, laid, inside=inside) for way in ways(init, spots)) for init in inits)
+            all(any(self._starts(init, way, laid, inside=inside) for way in self._ways(init, spots)) for init in inits)
             for laid in self._laid(staying, spots)
         )
 
     def _laid(self, staying: Sequence[ContainerRequest], spots: list[Spot]) -> Iterator[_Laid]:
-        for chosen in product(*(list(ways(one, spots)) for one in staying)):
+        for chosen in product(*(list(self._ways(one, spots)) for one in staying)):
             pairs = list(zip(staying, chosen, strict=True))
             if held_at_once(pairs, spots):
                 yield _Laid(spots=spots, ways={one.name: way for one, way in pairs})
+
+    def _ways(self, one: ContainerRequest, spots: list[Spot]) -> Iterator[_Way]:
+        return ways(one, spots, asked=self.request)
 
     def _starts(self, init: ContainerRequest, way: _Way, laid: _Laid, *, inside: bool) -> bool:
         before = list(takewhile(lambda one: one.name != init.name, self.containers))
@@ -185,12 +188,20 @@ def thin(one: ContainerRequest, gpu: Gpu) -> bool:
     return memory_on(gpu, one.shares[-1]) < gpu.context
 
 
-def ways(one: ContainerRequest, spots: list[Spot]) -> Iterator[_Way]:
-    """All ways to put it on GPUs by itself."""
+def ways(one: ContainerRequest, spots: list[Spot], *, asked: PodRequest) -> Iterator[_Way]:
+    """All ways to put it on GPUs by itself: on several in a mode that each of them offers."""
     shares = one.shares
     for way in permutations(range(len(spots)), len(shares)):
-        if all(spots[at].has(share) for at, share in zip(way, shares, strict=True)):
+        if all(spots[at].has(share) for at, share in zip(way, shares, strict=True)) and (
+            len(way) == 1 or shared([spots[at].gpu for at in way], asked=asked)
+        ):
             yield way
+
+
+def shared(gpus: Sequence[Gpu], *, asked: PodRequest) -> set[str]:
+    """The modes that all of these offer, reach as far as the pod asks, and over several GPUs."""
+    every = set(gpus[0].isolation).intersection(*(gpu.isolation for gpu in gpus))
+    return {mode for mode in every if spans(mode, wholes=asked.wholes) and enough([mode], least=asked.isolation)}
 
 
 def held_at_once(pairs: Sequence[tuple[ContainerRequest, _Way]], spots: list[Spot]) -> bool:
@@ -209,13 +220,20 @@ def held_at_once(pairs: Sequence[tuple[ContainerRequest, _Way]], spots: list[Spo
 
 
 # --- drawn -----------------------------------------------------------------------------------------------------------
-def drawn(seed: int) -> Scene:
-    """The scene of a seed."""
+def drawn(seed: int, *, apart: bool = False) -> Scene:
+    """The scene of a seed; with `apart` each of its GPUs offers modes of its own."""
     chance = random.Random(seed)  # noqa: S311 - to be played again
     cards = _cards(chance)
     held = {gpu.uuid: _held(chance, gpu) for gpu in cards if gpu.health is not Health.SICK and chance.random() < 0.6}
     pod = _pod(chance, cards)
+    if apart:
+        cards = [
+            one if one.instance else msgspec.structs.replace(one, isolation=chance.choice(_OFFERS)) for one in cards
+        ]
     return Scene(cards=cards, held=held, pod=pod, request=parse_request(pod, names=NAMES))
+
+
+_OFFERS = (["observe"], ["observe", "interposer"], ["mps"], ["mps"], ["observe", "mps"], ["interposer"])
 
 
 def _cards(chance: random.Random) -> list[Gpu]:

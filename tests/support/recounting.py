@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import combinations, takewhile
+from itertools import combinations, permutations, takewhile
 
-from aliquot_core.request import Kind
+from aliquot_core.request import ContainerRequest, Kind
 from aliquot_scheduler.fit.demand import demand_of, pieces_of
-from support.mixed_node import Scene, Spot, thin
+from support.mixed_node import Scene, Spot, fresh, shared, thin
 
 _NEEDED = r"(?:, (?P<needed>\d+) are needed)?"
 _MEMORY = r"(?:(?P<mib>\d+) MiB)?(?: and )?(?:(?P<portion>\d+) % of a GPU's memory)?"
@@ -30,6 +30,11 @@ _STUCK = re.compile(
     r"(?: beside the sidecars before it)?, even on an empty node"
 )
 _TOGETHER = re.compile(r"its GPUs have room for one container, not for all (?P<all>\d+) of the pod together")
+_APART = re.compile(
+    r"(?P<needed>\d+) GPUs of one isolation mode are needed, (?P<there>.+) "
+    r"(?:(?P<large>(?:is|are) large enough)|(?:has|have) room)"
+)
+_OF_MODE = re.compile(r"(?P<count>\d+) in (?P<mode>\w+)")
 _NOT_GIVEN = re.compile(r"none of its GPUs can be given: .*|it has no GPUs")
 
 
@@ -46,6 +51,7 @@ def is_true(scene: Scene, why: str) -> bool:
         (_NOT_ALL, _not_all),
         (_STUCK, _stuck),
         (_TOGETHER, _together),
+        (_APART, _apart),
         (_NOT_GIVEN, _not_given),
     ]
     return any(holds(scene, match) for pattern, holds in forms if (match := pattern.fullmatch(said)))
@@ -116,6 +122,29 @@ def _stuck(scene: Scene, match: re.Match[str]) -> bool:
 def _together(scene: Scene, match: re.Match[str]) -> bool:
     each = all(scene.fits(emptied=False, only=[one]) for one in scene.containers)
     return each and len(scene.containers) == _number(match, "all") and not scene.fits(emptied=False)
+
+
+def _apart(scene: Scene, match: re.Match[str]) -> bool:
+    """One of its containers needs so many of one mode, and there are so many of each that is told, and never enough."""
+    spots = [fresh(one) for one in scene.allowed] if match["large"] else scene.allowed
+    told = {found["mode"]: int(found["count"]) for found in _OF_MODE.finditer(match["there"])}
+    modes = set(told) | {mode for spot in spots for mode in shared([spot.gpu], asked=scene.request)}
+    for one in scene.containers:
+        counts = {mode: _most_of_it(one, [spot for spot in spots if mode in spot.gpu.isolation]) for mode in modes}
+        if len(one.shares) == _number(match, "needed") and told.items() <= counts.items():
+            return bool(told) and max(counts.values()) < len(one.shares) and max(counts.values()) == max(told.values())
+    return False
+
+
+def _most_of_it(one: ContainerRequest, spots: Sequence[Spot]) -> int:
+    """For how many of its GPUs there is one of these."""
+    return max(
+        count
+        for count in range(len(one.shares) + 1)
+        for shares in combinations(one.shares, count)
+        for way in permutations(spots, count)
+        if all(spot.has(share) for spot, share in zip(way, shares, strict=True))
+    )
 
 
 def _not_given(scene: Scene, _: re.Match[str]) -> bool:

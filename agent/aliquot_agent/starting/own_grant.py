@@ -8,7 +8,7 @@ from aliquot_core.claims import check_grant
 from aliquot_core.errors import ClusterError
 from aliquot_core.grant import ContainerGrant, Grant, Slice, decode_grant
 from aliquot_core.inventory import Gpu, Health
-from aliquot_core.isolation import MPS, Keeping, holds_memory, keeping, spans
+from aliquot_core.isolation import MPS, Keeping, holds_memory, keeping, offers, spans
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import quality_of
@@ -61,8 +61,8 @@ def _unfit(part: Slice, gpu: Gpu, *, mode: str) -> str:
     """What is wrong with a GPU for a slice of it."""
     if gpu.health is Health.SICK:
         return f"is sick: {gpu.reason or 'no reason known'}"
-    if mode and mode not in gpu.isolation:
-        return f"does not hold isolation {mode}"
+    if not offers(gpu.isolation, mode):
+        return f"does not hold isolation {mode}" if mode else f"is to be held in no mode, and offers {_modes(gpu)}"
     if gpu.instance and (part.compute, part.memory) != (gpu.compute, gpu.usable):
         return f"is an instance of MIG and given whole: {gpu.compute} and {gpu.usable}"
     context = gpu.context or 0
@@ -73,6 +73,10 @@ def _unfit(part: Slice, gpu: Gpu, *, mode: str) -> str:
             "begin; delete the pod and ask for more, or let the operator measure [agent] context_mib of this GPU anew"
         )
     return ""
+
+
+def _modes(gpu: Gpu) -> str:
+    return f"{', '.join(gpu.isolation)}: only a centre that differs from this agent's version grants so"
 
 
 def unready(grant: Grant, *, known: Known) -> str:

@@ -9,9 +9,9 @@ import msgspec
 
 from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.fit.bounds import Bounds
-from aliquot_scheduler.fit.causes import NodeCause
 from aliquot_scheduler.fit.demand import Demand
 from aliquot_scheduler.fit.finder import Finder
+from aliquot_scheduler.fit.finding import NodeCause
 from aliquot_scheduler.fit.refusals import Refusal
 from aliquot_scheduler.fit.survey import Room, Survey
 from aliquot_scheduler.picture.grid import Rows

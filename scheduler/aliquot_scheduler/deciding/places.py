@@ -22,6 +22,9 @@ from aliquot_scheduler.fit.survey import Room, Survey
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
+# So many nodes at the most, each at up to 0.5 ms.
+_MOST_TRIED = 8
+
 
 class Places:
     """What stands of them is in `promises`, what was said of them in `offers`."""
@@ -108,7 +111,7 @@ class Places:
         """Room on the cheapest of these nodes; of equals on the first that kube-scheduler named."""
         if not room.nodes:
             return None
-        best = self.finder.plan(pod, demand, node=room.nodes[int(np.argmin(found.cost[room.rows]))])
+        best = self._planned(pod, demand, found, room)
         if best is None:
             return None
         until = now + self.for_so_long
@@ -116,3 +119,13 @@ class Places:
         self.promises.make(promise)
         self.offers.make(pod.metadata.uid, Offer(survey=found, room=room, best=promise.node))
         return promise
+
+    def _planned(self, pod: Pod, demand: Demand, found: Survey, room: Room) -> Plan | None:
+        """On the cheapest; a node that says it has room and then none, by a fault of ours, is not all there is."""
+        costs = found.cost[room.rows]
+        plan = self.finder.plan(pod, demand, node=room.nodes[int(np.argmin(costs))])
+        if plan is not None:
+            return plan
+        others = np.argsort(costs, kind="stable")[1:_MOST_TRIED].tolist()
+        plans = (self.finder.plan(pod, demand, node=room.nodes[one]) for one in others)
+        return next((plan for plan in plans if plan is not None), None)

@@ -13,94 +13,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from functools import cached_property
-from itertools import groupby
-from typing import NamedTuple
+from itertools import groupby, islice
 
 import numpy as np
 import numpy.typing as npt
 
 from aliquot_scheduler.fit.demand import Demand, Piece, admitted, in_order, named, pieces_of
 from aliquot_scheduler.fit.emptied import Emptied, Fill
+from aliquot_scheduler.fit.finding import NO_COUNTS, Counts, Finding, NodeCause, OfModes, Part, PartCounts, Spread
+from aliquot_scheduler.fit.modes import apart_by_mode
 from aliquot_scheduler.fit.places import allowed_places, has_compute, needed_memory, takes
-from aliquot_scheduler.picture.grid import Bools, Cells, Kind, Rows
-
-
-class NodeCause(Enum):
-    """In the order in which they are looked for."""
-
-    # Whoever asks, or by something else than its GPUs.
-    UNKNOWN = "nobody knows such a node"
-    OUTSIDE = "it is not the pod's to have"
-    OUT = "it takes nobody"
-    RULE = "a rule of the cluster's own refuses it"
-    # By its GPUs, whoever is on them.
-    NONE_GIVEN = "none of its GPUs can be given"
-    NOT_MEANT = "too few of them are what the pod allows"
-    ISOLATION = "too few of them are of an isolation that takes the pod"
-    CONTEXT = "on too many of them a CUDA context takes all that it asks"
-    TOO_SMALL = "too few of them are large enough"
-    NOT_TOGETHER = "its containers do not lie on them together"
-    INIT_STUCK = "one of its init containers does not"
-    # By its GPUs as they are now.
-    NO_ROOM = "too few of them have room", False
-    NO_ROOM_TOGETHER = "they have room for each container and not for all", False
-
-    def __init__(self, _: str, final: bool = True) -> None:  # noqa: FBT001, FBT002 - as members are written
-        # Whether that stays so whoever is evicted; asked of each node that refuses a pod.
-        self.final = final
-
+from aliquot_scheduler.picture.grid import Bools, Cells, Rows
 
 # Of these the words name what is wrong with which kinds of GPUs.
 _BY_KIND = frozenset({NodeCause.ISOLATION, NodeCause.CONTEXT})
-
-
-class Part(NamedTuple):
-    """Pieces of one size, and how many GPUs of one node have to take such a one: with those for larger pieces."""
-
-    piece: Piece
-    needed: int
-
-
-class Counts(NamedTuple):
-    """How many of a node's GPUs there are, are meant, and so on: of each but the first what is left of the last."""
-
-    total: int
-    meant: int
-    # By their isolation they take the pod.
-    taking: int
-    # And a context leaves it something.
-    allowed: int
-
-
-class PartCounts(NamedTuple):
-    """How many of the GPUs that are allowed are large enough for a part, and have room: of memory, of compute, both."""
-
-    large: int
-    roomy: int
-    free: int
-    both: int
-
-
-_NO_PART, _NONE, _NOBODY = Part(Piece(compute=0), 0), PartCounts(0, 0, 0, 0), Fill(staying=0)
-_OF_ALL, _OF_PART = len(Counts._fields), len(PartCounts._fields)
-
-
-@dataclass(frozen=True, eq=False)
-class Finding:
-    """The cause and its numbers; to nodes that are alike it is the same one, and is asked for by that."""
-
-    cause: NodeCause
-    counts: Counts
-    # Where one part is the cause.
-    part: Part = _NO_PART
-    of_part: PartCounts = _NONE
-    # Where containers do not lie together.
-    fill: Fill = _NOBODY
-    # How many of the GPUs that fail are of each kind, where that is the cause.
-    kinds: tuple[tuple[Kind, int], ...] = ()
+# Of each container that needs several GPUs the least that it asks of one, and what there is by mode.
+_OfModes = Sequence[tuple[Part, dict[str, Spread]]]
+_OF_ALL, _OF_PART, _OF_MODE = len(Counts._fields), len(PartCounts._fields), len(Spread._fields)
 
 
 class Causes:
@@ -116,8 +47,12 @@ class Causes:
         self._emptied = emptied
         self.named = named
         self.grid = grid
+        containers = [list(parts) for parts in parts_of(demand)]
         # The largest first: that is what is told where several are the cause.
-        self.parts = sorted(set(parts_of(demand)), key=_largest_first)
+        self.parts = sorted({part for parts in containers for part in parts}, key=_largest_first)
+        # By mode the GPUs that one container may have, where that is more than one set; and who needs several.
+        self._sets = apart_by_mode(self.request, grid=grid)
+        self._spread = [parts for parts in containers if parts[-1].needed > 1] if self._sets else []
         # So many GPUs of one node it needs.
         self.most = max(part.needed for part in self.parts)
         self._known: dict[tuple[tuple[int, ...], Fill], Finding] = {}
@@ -156,23 +91,46 @@ class Causes:
 
     def roomy(self) -> Bools:
         """The rows with room for each container by itself."""
-        return self._have(lambda piece: takes(piece, grid=self.grid, allowed=self.allowed))
+        return self._have(self._with_room)
 
     def _have(self, takers: Callable[[Piece], Bools]) -> Bools:
         have = np.ones(self.grid.rows, dtype=np.bool_)
         for piece, needed in self.parts:
             have &= takers(piece).sum(axis=1) >= needed
+        for parts in self._spread:
+            in_some = np.zeros_like(have)
+            for those in self._sets.values():
+                in_some |= _so_many(parts, takers, those) == parts[-1].needed
+            have &= in_some
         return have
+
+    def _with_room(self, piece: Piece) -> Bools:
+        return takes(piece, grid=self.grid, allowed=self.allowed)
+
+    def lack_of_a_mode(self) -> tuple[int, int] | None:
+        """How many GPUs of one mode some container needs that no node has, and how many there are at the most."""
+        if not self._spread or self.able_for_each().any():
+            return None
+        # Each may find a node, and none takes all: then of the one that needs most.
+        most = [
+            (parts[-1].needed, max(int(_so_many(parts, self.large, those).max()) for those in self._sets.values()))
+            for parts in self._spread
+        ]
+        return min(most, key=lambda one: (one[1] >= one[0], -one[0]))
 
     @cached_property
     def counts(self) -> npt.NDArray[np.int64]:
-        """By row the numbers of `Counts`, then of each part those of `PartCounts`."""
+        """By row the numbers of `Counts`, then of each part those of `PartCounts`, of those who are spread."""
         steps = [self.grid.open, self.meant, self.taking, self.allowed]
         for piece, _ in self.parts:
             roomy = self.allowed & (self.grid.memory >= needed_memory(piece, grid=self.grid))
             free = self.allowed & has_compute(piece, grid=self.grid)
             steps += [self.large(piece), roomy, free, roomy & free]
-        return np.stack([step.sum(axis=1) for step in steps], axis=1)
+        numbers = [step.sum(axis=1) for step in steps]
+        for parts in self._spread:
+            for those in self._sets.values():
+                numbers += [_so_many(parts, takers, those) for takers in (self.large, self._with_room)]
+        return np.stack(numbers, axis=1)
 
     # --- of some -----------------------------------------------------------------------------------------------------
     def of(self, rows: Sequence[int]) -> list[Finding]:
@@ -197,19 +155,26 @@ class Causes:
 
     def _find(self, numbers: tuple[int, ...], fill: Fill) -> Finding:
         """The first that holds."""
-        counts, starts = Counts(*numbers[:_OF_ALL]), range(_OF_ALL, len(numbers), _OF_PART)
+        counts, of_modes = Counts(*numbers[:_OF_ALL]), _OF_ALL + _OF_PART * len(self.parts)
+        starts = range(_OF_ALL, of_modes, _OF_PART)
         of_parts = [PartCounts(*numbers[start : start + _OF_PART]) for start in starts]
-        parts = list(zip(self.parts, of_parts, strict=True))
+        parts, spread = list(zip(self.parts, of_parts, strict=True)), list(self._in_modes(numbers[of_modes:]))
         if cause := self._which_gpus(counts):
             return Finding(cause, counts)
         if small := next((one for one in parts if one[1].large < one[0].needed), None):
             return Finding(NodeCause.TOO_SMALL, counts, *small)
+        if apart := _apart(spread, "large"):
+            return Finding(NodeCause.NO_SHARED_MODE, counts, *apart)
         if fill != Fill(staying=self.staying):
             together = fill.staying == self.staying
             return Finding(NodeCause.INIT_STUCK if together else NodeCause.NOT_TOGETHER, counts, fill=fill)
-        if full := next((one for one in parts if one[1].both < one[0].needed), None):
-            return Finding(NodeCause.NO_ROOM, counts, *full)
-        return Finding(NodeCause.NO_ROOM_TOGETHER, counts)
+        return _full(counts, parts, spread)
+
+    def _in_modes(self, numbers: Sequence[int]) -> Iterator[tuple[Part, dict[str, Spread]]]:
+        """Of each container that needs several GPUs the least that it asks of one, and what there is by mode."""
+        pairs = (Spread(*numbers[start : start + _OF_MODE]) for start in range(0, len(numbers), _OF_MODE))
+        for parts in self._spread:
+            yield parts[-1], dict(zip(self._sets, islice(pairs, len(self._sets)), strict=True))
 
     def _which_gpus(self, counts: Counts) -> NodeCause | None:
         """Whether there are too few that it may have, and why."""
@@ -229,13 +194,44 @@ class Causes:
         return finding
 
 
-def parts_of(demand: Demand) -> Iterator[Part]:
+def parts_of(demand: Demand) -> Iterator[Iterator[Part]]:
     """What it asks of one node; of several containers each counts by itself."""
     for pieces in [demand.pieces] if demand.pieces else map(pieces_of, demand.request.containers):
-        needed = 0
-        for piece, same in groupby(pieces):
-            needed += len(list(same))
-            yield Part(piece, needed)
+        yield _parts(pieces)
+
+
+def _parts(pieces: Sequence[Piece]) -> Iterator[Part]:
+    needed = 0
+    for piece, same in groupby(pieces):
+        needed += len(list(same))
+        yield Part(piece, needed)
+
+
+def _so_many(parts: Sequence[Part], takers: Callable[[Piece], Bools], those: Bools) -> npt.NDArray[np.int64]:
+    """By row for how many of a container's pieces there is one of those GPUs: what takes one takes all that follow."""
+    lack = np.zeros(those.shape[0], dtype=np.int64)
+    for piece, needed in parts:
+        lack = np.maximum(lack, needed - (takers(piece) & those).sum(axis=1))
+    found: npt.NDArray[np.int64] = parts[-1].needed - lack
+    return found
+
+
+def _full(counts: Counts, parts: Sequence[tuple[Part, PartCounts]], spread: _OfModes) -> Finding:
+    """What is taken of its GPUs, where an empty one would do."""
+    if full := next((one for one in parts if one[1].both < one[0].needed), None):
+        return Finding(NodeCause.NO_ROOM, counts, *full)
+    if apart := _apart(spread, "both"):
+        return Finding(NodeCause.NO_ROOM_IN_A_MODE, counts, *apart)
+    return Finding(NodeCause.NO_ROOM_TOGETHER, counts)
+
+
+def _apart(spread: _OfModes, what: str) -> tuple[Part, PartCounts, OfModes] | None:
+    """The first container for which no mode has GPUs enough, and how many each has."""
+    for part, of_modes in spread:
+        counts = [(mode, getattr(found, what)) for mode, found in of_modes.items()]
+        if all(count < part.needed for _, count in counts):
+            return part, NO_COUNTS, tuple((mode, count) for mode, count in counts if count)
+    return None
 
 
 def _largest_first(part: Part) -> tuple[int, ...]:

@@ -104,7 +104,7 @@ def refused(kind: GpuKind, request: PodRequest) -> frozenset[str]:
     """What of the pod no isolation takes that a GPU of this kind offers, in words."""
     wholes = request.wholes
     offered = [mode for mode in kind.isolation if spans(mode, wholes=wholes)]
-    if kind.isolation and not offered:
+    if kind.isolation and not (offered and enough(offered, least=request.isolation)):
         return frozenset({"spread over several" if all(wholes) else "spread over parts of several"})
     return frozenset(
         quality for quality in request.qualities if not admits(offered, least=request.isolation, quality=quality)

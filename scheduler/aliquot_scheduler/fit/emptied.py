@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from aliquot_core.claims import NOTHING
 from aliquot_core.inventory import Gpu, Instance
@@ -28,6 +29,7 @@ from aliquot_core.request import ContainerRequest, Kind, PodRequest
 from aliquot_scheduler.fit.card import Card
 from aliquot_scheduler.fit.demand import Piece, before_all, demand_of, in_order, pieces_of
 from aliquot_scheduler.fit.layout import in_any_way
+from aliquot_scheduler.fit.modes import kinds_together, mask_of, modes_of
 from aliquot_scheduler.fit.ways import Steps, too_much
 from aliquot_scheduler.picture.grid import Bools, Cells, Rows
 
@@ -38,14 +40,21 @@ _MOST_INITS = 16
 # Pods whose answers are kept by what their containers ask, those that were used last.
 _KEPT = 64
 
-# The sizes of a node's GPUs that the pod may have, in bytes, and what each was put together of.
+# The sizes of a node's GPUs that the pod may have, in bytes, and what each was put together of: memory above compute
+# and whether it is cut, and above all the modes in which one container may have it beside others.
 Sizes = bytes
-_MEMORY, _CUT, _COMPUTE = 8, 1, 7
+_MODES, _MEMORY, _CUT, _COMPUTE = 48, 8, 1, 7
 
 # What a GPU has left: whether the container that is being laid lies on it, compute, memory, memory in all, whether it
-# can be shared. What is full is left out.
-_Left = tuple[bool, int, int, int, bool]
+# can be shared, in which modes (bits). What is full is left out.
+_Left = tuple[bool, int, int, int, bool, int]
 _Filling = tuple[_Left, ...]
+# How many pieces were laid, on what that leaves, and the modes in which the last one's container lies.
+_Step = tuple[int, _Filling, int]
+_ANY_MODE = -1
+
+
+Masks = npt.NDArray[np.int64]
 
 
 class Fill(NamedTuple):
@@ -78,16 +87,25 @@ class Emptied:
         if len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
         found = []
-        for sizes in _sizes(rows, grid=grid, allowed=allowed):
+        for sizes in _sizes(rows, grid=grid, allowed=allowed, masks=self._masks(request, grid)):
             if sizes not in known:
                 known[sizes] = _fill(request, sizes)
             found.append(known[sizes])
         return found
 
+    @staticmethod
+    def _masks(request: PodRequest, grid: Cells) -> Masks | None:
+        """By kind of GPU in which modes it may be had beside others; None where that is one for all."""
+        if len(kinds_together(grid.kinds, request)) == 1:
+            return None
+        return np.array([mask_of(kind.isolation, modes_of(request)) for kind in grid.kinds], dtype=np.int64)
 
-def _sizes(rows: Rows, *, grid: Cells, allowed: Bools) -> Iterator[Sizes]:
+
+def _sizes(rows: Rows, *, grid: Cells, allowed: Bools, masks: Masks | None) -> Iterator[Sizes]:
     """In any order of its GPUs a node is the same."""
     packed = (grid.usable[rows].astype(np.int64) << _MEMORY) | (grid.total[rows] << _CUT) | grid.cut[rows]
+    if masks is not None:
+        packed |= masks[grid.kind[rows]] << _MODES
     packed = np.sort(np.where(allowed[rows], packed, 0), axis=1)
     whole, width = np.ascontiguousarray(packed).tobytes(), packed.shape[1] * packed.itemsize
     return (whole[start : start + width] for start in range(0, len(rows) * width, width))
@@ -124,15 +142,18 @@ def _off_apps(request: PodRequest, gpus: _Filling) -> str:
 
 def _starts(request: PodRequest, gpus: _Filling) -> bool:
     """Whether there is a way in which all init containers have room, or may be."""
-    steps, cards = Steps(_MOST_WAYS), [_card(at, left) for at, left in enumerate(gpus)]
+    modes = modes_of(request)
+    steps, cards = Steps(_MOST_WAYS), [_card(at, left, modes) for at, left in enumerate(gpus)]
     return any(laid is not None for laid in in_any_way(request, cards, steps)) or steps.left < 0
 
 
-def _card(at: int, left: _Left) -> Card:
-    """A GPU of that size."""
-    _, compute, memory, _, shared = left
+def _card(at: int, left: _Left, modes: Sequence[str]) -> Card:
+    """A GPU of that size, with those of these modes."""
+    _, compute, memory, _, shared, mask = left
     cut = None if shared else Instance(parent="", gpu_instance=0, compute_instance=0, compute=compute)
-    return Card(gpu=Gpu(uuid=str(at), index=at, model="", memory=memory, instance=cut), held=NOTHING, holders=0)
+    own = [mode for bit, mode in enumerate(modes) if mode and mask >> bit & 1]
+    gpu = Gpu(uuid=str(at), index=at, model="", memory=memory, instance=cut, isolation=own)
+    return Card(gpu=gpu, held=NOTHING, holders=0)
 
 
 def _how_many(containers: Sequence[Sequence[Piece]], gpus: _Filling) -> int:
@@ -147,8 +168,8 @@ def _how_many(containers: Sequence[Sequence[Piece]], gpus: _Filling) -> int:
 
 
 def _gpu(packed: int) -> _Left:
-    memory = packed >> _MEMORY
-    return False, (packed >> _CUT) & ((1 << _COMPUTE) - 1), memory, memory, not packed & 1
+    memory, modes = packed >> _MEMORY & ((1 << _MODES - _MEMORY) - 1), packed >> _MODES or _ANY_MODE
+    return False, (packed >> _CUT) & ((1 << _COMPUTE) - 1), memory, memory, not packed & 1, modes
 
 
 def _all_lie(containers: Sequence[Sequence[Piece]], gpus: _Filling) -> bool:
@@ -156,15 +177,16 @@ def _all_lie(containers: Sequence[Sequence[Piece]], gpus: _Filling) -> bool:
     if too_much(containers, [(left[1], left[2], left[4]) for left in gpus]):
         return False
     steps = [(piece, at == 0) for pieces in containers for at, piece in enumerate(pieces)]
-    open_ways, seen = [(0, gpus)], set[tuple[int, _Filling]]()
+    open_ways, seen = [(0, gpus, _ANY_MODE)], set[_Step]()
     while open_ways:
-        step, filling = open_ways.pop()
+        step, filling, modes = open_ways.pop()
         if step == len(steps):
             return True
         piece, is_first = steps[step]
+        before = (_next_container(filling), _ANY_MODE) if is_first else (filling, modes)
         # The last way is the fullest GPU, and tried first.
-        for after in _ways(piece, _next_container(filling) if is_first else filling):
-            if (way := (step + 1, after)) not in seen:
+        for after in _ways(piece, *before):
+            if (way := (step + 1, *after)) not in seen:
                 seen.add(way)
                 open_ways.append(way)
         if len(seen) > _MOST_WAYS:
@@ -173,27 +195,32 @@ def _all_lie(containers: Sequence[Sequence[Piece]], gpus: _Filling) -> bool:
 
 
 def _first(pieces: Sequence[Piece], filling: _Filling) -> _Filling | None:
+    modes = _ANY_MODE
     for piece in pieces:
-        ways = list(_ways(piece, filling))
+        ways = list(_ways(piece, filling, modes))
         if not ways:
             return None
-        filling = ways[-1]
+        filling, modes = ways[-1]
     return filling
 
 
-def _ways(piece: Piece, filling: _Filling) -> Iterator[_Filling]:
-    """What may come of laying a piece, the emptiest GPU first; no container has two pieces on one."""
+def _ways(piece: Piece, filling: _Filling, modes: int) -> Iterator[tuple[_Filling, int]]:
+    """What may come of laying a piece, the emptiest GPU first; no container has two pieces on one.
+
+    `modes`: in which its container lies so far.
+    """
     for at in reversed(range(len(filling))):
         if at and filling[at] == filling[at - 1]:
             continue
-        is_mine, compute, memory, usable, shared = filling[at]
+        is_mine, compute, memory, usable, shared, own = filling[at]
         needed = piece.memory_on(usable)
         untouched = not is_mine and memory == usable
-        if is_mine or compute < piece.compute or memory < needed or (piece.whole and not untouched):
+        if is_mine or not modes & own or compute < piece.compute or memory < needed or (piece.whole and not untouched):
             continue
         rest = (*filling[:at], *filling[at + 1 :])
         full = piece.whole or not shared
-        yield rest if full else tuple(sorted((*rest, (True, compute - piece.compute, memory - needed, usable, shared))))
+        mine = (True, compute - piece.compute, memory - needed, usable, shared, own)
+        yield rest if full else tuple(sorted((*rest, mine))), modes & own
 
 
 def _next_container(filling: _Filling) -> _Filling:

@@ -10,9 +10,10 @@ from aliquot_core.objects import Pod
 from aliquot_core.request_notes import Placement
 from aliquot_scheduler.fit.appraisal import Appraisal
 from aliquot_scheduler.fit.card import Card
-from aliquot_scheduler.fit.causes import Causes, NodeCause
+from aliquot_scheduler.fit.causes import Causes
 from aliquot_scheduler.fit.demand import Demand, suits
 from aliquot_scheduler.fit.emptied import Emptied
+from aliquot_scheduler.fit.finding import NodeCause
 from aliquot_scheduler.fit.layout import Plan, lay_out
 from aliquot_scheduler.fit.refusals import Refusal, Refusals
 from aliquot_scheduler.fit.ruled import Ruled

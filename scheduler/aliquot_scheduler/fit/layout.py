@@ -1,10 +1,10 @@
 """On which GPUs of one node each container of a pod lies.
 
 Containers that hold slices at the same time are laid first, the largest first, each on the GPUs where it costs least;
-one that needs several GPUs gets those that reach each other best. Init containers then get their app containers' GPUs,
-as the kubelet hands their ids on, and more only where they need more. Where one finds no room so, other ways are tried
-(`ways`). What is found is checked once more by the very rules by which the agent will check the grant: `claims` and
-`overdrawn`.
+one that needs several GPUs gets those that reach each other best, of those that offer one isolation mode together. Init
+containers then get their app containers' GPUs, as the kubelet hands their ids on, and more only where they need more.
+Where one finds no room so, other ways are tried (`ways`). What is found is checked once more by the very rules by which
+the agent will check the grant: `claims` and `overdrawn`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ import msgspec
 from aliquot_core.claims import Claim, claims, overdrawn
 from aliquot_core.grant import ContainerGrant, Grant, Slice
 from aliquot_core.inventory import Gpu
-from aliquot_core.isolation import chosen, enough
+from aliquot_core.isolation import chosen, spans
 from aliquot_core.objects import Pod
+from aliquot_core.quantities import WHOLE
 from aliquot_core.request import ContainerRequest, Kind, PodRequest
 from aliquot_core.request_notes import Placement
 from aliquot_core.shares import Share, memory_of
 from aliquot_scheduler.fit.card import Card
 from aliquot_scheduler.fit.demand import Demand, Piece, in_order, pieces_of
 from aliquot_scheduler.fit.links import closeness
+from aliquot_scheduler.fit.modes import hands, modes_of
 from aliquot_scheduler.fit.ways import Steps, ways
 
 # Looked at of a pod for one node once it does not fit in the usual ways: 0.5 ms of the leader's.
@@ -51,7 +53,7 @@ def lay_out(pod: Pod, demand: Demand, *, node: str, cards: Sequence[Card]) -> Pl
         laid_so = chain(tries, _apart(request, cards), in_any_way(request, cards, Steps(_MOST_STEPS)))
         plans = (_plan(pod, request, node=node, laid=laid) for laid in laid_so if laid)
         return next((plan for plan in plans if plan), None)
-    found = _choose(demand.pieces, cards=cards, placement=request.placement)
+    found = _choose(demand.pieces, cards=cards, request=request)
     return _plan(pod, request, node=node, laid=_each_on(found, request)) if found else None
 
 
@@ -90,7 +92,7 @@ def _one_by_one(request: PodRequest, *, cards: Sequence[Card], apart: bool = Fal
     for container in sorted(staying, key=lambda one: one.kind is Kind.APP) if apart else staying:
         pieces = pieces_of(container)
         some = _startable(request, laid, cards) if apart and container.kind is Kind.APP else cards
-        found = _choose(pieces, cards=some, placement=request.placement)
+        found = _choose(pieces, cards=some, request=request)
         if found is None:
             return None
         for card, piece in zip(found, pieces, strict=True):
@@ -105,7 +107,7 @@ def in_any_way(request: PodRequest, cards: Sequence[Card], steps: Steps) -> Iter
     Laid one by one, the largest takes the GPU that suits it best, and another may have room nowhere else.
     """
     staying = in_order(request)
-    for way in ways([pieces_of(one) for one in staying], cards, steps):
+    for way in ways([pieces_of(one) for one in staying], cards, steps, modes=modes_of(request)):
         yield _started({one.name: some for one, some in zip(staying, way, strict=True)}, request, cards)
 
 
@@ -128,11 +130,19 @@ def _for_init(
     apps = [one.name for one in request.containers if one.kind is Kind.APP]
     theirs = list(dict.fromkeys(card.gpu.uuid for name in apps for card in laid[name]))
     inside = [fresh[uuid] for uuid in theirs] or list(fresh.values())
-    outside = [card for uuid, card in fresh.items() if uuid not in theirs]
-    pieces, placement = pieces_of(container), request.placement
-    first = _choose(pieces[: len(inside)], cards=inside, placement=placement)
-    rest = _choose(pieces[len(inside) :], cards=outside, placement=placement)
-    return [*first, *rest] if first is not None and rest is not None else None
+    outside = [card for card in fresh.values() if card not in inside]
+    pieces = pieces_of(container)
+    if len(pieces) <= len(inside):
+        return _choose(pieces, cards=inside, request=request)
+    first = _choose(pieces[: len(inside)], cards=inside, request=request)
+    if first is None:
+        return None
+    for own in hands([*inside, *outside], modes_of(request)):
+        if set(inside) <= set(own):
+            more = _choose(pieces[len(inside) :], cards=[card for card in own if card in outside], request=request)
+            if more is not None:
+                return [*first, *more]
+    return None
 
 
 def _when_it_runs(init: ContainerRequest, *, laid: Laid, request: PodRequest, cards: Sequence[Card]) -> dict[str, Card]:
@@ -154,14 +164,20 @@ def _startable(request: PodRequest, laid: Laid, cards: Sequence[Card]) -> Sequen
     return able
 
 
-def _choose(pieces: Sequence[Piece], *, cards: Sequence[Card], placement: Placement) -> Sequence[Card] | None:
-    """A GPU for each piece, no GPU twice; pieces come in falling order."""
+def _choose(pieces: Sequence[Piece], *, cards: Sequence[Card], request: PodRequest) -> Sequence[Card] | None:
+    """A GPU for each piece, no GPU twice, and several in one mode; pieces come in falling order."""
     if not pieces:
         return ()
-    able = [card for card in cards if card.takes(pieces[0])]
+    placement = request.placement
     if len(pieces) == 1:
+        able = [card for card in cards if card.takes(pieces[0])]
         return [min(able, key=lambda card: (card.cost(pieces[0], placement), card.gpu.index))] if able else None
-    tries = [_grow(seed, pieces, cards=cards, placement=placement) for seed in able]
+    tries = [
+        _grow(seed, pieces, cards=own, placement=placement)
+        for own in hands(cards, modes_of(request))
+        for seed in own
+        if seed.takes(pieces[0])
+    ]
     found = [one for one in tries if one is not None]
     return max(found, key=lambda one: _merit(one, pieces, placement)) if found else None
 
@@ -191,8 +207,8 @@ def _merit(cards: Sequence[Card], pieces: Sequence[Piece], placement: Placement)
 
 def _plan(pod: Pod, request: PodRequest, *, node: str, laid: Laid) -> Plan | None:
     containers = {one.name: _granted(one, laid[one.name], request) for one in request.containers}
-    if not all(enough([one.isolation], least=request.isolation) for one in containers.values()):
-        # Each of its GPUs has a mode that would do, and they have none in common.
+    if any(not one.isolation and (request.isolation or _offer_some(laid[name])) for name, one in containers.items()):
+        # Its agent would not take such a grant, as it takes none in a mode that a GPU does not offer.
         return None
     grant = Grant(node=node, pod=pod.metadata.uid, containers=containers)
     wanted = claims(pod, grant)
@@ -206,10 +222,19 @@ def _plan(pod: Pod, request: PodRequest, *, node: str, laid: Laid) -> Plan | Non
 
 
 def _granted(container: ContainerRequest, cards: Sequence[Card], request: PodRequest) -> ContainerGrant:
-    offered = [mode for mode in cards[0].gpu.isolation if all(mode in card.gpu.isolation for card in cards)]
+    wholes = [share.compute == WHOLE for share in container.shares]
+    offered = [
+        mode
+        for mode in cards[0].gpu.isolation
+        if spans(mode, wholes=wholes) and all(mode in card.gpu.isolation for card in cards)
+    ]
     mode = chosen(offered, least=request.isolation, quality=container.quality)
     slices = tuple(_slice(card.gpu, share) for card, share in zip(cards, container.shares, strict=True))
     return ContainerGrant(slices=slices, isolation=mode)
+
+
+def _offer_some(cards: Sequence[Card]) -> bool:
+    return any(card.gpu.isolation for card in cards)
 
 
 def _slice(gpu: Gpu, share: Share) -> Slice:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from aliquot_core.counting import counted, none_of
+from aliquot_core.counting import agreed, counted, listed, none_of
+from aliquot_core.isolation import enough
 from aliquot_core.names import Names
 from aliquot_core.request import PodRequest
-from aliquot_scheduler.fit.causes import Causes, Counts, Part
+from aliquot_scheduler.fit.causes import Causes
 from aliquot_scheduler.fit.demand import demand_of, least_memory
 from aliquot_scheduler.fit.emptied import Emptied
-from aliquot_scheduler.fit.phrases import ALLOWED, Phrases
+from aliquot_scheduler.fit.finding import Counts, Part
+from aliquot_scheduler.fit.phrases import ALLOWED, Phrases, one_mode
 from aliquot_scheduler.picture.grid import Bools, Kind
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.picture.there import told_models
@@ -24,10 +26,9 @@ def why_nowhere(causes: Causes, *, names: Names) -> str:
     if not of_all.total:
         return "no GPU is there yet that can be given"
     if not of_all.meant:
-        return phrases.not_meant(of_all) + _models_there(causes)
+        return phrases.not_meant(of_all) + _models_there(causes) + _modes_there(causes)
     if not of_all.taking:
-        takes = none_of(of_all.meant, "GPU", one="does not take", none="takes")
-        return f"by their isolation {takes} what is {phrases.classes(_kinds(causes, causes.meant))}"
+        return _by_isolation(of_all, causes, phrases, names=names)
     if not of_all.allowed:
         return _too_thin(causes, phrases, names=names)
     return _too_much(causes) or _of_one_node(causes, phrases)
@@ -72,6 +73,33 @@ def _models_there(causes: Causes) -> str:
     return f"; {told_models(models, asked=causes.request.models)}"
 
 
+def _modes_there(causes: Causes) -> str:
+    """Those that are offered, if it asks for one that is not."""
+    kinds, least = _kinds(causes, causes.grid.open), causes.request.isolation
+    if not least or any(enough(kind.isolation, least=least) for kind in kinds):
+        return ""
+    return f"; none offers isolation {least}, {_offered(kinds)}: ask for one of these, or have a node offer it"
+
+
+def _by_isolation(of_all: Counts, causes: Causes, phrases: Phrases, *, names: Names) -> str:
+    """No mode that is there takes what it is: what is offered, and what to ask instead."""
+    takes, kinds = none_of(of_all.meant, "GPU", one="does not take", none="takes"), _kinds(causes, causes.meant)
+    words = phrases.classes(kinds)
+    instead = {
+        "burstable": f"leave {names.compute_limit} out",
+        "best-effort": f"ask for {names.compute}",
+        "spread over parts of several": "ask for whole GPUs, or for one",
+        "spread over several": "ask for one GPU",
+    }
+    remedies = ", ".join(what for word, what in instead.items() if word in words.split(" or "))
+    return f"by their isolation {takes} what is {words}; {_offered(kinds)}: {remedies}"
+
+
+def _offered(kinds: Iterable[Kind]) -> str:
+    modes = sorted({mode for kind in kinds for mode in kind.isolation})
+    return f"there {agreed(len(modes), 'is', 'are')} {listed(modes)}" if modes else "they offer none"
+
+
 def _too_much(causes: Causes) -> str:
     """What it asks of one GPU that none has, in compute only instances of MIG have too little."""
     memory, compute = (max(getattr(part.piece, axis) for part in causes.parts) for axis in ("memory", "compute"))
@@ -93,6 +121,10 @@ def _of_one_node(causes: Causes, phrases: Phrases) -> str:
         missing = [part for part, there in have.items() if not there.any()] or list(have)
         asked = " and ".join(_asked(part, phrases) for part in missing)
         return f"it needs {asked} of one node, and none has so many"
+    if (lack := causes.lack_of_a_mode()) is not None:
+        gpus, most = lack
+        are = agreed(most, "is", "are")
+        return f"it needs {one_mode(gpus)} on one node, and no node has more than {most} of any that {are} large enough"
     best = max(causes.fills(rows), key=lambda fill: (fill.staying, not fill.stuck))
     if best.staying < causes.staying:
         return f"on no node more than {phrases.so_many(best.staying)} find room"

@@ -10,19 +10,39 @@ from aliquot_scheduler.picture.grid import Cells, PlainRow
 
 
 def ask_row(
-    row: int, asked: Sequence[tuple[Piece, int]], *, grid: Cells, suitable: Sequence[bool], appraisal: Appraisal
+    row: int,
+    asked: Sequence[tuple[Piece, int]],
+    *,
+    grid: Cells,
+    suitable: Sequence[Sequence[bool]],
+    appraisal: Appraisal,
 ) -> tuple[bool, float]:
-    """Whether these pieces, each so often, fit there, and what is lost by them; `suitable` is by kind of GPU."""
+    """Whether these pieces, each so often, fit there, and what is lost by them.
+
+    `suitable` is by kind of GPU, for each mode in which a container may have several (`modes.kinds_together`).
+    """
     cells = grid.plain(row)
-    placed: list[PlacedInRow] = []
-    so_far = 0
-    for piece, count in asked:
-        places = _takes(piece, cells, suitable=suitable)
-        so_far += count
-        if len(places) < so_far or not cells.bindable:
-            return False, 0.0
-        placed.append((piece, count, places))
+    if not cells.bindable:
+        return False, 0.0
+    ways = [places for own in suitable if (places := _each_placed(asked, cells, suitable=own)) is not None]
+    if not ways:
+        return False, 0.0
+    places = ways[0] if len(ways) == 1 else [sorted(frozenset[int]().union(*some)) for some in zip(*ways, strict=True)]
+    placed: list[PlacedInRow] = [(*one, some) for one, some in zip(asked, places, strict=True)]
     return True, appraisal.of_row(row, cells, placed)
+
+
+def _each_placed(
+    asked: Sequence[tuple[Piece, int]], cells: PlainRow, *, suitable: Sequence[bool]
+) -> list[list[int]] | None:
+    """The GPUs that take each piece, if there are enough."""
+    found, so_far = list[list[int]](), 0
+    for piece, count in asked:
+        found.append(_takes(piece, cells, suitable=suitable))
+        so_far += count
+        if len(found[-1]) < so_far:
+            return None
+    return found
 
 
 def _takes(piece: Piece, cells: PlainRow, *, suitable: Sequence[bool]) -> list[int]:

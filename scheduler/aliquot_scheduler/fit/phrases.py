@@ -10,9 +10,10 @@ from aliquot_core.names import Names
 from aliquot_core.quantities import WHOLE
 from aliquot_core.request import ContainerRequest
 from aliquot_core.request import Kind as Role
-from aliquot_scheduler.fit.causes import Causes, Counts
+from aliquot_scheduler.fit.causes import Causes
 from aliquot_scheduler.fit.demand import Piece, has_no_context, refused
 from aliquot_scheduler.fit.emptied import Fill
+from aliquot_scheduler.fit.finding import Counts, Finding
 from aliquot_scheduler.picture.grid import Kind
 
 # Of GPUs that are left when those that a pod's annotations forbid are not counted, and of those that it may have.
@@ -60,6 +61,14 @@ class Phrases:
         is_cut = (self._causes.allowed & self._causes.grid.cut).any()
         return " and ".join(filter(None, (f"{piece.compute} %" if is_cut else "", memory(piece))))
 
+    @staticmethod
+    def in_modes(found: Finding) -> str:
+        """What one container needs, and how many there are of each mode: of its GPUs, from the largest piece on."""
+        of_modes = [f"{count} {f'in {mode}' if mode else 'without one'}" for mode, count in found.modes]
+        *first, last = of_modes
+        there = f"{', '.join(first)} and {last}" if first else last
+        return f"{one_mode(found.part.needed)} are needed, {there}"
+
     def so_many(self, room: int) -> str:
         """Of the containers that stay."""
         return f"{room} of its {counted(self._causes.staying, 'container')}"
@@ -80,6 +89,11 @@ class Phrases:
         whole = [f"annotation {name}" for is_said, name in said if is_said]
         # A group's members are held to GPUs by their uuids too.
         return [*whole, "where its group lies"] if by_uuid and request.group else whole
+
+
+def one_mode(gpus: int) -> str:
+    """What a container that lies on several needs."""
+    return f"{gpus} GPUs of one isolation mode"
 
 
 def some(count: int, among: int, *, total: int, which: str, verbs: tuple[str, str] = ("has", "have")) -> str:

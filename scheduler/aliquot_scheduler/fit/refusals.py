@@ -13,7 +13,8 @@ import msgspec
 
 from aliquot_core.counting import agreed, counted
 from aliquot_core.names import Names
-from aliquot_scheduler.fit.causes import Causes, Finding, NodeCause
+from aliquot_scheduler.fit.causes import Causes
+from aliquot_scheduler.fit.finding import Finding, NodeCause
 from aliquot_scheduler.fit.phrases import ALLOWED, MEANT, Phrases, compute, have, memory, needed, some
 from aliquot_scheduler.picture.picture import KnownNode
 
@@ -52,9 +53,11 @@ class Refusals:
             NodeCause.ISOLATION: self._isolation,
             NodeCause.CONTEXT: self._context,
             NodeCause.TOO_SMALL: self._too_small,
+            NodeCause.NO_SHARED_MODE: self._no_shared_mode,
             NodeCause.NOT_TOGETHER: self._not_together,
             NodeCause.INIT_STUCK: self._init_stuck,
             NodeCause.NO_ROOM: self._no_room,
+            NodeCause.NO_ROOM_IN_A_MODE: self._no_room_in_a_mode,
             NodeCause.NO_ROOM_TOGETHER: self._no_room_together,
         }
 
@@ -98,6 +101,10 @@ class Refusals:
         are = some(found.of_part.large, counts.allowed, total=counts.total, which=ALLOWED, verbs=("is", "are"))
         return f"{are} large enough for {self._phrases.size(part.piece)}{needed(part.needed)}"
 
+    def _no_shared_mode(self, found: Finding) -> str:
+        are = agreed(sum(count for _, count in found.modes), "is", "are")
+        return f"{self._phrases.in_modes(found)} {are} large enough"
+
     def _not_together(self, found: Finding) -> str:
         room = found.fill.staying
         return f"{self._phrases.so_many(room)} {agreed(room, 'finds', 'find')} room even on an empty node"
@@ -119,6 +126,9 @@ class Refusals:
         elif of_memory:
             first += f", {roomy} {have(roomy)} {of_memory}" if roomy else f", none has {of_memory} either"
         return first + needed(found.part.needed)
+
+    def _no_room_in_a_mode(self, found: Finding) -> str:
+        return f"{self._phrases.in_modes(found)} {have(sum(count for _, count in found.modes))} room"
 
     def _no_room_together(self, _: Finding) -> str:
         count = len(self._causes.request.containers)

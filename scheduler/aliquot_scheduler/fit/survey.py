@@ -1,13 +1,13 @@
 """Which nodes could take a pod, and how good each would be: asked of all nodes at once.
 
 For pieces in falling order a node can take them if, for each, as many of its GPUs take it as pieces are at least that
-large (`demand.py` says why). What several containers hold at the same time is tried out on the nodes that have room
-for each of them alone.
+large (`demand.py` says why), all of them in one isolation mode (`modes.py`). What several containers hold at the same
+time is tried out on the nodes that have room for each of them alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import compress, groupby
 
 import msgspec
@@ -17,6 +17,7 @@ from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.appraisal import Appraisal, Placed, distinct
 from aliquot_scheduler.fit.cost import DEGRADED, WORST, Reals, grade, instance_cost, leftover, wanted
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
+from aliquot_scheduler.fit.modes import apart_by_mode, in_one_mode
 from aliquot_scheduler.fit.places import allowed_places, needed_memory, takes
 from aliquot_scheduler.fit.together import Levels, alike, may_fit, surely_fits
 from aliquot_scheduler.picture.grid import Bools, Cells, Rows
@@ -63,12 +64,13 @@ Trial = Callable[[int], float | None]
 
 def survey(demand: Demand, *, grid: Cells, trial: Trial, appraisal: Appraisal | None = None) -> Survey:
     """Ask all rows, each by itself; with an appraisal the cost is what a row loses, not held against others yet."""
-    allowed = allowed_places(demand.request, grid=grid)
+    allowed, sets = allowed_places(demand.request, grid=grid), apart_by_mode(demand.request, grid=grid).values()
     parts = [(piece, count, takes(piece, grid=grid, allowed=allowed)) for piece, count in distinct(demand)]
     if demand.pieces is None:
         levels = appraisal.levels() if appraisal else None
-        found = _by_trial(demand.request, grid=grid, allowed=allowed, trial=trial, levels=levels)
+        found = _by_trial(demand.request, grid=grid, allowed=allowed, sets=sets, trial=trial, levels=levels)
     else:
+        parts = in_one_mode(parts, sets)
         fits = _room_for(parts, grid=grid) & grid.bindable
         if demand.request.uuids.allowed or demand.request.uuids.forbidden:
             # What matters of a node's GPUs is then more than numbers.
@@ -109,17 +111,25 @@ def gpu_costs(piece: Piece, request: PodRequest, *, grid: Cells) -> Reals:
     return costs
 
 
-def _by_trial(request: PodRequest, *, grid: Cells, allowed: Bools, trial: Trial, levels: Levels | None) -> Survey:
+def _by_trial(
+    request: PodRequest,
+    *,
+    grid: Cells,
+    allowed: Bools,
+    sets: Collection[Bools],
+    trial: Trial,
+    levels: Levels | None,
+) -> Survey:
     possible = grid.bindable & may_fit(request, grid=grid, allowed=allowed)
     for container in request.containers:
         parts = [
             (piece, len(list(same)), takes(piece, grid=grid, allowed=allowed))
             for piece, same in groupby(pieces_of(container))
         ]
-        possible &= _room_for(parts, grid=grid)
+        possible &= _room_for(in_one_mode(parts, sets), grid=grid)
     # What it costs is then worked out for all rows at once, so nothing is to be tried but whether it fits.
-    valued = levels is not None
-    surely = possible & surely_fits(request, grid=grid, allowed=allowed) if valued else np.zeros_like(possible)
+    sure = levels is not None and not sets
+    surely = possible & surely_fits(request, grid=grid, allowed=allowed) if sure else np.zeros_like(possible)
     rows = np.flatnonzero(possible & ~surely)
     found = _tried(possible & ~surely, grid=grid, trial=trial, same=alike(request, rows, grid=grid, levels=levels))
     return Survey(fits=found.fits | surely, cost=found.cost)

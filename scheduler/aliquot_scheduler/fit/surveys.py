@@ -16,7 +16,8 @@ import numpy as np
 from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.appraisal import Appraisal, beyond_best, distinct
 from aliquot_scheduler.fit.cost import Reals
-from aliquot_scheduler.fit.demand import Demand, of_anybody, suits
+from aliquot_scheduler.fit.demand import Demand, of_anybody
+from aliquot_scheduler.fit.modes import kinds_together
 from aliquot_scheduler.fit.one_row import ask_row
 from aliquot_scheduler.fit.survey import Survey, Trial, survey
 from aliquot_scheduler.picture.changes import RowChanges
@@ -54,8 +55,8 @@ class _Kept:
     fits: Bools
     cost: Reals
     basis: _Basis
-    # By kind of GPU, whether the pod may have it.
-    suitable: list[bool]
+    # By kind of GPU, whether the pod may have it: for each mode in which one container may have several.
+    suitable: list[list[bool]]
     grid_then: int = 0
     cores_then: int = 0
 
@@ -79,7 +80,7 @@ class Surveys:
         changed = self._changed(kept, appraisal) if kept and kept.basis.holds(basis) else None
         if kept is None or changed is None or changed.size * _FEW > self._grid.rows:
             size = self._grid.rows
-            suitable = [suits(kind, demand.request) for kind in self._grid.kinds]
+            suitable = list(kinds_together(self._grid.kinds, demand.request).values())
             kept = _Kept(fits=np.zeros(size, dtype=np.bool_), cost=np.zeros(size), basis=basis, suitable=suitable)
             self._ask(self._grid.in_use, kept, demand, trial=trial, appraisal=appraisal)
         elif changed.size <= _ONE_BY_ONE and appraisal and _is_of_numbers(demand) and not self._may_be_cut(kept):
@@ -112,7 +113,7 @@ class Surveys:
 
     def _may_be_cut(self, kept: _Kept) -> bool:
         """Whether the pod may come to an instance of MIG, whose price only `survey` knows."""
-        return any(may and kind.cut for may, kind in zip(kept.suitable, self._grid.kinds, strict=True))
+        return any(may and kind.cut for own in kept.suitable for may, kind in zip(own, self._grid.kinds, strict=True))
 
     def _changed(self, kept: _Kept, appraisal: Appraisal | None) -> Rows:
         changed = self._grid.changes.since(kept.grid_then)

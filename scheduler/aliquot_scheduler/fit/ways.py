@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from aliquot_scheduler.fit.card import Card
 from aliquot_scheduler.fit.demand import Piece
+from aliquot_scheduler.fit.modes import share_a_mode
 
 # By container its GPUs, by their places.
 _Way = tuple[tuple[int, ...], ...]
@@ -28,26 +29,33 @@ class Steps:
         return self.left >= 0
 
 
-def ways(containers: Sequence[Sequence[Piece]], cards: Sequence[Card], steps: Steps) -> Iterator[list[list[Card]]]:
-    """By container the GPUs that it is given, none of which has more on it than it has."""
+def ways(
+    containers: Sequence[Sequence[Piece]], cards: Sequence[Card], steps: Steps, *, modes: Sequence[str] = ()
+) -> Iterator[list[list[Card]]]:
+    """By container the GPUs that it is given, none of which has more on it than it has.
+
+    In one of these modes a container may lie on several (`modes.modes_of`).
+    """
     if too_much(containers, [card.free for card in cards]):
         return
     fresh = [card.untouched() for card in cards]
-    for way in _ways(containers, fresh, steps, so_far=((),)):
+    for way in _ways(containers, fresh, steps, modes=modes, so_far=((),)):
         yield [[fresh[at].untouched() for at in places] for places in way]
 
 
-def _ways(containers: Sequence[Sequence[Piece]], cards: list[Card], steps: Steps, *, so_far: _Way) -> Iterator[_Way]:
+def _ways(
+    containers: Sequence[Sequence[Piece]], cards: list[Card], steps: Steps, *, modes: Sequence[str], so_far: _Way
+) -> Iterator[_Way]:
     *before, places = so_far
     if len(places) == len(containers[len(before)]):
         if len(so_far) == len(containers):
             yield so_far
         else:
-            yield from _ways(containers, cards, steps, so_far=(*so_far, ()))
+            yield from _ways(containers, cards, steps, modes=modes, so_far=(*so_far, ()))
         return
     piece, tried = containers[len(before)][len(places)], set[tuple[object, ...]]()
     for at, card in enumerate(cards):
-        if at in places or not card.takes(piece):
+        if at in places or not card.takes(piece) or not share_a_mode([card, *(cards[one] for one in places)], modes):
             continue
         if (state := _state(card, at, so_far)) in tried:
             continue
@@ -56,7 +64,7 @@ def _ways(containers: Sequence[Sequence[Piece]], cards: list[Card], steps: Steps
         tried.add(state)
         laid = [replace(one) if one is card else one for one in cards]
         laid[at].give(piece)
-        yield from _ways(containers, laid, steps, so_far=(*before, (*places, at)))
+        yield from _ways(containers, laid, steps, modes=modes, so_far=(*before, (*places, at)))
 
 
 def _state(card: Card, at: int, so_far: _Way) -> tuple[object, ...]:

@@ -16,6 +16,7 @@ from aliquot_core.inventory import Gpu
 from aliquot_scheduler.fit.demand import Piece
 from aliquot_scheduler.fit.layout import Plan, lay_out
 from aliquot_scheduler.fit.left import Left
+from aliquot_scheduler.fit.modes import modes_of, sharing
 from aliquot_scheduler.picture.picture import KnownNode
 from aliquot_scheduler.queues.room.clearings import GpuKey, Place
 from aliquot_scheduler.queues.waiting.line import Waiter
@@ -59,7 +60,7 @@ class Trying:
                 plan = self._by_trial(waiter, known, gpus, taken)
                 claims = plan.claims if plan else None
             else:
-                claims = self._chosen(pieces, known, cards, taken)
+                claims = self._in_a_mode(waiter, known, cards, taken)
             if claims is None or not self._host_freed(waiter, known, taken):
                 return None
             place = Place(waiter=waiter, node=known.name, claims=claims, gpus=tuple(only))
@@ -72,6 +73,24 @@ class Trying:
         """By the code that will lay it out when it is let in."""
         cards = [self._scene.card(known, gpu) for gpu in gpus]
         return lay_out(waiter.pod, waiter.demand, node=known.name, cards=cards)
+
+    def _in_a_mode(
+        self, waiter: Waiter, known: KnownNode, cards: Sequence[tuple[int, Gpu]], taken: list[Resident]
+    ) -> dict[str, Claim] | None:
+        """Of the sets of GPUs that one container may have the one where least is lost."""
+        pieces, best, least = waiter.demand.pieces or (), None, list[Resident]()
+        sets = sharing([gpu.isolation for _, gpu in cards], modes_of(waiter.demand.request))
+        if len(sets) == 1:
+            return self._chosen(pieces, known, cards, taken)
+        for own in sets:
+            found = self._chosen(pieces, known, [cards[at] for at in own], taken)
+            if found is not None and (best is None or sum(map(self.harm, taken)) < sum(map(self.harm, least))):
+                best, least = found, list(taken)
+            self.stay_together(reversed(taken))
+            taken.clear()
+        self.go_together(least)
+        taken += least
+        return best
 
     def _chosen(
         self, pieces: Sequence[Piece], known: KnownNode, cards: Sequence[tuple[int, Gpu]], taken: list[Resident]

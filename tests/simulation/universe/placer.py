@@ -167,6 +167,7 @@ def _containers(parts: Parts, request: PodRequest) -> dict[str, ContainerGrant]:
             slices=tuple(
                 Slice(gpu=part.gpu, compute=Percent(part.compute), limit=limits[part.compute], memory=MiB(part.memory))
                 for part in parts[asked.name]
-            )
+            ),
+            isolation="observe",
         )
     return granted

@@ -163,7 +163,7 @@ def on(uuid: str, health: Health, reason: str = "") -> Gpu:
 def holder(uid: str, gpu: str) -> Pod:
     """A pod that was granted a slice."""
     part = Slice(gpu=gpu, compute=Percent(10), limit=Percent(10), memory=MiB(10))
-    grant = Grant(node="n1", pod=uid, containers={"main": ContainerGrant(slices=(part,))})
+    grant = Grant(node="n1", pod=uid, containers={"main": ContainerGrant(slices=(part,), isolation="observe")})
     metadata = {"name": uid, "namespace": "team", "uid": uid, "annotations": {NAMES.grant: encode_grant(grant)}}
     container = {"name": "main", "resources": {"limits": {NAMES.compute: "10", NAMES.memory: "10"}}}
     return msgspec.convert({"metadata": metadata, "spec": {"nodeName": "n1", "containers": [container]}}, Pod)

@@ -25,7 +25,9 @@ CARD = Gpu(uuid="GPU-a", index=0, model="A100", memory=80_000)
 def running(*, memory: int = 8_000, phase: str = "Running", grant: str | None = None) -> Pod:
     """A pod with 30 % of the card."""
     part = Slice(gpu=CARD.uuid, compute=Percent(30), limit=Percent(30), memory=MiB(memory))
-    right = encode_grant(Grant(node="n1", pod="u", containers={"main": ContainerGrant(slices=(part,))}))
+    right = encode_grant(
+        Grant(node="n1", pod="u", containers={"main": ContainerGrant(slices=(part,), isolation="observe")})
+    )
     limits = {NAMES.compute: "30", NAMES.memory: str(memory)}
     return msgspec.convert(
         {

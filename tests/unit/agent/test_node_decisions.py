@@ -82,7 +82,7 @@ class TestDeviceIds:
 def granted_pod(uid: str, gpu: str, compute: int = 30) -> Pod:
     """A pod bound with a grant on one GPU; without compute it is best effort."""
     part = Slice(gpu=gpu, compute=Percent(compute), limit=Percent(max(compute, 1)), memory=MiB(1_000))
-    grant = Grant(node="n1", pod=uid, containers={"main": ContainerGrant(slices=(part,))})
+    grant = Grant(node="n1", pod=uid, containers={"main": ContainerGrant(slices=(part,), isolation="observe")})
     return msgspec.convert(
         {
             "metadata": {

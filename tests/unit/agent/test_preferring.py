@@ -63,7 +63,7 @@ class Unused:
 def pod_on_b() -> Pod:
     """A pod with 2 % of the second GPU."""
     part = Slice(gpu="GPU-bbbb", compute=Percent(2), limit=Percent(2), memory=MiB(500))
-    grant = Grant(node="n1", pod="u1", containers={"main": ContainerGrant(slices=(part,))})
+    grant = Grant(node="n1", pod="u1", containers={"main": ContainerGrant(slices=(part,), isolation="observe")})
     limits: Mapping[str, str] = {NAMES.compute: "2", NAMES.memory: "500"}
     return msgspec.convert(
         {

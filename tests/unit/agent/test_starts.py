@@ -47,7 +47,10 @@ def make_pod(uid: str, *, app: Asked, init: Asked | None = None, node: str = "n1
             for name, (c, m) in asked.items()
         ]
 
-    granted = {name: ContainerGrant(slices=(slice_of(c, m),)) for name, (c, m) in ({**(init or {}), **app}).items()}
+    granted = {
+        name: ContainerGrant(slices=(slice_of(c, m),), isolation="observe")
+        for name, (c, m) in ({**(init or {}), **app}).items()
+    }
     grant = encode_grant(Grant(node=node, pod=uid, containers=granted))
     annotations = {NAMES.grant: grant} | more.pop("annotations", {})
     return msgspec.convert(
@@ -146,7 +149,7 @@ def edited(pod: Pod, text: str | None) -> Pod:
 
 def regranted(pod: Pod, *, node: str = "n1", uid: str = "u1", container: str = "main", part: Slice) -> Pod:
     """The pod with a grant of one slice."""
-    grant = Grant(node=node, pod=uid, containers={container: ContainerGrant(slices=(part,))})
+    grant = Grant(node=node, pod=uid, containers={container: ContainerGrant(slices=(part,), isolation="observe")})
     return edited(pod, encode_grant(grant))
 
 
@@ -188,6 +191,15 @@ def test_an_isolation_that_the_gpu_does_not_hold_is_refused() -> None:
     decision = ask({"x1"}, pods=[edited(BASE, encode_grant(grant))], recorded=[record("u1", "main", {"x1"})])
     assert isinstance(decision, Refuse)
     assert "does not hold isolation mig" in decision.reason
+
+
+def test_a_grant_in_no_mode_is_refused_where_modes_are_offered() -> None:
+    """Nothing would keep such a container inside: the mode that its GPU has is not its own."""
+    held = ContainerGrant(slices=(slice_of(30, 8_000),))
+    grant = Grant(node="n1", pod="u1", containers={"main": held})
+    decision = ask({"x1"}, pods=[edited(BASE, encode_grant(grant))], recorded=[record("u1", "main", {"x1"})])
+    assert isinstance(decision, Refuse)
+    assert "is to be held in no mode, and offers observe" in decision.reason
 
 
 @pytest.mark.parametrize(
@@ -277,7 +289,7 @@ def half_elsewhere() -> Pod:
     """A pod of two containers, of which one is granted a GPU that is not here."""
     pod = make_pod("u1", app={"here": (60, 8_000), "there": (1, 1)})
     parts = {"here": slice_of(60, 8_000), "there": slice_of(1, 1, "GPU-z")}
-    containers = {name: ContainerGrant(slices=(part,)) for name, part in parts.items()}
+    containers = {name: ContainerGrant(slices=(part,), isolation="observe") for name, part in parts.items()}
     return edited(pod, encode_grant(Grant(node="n1", pod="u1", containers=containers)))
 
 

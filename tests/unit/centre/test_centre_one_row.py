@@ -14,7 +14,8 @@ from aliquot_core.patterns import Patterns
 from aliquot_core.quantities import MiB, Percent
 from aliquot_core.request import parse_request
 from aliquot_scheduler.fit.appraisal import Appraisal, distinct, room_of
-from aliquot_scheduler.fit.demand import demand_of, suits
+from aliquot_scheduler.fit.demand import demand_of
+from aliquot_scheduler.fit.modes import kinds_together
 from aliquot_scheduler.fit.one_row import ask_row
 from aliquot_scheduler.fit.survey import survey
 from aliquot_scheduler.worth.mix import Mix, Shape
@@ -25,6 +26,8 @@ from support.centre import NAMES, asks, gpus, make_node, picture_with
 MODELS = {"NVIDIA A100-SXM4-80GB": 80_000, "Tesla T4": 15_109}
 # What a CUDA context takes there; the T4 gives 30 % 4,532.
 CONTEXTS = {"NVIDIA A100-SXM4-80GB": None, "Tesla T4": 1_001}
+# As an agent shares them; of two GPUs of one model each may differ.
+MODES = (["observe"], ["observe", "interposer"], ["mps"])
 SEEN = Mix.of(
     {
         Shape(cores=8.0, compute=100, memory=100, gpus=1): 50,
@@ -36,7 +39,7 @@ SEEN = Mix.of(
     }
 )
 CARDS = 3
-TABLES = tables(SEEN, kinds=[(model,) for model in MODELS], gpus=CARDS, cores=64.0)
+TABLES = tables(SEEN, kinds=[(model,) for model in MODELS for _ in MODES], gpus=CARDS, cores=64.0)
 PODS = (
     asks("even", 25, None),
     asks("uneven", 30, 3_333),
@@ -56,7 +59,7 @@ cards = st.one_of(
 )
 towns = st.lists(
     st.tuples(
-        st.lists(st.sampled_from([*MODELS]), min_size=CARDS, max_size=CARDS),
+        st.lists(st.tuples(st.sampled_from([*MODELS]), st.sampled_from(MODES)), min_size=CARDS, max_size=CARDS),
         st.lists(cards, min_size=CARDS, max_size=CARDS),
         st.sampled_from([0.0, 2.5, 8.0, 64.0]),
         st.booleans(),
@@ -73,13 +76,16 @@ def test_a_row_by_itself_is_what_it_is_among_all(town: list[tuple], pod: Pod, co
     picture = picture_with()
     free = np.zeros(picture.grid.rows)
     rows: list[int] = []
-    for number, (models, held, idle, cordoned) in enumerate(town):
+    for number, (kinds, held, idle, cordoned) in enumerate(town):
         name = f"n{number}"
         its = [
             msgspec.structs.replace(
-                gpus(name, CARDS, model=model, memory=MODELS[model])[index], health=how, context=CONTEXTS[model]
+                gpus(name, CARDS, model=model, memory=MODELS[model])[index],
+                health=how,
+                context=CONTEXTS[model],
+                isolation=modes,
             )
-            for index, (model, (*_, how)) in enumerate(zip(models, held, strict=True))
+            for index, ((model, modes), (*_, how)) in enumerate(zip(kinds, held, strict=True))
         ]
         picture.node_seen(make_node(name, its))
         rows.append(row := picture.nodes[name].row)
@@ -92,7 +98,7 @@ def test_a_row_by_itself_is_what_it_is_among_all(town: list[tuple], pod: Pod, co
     prices = scarcity(room_of(grid, cores=free), TABLES)
     look = Appraisal(cells=grid, free=free, tables=TABLES, scarcity=prices, cores=cores)
     among = survey(demand, grid=grid, trial=lambda _: None, appraisal=look)
-    suitable = [suits(kind, demand.request) for kind in grid.kinds]
+    suitable = list(kinds_together(grid.kinds, demand.request).values())
     for row in rows:
         fits, lost = ask_row(row, distinct(demand), grid=grid, suitable=suitable, appraisal=look)
         assert fits == among.fits[row]

@@ -14,6 +14,10 @@ EMPTY = "no node could take it, even if it were empty: "
 MODEL = f"(annotation {NAMES.gpu_model})"
 SMALL, LARGE = gpus("s", 3, memory=40_000), gpus("l", 2)
 IN_MIG = tuple(msgspec.structs.replace(gpu, isolation=["mig"]) for gpu in LARGE)
+APART = tuple(
+    msgspec.structs.replace(gpu, isolation=modes)
+    for gpu, modes in zip(gpus("a", 2), (["observe", "interposer"], ["mps"]), strict=True)
+)
 MIXED = (*gpus("m", 2, memory=40_000), *gpus("n", 1))
 
 # What a node has, what is asked, and what is said.
@@ -42,7 +46,31 @@ NEVER: dict[str, tuple[tuple[tuple[Gpu, ...], ...], Asked, dict[str, str], str]]
         (IN_MIG,),
         (None, 1_000),
         {},
-        "by their isolation none of 2 GPUs takes what is best-effort",
+        f"by their isolation none of 2 GPUs takes what is best-effort; there is mig: ask for {NAMES.compute}",
+    ),
+    "by their isolation they refuse what is spread": (
+        (IN_MIG,),
+        (150, 1_000),
+        {},
+        (
+            "by their isolation none of 2 GPUs takes what is spread over parts of several; there is mig: "
+            "ask for whole GPUs, or for one"
+        ),
+    ),
+    "none offers such an isolation": (
+        (LARGE, APART),
+        (50, 1_000),
+        {"isolation": "mig"},
+        (
+            f"none of 4 GPUs is what the pod allows (annotation {NAMES.isolation}); none offers isolation mig, "
+            "there are interposer, mps, observe: ask for one of these, or have a node offer it"
+        ),
+    ),
+    "no node has so many of one isolation": (
+        (APART, LARGE[:1]),
+        (200, None),
+        {},
+        "it needs 2 GPUs of one isolation mode on one node, and no node has more than 1 of any that is large enough",
     ),
     "no node has so many": (
         (LARGE, SMALL),

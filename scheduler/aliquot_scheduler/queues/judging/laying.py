@@ -26,6 +26,7 @@ from aliquot_scheduler.fit.card import Card
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
 from aliquot_scheduler.fit.layout import lay_out
 from aliquot_scheduler.fit.left import Left
+from aliquot_scheduler.fit.modes import modes_of, sharing
 
 # CPU, main memory and places for pods.
 Host = tuple[int, int, int]
@@ -166,14 +167,14 @@ class Laying:
             alone = ([at] for at in self._unlike(place, fullest))
             yield from filter(None, (self._laid(spot, sort, some) for some in (may, *alone)))
         elif len(pieces) > 1:
-            choices = self._choices(place, pieces, fullest, ())
+            choices = (some for own in self._hands(spot, sort, fullest) for some in self._choices(place, pieces, own))
             yield from filter(None, (self._laid(spot, sort, some) for some in choices))
         else:
             able = [at for at in fullest if spot.left[at].takes(pieces[0])]
             yield from ({at: pieces[0].claim_on(spot.gpus[at])} for at in self._unlike(place, able))
 
     def _choices(
-        self, place: int, pieces: Sequence[Piece], fullest: Sequence[int], taken: tuple[int, ...]
+        self, place: int, pieces: Sequence[Piece], fullest: Sequence[int], taken: tuple[int, ...] = ()
     ) -> Iterator[Sequence[int]]:
         """A card for each piece; of equal pieces the next one gets a later card."""
         if len(taken) == len(pieces):
@@ -189,6 +190,12 @@ class Laying:
     def _unlike(self, place: int, cards: Sequence[int]) -> list[int]:
         """One of those in equal state."""
         return list({self._card_state(place, at): at for at in reversed(cards)}.values())[::-1]
+
+    @staticmethod
+    def _hands(spot: Spot, sort: Sort, fullest: Sequence[int]) -> list[list[int]]:
+        """Of these cards those that can be one container's."""
+        offered = [spot.gpus[at].isolation for at in fullest]
+        return [[fullest[at] for at in own] for own in sharing(offered, modes_of(sort.demand.request))]
 
     @staticmethod
     def _laid(spot: Spot, sort: Sort, some: Sequence[int]) -> Mapping[int, Claim] | None:
