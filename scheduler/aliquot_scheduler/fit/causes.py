@@ -121,7 +121,7 @@ class Causes:
     @cached_property
     def counts(self) -> npt.NDArray[np.int64]:
         """By row the numbers of `Counts`, then of each part those of `PartCounts`, of those who are spread."""
-        steps = [self.grid.open, self.meant, self.taking, self.allowed]
+        steps = [self.grid.open, self.meant, self.taking, self.allowed, self.allowed & (self.grid.holders == 0)]
         for piece, _ in self.parts:
             roomy = self.allowed & (self.grid.memory >= needed_memory(piece, grid=self.grid))
             free = self.allowed & has_compute(piece, grid=self.grid)
@@ -179,8 +179,8 @@ class Causes:
     def _which_gpus(self, counts: Counts) -> NodeCause | None:
         """Whether there are too few that it may have, and why."""
         causes = NodeCause.NONE_GIVEN, NodeCause.NOT_MEANT, NodeCause.ISOLATION, NodeCause.CONTEXT
-        least = 1, *[self.most] * len(counts[1:])
-        return next((one for one, count, few in zip(causes, counts, least, strict=True) if count < few), None)
+        least = 1, *[self.most] * len(causes[1:])
+        return next((one for one, count, few in zip(causes, counts, least, strict=False) if count < few), None)
 
     def _with_kinds(self, found: Finding, row: int) -> Finding:
         """What of the node's GPUs the words have to name."""
@@ -222,7 +222,9 @@ def _full(counts: Counts, parts: Sequence[tuple[Part, PartCounts]], spread: _OfM
         return Finding(NodeCause.NO_ROOM, counts, *full)
     if apart := _apart(spread, "both"):
         return Finding(NodeCause.NO_ROOM_IN_A_MODE, counts, *apart)
-    return Finding(NodeCause.NO_ROOM_TOGETHER, counts)
+    # On an empty node there may be a way for all that stay: else that was said before.
+    given_up = counts.untouched == counts.allowed
+    return Finding(NodeCause.NO_WAY_FOUND if given_up else NodeCause.NO_ROOM_TOGETHER, counts)
 
 
 def _apart(spread: _OfModes, what: str) -> tuple[Part, PartCounts, OfModes] | None:

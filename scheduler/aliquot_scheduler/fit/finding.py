@@ -32,6 +32,7 @@ class NodeCause(Enum):
     NO_ROOM = "too few of them have room", False
     NO_ROOM_IN_A_MODE = "too few of those with room share an isolation mode", False
     NO_ROOM_TOGETHER = "they have room for each container and not for all", False
+    NO_WAY_FOUND = "nobody is on them, and there were too many ways to look at all of them", False
 
     def __init__(self, _: str, final: bool = True) -> None:  # noqa: FBT001, FBT002 - as members are written
         # Whether that stays so whoever is evicted; asked of each node that refuses a pod.
@@ -54,6 +55,8 @@ class Counts(NamedTuple):
     taking: int
     # And a context leaves it something.
     allowed: int
+    # And nobody is on them.
+    untouched: int
 
 
 class PartCounts(NamedTuple):

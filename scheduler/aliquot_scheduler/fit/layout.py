@@ -30,8 +30,10 @@ from aliquot_scheduler.fit.links import closeness
 from aliquot_scheduler.fit.modes import hands, modes_of
 from aliquot_scheduler.fit.ways import Steps, ways
 
-# Looked at of a pod for one node once it does not fit in the usual ways: 0.5 ms of the leader's.
-_MOST_STEPS = 32
+# Looked at of a pod for one node once it does not fit in the usual ways: 0.5 ms of the leader's. Further where nobody
+# is on it: what is said of it holds for all that are like it, and nobody could go for more room. 12 containers that fill
+# four GPUs to the last percent were found in 33 of 35 draws, and with 32 in 28 of 51.
+_MOST_STEPS, _MOST_STEPS_EMPTY = 32, 200
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,11 +52,19 @@ def lay_out(pod: Pod, demand: Demand, *, node: str, cards: Sequence[Card]) -> Pl
     request = demand.request
     if demand.pieces is None:
         tries = (_one_by_one(request, cards=some) for some in _hands(request, cards=cards))
-        laid_so = chain(tries, _apart(request, cards), in_any_way(request, cards, Steps(_MOST_STEPS)))
+        laid_so = chain(tries, _apart(request, cards), in_any_way(request, cards, _steps(request, cards)))
         plans = (_plan(pod, request, node=node, laid=laid) for laid in laid_so if laid)
         return next((plan for plan in plans if plan), None)
     found = _choose(demand.pieces, cards=cards, request=request)
     return _plan(pod, request, node=node, laid=_each_on(found, request)) if found else None
+
+
+def _steps(request: PodRequest, cards: Sequence[Card]) -> Steps:
+    """How far to look; who lies on several GPUs, or names them, is tried on each node by itself."""
+    alone = all(len(one.shares) == 1 for one in request.containers)
+    named = request.uuids.allowed or request.uuids.forbidden
+    empty = alone and not named and not any(card.holders for card in cards)
+    return Steps(_MOST_STEPS_EMPTY if empty else _MOST_STEPS)
 
 
 def _each_on(cards: Sequence[Card], request: PodRequest) -> Laid:

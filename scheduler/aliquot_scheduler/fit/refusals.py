@@ -59,6 +59,7 @@ class Refusals:
             NodeCause.NO_ROOM: self._no_room,
             NodeCause.NO_ROOM_IN_A_MODE: self._no_room_in_a_mode,
             NodeCause.NO_ROOM_TOGETHER: self._no_room_together,
+            NodeCause.NO_WAY_FOUND: self._no_way_found,
         }
 
     def of(self, nodes: Mapping[str, KnownNode]) -> dict[str, Refusal]:
@@ -129,6 +130,10 @@ class Refusals:
 
     def _no_room_in_a_mode(self, found: Finding) -> str:
         return f"{self._phrases.in_modes(found)} {have(sum(count for _, count in found.modes))} room"
+
+    def _no_way_found(self, _: Finding) -> str:
+        count = len(self._causes.request.containers)
+        return f"nobody is on its GPUs, and of the many ways to lay {count} containers on them none was found in time"
 
     def _no_room_together(self, _: Finding) -> str:
         count = len(self._causes.request.containers)

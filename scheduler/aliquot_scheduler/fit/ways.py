@@ -1,7 +1,8 @@
 """Every way to lay containers on a node's GPUs, as long as there are not too many.
 
-Pieces are laid one after another, each on any GPU with room; of GPUs that are alike, and hold the same of the pod, one
-is tried. What is looked at is counted, and who asks says how much it may be.
+Pieces are laid one after another, each on any GPU with room, the fullest first; of GPUs that are alike, and hold the
+same of the pod, one is tried, and what was seen to lead nowhere is not looked at again. What is looked at is counted,
+and who asks says how much it may be.
 """
 
 from __future__ import annotations
@@ -39,32 +40,65 @@ def ways(
     if too_much(containers, [card.free for card in cards]):
         return
     fresh = [card.untouched() for card in cards]
-    for way in _ways(containers, fresh, steps, modes=modes, so_far=((),)):
+    for way in _Search(containers, steps, modes).ways(fresh, so_far=((),)):
         yield [[fresh[at].untouched() for at in places] for places in way]
 
 
-def _ways(
-    containers: Sequence[Sequence[Piece]], cards: list[Card], steps: Steps, *, modes: Sequence[str], so_far: _Way
-) -> Iterator[_Way]:
-    *before, places = so_far
-    if len(places) == len(containers[len(before)]):
-        if len(so_far) == len(containers):
-            yield so_far
-        else:
-            yield from _ways(containers, cards, steps, modes=modes, so_far=(*so_far, ()))
-        return
-    piece, tried = containers[len(before)][len(places)], set[tuple[object, ...]]()
-    for at, card in enumerate(cards):
-        if at in places or not card.takes(piece) or not share_a_mode([card, *(cards[one] for one in places)], modes):
-            continue
-        if (state := _state(card, at, so_far)) in tried:
-            continue
-        if not steps.take():
+class _Search:
+    """One of them; what was seen to lead nowhere is not looked at again."""
+
+    def __init__(self, containers: Sequence[Sequence[Piece]], steps: Steps, modes: Sequence[str]) -> None:
+        self._containers = containers
+        self._steps = steps
+        self._modes = modes
+        self._dead = set[tuple[object, ...]]()
+
+    def ways(self, cards: list[Card], *, so_far: _Way) -> Iterator[_Way]:
+        """From there on."""
+        *before, places = so_far
+        if len(places) == len(self._containers[len(before)]):
+            if len(so_far) == len(self._containers):
+                yield so_far
+            else:
+                yield from self.ways(cards, so_far=(*so_far, ()))
             return
-        tried.add(state)
-        laid = [replace(one) if one is card else one for one in cards]
-        laid[at].give(piece)
-        yield from _ways(containers, laid, steps, modes=modes, so_far=(*before, (*places, at)))
+        reached = _reached(cards, so_far)
+        if reached in self._dead:
+            return
+        found = False
+        for way in self._on_each(self._containers[len(before)][len(places)], cards, so_far):
+            found = True
+            yield way
+        if not found and self._steps.left >= 0:
+            self._dead.add(reached)
+
+    def _on_each(self, piece: Piece, cards: list[Card], so_far: _Way) -> Iterator[_Way]:
+        """The fullest GPU first, of those that are alike one."""
+        *before, places = so_far
+        tried = set[tuple[object, ...]]()
+        for at in sorted(range(len(cards)), key=lambda at: (*cards[at].free[:2], at)):
+            card = cards[at]
+            if at in places or not card.takes(piece):
+                continue
+            if not share_a_mode([card, *(cards[mine] for mine in places)], self._modes):
+                continue
+            if (state := _state(card, at, so_far)) in tried:
+                continue
+            if not self._steps.take():
+                return
+            tried.add(state)
+            laid = [replace(one) if one is card else one for one in cards]
+            laid[at].give(piece)
+            yield from self.ways(laid, so_far=(*before, (*places, at)))
+
+
+def _reached(cards: Sequence[Card], so_far: _Way) -> tuple[object, ...]:
+    """All that decides whether what is left finds room: how far it is, and what GPUs have left."""
+    left = sorted(
+        (*card.free, card.gpu.memory, card.gpu.isolation, card.holders, card.parts > 0, at in so_far[-1])
+        for at, card in enumerate(cards)
+    )
+    return len(so_far), len(so_far[-1]), *((*state[:4], tuple(state[4]), *state[5:]) for state in left)
 
 
 def _state(card: Card, at: int, so_far: _Way) -> tuple[object, ...]:

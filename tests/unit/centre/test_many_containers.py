@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -67,3 +68,48 @@ def test_who_came_past_the_webhook_waits_and_costs_nothing(monkeypatch: pytest.M
     assert all(WHY in said for said in (*filtered.unresolvable.values(), found.summary))
     assert len(filtered.unresolvable) == NODES
     assert set(laid) == {stage.pods["q"].key}
+
+
+# Parts of four GPUs, and of eight, that fill each to the last percent and MiB.
+OF_FOUR = (
+    *((30, 60_000), (40, 30_000), (30, 35_000), (55, 5_000), (35, 10_000), (80, 30_000)),
+    *((10, 10_000), (25, 40_000), (25, 35_000), (10, 40_000), (15, 15_000), (45, 10_000)),
+)
+OF_EIGHT = (
+    *((70, 5_000), (50, 5_000), (20, 5_000), (15, 10_000), (20, 55_000), (30, 20_000), (45, 50_000), (15, 15_000)),
+    *((55, 45_000), (55, 65_000), (10, 15_000), (10, 40_000), (30, 15_000), (30, 5_000), (40, 35_000), (20, 60_000)),
+    *((75, 15_000), (30, 5_000), (40, 30_000), (50, 10_000), (5, 60_000), (40, 5_000), (25, 25_000), (20, 45_000)),
+)
+
+
+def filling(asked: Sequence[tuple[int, int]]) -> Pod:
+    """A pod whose containers ask so."""
+    return make_pod("p", *(container(f"c{at}", one) for at, one in enumerate(asked)), spec=GATED, namespace="team")
+
+
+def test_many_that_fill_an_empty_node_are_let_in() -> None:
+    """Laid the largest first there is no room for the last ones; on an empty node it is looked further."""
+    stage = Stage({}, nodes=(4,))
+    stage.see(filling(OF_FOUR))
+    assert stage.round() == ["p"]
+
+
+def test_a_search_that_is_given_up_is_no_want_of_room() -> None:
+    """Nobody is on the node, and there is a way: it is said that none was found, and not that there is none."""
+    stage = Stage({}, nodes=(8,))
+    stage.see(filling(OF_EIGHT))
+    assert stage.round() == []
+    filtered = stage.desk.filter(stage.pods["p"], ["n0"], now=stage.now)
+    why = "nobody is on its GPUs, and of the many ways to lay 24 containers on them none was found in time"
+    (waiter,) = stage.queues.waiting()
+    assert stage.queues.notice(waiter).reason != "NeverFits"
+    found = explain(
+        stage.pods["p"],
+        nodes=[make_node("n0", gpus("n0", 8))],
+        leases=[make_lease("n0")],
+        pods=[],
+        names=NAMES,
+        wall=WALL,
+    )
+    assert [(one.fits, one.why) for one in found.nodes] == [(False, why)]
+    assert not filtered.nodes
