@@ -92,13 +92,27 @@ class Ground:
 
         Of the others it is told how many would take it: once room is there, or not even then.
         """
-        why = self._told(ask, roomy, tolerating=True, of=self._picture.hosts.free, word="free")
-        if not why:
+        if not (why := self.why_not(ask, roomy)):
             return ""
         whose = agreed(int(np.count_nonzero(roomy)), "its", "their")
-        others = self.admits(ask) & self._picture.grid.bindable & ~roomy
-        named = {name: known for name, known in self._picture.nodes.items() if others[known.row]}
-        return "; ".join((f"{_nodes(roomy)} room on {whose} GPUs: {why}", *_of_others(refused(named))))
+        return "; ".join(
+            (f"{_nodes(roomy)} room on {whose} GPUs: {why}", *self.others(ask, but=roomy, refused=refused))
+        )
+
+    def others(self, ask: HostAsk, *, but: Bools, refused: Refused) -> Iterator[str]:
+        """What is to be said of the nodes but these, so that the numbers add up to all that there are."""
+        those = self.admits(ask) & self._picture.grid.bindable & ~but
+        nodes = self._picture.nodes
+        yield from _of_others(refused({name: known for name, known in nodes.items() if those[known.row]}))
+        rest = [known for known in nodes.values() if not (those | but)[known.row]]
+        if out := sum(bool(known.out) for known in rest):
+            yield f"{out} more {agreed(out, 'takes', 'take')} nobody"
+        if neither := len(rest) - out:
+            yield f"{neither} more would not take it either"
+
+    def why_not(self, ask: HostAsk, rows: Bools) -> str:
+        """What speaks against these nodes, none of which takes it, in numbers."""
+        return self._told(ask, rows, tolerating=True, of=self._picture.hosts.free, word="free")
 
     def why_never(self, ask: HostAsk, *, able: Bools) -> str:
         """Why none of the nodes could take it that have such GPUs, in numbers; empty if one could, or none has."""

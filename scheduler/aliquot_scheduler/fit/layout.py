@@ -31,8 +31,8 @@ from aliquot_scheduler.fit.modes import hands, modes_of
 from aliquot_scheduler.fit.ways import Steps, ways
 
 # Looked at of a pod for one node once it does not fit in the usual ways: 0.5 ms of the leader's. Further where nobody
-# is on it: what is said of it holds for all that are like it, and nobody could go for more room. 12 containers that fill
-# four GPUs to the last percent were found in 33 of 35 draws, and with 32 in 28 of 51.
+# is on it: what is said of it holds for all that are like it, and nobody could go for more room. 12 containers that
+# fill four GPUs to the last percent were found in 33 of 35 draws, and with 32 in 28 of 51.
 _MOST_STEPS, _MOST_STEPS_EMPTY = 32, 200
 
 

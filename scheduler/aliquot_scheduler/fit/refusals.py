@@ -35,10 +35,14 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def told_often(reasons: Counter[str]) -> str:
-    """The most frequent of them, with how many nodes give each; of a single node no number is told."""
+    """The most frequent of them, with how many nodes give each, and other ones; of a single node no number is told."""
     if reasons.total() == 1:
         return next(iter(reasons))
-    return "; ".join(f"{why} ({count})" for why, count in reasons.most_common(_TOLD))
+    often = reasons.most_common(_TOLD)
+    others = reasons.total() - sum(count for _, count in often)
+    return "; ".join(
+        [*(f"{why} ({count})" for why, count in often), *([f"other reasons ({others})"] if others else [])]
+    )
 
 
 class Refusals:

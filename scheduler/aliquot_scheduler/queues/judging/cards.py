@@ -216,8 +216,12 @@ class Cards:
         # Each of its containers may have room, and all together not even on an empty node.
         roomy = causes.roomy() & causes.able() & self._grid.bindable
         among = roomy & self.ground.admits(host)
-        why = self.ground.why_none(host, roomy=roomy, refused=refused)
-        return why or self.ruled.why_none(pod, demand, among=among)
+        if why := self.ground.why_none(host, roomy=roomy, refused=refused):
+            return why
+        if not (why := self.ruled.why_none(pod, demand, among=among)):
+            return ""
+        with_room = ", ".join(filter(None, (why, self.ground.why_not(host, roomy & ~among))))
+        return "; ".join((with_room, *self.ground.others(host, but=roomy, refused=refused)))
 
     def causes(self, demand: Demand, cells: Cells | None = None) -> Causes:
         """Why nodes do not take it, by their GPUs as they are now, or by these cells."""
