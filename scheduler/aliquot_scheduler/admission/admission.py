@@ -121,7 +121,7 @@ class Admission:
         declines = review.pod.metadata.labels.get(self._names.use) == NO_USE
         if declines or not asks(review.pod, names=self._names):
             return []
-        return list(judge_entry(review.pod, names=self._names))
+        return list(judge_entry(review.pod, names=self._names, settings=self._settings))
 
 
 def _refused(review: Review, problems: Sequence[AliquotError], *, warnings: Sequence[str] = ()) -> bytes:

@@ -15,6 +15,8 @@ class AdmissionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     # The kube-scheduler profile that asks our extender: pods of the default scheduler are given to it.
     scheduler_name: Annotated[str, msgspec.Meta(min_length=1, max_length=253)] = "aliquot"
+    # Others that ask it, by their spec.schedulerName: pods may name these too, and no others.
+    other_schedulers: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=253)], ...] = ()
     # The profile that was installed with Aliquot, empty where the cluster's own kube-scheduler has it: the same name.
     profile: Annotated[str, msgspec.Meta(max_length=253)] = "aliquot"
     # MiB that a slice must have on each of its GPUs, where no node says what a CUDA context takes there; what nodes say

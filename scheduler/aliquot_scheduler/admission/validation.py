@@ -18,7 +18,6 @@ from aliquot_core.objects import Pod
 from aliquot_core.problems import Problems
 from aliquot_core.request import ContainerRequest, PodRequest, asks, read_request
 from aliquot_core.restraint import Restraint, restraint_of
-from aliquot_scheduler.admission.mutation import DEFAULT_SCHEDULER
 from aliquot_scheduler.admission.restraints import restraints_of_a_grant, restraints_of_a_request
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.strangers import unknown_notes, unknown_resources
@@ -65,8 +64,15 @@ def judge_bound(pod: Pod, *, old: Pod, names: Names, settings: AdmissionSettings
     return Verdict(warnings=tuple(restraints_of_a_grant(pod, old=old, names=names, context=context)))
 
 
-def judge_entry(pod: Pod, *, names: Names) -> Iterator[AliquotError]:
-    """A pod that comes in as the mutating webhook does not leave it: it would pass its queue by."""
+def judge_entry(pod: Pod, *, names: Names, settings: AdmissionSettings) -> Iterator[AliquotError]:
+    """A pod that comes in as the mutating webhook does not leave it, or for a scheduler that knows no slices."""
+    if (scheduler := pod.spec.scheduler_name) not in {"", settings.scheduler_name, *settings.other_schedulers}:
+        yield AdmissionError(
+            f"{scheduler} is not known to ask Aliquot: it would bind the pod without a slice, or evict others for it",
+            where="spec.schedulerName",
+            remedy=f"leave it out, which means {settings.scheduler_name}; where the profile {scheduler} has Aliquot's"
+            " extender, an operator names it in admission.other_schedulers",
+        )
     if names.gate in {gate.name for gate in pod.spec.scheduling_gates} and not pod.spec.node_name:
         return
     yield AdmissionError(
@@ -218,8 +224,6 @@ def _warnings(
     yield from _not_there(pod, request, names=names, there=there, contexts=contexts)
     yield from _not_everywhere(request, names=names, contexts=contexts)
     yield from restraints_of_a_request(pod, request, names=names, context=contexts[0])
-    if (scheduler := pod.spec.scheduler_name) not in {"", DEFAULT_SCHEDULER, settings.scheduler_name}:
-        yield f"scheduler {scheduler} must ask Aliquot's extender, or this pod never starts"
 
 
 def _not_there(

@@ -275,10 +275,16 @@ def test_variables_that_are_set_in_vain_are_told() -> None:
     assert warnings(pod) == ["container main: NVIDIA_VISIBLE_DEVICES is set in vain: what the slice says wins"]
 
 
-def test_another_scheduler_is_told() -> None:
-    """It may have our extender, or the pod waits for ever."""
-    pod = written(container(compute="30"), schedulerName="volcano")
-    assert warnings(pod) == ["scheduler volcano must ask Aliquot's extender, or this pod never starts"]
+@pytest.mark.parametrize("scheduler", ["volcano", "default-scheduler"])
+def test_a_scheduler_that_does_not_ask_us_is_refused(scheduler: str) -> None:
+    """Once the gate is lifted it would do with the pod as it likes: bind it without a slice, evict others for it."""
+    pod = mutated(written(container(compute="30")))
+    foreign = decoded(pod | {"spec": pod["spec"] | {"schedulerName": scheduler}})
+    (problem,) = judge_entry(foreign, names=NAMES, settings=AdmissionSettings())
+    assert f"{scheduler} is not known to ask Aliquot" in str(problem)
+    assert "leave it out, which means aliquot" in str(problem)
+    known = AdmissionSettings(other_schedulers=("x", scheduler))
+    assert list(judge_entry(foreign, names=NAMES, settings=known)) == []
 
 
 def test_what_is_said_without_asking_is_told() -> None:
@@ -481,6 +487,6 @@ def test_a_pod_must_come_in_behind_the_gate() -> None:
     pod = written(container(compute="30"))
     ungated = "scheduling gate aliquot.dev/queue: asks for a slice, but does not wait behind its gate"
     for wrong in (pod, {**mutated(pod), "spec": {**mutated(pod)["spec"], "nodeName": "n1"}}):
-        (problem,) = judge_entry(decoded(wrong), names=NAMES)
+        (problem,) = judge_entry(decoded(wrong), names=NAMES, settings=AdmissionSettings())
         assert str(problem).startswith(ungated)
-    assert list(judge_entry(decoded(mutated(pod)), names=NAMES)) == []
+    assert list(judge_entry(decoded(mutated(pod)), names=NAMES, settings=AdmissionSettings())) == []
