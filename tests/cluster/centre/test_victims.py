@@ -1,4 +1,8 @@
-"""Victims as real processes: one that ignores SIGTERM is killed by its kubelet, and keeps its slice until then."""
+"""Victims as real processes: one that ignores SIGTERM is killed by its kubelet, and keeps its slice until then.
+
+The node has other GPUs, and the owner asks for the victim's: so kube-scheduler, which counts who is on the way out by
+its node, would bind it at once, and the centre alone keeps it waiting.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from cluster.centre.asked import asking, grant_of
+from cluster.centre.asked import asking, slice_of
 from cluster.centre_half import NAMES, CentreHalf
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
@@ -17,11 +21,11 @@ from cluster.node_half import asks
 from cluster.queueing import queue
 
 GRACE = 2
-WHOLE_NODE = (400, 100_000)
-OWNER = queue("victims-owner", compute={"guarantee": 400}, namespaces=["*"])
+ONE_GPU = (100, 20_000)
+OWNER = queue("victims-owner", compute={"guarantee": 100}, namespaces=["*"])
 BORROWER = queue("victims-borrower", namespaces=["*"])
 # Nor does what it waits for hear of it.
-DEAF = shell("trap '' TERM; sleep 100000", limits=asks(*WHOLE_NODE))
+DEAF = shell("trap '' TERM; sleep 100000", limits=asks(*ONE_GPU))
 # While somebody holds this, what came of a pod can be read once it has ended.
 HELD = "example.com/read-first"
 KILLED = 137
@@ -46,12 +50,18 @@ def bound_at(pod: Json) -> datetime:
 
 
 def deaf(name: str, namespace: str) -> Json:
-    """A borrower that takes a whole node and ignores what it is asked."""
+    """A borrower that takes a whole GPU and ignores what it is asked."""
     labels = {NAMES.queue: "victims-borrower"}
-    wanted = asking(name, namespace, *WHOLE_NODE, labels=labels, terminationGracePeriodSeconds=GRACE)
+    wanted = asking(name, namespace, *ONE_GPU, labels=labels, terminationGracePeriodSeconds=GRACE)
     wanted["spec"]["containers"] = [DEAF]
     wanted["metadata"]["finalizers"] = [HELD]
     return wanted
+
+
+def owning(name: str, namespace: str, *, gpu: str) -> Json:
+    """An owner that wants this GPU and no other."""
+    notes, labels = {NAMES.of("gpu-uuid"): gpu}, {NAMES.queue: "victims-owner"}
+    return asking(name, namespace, *ONE_GPU, annotations=notes, labels=labels)
 
 
 @contextmanager
@@ -78,23 +88,18 @@ def _is_known(cluster: ClusterHarness, wanted: Json) -> bool:
 def test_a_victim_that_ignores_sigterm_keeps_its_slice_until_it_is_killed(
     cluster: ClusterHarness, centre: CentreHalf, namespace: str
 ) -> None:
-    """Both nodes are full of such; one is asked once, killed after its grace, and only then is the owner bound."""
+    """It is asked once, killed after its grace, and only then is the owner bound, though other GPUs are free."""
     with queues(cluster, OWNER, BORROWER):
-        borrowers = [cluster.create_pod(deaf(f"deaf{number}", namespace)) for number in range(2)]
+        victim = cluster.create_pod(deaf("deaf", namespace))
         try:
-            for one in borrowers:
-                cluster.wait_for_phase(one, "Running")
-            before = len(centre.logged("evicted"))
-            labels = {NAMES.queue: "victims-owner"}
-            owner = cluster.create_pod(asking("owner", namespace, *WHOLE_NODE, labels=labels))
+            cluster.wait_for_phase(victim, "Running")
+            before, gpu = len(centre.logged("evicted")), slice_of(cluster, victim).gpu
+            owner = cluster.create_pod(owning("owner", namespace, gpu=gpu))
             done = cluster.wait_for_phase(owner, "Succeeded")
-            (victim,) = [one for one in borrowers if cluster.current(one)["metadata"].get("deletionTimestamp")]
             state = ended(cluster, victim)
             assert state is not None
             assert state["exitCode"] == KILLED
             assert bound_at(done) >= instant(state["finishedAt"])
-            assert grant_of(cluster, owner).node == grant_of(cluster, victim).node
             assert len(centre.logged("evicted")) == before + 1
         finally:
-            for one in borrowers:
-                cluster.api.patch(cluster.api.path_of(one), {"metadata": {"finalizers": None}})
+            cluster.api.patch(cluster.api.path_of(victim), {"metadata": {"finalizers": None}})
