@@ -19,6 +19,7 @@ from aliquot_scheduler.queues.telling.wording import Wording
 from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.lodgers import residents_of
+from aliquot_scheduler.reclaim.patience import FIRST
 from aliquot_scheduler.reclaim.planning import Planner
 from aliquot_scheduler.reclaim.policy import Policy, policy_of
 from aliquot_scheduler.reclaim.residents import budgets_of
@@ -107,7 +108,7 @@ class Inquiry:
 
     def _looked_for(self, candidate: Candidate, policy: Policy) -> tuple[Clearing | None, str]:
         """As the leader does, look after look, each from where the last one ended; else why nobody goes."""
-        start = 0
+        start = FIRST
         while True:
             planner = self._planner()
             with planner.supposing():
@@ -117,7 +118,7 @@ class Inquiry:
                 if not self._looks or not planner.reached or planner.has_tried_all:
                     return None, planner.why_nobody_goes(candidate, policy=policy, settings=self._standing.settings)
             self._looks -= 1
-            start += planner.reached
+            start = start.later(nodes=planner.reached)
 
     def _planner(self) -> Planner:
         standing = self._standing

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import product
 
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.cards import Cards
@@ -26,8 +25,9 @@ from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.line import Candidate
 from aliquot_scheduler.reclaim.lacking import lacking_for
 from aliquot_scheduler.reclaim.outlook import Outlook
+from aliquot_scheduler.reclaim.patience import DEPTHS, FIRST, Patience, Start
 from aliquot_scheduler.reclaim.policy import NEVER, Policy
-from aliquot_scheduler.reclaim.rearranging import DEPTHS, Orders, Patience, Rearranging, Wider
+from aliquot_scheduler.reclaim.rearranging import Orders, Rearranging, Wider
 from aliquot_scheduler.reclaim.relieving import Relieving
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Rights, owner_of, within_due
@@ -36,8 +36,8 @@ from aliquot_scheduler.reclaim.search import Bounds, InOrder, Search
 from aliquot_scheduler.reclaim.settling import Settling
 from aliquot_scheduler.reclaim.standoff import Standoff, standoff, why_nobody_goes
 
-# Places tried in one look where others are to be moved: 0.3 s at the most.
-_MOST_TRIES = 600
+# Places tried in one look where others are to be moved: 0.4 s at the most.
+_MOST_TRIES = 800
 
 
 class Planner:
@@ -95,10 +95,12 @@ class Planner:
         finally:
             self._outlook.end()
 
-    def plan(self, candidate: Candidate, *, policy: Policy, moving: bool = True, start: int = 0) -> Clearing | None:
+    def plan(
+        self, candidate: Candidate, *, policy: Policy, moving: bool = True, start: Start = FIRST
+    ) -> Clearing | None:
         """Room for a candidate, and whoever has to go for it; None if none can be made.
 
-        With `moving` others may be moved for an owner, where that alone helps; looked for from node `start` on.
+        With `moving` others may be moved for an owner, where that alone helps; looked for from `start` on.
         """
         self._relieving.lacks, self.reached, self.was_cut_short, self.has_tried_all = "", 0, False, False
         clearing = self._planned(candidate, self._rights(candidate, policy), residents=self._residents)
@@ -127,14 +129,16 @@ class Planner:
                 return clearing
         return None
 
-    def _rearranged(self, candidate: Candidate, policy: Policy, *, start: int) -> Clearing | None:
+    def _rearranged(self, candidate: Candidate, policy: Policy, *, start: Start) -> Clearing | None:
         """Room for an owner that finds none in one piece: pods that a controller makes anew are moved before others."""
-        lacks, variants = self._relieving.lacks, product(DEPTHS, (False, True), (False, True))
-        begun, self._patience.left_out = self._patience.left, False
-        for deepest, orphans, moves_first in variants:
+        lacks, begun = self._relieving.lacks, self._patience.left
+        self._patience.begin()
+        self._patience.keep_for_deep_plans()
+        for deepest, (orphans, moves_first) in ((deep, way) for deep in DEPTHS for way in start.ways(deepest=deep)):
             if deepest > DEPTHS[0]:
                 # By then all have been tried that are nearest to hand.
                 self.reached = self.reached or self._patience.reached
+                self._patience.go_deep()
             for rights in self._as_owner(candidate, policy):
                 wider = Wider(rights, orphans=orphans, moves_first=moves_first)
                 if clearing := self._found(self._rearranging(wider, deepest=deepest, start=start), candidate, rights):
@@ -142,11 +146,11 @@ class Planner:
                     self._bounds.clear()
                     return clearing
         self._relieving.lacks = lacks
-        self.was_cut_short = begun < _MOST_TRIES and not self._patience.left
+        self.was_cut_short = begun < _MOST_TRIES and self._patience.is_over
         self.has_tried_all = self._patience.sufficed
         return None
 
-    def _rearranging(self, wider: Wider, *, deepest: int, start: int) -> Rearranging:
+    def _rearranging(self, wider: Wider, *, deepest: int, start: Start) -> Rearranging:
         return Rearranging(
             scene=self._scene,
             residents=self._residents,

@@ -31,41 +31,19 @@ from aliquot_scheduler.queues.room.refuges import controller_of, key_of
 from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.reclaim.bounds import bounds_of
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
+from aliquot_scheduler.reclaim.patience import AT_ONCE, DEPTHS, FIRST, MOST_NODES, Patience, Start, turned
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Rights
 from aliquot_scheduler.reclaim.scene import Scene
 from aliquot_scheduler.reclaim.search import Search
 from aliquot_scheduler.reclaim.trying import Option
 
-# For whom others are moved, for each of those once more, and so on: first as shallow as can be, since less is moved.
-DEPTHS = (1, 4)
-# The cheapest nodes are tried, so many at once; of a node so many choices of cards. The next look goes on from there.
-_AT_ONCE = 4
-_MOST_NODES = 32
+# Of a node so many choices of cards are tried.
 _MOST_CHOICES = 36
 
 
 # By shape and rights, the nodes in the order in which they are tried.
 Orders = dict[tuple[int, tuple[object, ...]], list[str]]
-
-
-class Patience:
-    """How many places may still be tried in one look: nobody is answered meanwhile, and each takes 0.5 ms."""
-
-    def __init__(self, tries: int) -> None:
-        self.left = tries
-        # Whether there were nodes that nobody looked at.
-        self.left_out = False
-
-    @property
-    def sufficed(self) -> bool:
-        """Whether all was tried that there is to try."""
-        return self.left > 0 and not self.left_out
-
-    @property
-    def reached(self) -> int:
-        """By how many nodes the next look may begin later: all were tried, or it was over among the first."""
-        return _MOST_NODES if self.left else _AT_ONCE
 
 
 class Wider:
@@ -137,12 +115,12 @@ class Rearranging(Search):
         patience: Patience,
         orders: Orders,
         deepest: int,
-        start: int = 0,
+        start: Start = FIRST,
     ) -> None:
         """`able` is the nodes that take a pod, were their GPUs empty; for those that deep nobody is moved any more.
 
         `orders` are those for whoever was before it, as far as the same was asked by the same rights; for the first
-        pod they are tried from number `start` on, and from the first again after the last.
+        pod they are tried from `start` on, and from the first again after the last.
         """
         super().__init__(scene=scene, residents=residents, rights=rights, known={})
         self._wider = rights
@@ -239,21 +217,21 @@ class Rearranging(Search):
         nodes = self.scene.picture.nodes
         able = (nodes[name] for name in self._by_bound(task) if name not in task.but)
         there = [known for known in able if task.able[known.row]]
-        if there and not task.deep:
-            first = self._start % len(there)
-            there = [*there[first:], *there[:first]]
-        self._patience.left_out |= len(there) > _MOST_NODES
-        there = there[:_MOST_NODES]
-        for start in range(0, len(there), _AT_ONCE):
+        first, turn = (0, 0) if task.deep else self._start.of(len(there), deepest=self._deepest)
+        there = turned(there, by=first)
+        if len(there) > MOST_NODES:
+            self._patience.pass_over()
+        there = there[:MOST_NODES]
+        for start in range(0, len(there), AT_ONCE):
             dear = list[Option]()
-            for known in there[start : start + _AT_ONCE]:
+            for known in there[start : start + AT_ONCE]:
                 for option in self._on(task, known):
                     # The usual one of those who are moved: to look any further takes long.
                     if not option.harm:
                         yield option
                     else:
                         dear.append(option)
-            yield from sorted(dear, key=lambda option: option.harm)
+            yield from turned(sorted(dear, key=lambda option: option.harm), by=turn)
 
     def _on(self, task: _Task, known: KnownNode) -> Iterator[Option]:
         """Each choice of cards; where those are too many, the one where least is lost."""
@@ -263,9 +241,8 @@ class Rearranging(Search):
         if pieces and len(pieces) <= len(cards) and comb(len(cards), len(pieces)) <= _MOST_CHOICES:
             choices = list(combinations(cards, len(pieces)))
         for only in choices:
-            if not self._patience.left:
+            if not self._patience.one_more():
                 return
-            self._patience.left -= 1
             self._wider.moving = task.deep < self._deepest
             if (option := self._trying.option(waiter, known, only=only)) is not None:
                 place = msgspec.structs.replace(option.place, gpus=())

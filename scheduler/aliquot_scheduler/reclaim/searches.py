@@ -8,14 +8,15 @@ those alone. With so many owners each has all tries of a look in as many looks.
 from __future__ import annotations
 
 from aliquot_scheduler.reclaim.in_the_way import Asked
+from aliquot_scheduler.reclaim.patience import FIRST, Start
 
 
 class Searches:
     """Of all owners, by what they ask."""
 
     def __init__(self) -> None:
-        # At which node each begins the next time, and until when that counts.
-        self._starts: dict[Asked, tuple[int, float]] = {}
+        # Where each begins the next time, and until when that counts.
+        self._starts: dict[Asked, tuple[Start, float]] = {}
         # Who had too few tries, the longest first, and until when they are waited for.
         self._line: dict[Asked, float] = {}
 
@@ -24,9 +25,9 @@ class Searches:
         self._starts = {asked: at for asked, at in self._starts.items() if at[1] > now}
         self._line = {asked: until for asked, until in self._line.items() if until > now}
 
-    def start(self, asked: Asked) -> int:
-        """The number of the node at which it begins."""
-        return self._starts.get(asked, (0, 0.0))[0]
+    def start(self, asked: Asked) -> Start:
+        """Where it begins."""
+        return self._starts.get(asked, (FIRST, 0.0))[0]
 
     def may(self, asked: Asked) -> bool:
         """Whether it searches in this look."""
@@ -35,7 +36,7 @@ class Searches:
     def had(self, asked: Asked, *, reached: int, until: float) -> None:
         """It had all the tries there are, and the next time it may begin so many nodes later."""
         self._line.pop(asked, None)
-        self._starts[asked] = self.start(asked) + reached, until
+        self._starts[asked] = self.start(asked).later(nodes=reached), until
 
     def had_too_few(self, asked: Asked, *, until: float) -> None:
         """It stands in line, or goes on standing there."""

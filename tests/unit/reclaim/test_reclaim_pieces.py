@@ -7,6 +7,7 @@ plan is found, and when it has come true all of them run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -21,6 +22,8 @@ from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.said.tree import plant
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.reclaim.inquiry import Inquiry
+from aliquot_scheduler.reclaim.patience import AT_ONCE as NODES_AT_ONCE
+from aliquot_scheduler.reclaim.patience import DEPTHS, FIRST, MOST_NODES, WAYS, turned
 from aliquot_scheduler.reclaim.residents import Budget
 from support.centre import NAMES
 from support.pieces_oracle import Ask, fits
@@ -364,6 +367,37 @@ def test_nobody_s_dead_ends_keep_another_from_a_deep_plan(others: int) -> None:
     stage.run(after=1.0)
     found = [clearing for _ in range(others + 1) for clearing in stage.decide(after=A_WHILE)]
     assert [(clearing.uid, len(clearing.moves)) for clearing in found] == [("d0", 2)]
+
+
+@pytest.mark.parametrize("nodes", [(3, 4, 4, 4, 4), (3, 8, 8), (3, 8, 8, 8, 8, 8)], ids=str)
+def test_an_owners_own_dead_ends_keep_it_from_no_deep_plan(nodes: tuple[int, ...]) -> None:
+    """On all nodes but the first it may lie too, and nothing can be laid anew there."""
+    there = {"b0": on(0, 60), "b1": on(1, 40), "b2": on(1, 30), "b3": on(2, 70)}
+    there |= {
+        f"b{node}{card}{half}": Lies(card=f"GPU-n{node}-{card}", compute=45)
+        for node, cards in enumerate(nodes[1:], start=1)
+        for card in range(cards)
+        for half in range(2)
+    }
+    least = sum(lies.compute for lies in there.values())
+    stage = board(there, {"a": queue(guarantee=100), "b": queue(guarantee=least)}, nodes=nodes, settings=AT_ONCE)
+    stage.submit("a0", 100, CARD, queue="a", notes={"gpu-uuid": "GPU-n0-0,GPU-n[1-9]-*"})
+    stage.run(after=1.0)
+    (clearing,) = stage.decide(after=A_WHILE)
+    assert len(clearing.moves) == 2
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 4, 5, 6, 8, 13, 32, 36, 64])
+def test_each_place_is_the_first_to_be_searched_through_in_some_look(nodes: int) -> None:
+    """Else a place that leads nowhere and takes all tries would hide the others for good; whatever a look reaches."""
+    places, groups = 5, nodes // NODES_AT_ONCE + 1
+    for reached in (NODES_AT_ONCE, MOST_NODES):
+        start, first = FIRST, set[tuple[tuple[bool, bool], int, int]]()
+        for _ in range(places * groups * len(WAYS)):
+            node, turn = start.of(nodes, deepest=DEPTHS[-1])
+            first.add((start.ways(deepest=DEPTHS[-1])[0], turned(range(nodes), by=node)[0], turn % places))
+            start = start.later(nodes=reached)
+        assert first == set(product(WAYS, range(0, nodes, NODES_AT_ONCE), range(places)))
 
 
 # --- any --------------------------------------------------------------------------------------------------------------
