@@ -46,11 +46,11 @@ meant() {
     echo "$chosen"
 }
 
-# A line for each pod that holds a slice.
+# A line for each pod that holds a slice: of those on nodes, and not of the many that have ended.
 holders() {
-    kubectl get pods --all-namespaces --output go-template='{{range .items}}{{$phase := .status.phase}}{{with
-        .metadata.annotations}}{{if index . "'"$domain"'/grant"}}{{if and (ne $phase "Succeeded") (ne $phase "Failed")
-        }}{{$phase}}{{"\n"}}{{end}}{{end}}{{end}}{{end}}'
+    kubectl get pods --all-namespaces --field-selector 'spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed' \
+        --output go-template='{{range .items}}{{$phase := .status.phase}}{{with .metadata.annotations}}{{if index .
+        "'"$domain"'/grant"}}{{$phase}}{{"\n"}}{{end}}{{end}}{{end}}'
 }
 
 # Namespace and name of each pod that waits behind the gate. Only who has no node can: no more than these are read.
@@ -106,8 +106,8 @@ free() {
 
 # Somebody keeps us from it: a webhook of others, say.
 stays() {
-    echo "$(count "$1") pods bear still what is ours, $(echo "$1" | sed 's# #/#; q') first; see above what was said to" \
-        "that, mend it, and run this again" >&2
+    echo "$(count "$1") pods bear still what is ours, $(echo "$1" | sed 's# #/#; q') first; see above what was said" \
+        "to that, mend it, and run this again" >&2
     return 1
 }
 
@@ -126,14 +126,14 @@ tidy() {
 }
 
 # Each of these pods ($1), with this patch ($2): by four that go through their part of them, for one that is started for
-# each pod takes an hour for ten thousand. A pod may have gone meanwhile, an API server may know a policy for seconds more,
-# and whoever is left is looked for again: only after ten tries the last thing that went wrong is told.
+# each pod takes an hour for ten thousand. A pod may have gone meanwhile, an API server may know a policy for seconds
+# more, and whoever is left is looked for again: only after ten tries the last thing that went wrong is told.
 patched() {
     pods=$1 patch=$2 words=$((tries > 10))
     shift 2
     for part in 0 1 2 3; do
-        some=$(echo "$pods" | awk "NR % 4 == $part"' { printf "{\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": " \
-            "{\"namespace\": \"%s\", \"name\": \"%s\"}}\n", $1, $2 }')
+        some=$(echo "$pods" | awk "NR % 4 == $part"' { printf "{\"apiVersion\": \"v1\", \"kind\": \"Pod\"," \
+            " \"metadata\": {\"namespace\": \"%s\", \"name\": \"%s\"}}\n", $1, $2 }')
         [ -z "$some" ] || echo "$some" | kubectl patch --filename - --type strategic --patch "$patch" "$@" \
             2>&1 >/dev/null | tail -n "$words" >&2 &
     done
@@ -160,11 +160,12 @@ ready_nodes() {
         "Ready") (eq .status "True")}}{{$node.metadata.name}}{{"\n"}}{{end}}{{end}}{{end}}'
 }
 
-# Name and node of each pod of these names, or of each at all, that is there and has not ended well; of one without a node
-# a dash.
+# Name and node of each pod of these names, or of each at all, that is there and has not ended well; of one without a
+# node a dash.
 pods_of() {
-    kubectl --namespace "$namespace" get pods --selector "${1:+app.kubernetes.io/name in ($1)}" --output go-template='{{range
-        .items}}{{if ne .status.phase "Succeeded"}}{{.metadata.name}} {{or .spec.nodeName "-"}}{{"\n"}}{{end}}{{end}}'
+    kubectl --namespace "$namespace" get pods --selector "${1:+app.kubernetes.io/name in ($1)}" --output \
+        go-template='{{range .items}}{{if ne .status.phase "Succeeded"}}{{.metadata.name}} {{or .spec.nodeName "-"
+        }}{{"\n"}}{{end}}{{end}}'
 }
 
 # The namespace, as long as it is there.
@@ -216,8 +217,8 @@ waited_for() {
 # What is to be done about these pods (a line each, as above), a line for each node.
 remedies() {
     ready=$(ready_nodes) || exit 1
-    echo "$1" | awk '{ there[$2] = there[$2] (there[$2] ? ", " : "") $1 } END { for (on in there) print on, there[on] }' |
-        sort | while read -r node pods; do
+    echo "$1" | awk '{ there[$2] = there[$2] (there[$2] ? ", " : "") $1 }
+        END { for (on in there) print on, there[on] }' | sort | while read -r node pods; do
         if printf '%s\n' "$ready" | grep -qxF -e "$node"; then
             echo "node $node is ready, and there $pods will not end (kubectl --namespace $namespace describe" \
                 "pods --field-selector spec.nodeName=$node): mend that; then run this again"
@@ -235,8 +236,8 @@ remedies() {
 withdraw() {
     for node; do
         # While its agent may live, it would write all of it anew.
-        echo "$silent" | sed 's/.* //' | grep -qxF -e "$node" || echo "$withdrawal" | sed "s/NODE/$node/; s/--withdraw/$how/" |
-            kubectl create --filename -
+        echo "$silent" | sed 's/.* //' | grep -qxF -e "$node" ||
+            echo "$withdrawal" | sed "s/NODE/$node/; s/--withdraw/$how/" | kubectl create --filename -
     done
 }
 
@@ -392,8 +393,8 @@ fi
 if [ -n "$left" ]; then
     left=$(pods_of '')
     [ -z "$left" ] || remedies "$left"
-    kubectl get namespace "$namespace" --ignore-not-found --output go-template='{{range .status.conditions}}{{if eq .status
-        "True"}}{{.message}}{{"\n"}}{{end}}{{end}}' >&2
+    kubectl get namespace "$namespace" --ignore-not-found --output go-template='{{range .status.conditions}}{{if
+        eq .status "True"}}{{.message}}{{"\n"}}{{end}}{{end}}' >&2
     echo "the namespace $namespace does not end: see there what is in its way, mend that, and run this again" >&2
     exit 1
 fi
@@ -402,7 +403,7 @@ kubectl delete "$within" --selector "$ours" clusterrolebindings,clusterroles
 notes='turn promised-to room charged-to over-use'
 free noted tidy
 kubectl delete "$within" --selector "$ours" customresourcedefinitions || {
-    echo "queues or views with finalizers of others keep their definitions (kubectl get queues.$domain --output yaml):" \
+    echo "queues or views with finalizers of others keep their definitions (kubectl get queues.$domain -o yaml):" \
         "mend that, and run this again" >&2
     exit 1
 }
