@@ -1,7 +1,7 @@
 # Everything a newcomer needs: `make run` and `make test` make their own environment and ask for nothing but Python
 # 3.11 or later and make. What else a part needs (gcc, Go, root) it says itself, and is skipped without.
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench bench-centre bench-placement bench-queues soak cluster isolation stubs format clean
+.PHONY: help run test check bench bench-centre bench-placement bench-queues bench-isolation soak cluster isolation stubs format clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -51,6 +51,16 @@ bench-queues: $(READY) ## Measure queues beside what is asked of them; fails if 
 	$(BIN)/python benchmarks/queues/kueue.py
 	$(BIN)/python benchmarks/queues/kueue.py --scale large
 	$(BIN)/python benchmarks/queues/events.py
+
+bench-isolation: $(READY) ## Measure isolation on the fake driver, all of it (gcc; 5 minutes, with nothing else at work)
+	@cat /proc/loadavg
+	$(BIN)/python benchmarks/isolation/cost.py
+	$(BIN)/python benchmarks/isolation/shares.py
+	$(BIN)/python benchmarks/isolation/giving_back.py
+	$(BIN)/python benchmarks/isolation/latency.py
+	$(BIN)/python benchmarks/isolation/beat.py
+	$(BIN)/pytest --durations=1 tests/isolation/test_processes.py -k three_hundred
+	@cat /proc/loadavg
 
 soak: $(READY) ## Long hunts: bounded, but not for every day
 	ALIQUOT_SOAK=1 $(BIN)/pytest tests/simulation tests/node tests/isolation
