@@ -92,31 +92,34 @@ static CUresult destroy_mipmap(void *array) {
 
 EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *flat) {
     if (!array || !flat) return REAL(cuArrayCreate_v2)(array, flat);
+    CUDA_ARRAY_DESCRIPTOR told = *flat; /* as in cuMemCreate */
     CUDA_ARRAY3D_DESCRIPTOR shape = {
-        .width = flat->width, .height = flat->height, .format = flat->format, .channels = flat->channels};
+        .width = told.width, .height = told.height, .format = told.format, .channels = told.channels};
     struct claim c;
     CUresult result = claim(&c, &shape, 1);
     if (result != CUDA_SUCCESS) return result;
-    result = REAL(cuArrayCreate_v2)(array, flat);
+    result = REAL(cuArrayCreate_v2)(array, &told);
     return settle(&c, result, result == CUDA_SUCCESS ? *array : NULL, destroy_array);
 }
 
 EXPORT CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape) {
     if (!array || !shape) return REAL(cuArray3DCreate_v2)(array, shape);
+    CUDA_ARRAY3D_DESCRIPTOR told = *shape;
     struct claim c;
-    CUresult result = claim(&c, shape, 1);
+    CUresult result = claim(&c, &told, 1);
     if (result != CUDA_SUCCESS) return result;
-    result = REAL(cuArray3DCreate_v2)(array, shape);
+    result = REAL(cuArray3DCreate_v2)(array, &told);
     return settle(&c, result, result == CUDA_SUCCESS ? *array : NULL, destroy_array);
 }
 
 EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape,
                                        unsigned levels) {
     if (!array || !shape) return REAL(cuMipmappedArrayCreate)(array, shape, levels);
+    CUDA_ARRAY3D_DESCRIPTOR told = *shape;
     struct claim c;
-    CUresult result = claim(&c, shape, levels);
+    CUresult result = claim(&c, &told, levels);
     if (result != CUDA_SUCCESS) return result;
-    result = REAL(cuMipmappedArrayCreate)(array, shape, levels);
+    result = REAL(cuMipmappedArrayCreate)(array, &told, levels);
     return settle(&c, result, result == CUDA_SUCCESS ? *array : NULL, destroy_mipmap);
 }
 

@@ -154,15 +154,15 @@ static CUresult call(int index, CUgraphExec exec, CUstream stream) {
 /* An upload takes the memory that the nodes ask for, as a launch does: it is made by itself, when that is known. */
 static CUresult instantiate(int index, int upload, CUgraphExec *exec, CUgraph graph,
                             CUDA_GRAPH_INSTANTIATE_PARAMS *parameters) {
-    if (!parameters || !(parameters->flags & INSTANTIATE_UPLOAD))
-        return remember(REAL_AS(index, cuGraphInstantiateWithParams)(exec, graph, parameters), exec, graph);
-    CUDA_GRAPH_INSTANTIATE_PARAMS plain = *parameters;
+    if (!parameters) return REAL_AS(index, cuGraphInstantiateWithParams)(exec, graph, parameters);
+    CUDA_GRAPH_INSTANTIATE_PARAMS plain = *parameters; /* as in cuMemCreate */
+    bool uploads = plain.flags & INSTANTIATE_UPLOAD;
     plain.flags &= ~(unsigned long long)INSTANTIATE_UPLOAD;
     CUresult result = remember(REAL_AS(index, cuGraphInstantiateWithParams)(exec, graph, &plain), exec, graph);
     parameters->failed_node = plain.failed_node;
     parameters->result = plain.result;
-    if (result != CUDA_SUCCESS) return result;
-    result = call(upload, *exec, parameters->upload);
+    if (result != CUDA_SUCCESS || !uploads) return result;
+    result = call(upload, *exec, plain.upload);
     if (result != CUDA_SUCCESS) cuGraphExecDestroy(*exec);
     return result;
 }

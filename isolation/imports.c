@@ -53,9 +53,10 @@ EXPORT CUresult cuMemImportFromShareableHandle(CUhandle *handle, void *shareable
 EXPORT CUresult cuImportExternalMemory(CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *description) {
     int gpu = gpu_of_context();
     if (gpu < 0 || !description) return REAL(cuImportExternalMemory)(memory, description);
-    uint64_t claimed = TO_GRANULES(description->size);
-    if (description->size > LARGEST_SIZE || !charge(gpu, claimed)) return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = REAL(cuImportExternalMemory)(memory, description);
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC told = *description; /* as in cuMemCreate */
+    uint64_t claimed = TO_GRANULES(told.size);
+    if (told.size > LARGEST_SIZE || !charge(gpu, claimed)) return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = REAL(cuImportExternalMemory)(memory, &told);
     struct holding holding = {.kind = EXTERNAL, .record = {.bytes = claimed, .gpu = gpu}};
     if (result == CUDA_SUCCESS) holding.value = (uintptr_t)*memory;
     if (result == CUDA_SUCCESS && holdings_add(holding)) return result;
@@ -166,7 +167,7 @@ EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handl
 }
 
 /* Belongs to no context: it is freed as the pool's own blocks are. */
-EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUipcMemHandle *handle) {
+static CUresult import_pointer(CUdeviceptr *address, CUmemoryPool pool, CUipcMemHandle *handle) {
     CUresult result = REAL(cuMemPoolImportPointer)(address, pool, handle);
     int device;
     if (result != CUDA_SUCCESS) return result;
@@ -175,6 +176,14 @@ EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, 
     if (holding.record.gpu >= 0 && enter(&holding, handle)) return result;
     REAL(cuMemFree_v2)(*address);
     return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* One step, as closing is: what is given the place of something that was just closed is not to be taken for it. */
+EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUipcMemHandle *handle) {
+    handles_lock();
+    CUresult result = import_pointer(address, pool, handle);
+    handles_unlock();
+    return result;
 }
 
 static CUresult close_locked(CUdeviceptr address) {

@@ -154,12 +154,14 @@ EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
 }
 
 EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
+    if (!properties) return REAL(cuMemPoolCreate)(pool, properties);
+    CUmemPoolProps told = *properties; /* as in cuMemCreate */
     int gpu = -1;
-    if (properties && properties->location.type == LOCATION_DEVICE) {
-        gpu = gpu_of_device(properties->location.id);
+    if (told.location.type == LOCATION_DEVICE) {
+        gpu = gpu_of_device(told.location.id);
         if (gpu < 0) return CUDA_ERROR_INVALID_DEVICE;
     }
-    CUresult result = REAL(cuMemPoolCreate)(pool, properties);
+    CUresult result = REAL(cuMemPoolCreate)(pool, &told);
     if (result != CUDA_SUCCESS || gpu < 0) return result;
     struct holding holding = {.kind = POOL, .value = (uintptr_t)*pool, .record = {.gpu = gpu}};
     if (holdings_add(holding)) return result;

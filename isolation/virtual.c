@@ -64,14 +64,16 @@ CUresult handle_remember(CUhandle handle, int gpu, uint64_t bytes) {
 
 EXPORT CUresult cuMemCreate(CUhandle *handle, size_t bytes, const CUmemAllocationProp *properties,
                             unsigned long long flags) {
-    if (!properties || properties->location.type != LOCATION_DEVICE)
-        return REAL(cuMemCreate)(handle, bytes, properties, flags);
-    int gpu = gpu_of_device(properties->location.id);
+    if (!properties) return REAL(cuMemCreate)(handle, bytes, properties, flags);
+    /* Another thread may write to what was read: the driver gets a copy. */
+    CUmemAllocationProp told = *properties;
+    if (told.location.type != LOCATION_DEVICE) return REAL(cuMemCreate)(handle, bytes, &told, flags);
+    int gpu = gpu_of_device(told.location.id);
     if (gpu < 0) return CUDA_ERROR_INVALID_DEVICE;
     uint64_t claimed = TO_GRANULES(bytes);
     if (bytes > LARGEST_SIZE || !charge(gpu, claimed)) return CUDA_ERROR_OUT_OF_MEMORY;
     handles_lock();
-    CUresult result = REAL(cuMemCreate)(handle, bytes, properties, flags);
+    CUresult result = REAL(cuMemCreate)(handle, bytes, &told, flags);
     if (result == CUDA_SUCCESS)
         result = handle_remember(*handle, gpu, claimed);
     else

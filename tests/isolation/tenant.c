@@ -817,6 +817,56 @@ static void replace_context(uint64_t bytes) {
     printf("%d %d\n", result, first == next);
 }
 
+struct changing {
+    CUDA_ARRAY_DESCRIPTOR flat;
+    CUDA_ARRAY3D_DESCRIPTOR shape;
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC outside;
+    uint64_t bytes;
+    _Atomic bool over;
+};
+
+static void *change_it(void *with) {
+    struct changing *changing = with;
+    for (uint64_t i = 0; !changing->over; i++) {
+        uint64_t bytes = i % 2 ? changing->bytes : 1 << 21;
+        *(volatile size_t *)&changing->flat.height = *(volatile size_t *)&changing->shape.height = bytes / 1024;
+        *(volatile unsigned long long *)&changing->outside.size = bytes;
+    }
+    return NULL;
+}
+
+static CUresult take_changing(const char *name, struct changing *it) {
+    CUarray array;
+    CUmipmappedArray mipmap;
+    CUexternalMemory outside;
+    CUresult result;
+    if (strcmp(name, "array") == 0) {
+        if (!(result = CU(cuArrayCreate_v2)(&array, &it->flat))) CU(cuArrayDestroy)(array);
+    } else if (strcmp(name, "array3d") == 0) {
+        if (!(result = CU(cuArray3DCreate_v2)(&array, &it->shape))) CU(cuArrayDestroy)(array);
+    } else if (strcmp(name, "mipmap") == 0) {
+        if (!(result = CU(cuMipmappedArrayCreate)(&mipmap, &it->shape, 1))) CU(cuMipmappedArrayDestroy)(mipmap);
+    } else if (!(result = CU(cuImportExternalMemory)(&outside, &it->outside))) {
+        CU(cuDestroyExternalMemory)(outside);
+    }
+    return result;
+}
+
+/* Take what another thread makes smaller and larger all the time, so many times; how often that passed. */
+static void take_while_changed(const char *name, uint64_t bytes, uint64_t times) {
+    struct changing it = {.flat = {.width = 256, .height = 1, .format = 0x20, .channels = 1},
+                          .shape = {.width = 256, .height = 1, .format = 0x20, .channels = 1},
+                          .outside = {.type = 1, .size = 1 << 21},
+                          .bytes = bytes};
+    pthread_t thread;
+    int passed = 0;
+    pthread_create(&thread, NULL, change_it, &it);
+    for (uint64_t i = 0; i < times; i++) passed += take_changing(name, &it) == CUDA_SUCCESS;
+    it.over = true;
+    pthread_join(thread, NULL);
+    printf("%d\n", passed);
+}
+
 static void *lower_it(void *with) {
     CU(cuCtxSetCurrent)(context);
     CU(cuCtxSetLimit)(LIMIT_HEAP, *(size_t *)with);
@@ -910,6 +960,8 @@ static bool obey(const char *line) {
     else if (strcmp(word, "empty") == 0) empty();
     else if (strcmp(word, "info") == 0) info();
     else if (sscanf(line, "release-while-mapped %llu", &number) == 1) release_while_mapped(number);
+    else if (sscanf(line, "take-while-changed %63s %llu %llu", name, &number, &other) == 3)
+        take_while_changed(name, number, other);
     else if (sscanf(line, "raise-while-lowered %llu", &number) == 1) raise_while_lowered(number);
     else if (sscanf(line, "replace-context %llu", &number) == 1) replace_context(number);
     else if (sscanf(line, "two-gpus %llu %llu", &number, &other) == 2) fill_two(number, other);

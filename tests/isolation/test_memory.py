@@ -116,6 +116,16 @@ def test_a_handle_that_is_released_while_another_thread_maps_it_stays_charged(wo
     assert container.peak <= 1000 * MIB
 
 
+@pytest.mark.parametrize("way", ["array", "array3d", "mipmap", "external"])
+def test_what_another_thread_changes_after_it_was_read_is_taken_as_it_was(world: World, way: str) -> None:
+    """The driver is told what was charged, not what stands there by then: small ones pass, and none past the limit."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    assert int(tenant.ask(f"take-while-changed {way} {1200 * MIB} 200000")) > 0
+    assert container.peak <= 1000 * MIB
+    assert container.used == CONTEXT
+
+
 def test_a_limit_that_is_raised_while_another_thread_lowers_it_is_charged(world: World) -> None:
     """Whose limit of a context is in force is charged, also where the other's call came before and ended after."""
     container = world.container(memory_mib=2000)
