@@ -16,6 +16,9 @@ from aliquot_kube.resources import Resource, T
 
 # A server that is alive ends the watch by itself; so much later we do.
 _OVERTIME = 15.0
+# It also says something each minute, a bookmark if nothing else. A watch that was silent for so long may be half open
+# (its server's machine lost power, a gateway forgot it): a new one is asked, before anybody stops trusting the copy.
+SILENCE = 90.0
 
 
 class Mirror(Generic[T]):
@@ -33,8 +36,12 @@ class Mirror(Generic[T]):
         label_selector: str = "",
         tuning: Tuning | None = None,
         may_be_absent: bool = False,
+        silence: float = SILENCE,
     ) -> None:
-        """`may_be_absent` takes a resource that is not installed for one of which there are no objects."""
+        """`may_be_absent` takes a resource that is not installed for one of which there are no objects.
+
+        A watch that was silent for `silence` seconds is opened anew.
+        """
         self._transport = transport
         self._clock = clock
         self._path = resource.collection(namespace)
@@ -42,6 +49,7 @@ class Mirror(Generic[T]):
         self._selectors = {name: value for name, value in selectors.items() if value}
         self._reflector = Reflector(kind=resource.type, random=random, tuning=tuning)
         self._may_be_absent = may_be_absent
+        self._silence = silence
         self._consumers: list[Callable[[Change[T]], None]] = []
         self._synced = asyncio.Event()
 
@@ -107,7 +115,7 @@ class Mirror(Generic[T]):
             "resourceVersion": wanted.resource_version,
             "timeoutSeconds": str(wanted.timeout_seconds),
         }
-        timeouts = Timeouts(silence=wanted.timeout_seconds + _OVERTIME)
+        timeouts = Timeouts(silence=min(self._silence, wanted.timeout_seconds + _OVERTIME))
         async with self._transport.stream(
             Question(method="GET", path=self._path, query=query, timeouts=timeouts)
         ) as lines:

@@ -13,6 +13,10 @@ from aliquot_kube.reflector import Freshness
 from aliquot_kube.resources import LEASES, NAMESPACES, NODES, PODS, queues_of
 from aliquot_kube.transport import Transport
 
+# Seconds. Among the Leases is the leader's own, which it renews every two. Nodes that were not heard for as long are
+# out meanwhile, and in again as soon as the new watch tells of them.
+BEATS_SILENT = 15.0
+
 
 class Watches:
     """One mirror for each kind of objects; whoever made this runs them, in the order that it needs."""
@@ -21,7 +25,7 @@ class Watches:
         following: dict[str, Any] = {"transport": transport, "clock": clock, "random": random}
         self.nodes = Mirror[Node](**following, resource=NODES)
         self.pods = Mirror[Pod](**following, resource=PODS)
-        self.leases = Mirror[Lease](**following, resource=LEASES, namespace=names.namespace)
+        self.leases = Mirror[Lease](**following, resource=LEASES, namespace=names.namespace, silence=BEATS_SILENT)
         self.queues = Mirror[Queue](**following, resource=queues_of(names), may_be_absent=True)
         self.namespaces = Mirror[Namespace](**following, resource=NAMESPACES)
 
