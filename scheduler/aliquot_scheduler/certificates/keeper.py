@@ -52,6 +52,10 @@ class RacesLostError(ClusterError):
     """Others write the Secret all the time."""
 
 
+class SecretGoneError(ClusterError):
+    """The Secret was deleted, and the centre is not let make another."""
+
+
 class WrongClockError(ClusterError):
     """This machine's clock and the API server's tell different times."""
 
@@ -125,12 +129,19 @@ class CertificateKeeper:
             except (ConflictError, NotFoundError):
                 continue
             except (ForbiddenError, InvalidError) as error:
+                if secret is None:
+                    raise self._gone() from error
                 # A Secret that somebody has made immutable, say: a renewal has a third of a life to be let through.
                 if before is None or not still_good(before, plan=self._plan, now=self._clock.wall()):
                     raise
                 log.warning("certificates are due and can't be renewed: %s", error, extra={"needs": needs})
                 return before
             log.info("certificates were made", extra={"needs": needs, "secret": self._where.name})
+            if before is not None and needs != [Need.CERTIFICATES]:
+                when = "within a day" if needs == [Need.AUTHORITY] else "now"
+                log.warning(
+                    "a new authority signs: restart kube-scheduler %s, which reads ca.crt only at its start", when
+                )
             return kept
         raise RacesLostError(
             f"lost {_TRIES} races in a row", where=f"secret {self._where.name}", remedy="who else writes it?"
@@ -150,6 +161,15 @@ class CertificateKeeper:
             return await self._client.get_dated(SECRETS, name=self._where.name, namespace=self._where.namespace)
         except NotFoundError:
             return None, None
+
+    def _gone(self) -> SecretGoneError:
+        """Not the right to create one: who has that can have a token made for any account of the namespace."""
+        return SecretGoneError(
+            "it is not there, and the centre only fills one that is installed empty",
+            where=f"secret {self._where.namespace}/{self._where.name}",
+            remedy="install it again, by helm upgrade or by kubectl apply -f daemonset/manifests/50-centre.yaml (give "
+            "nobody the right to create Secrets); then restart kube-scheduler, for the authority will be a new one",
+        )
 
     def _wrong_clock(self, server_time: float | None) -> WrongClockError | None:
         if server_time is None or abs(ahead := self._clock.wall() - server_time) <= CLOCKS_DIFFER:

@@ -20,6 +20,7 @@ from aliquot_scheduler.certificates.keeper import (
     LOOK_EVERY,
     CertificateKeeper,
     RacesLostError,
+    SecretGoneError,
     WrongClockError,
 )
 from aliquot_scheduler.certificates.keeping import Kept, Plan, from_data
@@ -31,6 +32,8 @@ PLAN = Plan(server="centre", hosts=("centre",), client="system:kube-scheduler")
 SECRET = "/api/v1/namespaces/system/secrets/aliquot-tls"
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 MUTATING, VALIDATING = (f"{GROUP}/{kind}webhookconfigurations/aliquot" for kind in ("mutating", "validating"))
+NOW = 1_800_000_000.0
+YEAR = 365 * 86_400.0
 
 
 def keeper(
@@ -114,6 +117,56 @@ async def test_a_write_of_unknown_outcome_is_found_by_the_next_look(tmp_path: Pa
     await one.ensure()
     assert stored(api) == kept
     assert written(tmp_path)["tls.crt"] == kept.server.certificate
+
+
+def may_not_create(question: Question) -> None:
+    """As by the rights that the chart gives."""
+    if question.method == "POST":
+        raise ForbiddenError("cannot create resource secrets", where=question.path, status=403)
+
+
+async def test_a_secret_that_was_deleted_is_to_be_installed_again(tmp_path: Path) -> None:
+    """Not the right to create one to be given; and whoever serves goes on with what it has."""
+    api, clock = FakeApi(), VirtualClock(start=1_800_000_000.0)
+    api.put(SECRET, {"data": {}})
+    one = keeper(api, tmp_path, clock=clock)
+    await one.ensure()
+    before = written(tmp_path)
+    del api.objects[SECRET]
+    api.before = [may_not_create] * 100
+    with pytest.raises(SecretGoneError, match=r"install it again.*50-centre.yaml.*restart kube-scheduler"):
+        await one.ensure()
+    assert written(tmp_path) == before
+    running = asyncio.create_task(one.run(changed=list))
+    await clock.advance(LOOK_EVERY)
+    api.put(SECRET, {"data": {}})
+    await clock.advance(2 * LOOK_EVERY)
+    running.cancel()
+    assert written(tmp_path)["ca.crt"] == stored(api).authorities != before["ca.crt"]
+
+
+@pytest.mark.parametrize(
+    ("looks", "told"),
+    [
+        ([0.0], ""),
+        ([0.0, 0.7], ""),
+        ([*(each / 2 for each in range(14)), 6.8], "restart kube-scheduler within a day"),
+        ([0.0, 9.9], "restart kube-scheduler now"),
+        ([0.0, 11.0], "restart kube-scheduler now"),
+    ],
+    ids=["installed", "certificates", "authority", "late", "too late"],
+)
+async def test_who_has_to_restart_kube_scheduler_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, looks: list[float], told: str
+) -> None:
+    """At the last of these looks, in years: it reads ca.crt when it starts, so a new authority is nobody's to it."""
+    api = FakeApi()
+    for year in looks:
+        caplog.clear()
+        await keeper(api, tmp_path, clock=VirtualClock(start=NOW + year * YEAR)).ensure()
+    said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len(said) == bool(told)
+    assert all(told in each for each in said)
 
 
 async def test_one_who_always_loses_says_so(tmp_path: Path) -> None:
@@ -218,10 +271,6 @@ async def test_an_api_server_in_trouble_is_asked_less_and_less_often(tmp_path: P
 def dated(api: FakeApi, when: float) -> None:
     """So late it is by the API server's clock."""
     api.headers = {"date": formatdate(when, usegmt=True)}
-
-
-NOW = 1_800_000_000.0
-YEAR = 365 * 86_400.0
 
 
 @pytest.mark.parametrize("off", [YEAR, 7 * YEAR, 11 * YEAR, -YEAR, -7 * YEAR, -1000.0])
